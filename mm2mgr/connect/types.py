@@ -90,6 +90,11 @@ class ConnectorStatus:
             tasks=tuple(TaskStatus.parse(task) for task in as_list(body.get("tasks") or [], "the tasks")),
         )
 
+    @property
+    def runs(self) -> bool:
+        """Whether it and all the tasks that it has are RUNNING."""
+        return self.state == "RUNNING" and all(task.state == "RUNNING" for task in self.tasks)
+
 
 @dataclass(frozen=True)
 class TaskConfig:

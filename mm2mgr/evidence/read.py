@@ -24,6 +24,7 @@ from mm2mgr.sizing.capacity import MeasuredCapacity
 from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
 from mm2mgr.sizing.scenario import Scenario, Week
+from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Topology
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from mm2mgr.connect.types import ConnectorStatus
     from mm2mgr.render import Connector
 
-HEARTBEATS = "heartbeats"
 _CLUSTERS_AT_ONCE = 16
 _CONNECTORS_AT_ONCE = 4
 _WORKERS_SECONDS = 10.0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mm2mgr.observe.kinds import LiveProblem
-from mm2mgr.observe.memory import HEARTBEATS, Beats
+from mm2mgr.observe.memory import Beats
 from mm2mgr.observe.problems import ConnectorCase
+from mm2mgr.topics.names import HEARTBEATS
 
 _INTERVALS = 5  # a rebalance or a slow broker may cost some of them
 

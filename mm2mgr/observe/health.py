@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr import secrets
-from mm2mgr.connect.types import ConnectorStatus
 from mm2mgr.observe.companion_problems import heartbeats_not_emitted
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, measure
@@ -267,7 +266,7 @@ def _with_losses(flow: FlowStatus, losses: Iterable[LossEntry], now: float) -> F
 def _flow_health(case: FlowCase) -> Health:
     """Return the health of a flow without problems: `ok` needs records that were seen to move, or none that wait."""
     lag, status = case.lag, case.seen.status
-    if status is None or status.state != "RUNNING" or not _all_run(status) or lag.unassigned:
+    if status is None or not status.runs or lag.unassigned:
         return "waiting"
     if lag.total_records is None or lag.unread or isinstance(case.seen.tasks, Failure):
         return "unknown"
@@ -290,10 +289,6 @@ def _companion(case: ConnectorCase, memory: Memory) -> ConnectorState:
     problems = (*connector_problems(case), *heartbeats_not_emitted(case, memory.beats.get(case.seen.key)))
     health: Health = "problem" if problems else "ok" if case.seen.runs else "waiting"
     return ConnectorState(*_named(case), health, _tasks(case.seen), problems, companion_notes(case))
-
-
-def _all_run(status: ConnectorStatus) -> bool:
-    return all(task.state == "RUNNING" for task in status.tasks)
 
 
 def _tasks(seen: LiveConnector) -> tuple[TaskState, ...]:

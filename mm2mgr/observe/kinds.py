@@ -54,6 +54,12 @@ _TRACE = {
     "trace_summary": "first line and last cause of the trace, secrets masked, cut",
     "exception": "class of the exception that decided the cause; empty without a trace",
 }
+_TARGET_TOPICS = {
+    "topics": "the first of them, by their names on the target",
+    "topic_count": "how many there are",
+    "source": "alias of the source",
+    "target": "alias of the target",
+}
 _KEYS = "config keys, without values"
 
 KINDS: Mapping[str, ProblemKind] = MappingProxyType(
@@ -134,21 +140,11 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
         ),
         "target-topic-missing": ProblemKind(
             "Tasks have topics that the target does not, and records wait, for longer than the refresh interval.",
-            {
-                "topics": "the first of them, by their names on the target",
-                "topic_count": "how many there are",
-                "source": "alias of the source",
-                "target": "alias of the target",
-            },
+            _TARGET_TOPICS,
         ),
         "target-partitions-fewer": ProblemKind(
             "Topics on the target have fewer partitions than on the source for longer than the refresh interval.",
-            {
-                "topics": "the first of them, by their names on the target",
-                "topic_count": "how many there are",
-                "source": "alias of the source",
-                "target": "alias of the target",
-            },
+            _TARGET_TOPICS,
         ),
         "old-task-config": ProblemKind("Tasks still run on an older config than their connector's.", {"keys": _KEYS}),
         "records-lost": ProblemKind(

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.resets import goes_on
+from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
 
@@ -171,7 +172,7 @@ def most_behind(partitions: Iterable[PartitionLag], count: int) -> tuple[Partiti
 
 def is_heartbeat(flow: Flow, topic: str) -> bool:
     """Tell whether a topic holds heartbeats, this cluster's own or ones that were mirrored to it."""
-    return topic == "heartbeats" or topic.endswith(f"{flow.settings.separator}heartbeats")
+    return topic == HEARTBEATS or topic.endswith(f"{flow.settings.separator}{HEARTBEATS}")
 
 
 def measure(
@@ -195,6 +196,7 @@ def measure(
     stopped = seen.has_stopped
     counts_arrivals = not stopped and is_only_writer(flow)
     remotes = {topic: flow.remote_topic(topic) for topic in {one.topic for one in every}}
+    assigned = {one.topic for one in tasks} & remotes.keys()
 
     def one(partition: TopicPartition, log: Offsets) -> PartitionLag:
         topic, number = partition
@@ -228,17 +230,15 @@ def measure(
         unknown=unknown,
         exact=stopped,
         tasks=tasks,
-        short=_short(flow, {one.topic for one in tasks} & remotes.keys(), source, target),
+        short=_short({topic: remotes[topic] for topic in assigned if not is_heartbeat(flow, topic)}, source, target),
     )
 
 
-def _short(flow: Flow, assigned: set[str], source: SeenKafka, target: SeenKafka) -> dict[str, int] | None:
+def _short(remotes: Mapping[str, str], source: SeenKafka, target: SeenKafka) -> dict[str, int] | None:
     if target.failure or not target.topics:
         return None  # a login that may describe nothing sees no topic at all
-    there = {topic: target.topics.get(flow.remote_topic(topic), 0) for topic in assigned}
-    return {
-        topic: count for topic, count in there.items() if count < source.topics[topic] and not is_heartbeat(flow, topic)
-    }
+    there = {topic: target.topics.get(remote, 0) for topic, remote in remotes.items()}
+    return {topic: count for topic, count in there.items() if count < source.topics[topic]}
 
 
 def is_only_writer(flow: Flow) -> bool:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
-from mm2mgr.observe.reading import LiveConnector, Snapshot
+from mm2mgr.observe.reading import LiveConnector, SeenKafka, Snapshot
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow
+from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
 
 
@@ -53,7 +55,6 @@ def _place(one: PartitionLag, old: SeenTopic, now: float) -> SeenOffset:
     )
 
 
-HEARTBEATS = "heartbeats"
 RESTING = frozenset({"PAUSED", "STOPPED"})
 
 
@@ -122,6 +123,9 @@ class Beats:
     clock: ConditionClock
 
 
+_Timed = TypeVar("_Timed", Mark, Rest, Unstored, Beats)
+
+
 @dataclass(frozen=True)
 class FlowMemory:
     """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets; `progress` are the points
@@ -142,9 +146,9 @@ class FlowMemory:
             self,
             unassigned=_paused_all(self.unassigned),
             short=_paused_all(self.short),
-            marks={task: replace(mark, clock=mark.clock.pause()) for task, mark in self.marks.items()},
-            rest=self.rest and replace(self.rest, clock=self.rest.clock.pause()),
-            unstored=_paused(self.unstored),
+            marks={task: _paused(mark) for task, mark in self.marks.items()},
+            rest=self.rest and _paused(self.rest),
+            unstored=self.unstored and _paused(self.unstored),
         )
 
 
@@ -287,7 +291,7 @@ def _rest(old: Rest | None, lag: FlowLag, now: float) -> Rest:
 def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None:
     """Follow records that arrive while no offset is stored; the time counts from the observation that saw the first of them."""
     if lag.blind:
-        return _paused(old)
+        return old and _paused(old)
     stored = sum(0 if one.stored is None else one.stored + 1 for one in lag.counted)
     arrived = sum(one.arrived or 0 for one in lag.counted)
     waiting = sum(one.stored_lag_records for one in lag.counted)
@@ -302,35 +306,35 @@ def _paused_all(clocks: Mapping[str, ConditionClock]) -> dict[str, ConditionCloc
     return {name: clock.pause() for name, clock in clocks.items()}
 
 
-def _paused(unstored: Unstored | None) -> Unstored | None:
-    return replace(unstored, clock=unstored.clock.pause()) if unstored and unstored.clock else unstored
+def _paused(one: _Timed) -> _Timed:
+    return replace(one, clock=one.clock.pause()) if one.clock else one
 
 
 def _beats(earlier: Mapping[str, Beats], reading: Snapshot) -> dict[str, Beats]:
     """Follow the topic of each heartbeat connector whose task runs; what could not be read pauses."""
     beats = dict(earlier)
     for connect in reading.connects.values():
-        inside = [key for key in beats if connect.failure and key.startswith(f"{connect.name}/")]
-        beats |= {key: replace(beats[key], clock=beats[key].clock.pause()) for key in inside}
         for seen in connect.connectors.values():
-            if seen.desired.type != "heartbeat":
+            old = beats.pop(seen.key, None)
+            if seen.desired.type != "heartbeat" or not seen.runs:
                 continue
-            old, end = beats.pop(seen.key, None), _heartbeats_end(reading, seen)
-            if not seen.runs:
-                continue
-            if end is None:
-                beats |= {seen.key: replace(old, clock=old.clock.pause())} if old else {}
-            else:
+            end = _heartbeats_end(reading, seen)
+            if end is not None:
                 same = old.clock if old and old.end == end else None
                 beats[seen.key] = Beats(end, started(same, reading.taken_at))
+            elif old:
+                beats[seen.key] = _paused(old)
+        if connect.failure:
+            inside = f"{connect.name}/"
+            beats |= {key: _paused(one) for key, one in beats.items() if key.startswith(inside)}
     return beats
 
 
 def _heartbeats_end(reading: Snapshot, seen: LiveConnector) -> int | None:
     """Return the sum of the topic's ends on the cluster that the connector writes to; None where it was not read in full."""
-    kafka = reading.clusters.get(seen.desired.config["target.cluster.alias"])
-    wanted = [TopicPartition(HEARTBEATS, number) for number in range(kafka.topics.get(HEARTBEATS, 0) if kafka else 0)]
-    ends = [kafka.offsets[one].end for one in wanted if one in kafka.offsets] if kafka else []
+    kafka = reading.clusters.get(seen.desired.config["target.cluster.alias"], SeenKafka())
+    wanted = [TopicPartition(HEARTBEATS, number) for number in range(kafka.topics.get(HEARTBEATS, 0))]
+    ends = [kafka.offsets[one].end for one in wanted if one in kafka.offsets]
     return sum(ends) if wanted and len(ends) == len(wanted) else None
 
 

@@ -1,7 +1,8 @@
 """What is wrong with a connector or a flow: problems as values, and notes. Pure; output/ has the sentences of problems.
 
 From a case, that is what was read of one connector with how long things have lasted; no problem known does not mean that all is well
-(`health` decides that). To add a problem, write a function, put it into a tuple below, its kind into `kinds`, its sentence into output/.
+(`health` decides that). To add a problem, write a function, put it into a tuple below (or into `record_problems` or
+`companion_problems`), its kind into `kinds`, its sentence into output/.
 """
 
 from __future__ import annotations

@@ -61,12 +61,7 @@ class LiveConnector:
     @property
     def runs(self) -> bool:
         """Whether it and all its tasks are RUNNING, and it has a task."""
-        status = self.status
-        return (
-            status is not None
-            and bool(status.tasks)
-            and {status.state, *(one.state for one in status.tasks)} == {"RUNNING"}
-        )
+        return self.status is not None and self.status.runs and bool(self.status.tasks)
 
     def assigned(self) -> dict[int, tuple[TopicPartition, ...]]:
         """Return the partitions of each task; empty when the tasks could not be read."""

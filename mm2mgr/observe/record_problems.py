@@ -26,21 +26,17 @@ def target_partitions_fewer(case: FlowCase) -> Iterator[LiveProblem]:
         yield _problem(case, "target-partitions-fewer", late)
 
 
-RECORD_RULES: tuple[Callable[[FlowCase], Iterator[LiveProblem]], ...] = (target_topic_missing, target_partitions_fewer)
-
-
 def record_problems(case: FlowCase) -> tuple[LiveProblem, ...]:
     """Return the problems of where a flow's records arrive."""
-    return tuple(problem for rule in RECORD_RULES for problem in rule(case))
+    return (*target_topic_missing(case), *target_partitions_fewer(case))
 
 
 def _late(case: FlowCase, with_count: Callable[[int], bool]) -> dict[str, float]:
     """Return topics of which the target has too few partitions (so many) for longer than a refresh takes, with the seconds."""
-    there = case.lag.short or {}
-    clocks = {topic: case.kept.short.get(topic) for topic, count in there.items() if with_count(count)}
-    limit = case.flow.settings.refresh_interval + case.patience.no_progress_seconds
     if case.state != "RUNNING":
         return {}
+    clocks = {topic: case.kept.short.get(topic) for topic, count in (case.lag.short or {}).items() if with_count(count)}
+    limit = case.flow.settings.refresh_interval + case.patience.no_progress_seconds
     return {topic: clock.seconds for topic, clock in clocks.items() if clock and clock.seconds > limit}
 
 

@@ -24,7 +24,7 @@ from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_o
 from mm2mgr.observe.kept import LossLedger, LossPlace, change, load, settle, state_file
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
-from mm2mgr.observe.memory import HEARTBEATS, Memory, remember, remember_looks
+from mm2mgr.observe.memory import Memory, remember, remember_looks
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
@@ -33,6 +33,7 @@ from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.render import CLASSES, Connector, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.secrets import cut
+from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow, Topology
 
 T = TypeVar("T")

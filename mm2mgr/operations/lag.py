@@ -19,6 +19,7 @@ from mm2mgr.observe.reading import Failure
 from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated, wait_for
 from mm2mgr.partitions import LogHistory, TopicPartition
+from mm2mgr.topics.names import HEARTBEATS
 
 if TYPE_CHECKING:
     from mm2mgr.observe.status import Observation
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 _RECORDS_SECONDS = 10.0
 _READS_AT_ONCE = 32
 _MOST_RECORDS_READ = 1_000  # per flow with `timestamps`: those most behind
-_HEARTBEATS = "heartbeats"
 Answer = TypeVar("Answer")
 
 
@@ -231,7 +231,7 @@ def _written_at(cluster: KafkaCluster, behind: Iterable[PartitionLag]) -> dict[T
 def _heartbeats(cluster: KafkaCluster, seen: Observation, chosen: Sequence[Flow]) -> dict[str, float]:
     """Return when the newest heartbeat of each pair on a target was sent, by the remote topic of heartbeats."""
     topics = seen.reading.clusters[cluster.alias].topics
-    names = {flow.remote_topic(_HEARTBEATS) for flow in chosen if flow.target.alias == cluster.alias}
+    names = {flow.remote_topic(HEARTBEATS) for flow in chosen if flow.target.alias == cluster.alias}
     partitions = [TopicPartition(name, number) for name in names for number in range(topics.get(name, 0))]
     if not partitions:
         return {}
@@ -246,7 +246,7 @@ def _heartbeats(cluster: KafkaCluster, seen: Observation, chosen: Sequence[Flow]
 def _beat(found: dict[str, float] | Failure, flow: Flow, now: float) -> float | Failure:
     if isinstance(found, Failure):
         return found
-    name = flow.remote_topic(_HEARTBEATS)
+    name = flow.remote_topic(HEARTBEATS)
     if name in found:
         return max(0.0, now - found[name])
     return Failure(f"no heartbeats of {flow.source.alias} on {flow.target.alias}: none in topic {name}")

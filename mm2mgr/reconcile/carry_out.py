@@ -173,9 +173,8 @@ class _Run:
                 return status.state == stage.state
             tasks = await client.tasks(name)
             has = all(task.config.get(key) == value for task in tasks for key, value in telling.items())
-            runs = status.state == "RUNNING" and all(task.state == "RUNNING" for task in status.tasks)
             # Tasks come with the first topic: without offsets there may be none yet.
-            return runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
+            return status.runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
 
         await _until(stage.named, f"was not {stage.state} with its new config", there)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mm2mgr.assignment import listing_of, partitions_by_task, predict
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.topics.names import Selection
+from mm2mgr.topics.names import HEARTBEATS, Selection
 
 KINDS = {
     "mirror-again": "mirror records a second time that another connector has mirrored",
@@ -22,7 +22,6 @@ KINDS = {
 RECORD_OVERHEAD_BYTES = 10
 """What a record takes in a log besides key, value and headers: lengths, attributes, and deltas of time and offset."""
 Assigned = Callable[[str], bool]
-_HEARTBEATS = "heartbeats"
 _BATCH_BYTES, _BATCH_HEADER_BYTES = 16_384, 61  # Kafka's default batch.size, and what each batch takes
 
 
@@ -150,7 +149,7 @@ def assigned(selection: Selection | None, *, heartbeats: bool) -> Assigned | Non
 
     def takes(topic: str) -> bool:
         *passed, name = topic.split(selection.separator or None)
-        return selection.takes(topic) or (heartbeats and name == _HEARTBEATS and selection.target not in passed)
+        return selection.takes(topic) or (heartbeats and name == HEARTBEATS and selection.target not in passed)
 
     return takes
 

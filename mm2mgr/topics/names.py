@@ -32,6 +32,8 @@ from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
 
 Items = tuple[str, ...]
+HEARTBEATS = "heartbeats"
+"""The topic of heartbeats, without the aliases that mirrors put before it."""
 _MOST_SHOWN = 200
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 
@@ -260,7 +262,7 @@ class Selection:
         """Tell whether the policy recognises that a topic was on the target before (MirrorSourceConnector.isCycle)."""
         if self.policy != "identity":
             return self.policy is not None and self.target in self._passed(topic)
-        while topic.endswith("heartbeats"):  # these it reads as the default policy does
+        while topic.endswith(HEARTBEATS):  # these it reads as the default policy does
             passed = self._passed(topic)
             if not passed or passed[0] == self.target:
                 return bool(passed)
@@ -281,7 +283,7 @@ class Selection:
 
     def renamed(self, topic: str) -> str:
         """Return a topic's name on the target; an unknown policy counts as the default one."""
-        if self.policy == "identity" and topic.endswith("heartbeats"):
+        if self.policy == "identity" and topic.endswith(HEARTBEATS):
             return f"{self.source}{self.separator}{topic}"
         return f"{self.prefix}{topic}"
 
@@ -300,7 +302,7 @@ class Selection:
 
     def is_heartbeats(self, topic: str) -> bool:
         """Tell whether a topic holds heartbeats, the source's own or mirrored ones (ReplicationPolicy.isHeartbeatsTopic)."""
-        return self.separator != "" and topic.rsplit(self.separator, maxsplit=1)[-1] == "heartbeats"
+        return self.separator != "" and topic.rsplit(self.separator, maxsplit=1)[-1] == HEARTBEATS
 
     @cached_property
     def line(self) -> tuple[int, ...]:
