@@ -410,8 +410,12 @@ def events_page() -> str:
 
 
 def serve_metrics_page() -> str:
+    from mm2mgr.observe.alerts import ALERTS, owned
     from mm2mgr.serve.metrics import HEALTHS, METRICS, TASK_STATES
 
+    alerting = [
+        (code(one.name), one.severity, f"{one.minutes} min", code(owned(one.condition, "OWNER"))) for one in ALERTS
+    ]
     rows = [
         (
             code(f"{name}_total" if metric.kind == "counter" else name),
@@ -424,10 +428,15 @@ def serve_metrics_page() -> str:
     return page(
         "Metrics that `serve` offers",
         "`mm2mgr serve` has these at `/metrics`, from its last look; a scrape asks no cluster. Names end in their unit. No label has a topic, "
-        "a partition or a text from outside, so there are at most 20 series per flow of the tree and 50 besides. A value that is unknown is missing, never 0.",
+        "a partition or a text from outside, so there are at most 20 series per flow of the tree and 60 besides, and one for each problem that there is. "
+        "A value that is unknown is missing, never 0. Every metric has the label `owner` too, the owner of the tree.",
         table(["metric", "type", "labels", "meaning"], rows),
         f"`health` is one of {', '.join(map(code, HEALTHS))}; `state` one of {', '.join(map(code, TASK_STATES))}; `kind` one of the "
         "[problems](problems.md).",
+        "## Alerts",
+        "`mm2mgr rules` prints these. Each has the labels `severity` and `owner`, and the flow where it is about one; its description is "
+        "the command that shows more.",
+        table(["alert", "severity", "for", "fires when"], alerting),
     )
 
 

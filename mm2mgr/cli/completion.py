@@ -41,7 +41,7 @@ def _clusters(workspace: Workspace) -> Iterable[str]:
 def _rules(_: Workspace) -> Iterable[str]:
     from mm2mgr import operations
 
-    return [rule.id for rule in operations.rules()]
+    return [rule.id for rule in operations.lint_rules()]
 
 
 def _explained(workspace: Workspace) -> Iterable[str]:

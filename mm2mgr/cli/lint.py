@@ -108,7 +108,7 @@ def lint(
     if rules:
         if output == "sarif":
             raise click.UsageError("--rules has -o text and -o json")
-        say_as(output, [rule.to_dict() for rule in operations.rules()], say_rules)
+        say_as(output, [rule.to_dict() for rule in operations.lint_rules()], say_rules)
         return 0
     if bandwidth is not None and rtt is None:
         raise click.UsageError("--bandwidth needs --rtt: the bytes in flight depend on both")
@@ -134,7 +134,7 @@ def lint(
     if output == "sarif":
         from mm2mgr.output.sarif import sarif
 
-        known = [rule.to_dict() for rule in operations.rules()]
+        known = [rule.to_dict() for rule in operations.lint_rules()]
         say_json(sarif(found["findings"], known, Path.cwd(), found["summary"]["unread"], found["not_judged"]))
     else:
         say_as(output, found, say_findings)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.lint import OtherLine as OtherLine
     from mm2mgr.operations.lint import explain as explain
     from mm2mgr.operations.lint import lint as lint
-    from mm2mgr.operations.lint import rules as rules
+    from mm2mgr.operations.lint import lint_rules as lint_rules
     from mm2mgr.operations.losses import LossReport as LossReport
     from mm2mgr.operations.losses import acknowledge as acknowledge
     from mm2mgr.operations.losses import losses as losses
@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.render import init as init
     from mm2mgr.operations.render import render as render
     from mm2mgr.operations.render import schema as schema
+    from mm2mgr.operations.rules import rules as rules
     from mm2mgr.operations.sample import Sampled as Sampled
     from mm2mgr.operations.sample import SampleOrder as SampleOrder
     from mm2mgr.operations.sample import TableSize as TableSize

@@ -81,7 +81,7 @@ def with_patch(finding: Finding) -> dict[str, Any]:
     return finding.to_dict() | {"patch": patch(finding.hit) if finding.hit else []}
 
 
-def rules() -> tuple[Rule, ...]:
+def lint_rules() -> tuple[Rule, ...]:
     """Return every rule, in the order of the documentation."""
     return RULES
 

@@ -31,13 +31,17 @@ _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster m
 
 @dataclass(frozen=True)
 class EstateLook:
-    """One complete look: status and lag of all flows, and the sums per flow. Times in seconds since 1970."""
+    """One complete look: status and lag of all flows, and the sums per flow. Times in seconds since 1970.
+
+    `max_lag_seconds`: the `max_lag` of flows that declare one and are not declared paused or stopped.
+    """
 
     began_at: float
     ended_at: float
     status: Status
     lag: LagReport
     totals: Mapping[str, LagRow]
+    max_lag_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,8 @@ class Survey:
 
 @dataclass(frozen=True)
 class EstateView:
-    """Everything that is known now. `began_at`: when the running look began (None: none runs); `error`: why the last one failed.
+    """Everything that is known now, of the tree of `owner`. `began_at`: when the running look began (None: none runs); `error`: why
+    the last one failed.
 
     `known` has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it counts.
     """
@@ -77,6 +82,7 @@ class EstateView:
     known: Mapping[str, LastKnown] = field(default_factory=dict)
     survey: Survey | None = None
     tree_error: str = ""
+    owner: str = ""
 
     @property
     def stale_after_seconds(self) -> float:
@@ -161,10 +167,14 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
     from mm2mgr.observe.status import ObserveOptions, observe
 
-    began_at = time.time()
+    began_at, flows = time.time(), workspace.topology.flows
     seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store)))
-    found = report(seen, workspace.topology.flows, LagOptions(store=store))
-    return EstateLook(began_at, time.time(), seen.status, found, {one.flow: one.total for one in found.flows})
+    found = report(seen, flows, LagOptions(store=store))
+    totals = {one.flow: one.total for one in found.flows}
+    limits = {flow.id: flow.settings.max_lag for flow in flows if flow.settings.state in (None, "running")}
+    return EstateLook(
+        began_at, time.time(), seen.status, found, totals, {name: most for name, most in limits.items() if most}
+    )
 
 
 def survey(workspace: Workspace) -> Survey:
@@ -219,7 +229,7 @@ class EstateWatch:
         self._workspace, self._order = workspace, order or ServeOrder()
         self._look, self._survey, self._clock = look, survey, clock
         self._closing, self._lock = threading.Event(), threading.Lock()
-        self._view = EstateView(clock(), self._order.every_seconds)
+        self._view = EstateView(clock(), self._order.every_seconds, owner=str(workspace.topology.owner))
         self._threads = [
             threading.Thread(target=self._repeat, args=(step, seconds), name=f"mm2mgr-{step.__name__}", daemon=True)
             for step, seconds in (

@@ -131,7 +131,7 @@ class _Pages:
         return JSONResponse(found, 200 if found["state"] == "ok" else 503)
 
     def metrics(self, request: Request) -> Response:
-        return Response(exposition(self._view()), headers={"Content-Type": METRICS_TYPE})
+        return Response(exposition(self._view(), self._clock()), headers={"Content-Type": METRICS_TYPE})
 
     def api_status(self, request: Request) -> Response:
         found = self._view().to_dict(self._clock())

@@ -1,7 +1,7 @@
 """The metrics of `/metrics`: what each is called, its unit and labels; and their values from a view. Pure.
 
-No label has a topic, a partition, a connector or a text from outside: the number of series is bounded by the flows and clusters
-that the tree declares.
+Every metric has the label `owner`, so that the trees of several teams can share a Prometheus. No label has a topic, a partition, a
+connector or a text from outside: the number of series is bounded by the flows and clusters that the tree declares.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Row = tuple[tuple[str, ...], float]
 
 
 class ServedMetric(NamedTuple):
-    """One metric; counters are exposed with `_total` behind the name."""
+    """One metric with its labels besides `owner`; counters are exposed with `_total` behind the name."""
 
     kind: Literal["gauge", "counter"]
     labels: tuple[str, ...]
@@ -39,6 +39,9 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_flow_health": ServedMetric(
             "gauge", ("flow", "health"), "1 for the health that the flow has, 0 for the others."
         ),
+        "mm2mgr_flow_info": ServedMetric(
+            "gauge", ("flow", "source", "target", "connect"), "1, with the flow's clusters: a list of all flows."
+        ),
         "mm2mgr_flow_lag_records": ServedMetric(
             "gauge", ("flow",), "Records that wait on the source. Missing where unknown."
         ),
@@ -49,6 +52,21 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             "gauge",
             ("flow",),
             "Age in seconds of the oldest record that waits, from the sample store; 0 when level. Missing where unknown.",
+        ),
+        "mm2mgr_flow_max_lag_seconds": ServedMetric(
+            "gauge",
+            ("flow",),
+            "The flow's `max_lag`. Missing where the tree declares none, or declares the flow paused or stopped.",
+        ),
+        "mm2mgr_flow_level_in_seconds": ServedMetric(
+            "gauge",
+            ("flow",),
+            "Seconds until a lag that shrinks is level, as forecast. Missing where it does not shrink.",
+        ),
+        "mm2mgr_flow_retention_overtakes_in_seconds": ServedMetric(
+            "gauge",
+            ("flow",),
+            "Seconds until retention deletes records that wait, as forecast. Missing where it will not, or that is unknown.",
         ),
         "mm2mgr_flow_lag_incomplete": ServedMetric(
             "gauge", ("flow",), "1 where the lag in records lacks partitions and is a lower bound, or is unknown."
@@ -66,6 +84,11 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_problems": ServedMetric(
             "gauge", ("kind",), "Problems of the whole estate by kind (docs/reference/problems.md)."
         ),
+        "mm2mgr_problem": ServedMetric(
+            "gauge",
+            ("kind", "connect", "flow"),
+            "Problems of one kind, of one flow or of no flow (an empty label). Missing where there is none.",
+        ),
         "mm2mgr_open_losses": ServedMetric("gauge", (), "Losses of records that nobody has acknowledged."),
         "mm2mgr_unreadable_clusters": ServedMetric(
             "gauge", ("type",), "Connect and Kafka clusters that the last look could not read."
@@ -73,6 +96,12 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_findings": ServedMetric("gauge", ("severity",), "Findings of lint in the tree."),
         "mm2mgr_plan_changes": ServedMetric(
             "gauge", (), "Connectors that `mm2mgr apply` would write or that are blocked."
+        ),
+        "mm2mgr_tree_error": ServedMetric(
+            "gauge", (), "1 where the tree was changed and is wrong, so that the one before it is looked at."
+        ),
+        "mm2mgr_looks_stale": ServedMetric(
+            "gauge", (), "1 where the last complete look is so old that /healthz says `stale`."
         ),
         "mm2mgr_look_began_timestamp_seconds": ServedMetric(
             "gauge", (), "When the running look began, in seconds since 1970; 0 while none runs."
@@ -89,10 +118,10 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
 """Every metric by its name."""
 
 
-def exposition(view: EstateView) -> bytes:
-    """Return the view in the text format of Prometheus."""
+def exposition(view: EstateView, now: float) -> bytes:
+    """Return the view in the text format of Prometheus. `now`: seconds since 1970."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(list(families(view))))
+    registry.register(_Collected(list(families(view, now))))
     return generate_latest(registry)
 
 
@@ -104,20 +133,22 @@ class _Collected(Collector):
         return self._found
 
 
-def families(view: EstateView) -> Iterator[Metric]:
+def families(view: EstateView, now: float) -> Iterator[Metric]:
     """Yield every metric with its values, those without a value too."""
-    found = {**_of_looks(view), **_of_flows(view), **_of_the_estate(view)}
+    found = {**_of_looks(view, now), **_of_flows(view), **_of_the_estate(view)}
     for name, metric in METRICS.items():
         made = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-        family = made(name, metric.meaning, labels=metric.labels)
+        family = made(name, metric.meaning, labels=("owner", *metric.labels))
         for labels, value in found.get(name, ()):
-            family.add_metric(labels, value)
+            family.add_metric((view.owner, *labels), value)
         yield family
 
 
-def _of_looks(view: EstateView) -> dict[str, list[Row]]:
+def _of_looks(view: EstateView, now: float) -> dict[str, list[Row]]:
     look = view.look
     values = {
+        "mm2mgr_tree_error": float(bool(view.tree_error)),
+        "mm2mgr_looks_stale": float(view.state(now) == "stale"),
         "mm2mgr_look_began_timestamp_seconds": view.began_at or 0.0,
         "mm2mgr_look_ended_timestamp_seconds": look.ended_at if look else 0.0,
         "mm2mgr_looks": float(view.looks),
@@ -137,6 +168,7 @@ def _of_flows(view: EstateView) -> dict[str, list[Row]]:
             rows.setdefault(name, []).append((labels, float(value)))
 
     for one in view.look.status.flows if view.look else ():
+        add("mm2mgr_flow_info", 1.0, one.flow, *one.pair.split("->"), one.connect)
         for health in HEALTHS:
             add("mm2mgr_flow_health", one.health == health, one.flow, health)
         states = Counter(task.state if task.state in TASK_STATES else "other" for task in one.tasks)
@@ -147,7 +179,12 @@ def _of_flows(view: EstateView) -> dict[str, list[Row]]:
         add("mm2mgr_flow_lag_records", total.records.value, name)
         add("mm2mgr_flow_lag_bytes", total.bytes.value, name)
         add("mm2mgr_flow_lag_seconds", total.seconds.value, name)
+        add("mm2mgr_flow_level_in_seconds", total.level.seconds if total.level else None, name)
+        overtaken = total.overtaken.seconds if total.overtaken else None
+        add("mm2mgr_flow_retention_overtakes_in_seconds", overtaken, name)
         add("mm2mgr_flow_lag_incomplete", total.records.at_least or total.records.value is None, name)
+    for name, most in view.look.max_lag_seconds.items() if view.look else ():
+        add("mm2mgr_flow_max_lag_seconds", most, name)
     for facts in view.look.lag.flows if view.look else ():
         beat = facts.heartbeat_seconds
         add("mm2mgr_flow_heartbeat_age_seconds", beat if isinstance(beat, float) else None, facts.flow)
@@ -160,7 +197,10 @@ def _of_the_estate(view: EstateView) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {}
     if view.look:
         status = view.look.status
-        found = Counter(problem.kind for problem in status.problems())
+        problems = status.problems()
+        found = Counter(one.kind for one in problems)
+        single = Counter((one.kind, one.subject.connect, one.subject.flow) for one in problems)
+        rows["mm2mgr_problem"] = [(labels, float(count)) for labels, count in single.items()]
         rows["mm2mgr_problems"] = [((kind,), float(found[kind])) for kind in KINDS]
         rows["mm2mgr_open_losses"] = [((), float(len(status.losses)))]
         unread = Counter(where.partition(" ")[0] for where in status.failures)

@@ -381,6 +381,8 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     """What is copied besides records."""
     refresh_interval: TimeSpan = 600
     """How often new topics, partitions and groups are looked for."""
+    max_lag: Annotated[TimeSpan, Field(gt=0)] | None = None
+    """Age of the oldest record that waits, above which an alert of `mm2mgr rules` fires. Default: no alert for lag."""
     source_consumer: ClientSettings = Field(default_factory=dict)
     """The consumer that reads the source. Plain consumer keys; null drops a default of mm2mgr."""
     record_producer: ClientSettings = Field(default_factory=dict)

@@ -26,6 +26,11 @@ Entries = Mapping[str, Mapping[str, Any]]
 """The content of such a file: by flow or by cluster."""
 
 
+def yaml_text(value: Mapping[str, Any], width: int = 110) -> str:
+    """Return plain values as a YAML document, keys in the order that they have."""
+    return yaml.safe_dump(value, sort_keys=False, width=width, allow_unicode=True)
+
+
 @dataclass(frozen=True)
 class Update:
     """Whether the file changed, and the entries that were not written because somebody else changed them."""
@@ -102,7 +107,7 @@ class OverrideFile:
     def text(self, entries: Entries) -> str:
         """Return the file with these entries, in a stable order."""
         body = {self.key: {one: dict(entries[one]) for one in sorted(entries)}}
-        return f"{self.first_line}{self.note}" + yaml.safe_dump(body, sort_keys=False, width=110, allow_unicode=True)
+        return f"{self.first_line}{self.note}{yaml_text(body)}"
 
     def wrote(self, path: Path) -> bool:
         """Tell whether the command wrote this file: it starts with the same line."""

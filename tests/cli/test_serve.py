@@ -72,7 +72,9 @@ def test_a_real_look_is_on_the_page_in_metrics_and_in_json(mm2mgr: Command, conn
         assert "1 record" in page
         metrics = get(f"{url}/metrics")
         assert metrics.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        assert 'mm2mgr_flow_lag_records{flow="orders:a->b"} 1.0' in metrics.text
+        assert re.search(
+            r'^mm2mgr_flow_lag_records\{flow="orders:a->b",owner="[^"]+"\} 1\.0$', metrics.text, re.MULTILINE
+        )
         found = get(f"{url}/api/status").json()
         assert found["lag"][FLOW]["lag_records"] == {"value": 1, "at_least": False}
         flow = get(f"{url}/api/flow", params={"id": FLOW}).json()

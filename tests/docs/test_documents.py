@@ -82,13 +82,10 @@ def calls(text: str) -> list[list[str]]:
 
 def commands_in(node: object) -> Iterator[list[str]]:
     """Return every `command: [mm2mgr, …]` of a Kubernetes manifest."""
-    if isinstance(node, dict):
-        node = list(node.values())
-    if isinstance(node, list):
-        if node and node[0] == "mm2mgr":
-            yield node
-        for each in node:
-            yield from commands_in(each)
+    if isinstance(node, list) and node and node[0] == "mm2mgr":
+        yield node
+    for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from commands_in(each)
 
 
 def command_of(words: list[str]) -> tuple[str, list[str]]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+
+import uvicorn
 
 from mm2mgr.observe.health import FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
@@ -15,6 +20,7 @@ from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.operations.lag import LagReport
 from mm2mgr.operations.serve import EstateLook, EstateView, Survey, after_look
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.serve.app import application
 
 NOW = 1_700_000_000.0
 SURVEY = Survey(
@@ -85,7 +91,7 @@ def look_of(
 
 def view_of(look: EstateLook, **more: object) -> EstateView:
     """Return the view after a first look."""
-    first = EstateView(look.began_at, 30.0)
+    first = EstateView(look.began_at, 30.0, owner="ann")
     return replace(after_look(first, look), **more)  # type: ignore[arg-type]
 
 
@@ -98,3 +104,17 @@ def loss(flow: str, topic: str) -> LossEntry:
     """Return a loss of seven records."""
     where = TopicPartition(topic, 0)
     return LossEntry("abc1234567", flow, "a", where, "id", "retention", "log-start", 11, 17, 7, 7, None, NOW - 60)
+
+
+@contextmanager
+def serving(view: Callable[[], EstateView]) -> Iterator[str]:
+    """Run the real server over a function that returns the newest view, on a free port, and yield its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(application(view), log_config=None, lifespan="off"))
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)

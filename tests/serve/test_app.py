@@ -168,7 +168,7 @@ def test_before_the_first_look_there_is_a_page_and_no_health() -> None:
     assert "The first look has not ended yet." in ask(view, "/").text
     assert all(ask(view, path).status_code == 200 for path in PAGES)
     assert (ask(view, "/healthz").status_code, ask(view, "/healthz").json()["state"]) == (503, "starting")
-    assert "mm2mgr_look_began_timestamp_seconds 1.7e+09" in ask(view, "/metrics").text
+    assert 'mm2mgr_look_began_timestamp_seconds{owner=""} 1.7e+09' in ask(view, "/metrics").text
 
 
 def test_several_flows_of_a_pair_are_one_cell_with_the_worst_state() -> None:
@@ -222,13 +222,13 @@ def names_of(text: str) -> set[str]:
 
 
 def test_every_metric_is_there_under_its_documented_name() -> None:
-    text = exposition(small()).decode()
+    text = exposition(small(), NOW).decode()
     assert names_of(text) == set(METRICS)
     for name, metric in METRICS.items():
         shown = f"{name}_total" if metric.kind == "counter" else name
         assert f"# HELP {shown} {metric.meaning}" in text
         for labels in re.findall(rf"^{shown}\{{(.*)\}} ", text, re.MULTILINE):
-            assert tuple(re.findall(r'(\w+)="', labels)) == metric.labels
+            assert set(re.findall(r'(\w+)="', labels)) == {"owner", *metric.labels}
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -243,27 +243,27 @@ def test_values_are_those_of_the_view() -> None:
         look_of([flow_status(FLOW, "a->b", problems=(problem(FLOW),), health="problem")], {FLOW: {"t": 40}}),
         survey=SURVEY,
     )
-    lines = set(exposition(replace(view, failed_looks=2)).decode().splitlines())
+    lines = set(exposition(replace(view, failed_looks=2), NOW).decode().splitlines())
     assert {
-        'mm2mgr_flow_lag_records{flow="orders:a->b"} 40.0',
-        'mm2mgr_flow_health{flow="orders:a->b",health="problem"} 1.0',
-        'mm2mgr_flow_health{flow="orders:a->b",health="ok"} 0.0',
-        'mm2mgr_flow_tasks{flow="orders:a->b",state="RUNNING"} 1.0',
-        'mm2mgr_problems{kind="not-applied"} 1.0',
-        'mm2mgr_findings{severity="error"} 1.0',
-        "mm2mgr_plan_changes 1.0",
-        "mm2mgr_looks_total 1.0",
-        "mm2mgr_failed_looks_total 2.0",
-        "mm2mgr_look_duration_seconds 2.0",
-        "mm2mgr_look_began_timestamp_seconds 0.0",
+        'mm2mgr_flow_lag_records{flow="orders:a->b",owner="ann"} 40.0',
+        'mm2mgr_flow_health{flow="orders:a->b",health="problem",owner="ann"} 1.0',
+        'mm2mgr_flow_health{flow="orders:a->b",health="ok",owner="ann"} 0.0',
+        'mm2mgr_flow_tasks{flow="orders:a->b",owner="ann",state="RUNNING"} 1.0',
+        'mm2mgr_problems{kind="not-applied",owner="ann"} 1.0',
+        'mm2mgr_findings{owner="ann",severity="error"} 1.0',
+        'mm2mgr_plan_changes{owner="ann"} 1.0',
+        'mm2mgr_looks_total{owner="ann"} 1.0',
+        'mm2mgr_failed_looks_total{owner="ann"} 2.0',
+        'mm2mgr_look_duration_seconds{owner="ann"} 2.0',
+        'mm2mgr_look_began_timestamp_seconds{owner="ann"} 0.0',
     } <= lines
 
 
 def test_an_unknown_lag_is_no_zero() -> None:
     view = view_of(look_of([flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=())]))
-    text = exposition(view).decode()
+    text = exposition(view, NOW).decode()
     assert "mm2mgr_flow_lag_records{" not in text
-    assert 'mm2mgr_flow_lag_incomplete{flow="orders:a->b"} 1.0' in text
+    assert 'mm2mgr_flow_lag_incomplete{flow="orders:a->b",owner="ann"} 1.0' in text
 
 
 def series(text: str) -> int:
@@ -278,6 +278,6 @@ def test_series_are_bounded_by_flows_whatever_is_in_them(topics: int) -> None:
     lags = {flow(number): {f"{HOSTILE[0]}{topic}": topic for topic in range(topics)} for number in range(30)}
     tasks = tuple(TaskState(number, f"STATE{number}") for number in range(50))
     flows = [flow_status(name, name.partition(":")[2], tasks=tasks, state=HOSTILE[0]) for name in lags]
-    text = exposition(view_of(look_of(flows, lags), survey=SURVEY)).decode()
+    text = exposition(view_of(look_of(flows, lags), survey=SURVEY), NOW).decode()
     assert series(text) <= 20 * len(flows) + 50
     assert HOSTILE[0] not in text

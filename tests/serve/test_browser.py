@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvicorn
 
 from mm2mgr.observe.health import TaskState
 from mm2mgr.output.serve_page import flow_link
-from mm2mgr.serve.app import application
-from tests.serve.estate import SURVEY, flow_status, look_of, problem, view_of
+from tests.serve.estate import SURVEY, flow_status, look_of, problem, serving, view_of
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 CHROMIUM = next(
@@ -45,14 +41,8 @@ def url() -> Iterator[str]:
             flows.append(flow_status(name, name.partition(":")[2], health=word, problems=trouble, tasks=tasks))
             lags[name] = {HOSTILE: 1000 * target}
     view = view_of(look_of(flows, lags, at=time.time()), survey=SURVEY)
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(application(lambda: view), log_config=None, lifespan="off"))
-    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(10)
-    listener.close()
+    with serving(lambda: view) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")

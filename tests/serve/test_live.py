@@ -58,13 +58,13 @@ def test_what_serve_knows_is_what_was_mirrored(workspace: Workspace) -> None:
     watch = EstateWatch(workspace, ServeOrder(every_seconds=1, survey_seconds=600))
     watch.start()
     try:
-        deadline = time.monotonic() + 60
+        deadline, owner = time.monotonic() + 60, watch.view.owner
         wanted = [
-            f'mm2mgr_flow_health{{flow="{FLOW}",health="ok"}} 1.0',
-            f'mm2mgr_flow_lag_records{{flow="{FLOW}"}} 0.0',
+            f'mm2mgr_flow_health{{flow="{FLOW}",health="ok",owner="{owner}"}} 1.0',
+            f'mm2mgr_flow_lag_records{{flow="{FLOW}",owner="{owner}"}} 0.0',
         ]
-        while not (set(wanted) <= set(exposition(watch.view).decode().splitlines()) and watch.view.survey):
-            assert time.monotonic() < deadline, exposition(watch.view).decode() + watch.view.error
+        while not (set(wanted) <= set(exposition(watch.view, time.time()).decode().splitlines()) and watch.view.survey):
+            assert time.monotonic() < deadline, exposition(watch.view, time.time()).decode() + watch.view.error
             time.sleep(0.1)
         view = watch.view
         assert view.state(time.time()) == "ok"

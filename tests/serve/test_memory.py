@@ -34,14 +34,16 @@ def look_at(made: Estate) -> EstateLook:
 @pytest.mark.usefixtures("no_kafka")
 def test_memory_is_flat_over_real_looks_at_a_fake_estate(tmp_path: Path) -> None:
     with estate(tmp_path) as made:
-        watch = EstateWatch(Workspace(()), ServeOrder(), look=lambda *_: look_at(made), survey=lambda _: SURVEY)
+        watch = EstateWatch(
+            Workspace((tmp_path,)), ServeOrder(), look=lambda *_: look_at(made), survey=lambda _: SURVEY
+        )
         sizes = []
         tracemalloc.start()
         try:
             for _ in range(3):
                 for _ in range(LOOKS):
                     watch.look_once()
-                    exposition(watch.view)
+                    exposition(watch.view, 0.0)
                 gc.collect()
                 sizes.append(tracemalloc.get_traced_memory()[0])
         finally:

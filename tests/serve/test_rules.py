@@ -1,0 +1,337 @@
+"""`mm2mgr rules`: every alert fires for its fault and for nothing else, evaluated by Prometheus itself where the machine has it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from mm2mgr.observe.alerts import Alert, alert_name, alerts
+from mm2mgr.observe.dashboard import PANELS, dashboard_of
+from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
+from mm2mgr.observe.lag_report import Amount
+from mm2mgr.observe.reading import Failure
+from mm2mgr.observe.trend import TimeForecast
+from mm2mgr.operations import Workspace, rules
+from mm2mgr.operations.serve import EstateView
+from mm2mgr.serve.metrics import METRICS, families
+from tests.cli.command import until
+from tests.serve.estate import NOW, flow_status, look_of, serving, view_of
+
+FLOW, OTHER = "orders:a->b", "clicks:a->b"
+TREE = """
+owner: {owner}
+clusters:
+  a: {{bootstrap_servers: [a:9092]}}
+  b: {{bootstrap_servers: [b:9092]}}
+connect:
+  main: {{url: "http://c:8083", kafka: b}}
+flows:
+  orders: {{sources: [a], targets: [b], topics: {{include: [orders]}}, {more}}}
+"""
+PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool on this machine: apt-get install prometheus")
+
+
+def workspace(folder: Path, owner: str = "ann", more: str = "max_lag: 5min") -> Workspace:
+    file = folder / "tree.yaml"
+    file.write_text(TREE.format(owner=owner, more=more))
+    return Workspace((file,))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return workspace(tmp_path_factory.mktemp("tree"))
+
+
+@pytest.fixture(scope="module")
+def every(tree: Workspace) -> dict[str, Alert]:
+    return {one.name: one for one in alerts(tree.topology)}
+
+
+# --- what they read ---------------------------------------------------------------------------------------------------
+
+
+def read_by(condition: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield each metric that PromQL reads, with the labels that it is selected by."""
+    for name, selected in re.findall(r"\b(mm2mgr_\w+)\{([^}]*)\}", condition):
+        yield name, set(re.findall(r"(\w+)(?==)", selected))
+
+
+def test_alerts_and_panels_read_metrics_that_serve_has_with_labels_that_these_have(every: dict[str, Alert]) -> None:
+    asked = [one.condition for one in every.values()]
+    asked += [query.condition for panel in PANELS for query in panel.queries]
+    for condition in asked:
+        found = dict(read_by(condition))
+        assert found.keys() == set(re.findall(r"mm2mgr_\w+", condition)), condition
+        for name, labels in found.items():
+            assert labels <= {"owner", *METRICS[name].labels}, condition
+
+
+def test_every_kind_of_problem_has_an_alert(every: dict[str, Alert]) -> None:
+    assert {alert_name(kind) for kind in KINDS} <= every.keys()
+
+
+def test_alerts_that_the_tree_cannot_need_are_left_out(tmp_path: Path) -> None:
+    found = {one.name for one in alerts(workspace(tmp_path, more="heartbeats: false").topology)}
+    assert "MirrorLagAboveMaximum" not in found
+    assert not {name for name in found if "Heartbeat" in name}
+
+
+def test_rules_ask_for_the_metrics_of_their_owner_alone(tmp_path: Path) -> None:
+    made = yaml.safe_load(rules(workspace(tmp_path, owner="data.platform-2")))["groups"][0]["rules"]
+    for rule in made:
+        selectors = re.findall(r"mm2mgr_\w+(\{[^}]*\})?", rule["expr"])
+        assert selectors, rule
+        assert all('owner="data.platform-2"' in one for one in selectors), rule
+
+
+# --- the dashboard ----------------------------------------------------------------------------------------------------
+
+
+def test_panels_lie_side_by_side_within_the_grid(tree: Workspace) -> None:
+    taken = set[tuple[int, int]]()
+    for panel in dashboard_of(tree.topology)["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert max(x for x, _ in cells) < 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_the_dashboard_of_another_owner_is_another_one(tmp_path: Path) -> None:
+    made = {owner: json.loads(rules(workspace(tmp_path, owner), dashboard=True)) for owner in ("ann", "ben")}
+    assert made["ann"]["uid"] != made["ben"]["uid"]
+    assert all(len(one["uid"]) <= 40 for one in made.values())  # Grafana refuses longer ones
+
+
+def test_kubernetes_gets_objects_with_names_that_it_takes(tmp_path: Path) -> None:
+    tree = workspace(tmp_path, owner="Data.Platform_2")
+    made = yaml.safe_load(rules(tree, kubernetes=True))
+    shown = yaml.safe_load(rules(tree, dashboard=True, kubernetes=True))
+    assert (made["kind"], shown["kind"]) == ("PrometheusRule", "ConfigMap")
+    assert made["metadata"]["name"] == shown["metadata"]["name"] == "mm2mgr-data-platform-2"
+    assert made["spec"] == yaml.safe_load(rules(tree))
+    assert json.loads(shown["data"]["mm2mgr-data-platform-2.json"]) == json.loads(rules(tree, dashboard=True))
+
+
+# --- what fires -------------------------------------------------------------------------------------------------------
+
+
+def healthy(lag_seconds: float = 0.0) -> EstateView:
+    """Return an estate that is well, while the oldest record that waits is so old."""
+    look = look_of([flow_status(FLOW, "a->b"), flow_status(OTHER, "a->b")], {FLOW: {"orders": round(lag_seconds)}})
+    totals = {name: replace(row, seconds=Amount(lag_seconds)) for name, row in look.totals.items()}
+    return view_of(replace(look, totals=totals, max_lag_seconds={FLOW: 300.0}))
+
+
+def with_problem(kind: str) -> EstateView:
+    found = LiveProblem(kind, ProblemSubject("main", "mm2.a.b.source.orders", FLOW))
+    return view_of(
+        look_of([flow_status(FLOW, "a->b", problems=(found,), health="problem"), flow_status(OTHER, "a->b")])
+    )
+
+
+def forecast() -> EstateView:
+    view = healthy(60.0)
+    assert view.look is not None
+    totals = dict(view.look.totals)
+    totals[FLOW] = replace(totals[FLOW], overtaken=TimeForecast(1800.0, 900.0, None))
+    return replace(view, look=replace(view.look, totals=totals))
+
+
+FAULTS: Mapping[str, EstateView | None] = {
+    "MirrorServeDown": None,
+    "MirrorLooksStale": replace(healthy(), started_at=NOW - 5000, look=None),
+    "MirrorTreeWrong": replace(healthy(), tree_error="flows.yaml:3: no such cluster"),
+    "MirrorClusterUnreadable": view_of(
+        look_of([flow_status(FLOW, "a->b")], failures={"kafka a": Failure("no answer")})
+    ),
+    "MirrorFlowUnknown": view_of(look_of([flow_status(FLOW, "a->b", state="unknown", health="unknown", tasks=())])),
+    "MirrorLagAboveMaximum": healthy(301.0),
+    "MirrorRetentionOvertakes": forecast(),
+    **{alert_name(kind): with_problem(kind) for kind in KINDS},
+}
+Series = dict[str, float]
+
+
+def scraped(view: EstateView | None) -> Series:
+    """Return what Prometheus gets from a scrape; nothing where nobody answers."""
+    if view is None:
+        return {}
+    samples = (sample for family in families(view, NOW) for sample in family.samples)
+    labelled = (
+        (one.name, ",".join(f"{key}={json.dumps(value)}" for key, value in one.labels.items()), one.value)
+        for one in samples
+    )
+    return {f"{name}{{{labels}}}": value for name, labels, value in labelled}
+
+
+def input_series(scrapes: Sequence[Series]) -> list[dict[str, str]]:
+    """Return scrapes, one a minute, as promtool has them: a series that is gone is stale, as after a real scrape."""
+    made = []
+    for name in sorted({name for one in scrapes for name in one}):
+        values, before = [], False
+        for one in scrapes:
+            values.append(str(one[name]) if name in one else "stale" if before else "_")
+            before = name in one
+        made.append({"series": name, "values": " ".join(values)})
+    return made
+
+
+def promtool(folder: Path, *words: str) -> str:
+    """Run promtool, which must succeed, and return what it prints."""
+    assert PROMTOOL is not None
+    done = subprocess.run(
+        [PROMTOOL, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_alert_has_a_fault_here(every: dict[str, Alert]) -> None:
+    assert FAULTS.keys() == every.keys()
+
+
+@needs_promtool
+def test_prometheus_accepts_the_rules_and_the_queries_of_the_dashboard(tmp_path: Path, tree: Workspace) -> None:
+    (tmp_path / "rules.yaml").write_text(rules(tree))
+    shown = [target["expr"] for panel in dashboard_of(tree.topology)["panels"] for target in panel["targets"]]
+    recorded = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(shown)]
+    (tmp_path / "panels.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+    assert "rules found" in promtool(tmp_path, "check", "rules", "rules.yaml", "panels.yaml")
+
+
+@needs_promtool
+def test_each_alert_fires_for_its_fault_alone_once_it_has_lasted_and_ends_with_it(
+    tmp_path: Path, tree: Workspace, every: dict[str, Alert]
+) -> None:
+    """Half an hour without a fault, with bursts that are mirrored, then the fault for half an hour, then none."""
+    (tmp_path / "rules.yaml").write_text(rules(tree))
+    calm = [scraped(healthy(0.0 if minute % 7 else 250.0)) for minute in range(31)]
+    firing = 'ALERTS{alertstate="firing"}'
+    made: list[dict[str, Any]] = []
+    for name, fault in FAULTS.items():
+        begins, minutes = len(calm), every[name].minutes
+        wrong = [scraped(fault)] * 30
+        fired = [{"labels": f'{{alertname="{name}"}}', "value": 1}]
+        expected: dict[int, list[dict[str, object]]] = {
+            **{minute: [] for minute in range(begins)},
+            **({begins + minutes - 1: []} if minutes else {}),
+            begins + minutes: fired,
+            begins + 29: fired,
+            begins + 31: [],
+        }
+        asked = [
+            {"expr": f"count by (alertname) ({firing})", "eval_time": f"{minute}m", "exp_samples": samples}
+            for minute, samples in expected.items()
+        ]
+        series = input_series([*calm, *wrong, *calm[:3]])
+        made.append({"name": name, "interval": "1m", "input_series": series, "promql_expr_test": asked})
+    tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": made}
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
+    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+
+
+@needs_promtool
+def test_an_alert_says_which_flow_and_what_to_run(tmp_path: Path, tree: Workspace) -> None:
+    (tmp_path / "rules.yaml").write_text(rules(tree))
+    wanted = {
+        "exp_labels": {
+            **{"severity": "critical", "owner": "ann", "kind": "records-lost", "connect": "main", "flow": FLOW},
+        },
+        "exp_annotations": {
+            "summary": f"{FLOW}: {KINDS['records-lost'].meaning}",
+            "description": f"mm2mgr describe '{FLOW}'",
+        },
+    }
+    test = {
+        "interval": "1m",
+        "input_series": input_series([scraped(with_problem("records-lost"))]),
+        "alert_rule_test": [{"eval_time": "0m", "alertname": "MirrorRecordsLost", "exp_alerts": [wanted]}],
+    }
+    tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
+    assert "SUCCESS" in promtool(tmp_path, "test", "rules", "tests.yaml")
+
+
+# --- a real Prometheus ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def prometheus(folder: Path, rule_file: str, metrics: str) -> Iterator[str]:
+    """Run Prometheus with these rules on a free port, scraping this address every second, and yield its URL."""
+    assert PROMETHEUS is not None
+    (folder / "rules.yaml").write_text(rule_file)
+    scrape = {"job_name": "mm2mgr", "static_configs": [{"targets": [metrics.removeprefix("http://")]}]}
+    every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config = {"global": every, "rule_files": ["rules.yaml"], "scrape_configs": [scrape]}
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    said = folder / "said"
+    with said.open("w") as log:
+        line = [PROMETHEUS, "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--log.format=json"]
+        line.append("--web.listen-address=127.0.0.1:0")
+        running = subprocess.Popen(line, cwd=folder, stdout=log, stderr=log, text=True)
+
+    def address() -> str | None:
+        events = [json.loads(one) for one in said.read_text().splitlines() if one.endswith("}")]
+        return next((one["address"] for one in events if one.get("msg") == "Listening on"), None)
+
+    try:
+        until(address, "Prometheus listens")
+        yield f"http://{address()}"
+    finally:
+        running.terminate()
+        try:
+            running.wait(30)
+        finally:
+            running.kill()
+
+
+@pytest.mark.skipif(PROMETHEUS is None, reason="no Prometheus on this machine: apt-get install prometheus")
+def test_a_real_prometheus_scrapes_serve_fires_for_a_problem_and_ends_with_it(tmp_path: Path, tree: Workspace) -> None:
+    groups = yaml.safe_load(rules(tree))
+    for rule in groups["groups"][0]["rules"]:
+        rule.pop("for", None)  # promtool has the time in no time
+    shown = [healthy()]
+
+    def now() -> EstateView:
+        assert shown[0].look is not None
+        return replace(shown[0], look=replace(shown[0].look, ended_at=time.time()))
+
+    with (
+        serving(now) as url,
+        prometheus(tmp_path, yaml.safe_dump(groups), url) as asked,
+        httpx.Client(base_url=asked, trust_env=False) as client,
+    ):
+
+        def flows() -> set[str]:
+            found = client.get("/api/v1/query", params={"query": "mm2mgr_flow_info"}).json()
+            return {one["metric"]["flow"] for one in found["data"]["result"]}
+
+        def firing() -> dict[str, str]:
+            found = client.get("/api/v1/alerts").json()["data"]["alerts"]
+            return {one["labels"]["alertname"]: one["annotations"]["description"] for one in found}
+
+        until(lambda: flows() == {FLOW, OTHER}, "the flows are scraped")
+        until(lambda: not firing(), "nothing fires")
+        shown[0] = with_problem("task-failed")
+        until(firing, "an alert fires")
+        assert firing() == {"MirrorTaskFailed": f"mm2mgr describe '{FLOW}'"}
+        shown[0] = healthy()
+        until(lambda: not firing(), "the alert ends")
