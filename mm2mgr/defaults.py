@@ -96,6 +96,18 @@ EXACTLY_ONCE_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
 }
+# The same for workers that the tree declares with one of Kafka's versions from the first on and before the second.
+METRIC_NAMES_VERSIONS = (4, 3), (5, 0)
+_METRIC_NAMES = {
+    "metric.names.formats": (
+        "legacy,new",
+        "Kafka 5.0 removes the old metric names (KIP-1280): dashboards and alerts can move while both are there",
+    ),
+}
+METRIC_NAMES_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
+    "source_connector": _METRIC_NAMES,
+    "checkpoint_connector": _METRIC_NAMES,
+}
 # What may be written there on exactly-once workers (None: only nothing), and what would happen otherwise.
 EXACTLY_ONCE_ALLOWS: dict[tuple[str, str], tuple[tuple[str | None, ...], str]] = {
     ("source_consumer", "isolation.level"): (("read_committed",), "records of aborted transactions would be mirrored"),

@@ -158,6 +158,9 @@ class Flow:
         base = defaults.CLIENT_DEFAULTS.get(block, {})
         if self.exactly_once:
             base = base | defaults.EXACTLY_ONCE_DEFAULTS.get(block, {})
+        first, until = defaults.METRIC_NAMES_VERSIONS
+        if block in defaults.METRIC_NAMES_DEFAULTS and first <= self.selection.line < until:
+            base = base | defaults.METRIC_NAMES_DEFAULTS[block]
         result = {key: by_default(value, why) for key, (value, why) in base.items()}
         if self.crossing:
             result |= compiled(block, self.crossing)

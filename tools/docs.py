@@ -377,6 +377,7 @@ def defaults_page() -> str:
     for title, settings in (
         ("Every flow", defaults.CLIENT_DEFAULTS),
         ("With `delivery: exactly_once`", defaults.EXACTLY_ONCE_DEFAULTS),
+        ("On workers with `version:` from 4.3 on, before 5.0", defaults.METRIC_NAMES_DEFAULTS),
     ):
         rows = [
             (code(block), code(key), code(value), prose(why))

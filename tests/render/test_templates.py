@@ -182,3 +182,25 @@ flows:
 """
     with pytest.raises(TemplateError, match=r"two connectors would have the name 'mm2\.a\.b\.c\.heartbeat'"):
         render(expanded(tmp_path, x=text))
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [("", None), ("'4.2'", None), ("'4.3'", "legacy,new"), ("8.3.0-ccs", "legacy,new"), ("'5.0'", None)],
+)
+def test_both_names_of_metrics_are_emitted_where_the_workers_know_both(
+    tmp_path: Path, version: str, wanted: str | None
+) -> None:
+    """KIP-1280: the key is of 4.3, and the old names go with 5.0."""
+    tree = BASE.replace("kafka: b", f"kafka: b, version: {version}" if version else "kafka: b") + FLOW
+    found = {one.type: one.config.get("metric.names.formats") for one in render(expanded(tmp_path / "tree", x=tree))}
+    assert found == {"source": wanted, "checkpoint": wanted, "heartbeat": None}
+
+
+def test_people_may_choose_the_names_of_metrics(tmp_path: Path) -> None:
+    tree = BASE.replace("kafka: b", "kafka: b, version: '4.3'") + FLOW
+    tree += (
+        "    source_connector: {metric.names.formats: new}\n    checkpoint_connector: {metric.names.formats: null}\n"
+    )
+    found = {one.type: one.config.get("metric.names.formats") for one in render(expanded(tmp_path / "tree", x=tree))}
+    assert (found["source"], found["checkpoint"]) == ("new", None)

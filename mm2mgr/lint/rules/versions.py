@@ -127,7 +127,7 @@ def upgrade_deprecated(subject: Subject) -> Iterator[Hit]:
     if not subject.is_beyond:
         return
     newest = load().lines[-1]
-    for key in subject.config:
+    for key in subject.config.keys() - {_FORMATS}:  # upgrade-metric-names judges it by its value
         found = load().find(subject.type, key, newest)
         if found and found.deprecated:
             message = f"{written(subject, key)} is deprecated in Kafka {newest}, and {subject.version} may ignore it"
