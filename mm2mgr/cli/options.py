@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import FlowView, OtherLine, RestartRules
+    from mm2mgr.operations import FlowView, OtherLine, RestartRules, WatchOrder
 
 LEAST_SECONDS = 0.001
 _MOST_SECONDS = 366 * 86_400.0
@@ -302,6 +303,58 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
     for add in reversed(options):
         command = add(command)
     return command
+
+
+@dataclass(frozen=True)
+class WatchdogOptions:
+    """What the options of `watchdog_options` say. `given`: those that somebody wrote."""
+
+    dry_run: bool
+    freeze_file: Path | None
+    first_wait: float
+    restarts: int
+    window: float
+    reason: str
+    events: Path | None
+    given: tuple[str, ...]
+
+    def order(self, flows: tuple[str, ...] = ()) -> WatchOrder:
+        """Return what the watchdog is asked for."""
+        from mm2mgr.operations import RestartPolicy, WatchOrder
+
+        policy = RestartPolicy(self.first_wait, restarts=self.restarts, window_seconds=self.window)
+        return WatchOrder(flows, policy, self.dry_run, self.freeze_file, self.reason)
+
+
+def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options that `watch` and `serve` share, as its argument `dog`."""
+    options = (
+        option("--dry-run", is_flag=True, help="Restart nothing, and take no lease: only say what would be restarted."),
+        option(
+            "--freeze-file",
+            type=click.Path(path_type=Path),
+            help="While this file exists nothing is restarted; what FAILED is still reported.",
+        ),
+        option("--first-wait", type=Duration(0), default="10s", help="Time before the first restart; doubles with each one."),
+        option("--restarts", type=Count(0), default=5, help="Restarts of one task within the window, at most."),
+        option("--window", type=Duration(1), default="1h", help="The window for --restarts."),
+        reason_option,
+        events_option,
+    )  # fmt: skip
+    names = [field.name for field in fields(WatchdogOptions) if field.name != "given"]
+
+    @wraps(function)
+    def command(*args: object, **more: Any) -> object:
+        context = click.get_current_context()
+        sources = {name: context.get_parameter_source(name) for name in names}
+        given = tuple(name for name, source in sources.items() if source is not ParameterSource.DEFAULT)
+        dog = WatchdogOptions(**{name: more.pop(name) for name in names}, given=given)
+        return function(*args, dog=dog, **more)
+
+    made: Callable[..., object] = command
+    for add in reversed(options):
+        made = add(made)
+    return made
 
 
 class Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on

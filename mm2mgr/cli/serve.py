@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, command, option, store_option
+from mm2mgr.cli.options import Seconds, WatchdogOptions, command, option, store_option, watchdog_options
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mm2mgr.serve.app import Login
 
 PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
-_CLOSE_SECONDS = 0.5
+_CLOSE_SECONDS = 1.4  # after the signal
 _MOST_SECRET_BYTES = 4096
 _File = click.Path(path_type=Path, dir_okay=False, exists=True)
 
@@ -69,6 +69,10 @@ class Listen(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
 @option("--tls-certificate", type=_File, help="PEM file with the certificate of the server.")
 @option("--tls-key", type=_File, help="PEM file with its key, not encrypted.")
 @store_option("Folder or URI of the samples, from which lag in seconds and bytes is counted.")
+@option(
+    "--watchdog", is_flag=True, help="Restart FAILED tasks too, as `mm2mgr watch` does. The options below are for this."
+)
+@watchdog_options
 @click.pass_obj
 def serve(
     workspace: Workspace,
@@ -82,19 +86,23 @@ def serve(
     tls_certificate: Path | None,
     tls_key: Path | None,
     store: Path,
+    watchdog: bool,
+    dog: WatchdogOptions,
 ) -> int:
     """Serve a page, Prometheus metrics and JSON about all flows.
 
     Looks at status and lag again and again, as `status --watch` does; requests show the last look and ask no cluster. Nothing is
-    written to Kafka or Connect. The page has the flows by source and target, each flow with tasks, lag over time and partitions,
+    written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does, beside other processes that
+    watch too: one of them restarts, the others stand by. The page has the flows by source and target, each flow with tasks, lag over time and partitions,
     losses, findings of lint, recent changes and the plan; /metrics is for Prometheus, /api/status, /api/flow?id=FLOW,
-    /api/findings, /api/plan and /api/history are JSON, /healthz tells whether looks succeed (503 where they do not).
+    /api/findings, /api/plan, /api/history and /api/watchdog are JSON, /healthz tells whether looks succeed (503 where they do not).
     Listens on this machine alone; elsewhere only with a login, or --no-auth. Ends with exit code 0 on Ctrl-C or SIGTERM.
     Needs the extra `serve` of the package.
 
     \b
     Example:
       mm2mgr serve
+      mm2mgr serve --watchdog --freeze-file /run/mm2mgr/freeze
       mm2mgr serve --listen 0.0.0.0:8642 --password-file password --tls-certificate tls.crt --tls-key tls.key
     """
     from mm2mgr.cli.interrupts import halting
@@ -103,6 +111,8 @@ def serve(
     from mm2mgr.serve.app import application
     from mm2mgr.serve.server import LOOPBACK, Binding, check_tls, listening, run
 
+    if dog.given and not watchdog:
+        raise click.UsageError(f"--{dog.given[0].replace('_', '-')} needs --watchdog")
     binding = Binding(*listen, tls_certificate, tls_key)
     with invalid_arguments():
         login = _login(user, password_file, token_file)
@@ -114,16 +124,29 @@ def serve(
         check_tls(binding)
     if login and not binding.is_loopback and binding.certificate is None:
         talk("warning: without --tls-certificate the password crosses the network readable", style="bold yellow")
-    watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store))
+    asked = operations.WatchdogOrder(dog.order(), events=dog.events, report=_Said()) if watchdog else None
+    watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked))
     app = application(lambda: watch.view, login, hosts=LOOPBACK if binding.is_loopback and not login else None)
     with invalid_arguments(), listening(binding) as (listener, url):
         watch.start()
-        run(app, binding, listener, halting, lambda: talk(f"serving {url}; Ctrl-C ends it"))
+        run(app, binding, listener, halting, lambda: talk(f"serving {url}; Ctrl-C ends it"), watch.stop)
     if not watch.close(_CLOSE_SECONDS):
         # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written whole or not.
         flush()
         os._exit(0)
     return 0
+
+
+class _Said:
+    """Prints what the watchdog does, as `watch` does."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, done: operations.WatchRound) -> None:
+        from mm2mgr.output.watch_text import say_watch_round
+
+        self._said = say_watch_round(done.to_dict(), self._said)
 
 
 def _login(user: str, password_file: Path | None, token_file: Path | None) -> Login | None:

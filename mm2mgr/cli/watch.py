@@ -6,20 +6,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import (
-    Count,
-    Duration,
-    command,
-    events_option,
-    option,
-    output_option,
-    reason_option,
-)
+from mm2mgr.cli.options import Duration, WatchdogOptions, command, option, output_option, watchdog_options
 from mm2mgr.operations.workspace import Workspace
 
 _END_SECONDS = 0.5
@@ -30,17 +21,7 @@ _END_SECONDS = 0.5
 @click.argument("flows", nargs=-1)
 @option("--every", type=Duration(1), default="10s", help="Time between two looks, 10 % more or less.")
 @option("--once", is_flag=True, help="End after one look; --first-wait 0s then restarts at once.")
-@option("--dry-run", is_flag=True, help="Restart nothing, and take no lease: only say what would be restarted.")
-@option(
-    "--freeze-file",
-    type=click.Path(path_type=Path),
-    help="While this file exists nothing is restarted; what FAILED is still reported.",
-)
-@option("--first-wait", type=Duration(0), default="10s", help="Time before the first restart; doubles with each one.")
-@option("--restarts", type=Count(0), default=5, help="Restarts of one task within the window, at most.")
-@option("--window", type=Duration(1), default="1h", help="The window for --restarts.")
-@reason_option
-@events_option
+@watchdog_options
 @output_option
 @click.pass_obj
 def watch(
@@ -48,13 +29,7 @@ def watch(
     flows: tuple[str, ...],
     every: float,
     once: bool,
-    dry_run: bool,
-    freeze_file: Path | None,
-    first_wait: float,
-    restarts: int,
-    window: float,
-    reason: str,
-    events: Path | None,
+    dog: WatchdogOptions,
     output: str,
 ) -> int:
     """Restart FAILED tasks that a restart can cure, one by one.
@@ -77,10 +52,8 @@ def watch(
     from mm2mgr.output.console import say_json_line, talk
     from mm2mgr.output.watch_text import say_watch_round
 
-    policy = operations.RestartPolicy(first_wait, restarts=restarts, window_seconds=window)
-    order = operations.WatchOrder(flows, policy, dry_run, freeze_file, reason)
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
-    rounds = operations.watch(workspace, order, every_seconds=every, events=events)
+    rounds = operations.watch(workspace, dog.order(flows), every_seconds=every, events=dog.events)
     said = ""
     try:
         for done in rounds:

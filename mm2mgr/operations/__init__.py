@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.serve import EstateView as EstateView
     from mm2mgr.operations.serve import EstateWatch as EstateWatch
     from mm2mgr.operations.serve import ServeOrder as ServeOrder
+    from mm2mgr.operations.serve import WatchdogOrder as WatchdogOrder
     from mm2mgr.operations.serve import serve as serve
     from mm2mgr.operations.size import SizingReport as SizingReport
     from mm2mgr.operations.size import size as size

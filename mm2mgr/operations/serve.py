@@ -2,6 +2,7 @@
 
 Whoever shows the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag; another one
 makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the time between two looks.
+Where it is asked for, a third one is the watchdog, the same as `watch`: nothing else writes.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.lag import LagOptions, report
+from mm2mgr.operations.watch import WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, wait_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mm2mgr.observe.health import FlowStatus, Status
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
+    from mm2mgr.observe.watchdog import WatchAction
     from mm2mgr.operations.lag import LagReport
     from mm2mgr.samples.schema import Store
 
 ViewState = Literal["starting", "ok", "stale"]
-_CHANGES_KEPT = 100
+_CHANGES_KEPT = _ACTIONS_KEPT = 100
 _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster may take most of a minute
 
 
@@ -65,11 +70,51 @@ class Survey:
 
 
 @dataclass(frozen=True)
+class WatchdogView:
+    """What the watchdog of this process last saw, its newest actions with the times of their looks, and the restarts since the start."""
+
+    last: WatchRound
+    is_dry_run: bool = False
+    actions: tuple[tuple[float, WatchAction], ...] = ()
+    restarts: int = 0
+    failed_restarts: int = 0
+
+    def after(self, done: WatchRound) -> WatchdogView:
+        """Return what is known after a further look."""
+        restarts = [one for one in done.actions if one.action == "restart" and not one.dry_run]
+        failed = sum(one.error is not None for one in restarts)
+        kept = (*self.actions, *((done.taken_at, one) for one in done.actions))[-_ACTIONS_KEPT:]
+        return replace(
+            self,
+            last=done,
+            actions=kept,
+            restarts=self.restarts + len(restarts) - failed,
+            failed_restarts=self.failed_restarts + failed,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values, newest action first."""
+        actions = [{"taken_at": at, **action.to_dict()} for at, action in reversed(self.actions)]
+        last = self.last.to_dict()
+        return {
+            **{
+                key: last[key]
+                for key in ("taken_at", "frozen", "standby", "without_lease", "unread", "resting", "error")
+            },
+            "dry_run": self.is_dry_run,
+            "restarts": self.restarts,
+            "failed_restarts": self.failed_restarts,
+            "actions": actions,
+        }
+
+
+@dataclass(frozen=True)
 class EstateView:
     """Everything that is known now, of the tree of `owner`. `began_at`: when the running look began (None: none runs); `error`: why
     the last one failed.
 
     `known` has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it counts.
+    `watchdog`: None where none was asked for, or before its first look.
     """
 
     started_at: float
@@ -83,6 +128,7 @@ class EstateView:
     survey: Survey | None = None
     tree_error: str = ""
     owner: str = ""
+    watchdog: WatchdogView | None = None
 
     @property
     def stale_after_seconds(self) -> float:
@@ -155,12 +201,26 @@ def _known_dict(known: LastKnown) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class WatchdogOrder:
+    """A watchdog inside `serve`: what `watch` takes, and who is told of each of its looks."""
+
+    order: WatchOrder = field(default_factory=WatchOrder)
+    every_seconds: float = 10.0
+    events: Path | None = None
+    report: Callable[[WatchRound], object] = lambda _: None
+
+
+@dataclass(frozen=True)
 class ServeOrder:
-    """How often to look (seconds between the end of one look and the next), and how often to make the slow part; `store`: as for `lag`."""
+    """How often to look (seconds between the end of one look and the next), and how often to make the slow part; `store`: as for `lag`.
+
+    `watchdog`: None for no watchdog, so that nothing is ever written.
+    """
 
     every_seconds: float = 30.0
     survey_seconds: float = 300.0
     store: Store = DEFAULT_STORE
+    watchdog: WatchdogOrder | None = None
 
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
@@ -228,7 +288,7 @@ class EstateWatch:
     ) -> None:
         self._workspace, self._order = workspace, order or ServeOrder()
         self._look, self._survey, self._clock = look, survey, clock
-        self._closing, self._lock = threading.Event(), threading.Lock()
+        self._closing, self._lock, self._stopped_at = threading.Event(), threading.Lock(), 0.0
         self._view = EstateView(clock(), self._order.every_seconds, owner=str(workspace.topology.owner))
         self._threads = [
             threading.Thread(target=self._repeat, args=(step, seconds), name=f"mm2mgr-{step.__name__}", daemon=True)
@@ -237,6 +297,9 @@ class EstateWatch:
                 (self.survey_once, self._order.survey_seconds),
             )
         ]
+        if asked := self._order.watchdog:
+            watching = threading.Thread(target=self._restart, args=(asked,), name="mm2mgr-watchdog", daemon=True)
+            self._threads.append(watching)
 
     @property
     def view(self) -> EstateView:
@@ -248,10 +311,16 @@ class EstateWatch:
         for thread in self._threads:
             thread.start()
 
+    def stop(self) -> None:
+        """Begin no more looks, and let the watchdog give up its leases; waits for nothing."""
+        if not self._closing.is_set():
+            self._stopped_at = time.monotonic()
+            self._closing.set()
+
     def close(self, seconds: float) -> bool:
-        """Begin no more looks, wait so long for those that run, and tell whether all have ended."""
-        self._closing.set()
-        end = time.monotonic() + seconds
+        """Stop, wait for what runs until so long after the stop, and tell whether all has ended."""
+        self.stop()
+        end = self._stopped_at + seconds
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(max(0.0, end - time.monotonic()))
@@ -278,6 +347,32 @@ class EstateWatch:
             trouble = _words(error)
         made = self._survey(self._workspace)
         self._publish(lambda view: replace(view, survey=made, tree_error=trouble))
+
+    def _restart(self, asked: WatchdogOrder) -> None:
+        """Be a watchdog until the end; whatever goes wrong is published, and it begins anew."""
+        while not self._closing.is_set():
+            rounds = watch(
+                self._workspace,
+                asked.order,
+                every_seconds=asked.every_seconds,
+                events=asked.events,
+                wait=self._closing.wait,
+            )
+            try:
+                for done in rounds:
+                    self._watched(asked, done)
+            except (
+                Exception
+            ) as error:  # the server outlives it; restarts are counted in the history, so none is forgotten
+                self._watched(asked, WatchRound(0, time.time(), error=_words(error)))
+                self._closing.wait(asked.every_seconds)
+            finally:
+                rounds.close()
+
+    def _watched(self, asked: WatchdogOrder, done: WatchRound) -> None:
+        before = WatchdogView(done, asked.order.dry_run)
+        self._publish(lambda view: replace(view, watchdog=(view.watchdog or before).after(done)))
+        asked.report(done)
 
     def _publish(self, change: Callable[[EstateView], EstateView]) -> None:
         with self._lock:

@@ -103,9 +103,14 @@ class WatchRound:
 
 
 def watch(
-    workspace: Workspace, order: WatchOrder | None = None, *, every_seconds: float = 10.0, events: Path | None = None
+    workspace: Workspace,
+    order: WatchOrder | None = None,
+    *,
+    every_seconds: float = 10.0,
+    events: Path | None = None,
+    wait: Callable[[float], object] = pause,
 ) -> Generator[WatchRound]:
-    """Yield look after look, with a pause between them, until the caller stops.
+    """Yield look after look until the caller stops. Between two of them it calls `wait` with seconds; what is true ends it.
 
     The tree is read anew each time. A Connect cluster that cannot be read is asked less and less often, ten minutes apart at most.
     """
@@ -113,7 +118,8 @@ def watch(
     try:
         while True:
             yield loop.round(log)
-            loop.sleep()
+            if wait(loop.schedule.pause(_CHANCE.random())):
+                return
     finally:
         loop.close()
         log.close()
@@ -131,10 +137,6 @@ class _Loop:
         self.watchdog = Watchdog(self.order.policy)
         self.leases = Leases(watch_group)
         self.unrecorded: dict[str, str] = {}
-
-    def sleep(self) -> None:
-        """Wait for the next look."""
-        pause(self.schedule.pause(_CHANCE.random()))
 
     def close(self) -> None:
         """Give up the leases; a broker that does not answer holds nobody up."""

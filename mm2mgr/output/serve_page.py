@@ -27,6 +27,7 @@ PAGES = {
     "findings": "Findings",
     "changes": "Changes",
     "plan": "Plan",
+    "watchdog": "Watchdog",
 }
 """The pages by path, in the order of the navigation."""
 SIGNS = {"problem": "✕", "unknown": "?", "waiting": "…", "ok": "✓"}

@@ -1,4 +1,4 @@
-"""The pages of `serve` that are a sentence and tables: losses, and the slow part (findings of lint, recent changes, plan)."""
+"""The pages of `serve` that are a sentence and tables: losses, the watchdog, and the slow part (findings of lint, recent changes, plan)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mm2mgr.output.lint_text import finding_table
 from mm2mgr.output.losses_text import loss_cells
 from mm2mgr.output.page import table_values
 from mm2mgr.output.tables import Table
+from mm2mgr.output.watch_text import action_line, not_watched
 from mm2mgr.text import few, number_of
 
 Values = Mapping[str, Any]
@@ -36,6 +37,18 @@ def losses(view: Values) -> dict[str, Any]:
     table = Table(columns, rows, right=("records",))
     lead = "Records that may never arrive. Acknowledge one with mm2mgr losses --ack ID." if rows else "No loss is open."
     return _tables("losses", "Losses", lead, [table] if rows else [])
+
+
+def watchdog(found: Values | None) -> dict[str, Any]:
+    """Return what the watchdog of this process did; None where none runs."""
+    if found is None:
+        lead = "No watchdog runs in this process: mm2mgr serve --watchdog, or mm2mgr watch."
+        return _tables("watchdog", "Watchdog", lead, [])
+    rows = [(utc(one["taken_at"]), action_line(one)) for one in found["actions"]]
+    counts = f"{number_of(found['restarts'], 'restart')} since the start, {found['failed_restarts']} more were not carried out."
+    lead = f"{'A dry run: nothing is restarted. ' if found['dry_run'] else ''}{counts} Looked last at {utc(found['taken_at'])}."
+    table = Table(("time", "what it saw and did"), rows)
+    return _tables("watchdog", "Watchdog", lead, [table] if rows else [], list(not_watched(found)))
 
 
 def findings(survey: Values | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def say_watch_round(done: Mapping[str, Any], said: str) -> str:
         say(f"{_clock(done)} {action_line(action)}", style=_style(action))
     for connect, why in done["unrecorded"].items():
         talk(f"not in the history of Connect cluster {connect}: {why}", style="yellow")
-    text = "\n".join(_not_seen(done))
+    text = "\n".join(not_watched(done))
     if text != said:
         for line in text.splitlines() or ["all Connect clusters are watched again"]:
             say(f"{_clock(done)} {line}", style=STYLES["unknown"] if text else None)
@@ -58,7 +58,8 @@ def _style(action: Mapping[str, Any]) -> str | None:
     return STYLES["ok"] if action["action"] == "recovered" else None
 
 
-def _not_seen(done: Mapping[str, Any]) -> Iterator[str]:
+def not_watched(done: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why Connect clusters are not watched, and whether nothing is restarted."""
     if done["error"]:
         yield one_line(done["error"])
     if done["standby"]:

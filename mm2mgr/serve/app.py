@@ -110,11 +110,13 @@ def application(
         Route("/metrics", pages.metrics),
         Route("/api/status", pages.api_status),
         Route("/api/flow", pages.api_flow),
+        Route("/api/watchdog", pages.api_watchdog),
         *(Route(f"/api/{part}", pages.api_survey) for part in ("findings", "plan", "history")),
         Route("/", pages.overview),
         Route("/flows", pages.flows),
         Route("/flow", pages.flow),
         Route("/losses", pages.losses),
+        Route("/watchdog", pages.watchdog),
         *(Route(f"/{part}", pages.surveyed) for part in ("findings", "changes", "plan")),
     ]
     return Starlette(routes=routes, middleware=[Middleware(_Guard, login=login, hosts=hosts)])
@@ -142,6 +144,12 @@ class _Pages:
         if found is None:
             return JSONResponse({"error": "no flow has this id"}, 404)
         return JSONResponse(with_sentences(found))
+
+    def api_watchdog(self, request: Request) -> Response:
+        found = self._view().watchdog
+        if found is None:
+            return JSONResponse({"error": "no watchdog runs in this process, or it has not looked yet"}, 503)
+        return JSONResponse(found.to_dict())
 
     def api_survey(self, request: Request) -> Response:
         made = self._view().survey
@@ -171,6 +179,11 @@ class _Pages:
     def losses(self, request: Request) -> Response:
         _, view = self._now()
         return self._html(request, "table", view, survey_page.losses(view))
+
+    def watchdog(self, request: Request) -> Response:
+        newest = self._view()
+        found = survey_page.watchdog(newest.watchdog.to_dict() if newest.watchdog else None)
+        return self._html(request, "table", newest.to_dict(self._clock()), found)
 
     def surveyed(self, request: Request) -> Response:
         newest = self._view()

@@ -103,6 +103,17 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_looks_stale": ServedMetric(
             "gauge", (), "1 where the last complete look is so old that /healthz says `stale`."
         ),
+        "mm2mgr_watchdog_restarts": ServedMetric(
+            "counter",
+            ("result",),
+            "Restarts by the watchdog of this process since the start, and those that were not carried out. Missing without a watchdog.",
+        ),
+        "mm2mgr_watchdog_looked_timestamp_seconds": ServedMetric(
+            "gauge", (), "When the watchdog last looked, in seconds since 1970. Missing without one."
+        ),
+        "mm2mgr_watchdog_frozen": ServedMetric(
+            "gauge", (), "1 while the freeze file holds the watchdog back. Missing without one."
+        ),
         "mm2mgr_look_began_timestamp_seconds": ServedMetric(
             "gauge", (), "When the running look began, in seconds since 1970; 0 while none runs."
         ),
@@ -157,6 +168,11 @@ def _of_looks(view: EstateView, now: float) -> dict[str, list[Row]]:
     }
     rows: dict[str, list[Row]] = {name: [((), value)] for name, value in values.items()}
     rows["mm2mgr_build_info"] = [((__version__,), 1.0)]
+    if dog := view.watchdog:
+        counts = {"done": dog.restarts, "failed": dog.failed_restarts}
+        rows["mm2mgr_watchdog_restarts"] = [((result,), float(count)) for result, count in counts.items()]
+        rows["mm2mgr_watchdog_looked_timestamp_seconds"] = [((), dog.last.taken_at)]
+        rows["mm2mgr_watchdog_frozen"] = [((), float(dog.last.frozen))]
     return rows
 
 

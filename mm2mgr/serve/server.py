@@ -85,10 +85,18 @@ class _Server(uvicorn.Server):
         yield
 
 
-def run(
-    app: Starlette, binding: Binding, listener: socket.socket, halting: Halting, started: Callable[[], None]
+def run(  # noqa: PLR0913, PLR0917  what to serve, where, and what to call when
+    app: Starlette,
+    binding: Binding,
+    listener: socket.socket,
+    halting: Halting,
+    started: Callable[[], None],
+    ending: Callable[[], None],
 ) -> None:
-    """Serve until a signal comes; then connections get a second to end. `started` is called once signals are handled."""
+    """Serve until a signal comes; then connections get a second to end.
+
+    `started` is called once signals are handled, `ending` at once when the first one comes.
+    """
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -102,6 +110,7 @@ def run(
     server = _Server(config)
 
     def stop(*, at_once: bool) -> None:
+        ending()
         server.should_exit, server.force_exit = True, at_once
 
     async def served() -> None:

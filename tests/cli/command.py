@@ -105,3 +105,8 @@ def until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not after {seconds:.0f} s"
         time.sleep(0.02)
+
+
+def allowed_seconds() -> float:
+    """Two seconds; on a machine with more to run than it has cores for, as much longer as others hold it up."""
+    return 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

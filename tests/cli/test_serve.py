@@ -21,9 +21,9 @@ from httpx import Client, Response
 from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect
 
-from .command import Command, environment, finish, until
+from .command import Command, allowed_seconds, environment, finish, until
 from .load import ORDERS as FLOW
-from .load import one_flow
+from .load import ORDERS_SOURCE, one_flow
 
 
 @pytest.fixture
@@ -173,3 +173,34 @@ def test_a_port_that_is_taken_is_said(mm2mgr: Command, connect: FakeConnect) -> 
 def test_an_empty_secret_is_refused(mm2mgr: Command, connect: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "MM2MGR_SERVE_PASSWORD", "")
     assert "$MM2MGR_SERVE_PASSWORD is empty" in mm2mgr("serve", code=1).err
+
+
+# --- the watchdog -----------------------------------------------------------------------------------------------------
+
+
+def test_the_watchdog_says_what_it_sees_on_the_page_and_in_json_and_ends_in_time(
+    mm2mgr: Command, connect: FakeConnect
+) -> None:
+    trace = "org.apache.kafka.common.errors.TimeoutException: Expiring 1 record(s) for a.orders-0"
+    connect.connectors[ORDERS_SOURCE].failed_tasks = {0: trace}
+    written = list(connect.writes)
+    with server(mm2mgr, "--every", "1000", "--watchdog", "--dry-run", "--first-wait", "0s") as (running, url):
+        until(lambda: get(f"{url}/api/watchdog").status_code == 200, "the watchdog has looked")
+        found = get(f"{url}/api/watchdog").json()
+        assert (found["dry_run"], found["restarts"], found["error"]) == (True, 0, None)
+        assert [(one["action"], one["problem"]["cause"]) for one in found["actions"]] == [("restart", "time-out")]
+        assert "would be restarted (1)" in get(f"{url}/watchdog").text
+        began = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(10) == 0
+        assert time.monotonic() - began < allowed_seconds()
+        assert running.stdout
+        assert "task 0 FAILED (time-out): would be restarted (1)" in running.stdout.read()
+    assert connect.writes == written
+
+
+def test_without_a_watchdog_its_options_are_refused_and_its_page_says_so(mm2mgr: Command, connect: FakeConnect) -> None:
+    assert "--freeze-file needs --watchdog" in mm2mgr("serve", "--freeze-file", "frozen", code=2).err
+    with server(mm2mgr) as (_, url):
+        assert get(f"{url}/api/watchdog").status_code == 503
+        assert "No watchdog runs in this process" in get(f"{url}/watchdog").text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import time
@@ -15,14 +14,17 @@ from typing import Any
 import pytest
 
 from mm2mgr.kafka import lease
+from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
+from mm2mgr.operations.serve import EstateWatch, ServeOrder, WatchdogOrder
 from mm2mgr.output.watch_text import action_line, say_watch_round
 from mm2mgr.reconcile.history import History, HistoryEntry, Recorder
 from mm2mgr.render import OWNER_KEY
 from tests.fake_connect import Request
 from tests.reconcile.site import Site
+from tests.serve.estate import SURVEY, look_of
 
-from .command import Command, finish, start, until
+from .command import Command, allowed_seconds, finish, start, until
 from .leases import FakeLease
 
 LOGS, ORDERS = "mm2.a.east.source.logs", "mm2.a.east.source.orders"
@@ -122,11 +124,6 @@ def sent(site: Site) -> list[str]:
     return [
         f"{one.method} {one.path}" for fake in (site.east, site.west) for one in fake.writes if isinstance(one, Request)
     ]
-
-
-def allowed_seconds() -> float:
-    """Two seconds; on a machine with more to run than it has cores for, as much longer as others hold it up."""
-    return 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def test_only_the_task_that_a_restart_can_cure_is_restarted(
@@ -362,3 +359,71 @@ def test_an_unknown_flow_is_an_error_before_anything_is_asked(applied: Site, mm2
     said = mm2mgr("watch", "nowhere", code=1)
     assert "nowhere" in said.err
     assert applied.east.requests == []
+
+
+# --- inside serve -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def serving(applied: Site) -> Iterator[Callable[..., EstateWatch]]:
+    """Begin to serve the tree with a watchdog that looks all the time, beside looks at status that find nothing."""
+    made: list[EstateWatch] = []
+
+    def make(**order: Any) -> EstateWatch:
+        dog = WatchdogOrder(WatchOrder(**{"policy": NOW, **order}), every_seconds=0.01)
+        asked = ServeOrder(every_seconds=1000, survey_seconds=1000, watchdog=dog)
+        made.append(EstateWatch(Workspace(), asked, look=lambda *_: look_of([]), survey=lambda _: SURVEY))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        assert one.close(10)
+
+
+def test_serve_restarts_as_watch_does_and_shows_it(
+    applied: Site, serving: Callable[..., EstateWatch], leases: type[FakeLease], recorded: Recorded
+) -> None:
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    fail(applied, LOGS, t0=TOO_LARGE)
+    serve = serving()
+    until(lambda: serve.view.watchdog and serve.view.watchdog.restarts and len(serve.view.watchdog.actions) > 2, "seen")
+    assert sent(applied) == [f"POST /connectors/{ORDERS}/tasks/0/restart"]
+    assert [one.connector for one in recorded.entries] == [ORDERS]
+    dog = serve.view.watchdog
+    assert dog is not None
+    found = [(action.action, action.reason, action.problem.subject.connector) for _, action in dog.actions]
+    assert sorted(found) == [("recovered", "", ORDERS), ("restart", "", ORDERS), ("tell", "not-retryable", LOGS)]
+    assert serve.close(10)
+    assert sorted(leases.closed) == ["east", "west"], "the group is left at the end"
+
+
+def test_serve_stands_by_while_another_process_watches(
+    applied: Site, serving: Callable[..., EstateWatch], leases: type[FakeLease]
+) -> None:
+    leases.of_others = {"east", "west"}
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    serve = serving()
+    until(lambda: serve.view.watchdog and serve.view.watchdog.last.number > 3, "it looked")
+    assert serve.view.watchdog
+    assert sorted(serve.view.watchdog.to_dict()["standby"]) == ["east", "west"]
+    assert sent(applied) == []
+
+
+def test_a_watchdog_that_breaks_is_said_and_begins_anew(
+    applied: Site, serving: Callable[..., EstateWatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = [ZeroDivisionError("a bug"), ZeroDivisionError("a bug")]
+    real = Watchdog.look
+
+    def look(*given: Any, **more: Any) -> Any:
+        if broken:
+            raise broken.pop()
+        return real(*given, **more)
+
+    monkeypatch.setattr(Watchdog, "look", look)
+    fail(applied, ORDERS, t0=TIMED_OUT)
+    said: list[str | None] = []
+    serve = serving()
+    until(lambda: said.append(serve.view.watchdog and serve.view.watchdog.last.error) or sent(applied), "it restarts")
+    assert "ZeroDivisionError: a bug" in said

@@ -21,7 +21,7 @@ from mm2mgr.serve.metrics import METRICS, exposition
 from tests.serve.estate import NOW, SURVEY, flow_status, look_of, loss, problem, view_of
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
-PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan")
+PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan", "/watchdog")
 FLOW = "orders:a->b"
 
 
