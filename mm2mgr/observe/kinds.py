@@ -146,6 +146,19 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             "Topics on the target have fewer partitions than on the source for longer than the refresh interval.",
             _TARGET_TOPICS,
         ),
+        "records-not-on-target": ProblemKind(
+            "Stored offsets advance, look after look, while nothing arrives in the topics on the target.",
+            {**_TARGET_TOPICS, "records": "how many are mirrored by the stored offsets and not there, at least"},
+        ),
+        "slower-than-production": ProblemKind(
+            "Tasks mirror, but the lag has grown for a quarter of an hour: records are produced faster.",
+            {
+                "produced_records_per_second": "since the lag began to grow",
+                "mirrored_records_per_second": "in the same time",
+                "grown_records": "by how much the lag grew meanwhile",
+                "lag_records": "records that wait",
+            },
+        ),
         "old-task-config": ProblemKind("Tasks still run on an older config than their connector's.", {"keys": _KEYS}),
         "records-lost": ProblemKind(
             "Records may never arrive; a problem until somebody acknowledges it.",

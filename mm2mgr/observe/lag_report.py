@@ -20,13 +20,13 @@ from mm2mgr.observe.trend import (
     RecordRate,
     TimeForecast,
     Trend,
+    lag_trend,
     level_in,
     overtaken_in,
     partition_key,
     slowest_of,
     task_key,
     topic_key,
-    trend,
 )
 from mm2mgr.partitions import LogHistory, TopicPartition
 
@@ -217,13 +217,7 @@ class FlowFacts:
         return None if size is None else one.lag_records * size
 
     def _trend(self, key: str, behind: Sequence[PartitionLag]) -> Trend | None:
-        points = self.points.get(key, ())
-        if len(points) < 2:
-            return None
-        between = (points[-1].time - points[0].time) / (len(points) - 1)
-        refined = all(one.basis == "target end" for one in behind)
-        # What arrived between a flush and the next look is not seen by the target's end either.
-        return trend(points, min(self.flush_interval_seconds, between) if refined else self.flush_interval_seconds)
+        return lag_trend(self.points.get(key, ()), behind, self.flush_interval_seconds)
 
     def _level(self, by: LagLevel, of: Sequence[PartitionLag], mine: Trend | None) -> TimeForecast | None:
         """Return when it is level: a flow when the last of its tasks is, for a sum shrinks fastest before the slow ones are left."""

@@ -123,7 +123,24 @@ class Beats:
     clock: ConditionClock
 
 
-_Timed = TypeVar("_Timed", Mark, Rest, Unstored, Beats)
+@dataclass(frozen=True)
+class Unarrived:
+    """The end of a remote topic that does not move, a sum over its partitions, and the records that are mirrored meanwhile, as the
+    stored offsets say.
+
+    `floor`: the offset that these begin at, a sum too (None: not known yet). Stored offsets follow what arrived, so it lies where the
+    source's log ended once the end stood still; where the remote topic has never held a record, all that is stored later counts.
+    `advances`: looks that saw the records grow; the clock runs since the first of these.
+    """
+
+    end: int
+    floor: int | None = None
+    records: int = 0
+    advances: int = 0
+    clock: ConditionClock | None = None
+
+
+_Timed = TypeVar("_Timed", Mark, Rest, Unstored, Beats, Unarrived)
 
 
 @dataclass(frozen=True)
@@ -139,6 +156,7 @@ class FlowMemory:
     unstored: Unstored | None = None
     progress: Mapping[str, Points] = field(default_factory=dict)
     short: Mapping[str, ConditionClock] = field(default_factory=dict)
+    unarrived: Mapping[str, Unarrived] = field(default_factory=dict)
 
     def paused(self) -> FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
@@ -146,6 +164,7 @@ class FlowMemory:
             self,
             unassigned=_paused_all(self.unassigned),
             short=_paused_all(self.short),
+            unarrived={topic: _paused(one) for topic, one in self.unarrived.items()},
             marks={task: _paused(mark) for task, mark in self.marks.items()},
             rest=self.rest and _paused(self.rest),
             unstored=self.unstored and _paused(self.unstored),
@@ -262,6 +281,7 @@ def _seen(old: FlowMemory, flow: Flow, seen: LiveConnector, lag: FlowLag, now: f
         short=_paused_all(old.short)
         if lag.short is None
         else {topic: started(old.short.get(topic), now) for topic in lag.short},
+        unarrived=_unarrived(old.unarrived, lag, now) if state == "RUNNING" else {},
     )
 
 
@@ -300,6 +320,45 @@ def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None
     if arrived == old.arrived:
         return old
     return Unstored(stored, old.arrived, arrived - old.arrived, started(old.clock, now))
+
+
+def _unarrived(old: Mapping[str, Unarrived], lag: FlowLag, now: float) -> dict[str, Unarrived]:
+    """Follow the topics whose remote ends stand still, and what their stored offsets say meanwhile."""
+    if lag.short is None:
+        return {topic: _paused(one) for topic, one in old.items()}
+    missing = {topic for topic, count in lag.short.items() if count == 0}
+    sums: dict[str, list[int]] = {}
+    unknown = set[str]()
+    for one in lag.counted:
+        topic, position = one.partition.topic, 0 if one.stored is None else one.stored + 1
+        end = 0 if topic in missing else one.arrived
+        if one.task is None or end is None:
+            unknown.add(topic)
+            continue
+        total = sums.setdefault(topic, [0, 0, 0])
+        total[0] += end
+        total[1] += position
+        total[2] += max(position, one.log.end)
+    return {
+        topic: _since_moved(old.get(topic), end, position, floor, now)
+        for topic, (end, position, floor) in sums.items()
+        if topic not in unknown
+    }
+
+
+def _since_moved(old: Unarrived | None, end: int, position: int, floor: int, now: float) -> Unarrived:
+    if old is None and end == 0:
+        return Unarrived(end, position)
+    if old is None or old.end != end:
+        return Unarrived(end)
+    if old.floor is None:
+        return Unarrived(end, floor)
+    records = max(0, position - old.floor)
+    if records < old.records:
+        return Unarrived(end)  # the offsets were reset
+    if records == old.records:
+        return replace(old, clock=old.clock and old.clock.on(now))
+    return Unarrived(end, old.floor, records, old.advances + 1, started(old.clock, now))
 
 
 def _paused_all(clocks: Mapping[str, ConditionClock]) -> dict[str, ConditionClock]:

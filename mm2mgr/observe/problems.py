@@ -35,7 +35,8 @@ class Patience:
     """How long something may last before it is a problem.
 
     Progress gets more than a flush interval (60 s by default): only then must stored offsets have moved. Where the
-    target cannot be read they are all there is to see, so one late flush is forgiven.
+    target cannot be read they are all there is to see, so one late flush is forgiven. A target whose followers are slow may show
+    records half a minute late to whoever does not wait for them (acks=1).
     """
 
     no_status_seconds: float = 60.0
@@ -43,6 +44,8 @@ class Patience:
     no_progress_blind_seconds: float = 150.0
     not_stored_seconds: float = 75.0
     no_heartbeat_seconds: float = 60.0
+    not_on_target_seconds: float = 60.0
+    slower_seconds: float = 900.0
 
 
 @dataclass(frozen=True)

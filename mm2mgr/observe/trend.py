@@ -156,6 +156,16 @@ def trend(points: Points, noise_seconds: float) -> Trend | None:
     return Trend(direction, run[-1].time - run[0].time, change, *fits)
 
 
+def lag_trend(points: Points, behind: Sequence[PartitionLag], flush_interval_seconds: float) -> Trend | None:
+    """Return what a lag does, with the noise of how it is counted; `behind` are its partitions in which records wait."""
+    if len(points) < 2:
+        return None
+    between = (points[-1].time - points[0].time) / (len(points) - 1)
+    refined = all(one.basis == "target end" for one in behind)
+    # What arrived between a flush and the next look is not seen by the target's end either.
+    return trend(points, min(flush_interval_seconds, between) if refined else flush_interval_seconds)
+
+
 def _run(points: Points, noise_seconds: float, noise: float) -> tuple[Direction, int]:
     """Return the direction of the lag and the point since which it goes there; movements within the noise turn nothing.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mm2mgr.output.losses_text import loss_sentence
-from mm2mgr.text import number_of
+from mm2mgr.text import number_of, span_text
 
 _SHOWN, _FLOWS_SHOWN = 3, 5
 _RESTING = {"PAUSED", "STOPPED"}
@@ -197,6 +197,23 @@ def _target_partitions_fewer(one: Values, found: Values) -> str:
     )
 
 
+def _records_not_on_target(one: Values, found: Values) -> str:
+    return (
+        f"{found['records']} records are mirrored, as the stored offsets say, but nothing arrived in "
+        f"{_some(found['topics'], 'topic', found['topic_count'])} on {found['target']} for {one['since_seconds']:.0f} s: the connector "
+        f"writes to another Kafka cluster; run mm2mgr check, compare bootstrap.servers of the workers and producer.override.bootstrap.servers "
+        f"with those of {found['target']}, and check that mm2mgr's login may describe the topics there"
+    )
+
+
+def _slower_than_production(one: Values, found: Values) -> str:
+    return (
+        f"the lag has grown for {span_text(one['since_seconds'])}, by {found['grown_records']} to {found['lag_records']} records: "
+        f"{found['produced_records_per_second']:.0f} records/s are produced and {found['mirrored_records_per_second']:.0f} mirrored; "
+        f"find the slow tasks with mm2mgr lag {_argument(one)} --by task, and the tasks that it needs with mm2mgr size"
+    )
+
+
 def _old_task_config(one: Values, found: Values) -> str:
     return (
         f"{_tasks(one)} still on an older config ({_some(found['keys'], 'key')}): if this lasts longer than a rebalance, the "
@@ -227,6 +244,8 @@ SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
     "partitions-unassigned": _partitions_unassigned,
     "target-topic-missing": _target_topic_missing,
     "target-partitions-fewer": _target_partitions_fewer,
+    "records-not-on-target": _records_not_on_target,
+    "slower-than-production": _slower_than_production,
     "old-task-config": _old_task_config,
     "records-lost": _records_lost,
     "orphan": lambda _, found: orphan(found),

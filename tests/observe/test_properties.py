@@ -1,5 +1,5 @@
 """What holds for any numbers: lag is never negative, a FAILED task is never ok, traces never show a secret, a flow that
-moves is never said to stand still, and a loss is never forgotten."""
+moves is never said to stand still nor to write elsewhere, and a loss is never forgotten."""
 
 from __future__ import annotations
 
@@ -201,3 +201,37 @@ class Range:
 def bounds(loss: LossEntry) -> Range:
     last = float("inf") if loss.last_offset is None else loss.last_offset
     return Range((loss.partition, loss.topic_id, loss.cause), loss.first_offset, last)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens between two looks: entries that the log gets, records (True) and markers or compacted offsets (False); how many
+    of those that wait are mirrored; and how many of the mirrored ones the workers store the offsets of."""
+
+    entries: list[bool]
+    mirrored: int
+    flushed: int
+
+
+# Flushes of many partitions, each at its own time, while little arrives: the hardest to tell from records elsewhere.
+steps = st.builds(Step, st.lists(st.booleans(), max_size=5), st.sampled_from([0, 0, 0, 1, 9]), st.integers(0, 2))
+
+
+@given(had=st.integers(0, 3), day=st.lists(steps, min_size=3, max_size=25))
+@settings(max_examples=150, deadline=None)
+def test_records_that_arrive_are_never_said_to_be_elsewhere(declared: Declared, had: int, day: list[Step]) -> None:
+    """Whatever the log holds beside records, however late offsets are stored, and also where nobody looked before."""
+    log, mirrored, flushed = list[bool](), 0, 0
+    memory = Memory()
+    for number, step in enumerate(day):
+        log += step.entries
+        mirrored = min(len(log), mirrored + step.mirrored)
+        flushed = min(mirrored, flushed + step.flushed)
+        stored = max((offset for offset, is_record in enumerate(log[:flushed]) if is_record), default=None)
+        there = {TopicPartition("A.orders", 0): Offsets(0, had + sum(log[:mirrored]))}
+        look = reading(declared, Draw([[0, len(log)]], [stored]), "RUNNING", ["RUNNING"], 1000.0 * number)
+        look = replace(look, clusters={**look.clusters, "B": SeenKafka({"A.orders": 1}, there)})
+        lags = lags_of(look, memory)
+        earlier, memory = memory, remember(memory, look, lags)
+        (flow,) = judge(look, lags, Remembered(earlier, memory)).flows
+        assert "records-not-on-target" not in {problem.kind for problem in flow.problems}
