@@ -9,9 +9,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from mm2mgr.observe.problems import Patience
+from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.waves import Event, Result
@@ -25,6 +28,7 @@ from .seen import (
     connector_url,
     create,
     delete,
+    end_offset,
     rest,
     statuses,
     task_configs,
@@ -127,6 +131,41 @@ def test_a_deleted_source_topic_stays_deleted(world: Pair, tree: Tree) -> None:
         until(lambda: topics(world.source), lambda names: "careless" in names, "the consumer did not create it again")
         assert "kept" not in topics(world.source)
     assert values(world.target, "src.kept") == [b"1"]
+
+
+# --- records that go to another cluster -------------------------------------------------------------------------------
+
+
+def test_records_that_go_to_another_cluster_are_told_although_nothing_else_shows_it(
+    world: Pair, tree: Tree, tmp_path: Path
+) -> None:
+    create(world.source, ["astray"])
+    tree.write(world.yaml("astray", flow("astray", "astray"), "checkpoints: false, heartbeats: false, "))
+    tree.run("apply", "--yes")
+    workspace, name = tree.workspace(), "mm2.src.tgt.source.astray"
+    patience = Patience(not_on_target_seconds=2)
+    options = ObserveOptions(patience=patience, memory_file=tmp_path / "memory.json", store=tmp_path / "store")
+    stored = set[int]()
+
+    def kinds() -> set[str]:
+        look = asyncio.run(observe(workspace.topology, workspace.connectors, options=options))
+        stored.update(one.stored for one in look.lags["astray:src->tgt"].counted if one.stored is not None)
+        return {problem.kind for problem in look.status.flows[0].problems}
+
+    with Traffic(world.source, ["astray"]):
+        healthy = until(lambda: (kinds(), len(stored)), lambda seen: seen[0] != set() or seen[1] > 3)
+        assert healthy[0] == set()
+        declared = config_of(world.url, name)
+        elsewhere = {"producer.override.bootstrap.servers": world.src.bootstrap_servers}
+        rest("PUT", connector_url(world.url, name, "/config"), declared | elsewhere)
+        found = until(kinds, lambda found: "records-not-on-target" in found)
+        assert found == {"config-differs", "records-not-on-target"}
+        assert {part["state"] for one in statuses(world.url).values() for part in one["tasks"]} == {"RUNNING"}
+        assert end_offset(world.source, "src.astray") > 0, "there they are"
+        before = end_offset(world.target, "src.astray")
+        rest("PUT", connector_url(world.url, name, "/config"), declared)
+        until(lambda: end_offset(world.target, "src.astray"), lambda end: end > before, "nothing arrives again")
+        until(kinds, lambda found: not found, "still a problem")
 
 
 # --- workers that die -------------------------------------------------------------------------------------------------
