@@ -169,7 +169,7 @@ def topic_limits(kafka: Kafka, topics: Iterable[str]) -> dict[str, int]:
         configs = {
             name: kafka.unless_refused(future)
             for batch in batches(list(topics))
-            for name, future in _describe_configs(kafka.admin, batch, kafka.left()).items()
+            for name, future in describe_topic_configs(kafka.admin, batch, kafka.left()).items()
         }
     return {name: int(found["max.message.bytes"].value) for name, found in configs.items() if found}
 
@@ -195,7 +195,7 @@ def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: flo
     with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
         kafka.within(timeout_seconds)
         for names in batches(sorted(topics)):
-            answers = _describe_configs(kafka.admin, names, kafka.left())
+            answers = describe_topic_configs(kafka.admin, names, kafka.left())
             found |= {name: kafka.unless_refused(future, absent={}) for name, future in answers.items()}
     if any(configs is None for configs in found.values()):
         return None
@@ -209,7 +209,7 @@ def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     with kafka.doing("reading retention"):
         for names in batches(sorted(topics)):
-            for name, future in _describe_configs(kafka.admin, names, kafka.left()).items():
+            for name, future in describe_topic_configs(kafka.admin, names, kafka.left()).items():
                 if configs := kafka.unless_refused(future, absent={}):
                     kept_ms = int(configs["retention.ms"].value) if "retention.ms" in configs else -1
                     deletes = kept_ms >= 0 and "delete" in configs["cleanup.policy"].value
@@ -353,7 +353,7 @@ def _create(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str
     return admin.create_topics([NewTopic(name, 1, 1) for name in names], validate_only=True, request_timeout=seconds)
 
 
-def _describe_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
+def describe_topic_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     return {one.name: future for one, future in admin.describe_configs(resources, request_timeout=seconds).items()}
 
@@ -373,7 +373,7 @@ def _alter(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str,
 
 _ASKED: dict[str, Send] = {
     "Create": _create,
-    "DescribeConfigs": _describe_configs,
+    "DescribeConfigs": describe_topic_configs,
     "AlterConfigs": _alter_configs,
     "Alter": _alter,
 }

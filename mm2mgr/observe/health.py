@@ -30,6 +30,7 @@ from mm2mgr.observe.problems import (
 )
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenKafka, Snapshot
 from mm2mgr.observe.record_problems import record_problems
+from mm2mgr.observe.sync_problems import topic_configs_differ
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 
 Health = Literal["ok", "waiting", "problem", "unknown"]
@@ -226,7 +227,8 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
     source, target = (reading.clusters.get(one.alias, _NO_KAFKA) for one in (flow.source, flow.target))
     kept = remembered.memory.of(flow.id)
     case = FlowCase(seen, remembered.patience, _waited(seen, remembered), flow=flow, lag=lag, source=source, kept=kept)
-    problems = (*flow_problems(case), *record_problems(case))
+    configs = topic_configs_differ(case, remembered.memory.configs.get(flow.id))
+    problems = (*flow_problems(case), *record_problems(case), *configs)
     grown = growth(flow, reading.taken_at, case.marks, remembered.earlier.of(flow.id).marks)
     return FlowStatus(
         *_named(case),

@@ -20,7 +20,7 @@ from mm2mgr.errors import Mm2mgrError, install
 from mm2mgr.files import cache_folder, locked, replace_file, state_folder
 from mm2mgr.observe.ledger import FlowLooks, LostRange
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of, row_of
-from mm2mgr.observe.memory import Beats, ConditionClock, FlowMemory, Memory
+from mm2mgr.observe.memory import Beats, ConditionClock, ConfigLook, FlowMemory, Memory
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LOSSES, LossRow, Store, is_remote
 from mm2mgr.text import number_of
@@ -47,6 +47,7 @@ class _MemoryFile(BaseModel):
     looks: Mapping[str, FlowLooks]
     unwritten: tuple[LossRow, ...]
     beats: Mapping[str, Beats] = {}
+    configs: Mapping[str, ConfigLook] = {}
 
 
 def state_file(owner: str) -> Path:
@@ -76,6 +77,20 @@ def load(file: Path) -> Memory:
     return _read(file, None)
 
 
+class _ConfigLooks(BaseModel):
+    """The part of the memory that says when topic configs are to be read again."""
+
+    configs: Mapping[str, ConfigLook] = {}
+
+
+def config_looks(file: Path) -> Mapping[str, ConfigLook]:
+    """Return what a memory file has of topic configs, by flow; nothing where it is missing or damaged."""
+    try:
+        return _ConfigLooks.model_validate_json(file.read_bytes()).configs
+    except (OSError, ValueError):
+        return {}
+
+
 def _read(file: Path, warnings: list[str] | None) -> Memory:
     """Read the memory; with a place for warnings, a damaged file is set aside."""
     try:
@@ -83,7 +98,7 @@ def _read(file: Path, warnings: list[str] | None) -> Memory:
         if (old := _of_format_2(text)) is not None:
             return old
         found = _MemoryFile.model_validate_json(text)
-        return Memory(found.without_status, found.flows, found.looks, found.unwritten, found.beats)
+        return Memory(found.without_status, found.flows, found.looks, found.unwritten, found.beats, found.configs)
     except (FileNotFoundError, NotADirectoryError):
         return _from_the_cache(file)
     except (OSError, ValueError) as error:

@@ -159,6 +159,14 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
                 "lag_records": "records that wait",
             },
         ),
+        "topic-configs-differ": ProblemKind(
+            "Settings of topics have not reached the target for longer than the connector's interval and a minute.",
+            {
+                **_TARGET_TOPICS,
+                "settings": "names of the first settings",
+                "interval_seconds": "its sync.topic.configs.interval.seconds",
+            },
+        ),
         "old-task-config": ProblemKind("Tasks still run on an older config than their connector's.", {"keys": _KEYS}),
         "records-lost": ProblemKind(
             "Records may never arrive; a problem until somebody acknowledges it.",

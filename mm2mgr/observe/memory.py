@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from mm2mgr.observe.config_sync import ConfigSync, config_sync, synced_topics
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
-from mm2mgr.observe.reading import LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow
@@ -140,6 +141,19 @@ class Unarrived:
     clock: ConditionClock | None = None
 
 
+@dataclass(frozen=True)
+class ConfigLook:
+    """When the settings of a flow's topics were last asked for (seconds since 1970), and for how long some have differed on the
+    target: by topic of the source, as `name=digest of the value`."""
+
+    asked_at: float
+    differing: Mapping[str, Mapping[str, ConditionClock]] = field(default_factory=dict)
+
+    def paused(self) -> ConfigLook:
+        """Return it after an observation that could not see which settings differ."""
+        return replace(self, differing={topic: _paused_all(clocks) for topic, clocks in self.differing.items()})
+
+
 _Timed = TypeVar("_Timed", Mark, Rest, Unstored, Beats, Unarrived)
 
 
@@ -183,6 +197,7 @@ class Memory:
     looks: Mapping[str, FlowLooks] = field(default_factory=dict)
     unwritten: tuple[LossRow, ...] = ()
     beats: Mapping[str, Beats] = field(default_factory=dict)
+    configs: Mapping[str, ConfigLook] = field(default_factory=dict)
 
     def of(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
@@ -211,8 +226,13 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
         flows[flow.id] = replace(new, home=home, topics=topics)
     looked_at = remember_looks(earlier, reading, lags)
-    without_status = _without_status(earlier.without_status, reading)
-    return replace(looked_at, without_status=without_status, flows=flows, beats=_beats(earlier.beats, reading))
+    return replace(
+        looked_at,
+        without_status=_without_status(earlier.without_status, reading),
+        flows=flows,
+        beats=_beats(earlier.beats, reading),
+        configs=_configs(earlier.configs, reading),
+    )
 
 
 def remember_looks(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
@@ -387,6 +407,34 @@ def _beats(earlier: Mapping[str, Beats], reading: Snapshot) -> dict[str, Beats]:
             inside = f"{connect.name}/"
             beats |= {key: _paused(one) for key, one in beats.items() if key.startswith(inside)}
     return beats
+
+
+def _configs(earlier: Mapping[str, ConfigLook], reading: Snapshot) -> dict[str, ConfigLook]:
+    """Follow the settings that connectors copy to the target; a connector that does not run starts anew when it does."""
+    looks = dict(earlier)
+    for flow in reading.flows:
+        old, seen = looks.pop(flow.id, None), reading.source_connector(flow)
+        sync = config_sync(seen) if seen else None
+        if seen and sync and flow.id in reading.configs_asked:
+            looks[flow.id] = _config_look(old or ConfigLook(reading.taken_at), reading, flow, seen, sync)
+        elif old and (sync or not seen):
+            looks[flow.id] = old if sync else old.paused()
+    return looks
+
+
+def _config_look(old: ConfigLook, reading: Snapshot, flow: Flow, seen: LiveConnector, sync: ConfigSync) -> ConfigLook:
+    now = reading.taken_at
+    if isinstance(seen.tasks, Failure):
+        return replace(old.paused(), asked_at=now)
+    clocks = dict[str, Mapping[str, ConditionClock]]()
+    for topic, differing in synced_topics(reading, flow, seen, sync):
+        before = old.differing.get(topic, {})
+        clocks[topic] = (
+            _paused_all(before)
+            if differing is None
+            else {setting: started(before.get(setting), now) for setting in differing}
+        )
+    return ConfigLook(now, {topic: each for topic, each in clocks.items() if each})
 
 
 def _heartbeats_end(reading: Snapshot, seen: LiveConnector) -> int | None:

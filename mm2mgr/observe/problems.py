@@ -46,6 +46,7 @@ class Patience:
     no_heartbeat_seconds: float = 60.0
     not_on_target_seconds: float = 60.0
     slower_seconds: float = 900.0
+    not_synced_seconds: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.topic_configs import TopicSettings
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.effect import WorkerClients
@@ -111,18 +112,22 @@ class SeenConnect:
 @dataclass(frozen=True)
 class SeenKafka:
     """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
-    for, reasons for those unread."""
+    for, reasons for those unread; settings of the topics asked for that this login may read."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
     unread: Mapping[TopicPartition, str] = field(default_factory=dict)
     failure: Failure | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, TopicSettings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The chosen flows of an estate, read from `begun_at` to `taken_at` (seconds since 1970); `whole` when these are all of them."""
+    """The chosen flows of an estate, read from `begun_at` to `taken_at` (seconds since 1970); `whole` when these are all of them.
+
+    `configs_asked`: ids of the flows whose topics' settings were asked for, too.
+    """
 
     taken_at: float
     flows: tuple[Flow, ...]
@@ -130,6 +135,7 @@ class Snapshot:
     clusters: Mapping[str, SeenKafka]
     whole: bool = False
     begun_at: float = 0.0
+    configs_asked: frozenset[str] = frozenset()
 
     def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""

@@ -20,11 +20,13 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import read_logs
+from mm2mgr.kafka.topic_configs import TopicSettings, topic_configs
+from mm2mgr.observe.config_sync import config_sync
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
-from mm2mgr.observe.kept import LossLedger, LossPlace, change, load, settle, state_file
+from mm2mgr.observe.kept import LossLedger, LossPlace, change, config_looks, load, settle, state_file
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
-from mm2mgr.observe.memory import Memory, remember, remember_looks
+from mm2mgr.observe.memory import ConfigLook, Memory, remember, remember_looks
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
@@ -46,10 +48,12 @@ _KAFKA_TIMEOUT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class WantedLogs:
-    """Which topics of a cluster to read: those that flows mirror from it, whose ids count too, and those that flows mirror to it."""
+    """Which topics of a cluster to read: those that flows mirror from it, whose ids count too, those that flows mirror to it, and
+    the names of those whose settings are wanted."""
 
     away: Callable[[str], bool]
     here: Callable[[str], bool]
+    configs: frozenset[str] = frozenset()
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
         """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
@@ -64,9 +68,18 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
             topics = kafka.partition_counts()
             read = read_logs(kafka, wanted(topics))
             ids = kafka.topic_ids(filter(wanted.away, topics))
+            configs = _read_configs(kafka, wanted.configs & topics.keys())
     except Mm2mgrError as error:
         return SeenKafka(failure=Failure.of(error))
-    return SeenKafka(topics, read.found, read.failed, topic_ids=ids)
+    return SeenKafka(topics, read.found, read.failed, topic_ids=ids, configs=configs)
+
+
+def _read_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSettings]:
+    """Return the settings of topics; none where that fails, as lag and progress do not need them."""
+    try:
+        return topic_configs(kafka, topics)
+    except Mm2mgrError:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -85,11 +98,15 @@ class ObserveOptions:
 
 
 async def read_estate(
-    topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], how: ObserveOptions
+    topology: Topology,
+    connectors: Iterable[Connector],
+    flows: Sequence[Flow],
+    how: ObserveOptions,
+    config_looks: Mapping[str, ConfigLook] | None = None,
 ) -> Snapshot:
     """Read the chosen flows and nothing else; with all flows also every declared Connect cluster, for orphans.
 
-    Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
+    Settings of topics are read for the flows where that is due by the earlier looks at them; None: for no flow. Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
     """
     begun_at, whole = how.clock(), len({flow.id for flow in flows}) == len(topology.flows)
     wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
@@ -101,7 +118,18 @@ async def read_estate(
         *(_read_connect(topology, name, group, how.deadline_seconds, orphans=whole) for name, group in wanted.items())
     )
     reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole, begun_at)
+    if config_looks is not None:
+        reading = replace(reading, configs_asked=frozenset(_due(reading, config_looks)))
     return replace(reading, clusters=await _read_clusters(reading, how.kafka), taken_at=how.clock())
+
+
+def _due(reading: Snapshot, earlier: Mapping[str, ConfigLook]) -> Iterator[str]:
+    """Yield the flows whose topics' settings are to be read again."""
+    for flow in reading.flows:
+        seen, look = reading.source_connector(flow), earlier.get(flow.id)
+        sync = config_sync(seen) if seen else None
+        if sync and sync.is_due(look.asked_at if look else None, reading.taken_at):
+            yield flow.id
 
 
 # --- Connect ----------------------------------------------------------------------------------------------------------
@@ -226,7 +254,15 @@ def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
         sources = ((flow, assigned, flow.selection.upstream(topic)) for flow, assigned in here)
         return any(name and (name in assigned or flow.carries(name)) for flow, assigned, name in sources)
 
-    return WantedLogs(is_mirrored, is_mirror)
+    return WantedLogs(is_mirrored, is_mirror, frozenset(_wanted_configs(reading, alias)))
+
+
+def _wanted_configs(reading: Snapshot, alias: str) -> Iterator[str]:
+    """Yield the topics of a cluster whose settings are wanted: on the source of a flow those that its tasks have, and theirs on its target."""
+    for flow in reading.flows:
+        if flow.id in reading.configs_asked and alias in (flow.source.alias, flow.target.alias):
+            topics = _assigned_topics(reading, flow)
+            yield from topics if flow.source.alias == alias else map(flow.remote_topic, topics)
 
 
 def _assigned_topics(reading: Snapshot, flow: Flow) -> frozenset[str]:
@@ -256,7 +292,7 @@ async def observe(
     how = options or ObserveOptions()
     chosen = None if only is None else set(only)
     flows = [flow for flow in topology.flows if chosen is None or flow.id in chosen]
-    reading = await read_estate(topology, connectors, flows, how)
+    reading = await read_estate(topology, connectors, flows, how, config_looks(_file(topology, how)))
     lags: dict[str, FlowLag] = {}
 
     def remembered(earlier: Memory) -> Memory:

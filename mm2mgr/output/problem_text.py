@@ -214,6 +214,15 @@ def _slower_than_production(one: Values, found: Values) -> str:
     )
 
 
+def _topic_configs_differ(one: Values, found: Values) -> str:
+    return (
+        f"{_some(found['topics'], 'topic', found['topic_count'])} on {found['target']} without the {_some(found['settings'], 'setting')} that "
+        f"{found['source']} has, for {one['since_seconds']:.0f} s (copied every {found['interval_seconds']:g} s): check that the workers' login "
+        f"may alter configs on {found['target']} and that its brokers take them all, as one that they refuse holds up the whole topic; the "
+        "workers' log has 'Could not alter configuration of topic'; config.properties.exclude names what shall differ"
+    )
+
+
 def _old_task_config(one: Values, found: Values) -> str:
     return (
         f"{_tasks(one)} still on an older config ({_some(found['keys'], 'key')}): if this lasts longer than a rebalance, the "
@@ -246,6 +255,7 @@ SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
     "target-partitions-fewer": _target_partitions_fewer,
     "records-not-on-target": _records_not_on_target,
     "slower-than-production": _slower_than_production,
+    "topic-configs-differ": _topic_configs_differ,
     "old-task-config": _old_task_config,
     "records-lost": _records_lost,
     "orphan": lambda _, found: orphan(found),

@@ -12,12 +12,13 @@ from typing import Any
 
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.topic_configs import TopicSettings
 from mm2mgr.observe.causes import CAUSES
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status
 from mm2mgr.observe.kinds import KINDS, LiveProblem
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, SeenKafka
-from mm2mgr.observe.status import Observation, ObserveOptions, observe
+from mm2mgr.observe.status import Observation, ObserveOptions, WantedLogs, observe
 from mm2mgr.output import problem_text
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
@@ -64,8 +65,14 @@ class FakeKafka:
     before_read: Callable[[str], None] = lambda alias: None
     ids: dict[tuple[str, str], str] = field(default_factory=dict)
     unread: dict[str, dict[tuple[str, int], str]] = field(default_factory=dict)
+    settings: dict[tuple[str, str], dict[str, str]] = field(
+        default_factory=dict
+    )  # by alias and topic, set on the topic
+    defaults: dict[str, str] = field(default_factory=dict)  # settings of every other topic
+    hidden_settings: set[str] = field(default_factory=set)  # aliases of clusters that do not show them
+    asked_settings: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
-    def __call__(self, access: KafkaAccess, choose: Callable[[Mapping[str, int]], list[TopicPartition]]) -> SeenKafka:
+    def __call__(self, access: KafkaAccess, choose: WantedLogs) -> SeenKafka:
         self.before_read(access.alias)
         if access.alias in self.down:
             return SeenKafka(failure=Failure(f"{access.alias}: no broker answered", "check the network"))
@@ -75,7 +82,16 @@ class FakeKafka:
         unread = {one: self.unread[access.alias][one] for one in chosen if one in self.unread.get(access.alias, {})}
         found = {one: Offsets(*topics[one.topic][one.partition]) for one in chosen if one not in unread}
         ids = {name: self.ids.get((access.alias, name), f"{access.alias}-{name}") for name in topics}
-        return SeenKafka({name: len(logs) for name, logs in topics.items()}, found, unread, topic_ids=ids)
+        counts = {name: len(logs) for name, logs in topics.items()}
+        return SeenKafka(counts, found, unread, topic_ids=ids, configs=self._configs(access.alias, choose.configs))
+
+    def _configs(self, alias: str, wanted: frozenset[str]) -> dict[str, TopicSettings]:
+        if wanted:
+            self.asked_settings.append((alias, wanted))
+        if alias in self.hidden_settings:
+            return {}
+        on_topic = {name: self.settings.get((alias, name), {}) for name in wanted & self.clusters[alias].keys()}
+        return {name: TopicSettings(self.defaults | each, each) for name, each in on_topic.items()}
 
 
 class Estate:

@@ -9,10 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
+from mm2mgr.kafka.topic_configs import topic_configs
 from mm2mgr.observe.health import FlowStatus
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.status import ObserveOptions, describe, status
@@ -45,6 +57,12 @@ flows:
     topics: {{include: ["orders"]}}
     tasks: {{max: 2}}
     refresh_interval: 5s
+  copied:
+    sources: [A]
+    targets: [B]
+    topics: {{include: ["settings"]}}
+    refresh_interval: 5s
+    source_connector: {{sync.topic.configs.interval.seconds: 1}}
   lost:
     sources: [gone]
     targets: [B]
@@ -55,11 +73,18 @@ flows:
 """
 
 
+# Everybody may do everything, except to topics that have an ACL.
+OPEN = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
 @pytest.fixture(scope="module")
 def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
     directory = tmp_path_factory.mktemp("observe")
     runtime = kafka_runtime()
-    a, b = (Broker(name, directory / name, runtime=runtime) for name in ("A", "B"))
+    a, b = Broker("A", directory / "A", runtime=runtime), Broker("B", directory / "B", OPEN, runtime=runtime)
     with serving([a, b]):
         worker = Worker("cb", directory / "cb", b.bootstrap_servers, runtime=runtime)
         with serving([worker]):
@@ -155,3 +180,66 @@ def test_a_dead_source_is_no_status_first_and_a_problem_then(
     ended = wait_for(look, lambda one: one.state == "RUNNING")
     assert "RUNNING without a task" in sentences(ended)[0]
     assert "gone" in sentences(ended)[0]
+
+
+def acl(operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+    """Return an ACL on the mirrored topic, for clients without a login."""
+    kind, pattern = ResourceType.TOPIC, ResourcePatternType.LITERAL
+    return AclBinding(kind, "A.settings", pattern, "User:ANONYMOUS", "*", operation, permission)
+
+
+REST_ALLOWED = acl(AclOperation.ALL, AclPermissionType.ALLOW)
+NO_CONFIGS = acl(AclOperation.ALTER_CONFIGS, AclPermissionType.DENY)
+
+
+def test_settings_that_the_target_refuses_are_a_problem_until_it_takes_them(
+    topology: Topology, applied: tuple[Connector, ...], tmp_path: Path
+) -> None:
+    options = ObserveOptions(memory_file=tmp_path / "memory.json", patience=Patience(not_synced_seconds=2))
+
+    def keep(milliseconds: int) -> None:
+        entry = ConfigEntry("retention.ms", str(milliseconds), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "settings", incremental_configs=[entry])
+        with Kafka(kafka_access(topology.clusters["A"])) as kafka:
+            kafka.admin.incremental_alter_configs([resource])[resource].result(20)
+
+    def kept(milliseconds: int) -> bool:
+        with Kafka(kafka_access(topology.clusters["B"])) as kafka:
+            return topic_configs(kafka, ["A.settings"])["A.settings"].set.get("retention.ms") == str(milliseconds)
+
+    def look() -> FlowStatus:
+        found = asyncio.run(status(topology, applied, only=["copied:A->B"], options=options)).flows[0]
+        said.append([one.kind for one in found.problems])
+        return found
+
+    said: list[list[str]] = []
+    with Kafka(kafka_access(topology.clusters["A"])) as kafka:
+        kafka.create_topics({"settings": (1, 1, {"retention.ms": "86400000"})})
+    apply(topology, applied, "copied:A->B")
+    until(lambda: look().health == "ok" and kept(86400000), "the topic and its setting are on the target")
+    keep(90000000)
+    until(lambda: not look().problems and kept(90000000), "the changed setting is on the target")
+    assert not any("topic-configs-differ" in kinds for kinds in said)
+
+    with Kafka(kafka_access(topology.clusters["B"])) as kafka:
+        for future in kafka.admin.create_acls([REST_ALLOWED, NO_CONFIGS]).values():
+            future.result(20)
+        keep(95000000)
+        found = wait_for(look, lambda one: bool(one.problems))
+        assert [one.kind for one in found.problems] == ["topic-configs-differ"]
+        assert "topic A.settings on B without the setting retention.ms that A has" in sentences(found)[0]
+        assert found.state == "RUNNING"
+        assert not kept(95000000)
+        every = AclBindingFilter(
+            ResourceType.TOPIC,
+            "A.settings",
+            ResourcePatternType.LITERAL,
+            None,
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        for deleted in kafka.admin.delete_acls([every]).values():
+            assert len(deleted.result(20)) == 2
+    wait_for(look, lambda one: not one.problems)
+    assert kept(95000000)

@@ -138,10 +138,13 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_it_holds_no_config_values(small: Estate) -> None:
     small.connect.connectors[small.source].config["source.cluster.sasl.jaas.config"] = "very-secret"
+    small.kafka.settings["A", "orders"] = {"vendor.token": "also-secret"}
     small.status()
     text = small.memory_file.read_text()
+    assert "vendor.token=" in text
     assert "very-secret" not in text
-    assert set(json.loads(text)) == {"format", "without_status", "beats", "flows", "looks", "unwritten"}
+    assert "also-secret" not in text
+    assert set(json.loads(text)) == {"format", "without_status", "beats", "configs", "flows", "looks", "unwritten"}
 
 
 def test_losses_are_acknowledged_by_id_by_flow_and_all(small: Estate) -> None:

@@ -1,0 +1,162 @@
+"""Topic settings that MirrorMaker copies, and that do not reach the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mm2mgr.observe.health import FlowStatus
+from mm2mgr.observe.kept import config_looks
+from tests.observe.estate import Estate, estate, sentences
+
+KIND = "topic-configs-differ"
+ROUND = 600  # the connector's interval
+
+
+@pytest.fixture
+def synced(small: Estate) -> Estate:
+    """The small estate with a setting that is the same on both sides, and defaults."""
+    small.kafka.defaults = {"retention.ms": "604800000", "cleanup.policy": "delete", "min.insync.replicas": "1"}
+    small.kafka.settings = {("A", "orders"): {"retention.ms": "1000"}, ("B", "A.orders"): {"retention.ms": "1000"}}
+    return small
+
+
+def kinds(flow: FlowStatus) -> list[str]:
+    return [one.kind for one in flow.problems]
+
+
+def looks(estate: Estate, seconds: float, every: float = 150.0) -> Iterator[FlowStatus]:
+    """Look every so many seconds, for so long."""
+    for _ in range(int(seconds // every)):
+        yield estate.flow(later_seconds=every)
+
+
+def differ(estate: Estate, **settings: str) -> None:
+    """Set settings on the source's topic only, with _ for the dot in their names."""
+    estate.kafka.settings["A", "orders"] |= {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def test_a_setting_that_does_not_arrive_is_a_problem_until_it_does(synced: Estate) -> None:
+    synced.flow()
+    differ(synced, retention_ms="5000", cleanup_policy="compact")
+    found = [kinds(one) for one in looks(synced, ROUND)]
+    assert found == [[]] * 4, "the next round may still copy it"
+    *_, late = looks(synced, ROUND)
+    assert (kinds(late), late.health) == ([KIND], "problem")
+    (one,) = late.problems
+    assert one.evidence == {
+        "topics": ["A.orders"],
+        "topic_count": 1,
+        "settings": ["cleanup.policy", "retention.ms"],
+        "interval_seconds": 600.0,
+        "source": "A",
+        "target": "B",
+    }
+    (said,) = sentences(late)
+    assert said.startswith(
+        "topic A.orders on B without the 2 settings (cleanup.policy, retention.ms) that A has, for 900 s (copied every 600 s): "
+    )
+    synced.kafka.settings["B", "A.orders"] = dict(synced.kafka.settings["A", "orders"])
+    assert [kinds(one) for one in looks(synced, 300)][-1] == []
+
+
+def test_settings_that_change_in_every_round_and_arrive_in_the_next_are_well(synced: Estate) -> None:
+    for number in range(8):
+        differ(synced, retention_ms=str(number))
+        assert [one for one in looks(synced, ROUND - 150) if one.problems] == []
+        if number % 2:
+            synced.kafka.settings["B", "A.orders"] = dict(synced.kafka.settings["A", "orders"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["min.insync.replicas", "unclean.leader.election.enable", "message.timestamp.type"],
+)
+def test_what_the_connector_leaves_out_may_differ(synced: Estate, name: str) -> None:
+    synced.kafka.settings["A", "orders"][name] = "2"
+    assert [one for one in looks(synced, 3 * ROUND) if one.problems] == []
+
+
+def test_what_is_set_on_the_target_only_or_is_a_default_may_differ(synced: Estate) -> None:
+    synced.kafka.settings = {("B", "A.orders"): {"retention.ms": "1", "segment.ms": "2"}}
+    assert [one for one in looks(synced, 3 * ROUND) if one.problems] == []
+
+
+def test_a_setting_that_the_target_has_as_its_default_has_arrived(synced: Estate) -> None:
+    differ(synced, retention_ms="604800000")
+    synced.kafka.settings["B", "A.orders"] = {}
+    assert [one for one in looks(synced, 3 * ROUND) if one.problems] == []
+
+
+def test_a_setting_that_the_brokers_of_the_target_do_not_know_is_a_problem(synced: Estate) -> None:
+    differ(synced, vendor_tier="cold")
+    assert kinds([*looks(synced, 2 * ROUND)][-1]) == [KIND]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"sync.topic.configs.enabled": "false"},
+        {"sync.topic.configs.interval.seconds": "-1"},
+        {"sync.topic.configs.interval.seconds": "${file:/x:y}"},
+        {"config.properties.exclude": "${file:/x:y}"},
+        {"config.properties.exclude": "retention.*"},
+        {"config.property.filter.class": "org.example.Ours"},
+    ],
+    ids=str,
+)
+def test_a_connector_that_does_not_copy_it_or_may_not_owes_nothing(synced: Estate, config: dict[str, str]) -> None:
+    synced.connect.connectors[synced.source].config |= config
+    differ(synced, retention_ms="5000")
+    assert KIND not in {kind for one in looks(synced, 3 * ROUND) for kind in kinds(one)}
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+def test_a_connector_at_rest_copies_nothing_and_starts_anew_when_it_runs(synced: Estate, state: str) -> None:
+    differ(synced, retention_ms="5000")
+    synced.flow()
+    synced.connect.connectors[synced.source].state = state
+    assert [one for one in looks(synced, 3 * ROUND) if KIND in kinds(one)] == []
+    synced.connect.connectors[synced.source].state = "RUNNING"
+    assert [one for one in looks(synced, ROUND) if KIND in kinds(one)] == []
+    assert KIND in kinds([*looks(synced, ROUND)][-1])
+
+
+@pytest.mark.parametrize("unreadable", ["A", "B", "A is down", "B is down", "Connect"])
+def test_time_in_which_the_settings_cannot_be_read_does_not_count(synced: Estate, unreadable: str) -> None:
+    differ(synced, retention_ms="5000")
+    synced.flow()
+    if unreadable == "Connect":
+        synced.connect.answer_only("/connectors", 403)
+    elif unreadable.endswith("down"):
+        synced.kafka.down.add(unreadable[0])
+    else:
+        synced.kafka.hidden_settings.add(unreadable)
+    assert {kind for one in looks(synced, 3 * ROUND) for kind in kinds(one)} <= {"no-progress"}
+    synced.connect.faults.clear()
+    synced.kafka.down.clear()
+    synced.kafka.hidden_settings.clear()
+    assert [one for one in looks(synced, ROUND) if KIND in kinds(one)] == []
+    assert kinds([*looks(synced, ROUND)][-1]) == [KIND]
+
+
+def test_settings_are_read_twice_a_round_and_only_of_topics_that_tasks_have(synced: Estate) -> None:
+    synced.kafka.clusters["A"]["other"] = [(0, 0)]
+    [*looks(synced, 2 * ROUND, every=50)]
+    both = [("A", frozenset({"orders"})), ("B", frozenset({"A.orders"}))]
+    assert sorted(synced.kafka.asked_settings) == sorted(both * 4)
+    assert config_looks(synced.memory_file)["orders:A->B"].asked_at > synced.now - ROUND / 2
+
+
+def test_a_damaged_memory_has_no_looks(tmp_path: Path) -> None:
+    (file := tmp_path / "memory.json").write_text("{")
+    assert config_looks(file) == {}
+    assert config_looks(tmp_path / "missing.json") == {}
+
+
+def test_a_tree_that_copies_no_settings_reads_none(tmp_path: Path) -> None:
+    with estate(tmp_path, more="sync: {topic_configs: false}") as quiet:
+        [*looks(quiet, ROUND)]
+        assert quiet.kafka.asked_settings == []
