@@ -7,9 +7,10 @@ Where it is asked for, a third one is the watchdog, the same as `watch`: nothing
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,7 @@ from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.lag import LagOptions, report
 from mm2mgr.operations.watch import WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, wait_for
+from mm2mgr.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 ViewState = Literal["starting", "ok", "stale"]
 _CHANGES_KEPT = _ACTIONS_KEPT = 100
+_LOAD_SECONDS = 3600.0
 _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster may take most of a minute
 
 
@@ -60,13 +63,46 @@ class LastKnown:
 
 
 @dataclass(frozen=True)
+class MeasuredLoad:
+    """Bytes and records per second of source partitions, by cluster, over the hours that `hours` names; `unknown` says why there are none."""
+
+    rates: Mapping[str, Mapping[TopicPartition, tuple[float | None, float | None]]] = field(default_factory=dict)
+    hours: str = ""
+    unknown: str = ""
+
+    def of_tasks(self, source: str, tasks: Mapping[TopicPartition, int]) -> list[dict[str, Any]]:
+        """Return the load of each task as JSON-ready values: sums over its partitions, None where none of them was measured."""
+        known, by_task = self.rates.get(source, {}), dict[int, list[tuple[float | None, float | None]]]()
+        for partition, task in tasks.items():
+            by_task.setdefault(task, []).append(known.get(partition, (None, None)))
+        return [
+            {
+                "task": task,
+                "bytes_per_second": _sum(rate for rate, _ in of),
+                "records_per_second": _sum(rate for _, rate in of),
+                "unmeasured_partitions": sum(rate is None for rate, _ in of),
+            }
+            for task, of in sorted(by_task.items())
+        ]
+
+
+def _sum(rates: Iterable[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return math.fsum(known) if known else None
+
+
+@dataclass(frozen=True)
 class Survey:
-    """The slow part, as JSON-ready values; each is `{"error": …}` where it could not be made. `taken_at`: seconds since 1970."""
+    """The slow part, as JSON-ready values; each is `{"error": …}` where it could not be made. `taken_at`: seconds since 1970.
+
+    `load`: what the store knows of the last hour.
+    """
 
     taken_at: float
     findings: Mapping[str, Any]
     plan: Mapping[str, Any]
     history: Mapping[str, Any]
+    load: MeasuredLoad = field(default_factory=MeasuredLoad)
 
 
 @dataclass(frozen=True)
@@ -183,6 +219,7 @@ class EstateView:
         facts = next(one for one in self.look.lag.flows if one.flow == flow)
         is_old = now.state == "unknown" and known is not None
         shown = known.lag if is_old and known else facts
+        load = self.survey.load if self.survey else MeasuredLoad(unknown="it is read at a slower pace")
         return {
             "flow": flow,
             "taken_at": shown.taken_at,
@@ -190,6 +227,9 @@ class EstateView:
             "last_known": _known_dict(known) if is_old and known else None,
             "total": shown.total.to_dict(),
             "tasks": [row.to_dict() for row in shown.rows("task")],
+            "task_load": load.of_tasks(now.pair.split("->")[0], shown.lag.tasks),
+            "load_hours": load.hours,
+            "load_unknown": load.unknown,
             "topics": [row.to_dict() for row in shown.rows("topic")],
             "partitions": [row.to_dict() for row in shown.rows("partition")],
             "points": [{"time": one.time, "lag_records": one.lag_records} for one in shown.points.get(FLOW, ())],
@@ -237,8 +277,8 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     )
 
 
-def survey(workspace: Workspace) -> Survey:
-    """Make the slow part: lint of the tree, the plan (nothing is written), and the newest recorded changes."""
+def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
+    """Make the slow part: lint of the tree, the plan (nothing is written), the newest recorded changes, and the measured load."""
     from mm2mgr.operations.history import history
     from mm2mgr.operations.lint import lint
     from mm2mgr.operations.plan import plan
@@ -248,7 +288,25 @@ def survey(workspace: Workspace) -> Survey:
         _or_error(lambda: lint(workspace).to_dict()),
         _or_error(lambda: plan(workspace).to_dict()),
         _or_error(lambda: history(workspace, last=_CHANGES_KEPT).to_dict()),
+        measured_load(store),
     )
+
+
+def measured_load(store: Store) -> MeasuredLoad:
+    """Return the mean rates of the newest whole hour in the store."""
+    from mm2mgr.operations.throughput import read_throughput
+
+    try:
+        from mm2mgr.throughput.windows import rates_of
+
+        found = read_throughput(store, _LOAD_SECONDS)
+        rates: dict[str, dict[TopicPartition, tuple[float | None, float | None]]] = {}
+        for one in rates_of(found):
+            per_second = one.bytes_per_second_mean, one.records_per_second_mean
+            rates.setdefault(one.cluster, {})[TopicPartition(one.topic, one.partition)] = per_second
+    except Exception as error:  # a store that cannot be read takes neither the survey nor the server along
+        return MeasuredLoad(unknown=_words(error))
+    return MeasuredLoad(rates, found.window.text())
 
 
 def _or_error(made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -283,7 +341,7 @@ class EstateWatch:
         order: ServeOrder | None = None,
         *,
         look: Callable[[Workspace, Store], EstateLook] = look,
-        survey: Callable[[Workspace], Survey] = survey,
+        survey: Callable[[Workspace, Store], Survey] = survey,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._workspace, self._order = workspace, order or ServeOrder()
@@ -345,7 +403,7 @@ class EstateWatch:
             self._workspace = fresh
         except Exception as error:  # a tree that is wrong changes nothing of what is looked at
             trouble = _words(error)
-        made = self._survey(self._workspace)
+        made = self._survey(self._workspace, self._order.store)
         self._publish(lambda view: replace(view, survey=made, tree_error=trouble))
 
     def _restart(self, asked: WatchdogOrder) -> None:

@@ -17,7 +17,7 @@ from mm2mgr.output.page import lag_curve, table_values, template
 from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from mm2mgr.output.survey_page import MOST_ROWS, changes_of, or_dash, utc
 from mm2mgr.output.tables import Table
-from mm2mgr.text import number_of, span_text
+from mm2mgr.text import number_of, rate_text, span_text
 
 Values = Mapping[str, Any]
 PAGES = {
@@ -227,14 +227,15 @@ def flow(now: float, found: Values, survey: Values | None) -> dict[str, Any]:
     shown = known["status"] if known else status
     points = found["points"]
     partitions = found["partitions"]
-    loads = {str(row["task"]): row for row in found["tasks"]}
+    lags, loads = ({str(row["task"]): row for row in found[part]} for part in ("tasks", "task_load"))
     tasks = [
         (
             str(task["id"]),
             task["state"],
             task["worker"],
             or_dash(task["partitions"]),
-            *_task_lag(loads.get(str(task["id"]))),
+            *_task_lag(lags.get(str(task["id"]))),
+            *_task_load(loads.get(str(task["id"]))),
         )
         for task in shown["tasks"]
     ]
@@ -261,11 +262,14 @@ def flow(now: float, found: Values, survey: Values | None) -> dict[str, Any]:
         ),
         "tasks": table_values(
             Table(
-                ("task", "state", "worker", "partitions", "lag (records)", "lag (time)"),
+                ("task", "state", "worker", "partitions", "lag (records)", "lag (time)", "load", "load (records)"),
                 tasks,
-                right=("task", "partitions", "lag (records)", "lag (time)"),
+                right=("task", "partitions", "lag (records)", "lag (time)", "load", "load (records)"),
             )
         ),
+        "load_note": f"The load is unknown: {found['load_unknown']}."
+        if found["load_unknown"]
+        else f"The load is what the source's partitions got on average in {found['load_hours']}.",
         "topics": _lag_table(found["topics"][:MOST_ROWS], "topic"),
         "partitions": _lag_table(partitions[:MOST_ROWS], "partition"),
         "left_out": max(0, len(partitions) - MOST_ROWS),
@@ -279,6 +283,13 @@ def _task_lag(row: Values | None) -> tuple[str, str]:
         return "-", "-"
     records, seconds = row["lag_records"], row["lag_seconds"]["value"]
     return records_text(records["value"], records["at_least"]), "unknown" if seconds is None else span_text(seconds)
+
+
+def _task_load(row: Values | None) -> tuple[str, str]:
+    if row is None or row["bytes_per_second"] is None:
+        return "unknown", "unknown"
+    least = "at least " if row["unmeasured_partitions"] else ""
+    return f"{least}{rate_text(row['bytes_per_second'])}", f"{least}{row['records_per_second'] or 0.0:.1f}/s"
 
 
 def _lag_table(rows: list[Values], by: str) -> dict[str, Any]:

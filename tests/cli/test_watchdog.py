@@ -372,7 +372,7 @@ def serving(applied: Site) -> Iterator[Callable[..., EstateWatch]]:
     def make(**order: Any) -> EstateWatch:
         dog = WatchdogOrder(WatchOrder(**{"policy": NOW, **order}), every_seconds=0.01)
         asked = ServeOrder(every_seconds=1000, survey_seconds=1000, watchdog=dog)
-        made.append(EstateWatch(Workspace(), asked, look=lambda *_: look_of([]), survey=lambda _: SURVEY))
+        made.append(EstateWatch(Workspace(), asked, look=lambda *_: look_of([]), survey=lambda *_: SURVEY))
         made[-1].start()
         return made[-1]
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from mm2mgr.observe.health import TaskState
 from mm2mgr.observe.reading import Failure
-from mm2mgr.operations.serve import EstateView, after_look
+from mm2mgr.operations.serve import EstateView, MeasuredLoad, after_look
 from mm2mgr.output.serve_page import flow_link
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.serve.app import Login, application
 from mm2mgr.serve.metrics import METRICS, exposition
 from tests.serve.estate import NOW, SURVEY, flow_status, look_of, loss, problem, view_of
@@ -127,6 +128,24 @@ def test_a_flow_shows_tasks_lag_over_time_and_partitions() -> None:
     assert "mm2.a.b.source.orders: update; tasks.max: 1 → 2" in said, "the plan of its connectors"
     assert ask(small(), "/flow?id=other").status_code == 404
     assert ask(small(), "/api/flow?id=other").status_code == 404
+
+
+def test_the_load_of_each_task_is_shown_and_what_is_unknown_says_why() -> None:
+    load = MeasuredLoad(
+        {"a": {TopicPartition("orders", 0): (2500.0, 20.0)}}, "2026-01-02T03 to 2026-01-02T03 (UTC, 1 h)"
+    )
+    view = small()
+    assert view.survey
+    known = replace(view, survey=replace(view.survey, load=load))
+    said = ask(known, flow_link(FLOW)).text
+    assert '<td class="n">2.5 kB/s</td>' in said
+    assert "on average in 2026-01-02T03" in said
+    (task,) = ask(known, "/api/flow", params={"id": FLOW}).json()["task_load"]
+    assert task == {"task": 0, "bytes_per_second": 2500.0, "records_per_second": 20.0, "unmeasured_partitions": 0}
+    unknown = replace(view, survey=replace(view.survey, load=MeasuredLoad(unknown="no roll-up")))
+    said = ask(unknown, flow_link(FLOW)).text
+    assert "The load is unknown: no roll-up." in said
+    assert "0 B/s" not in said
 
 
 def test_the_slow_parts_are_shown_and_what_failed_of_them_says_so() -> None:

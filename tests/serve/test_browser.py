@@ -56,7 +56,7 @@ def browser() -> Iterator[Any]:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=["1280", "400"])
 @pytest.mark.parametrize(
-    "path", ["/", "/flows", flow_link("orders:dc00->agg-1"), "/losses", "/findings", "/changes", "/plan"]
+    "path", ["/", "/flows", flow_link("orders:dc00->agg-1"), "/losses", "/findings", "/changes", "/plan", "/watchdog"]
 )
 def test_a_page_fits_is_readable_and_loads_nothing_else(
     browser: Any, url: str, path: str, size: tuple[int, int], theme: str

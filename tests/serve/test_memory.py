@@ -35,7 +35,7 @@ def look_at(made: Estate) -> EstateLook:
 def test_memory_is_flat_over_real_looks_at_a_fake_estate(tmp_path: Path) -> None:
     with estate(tmp_path) as made:
         watch = EstateWatch(
-            Workspace((tmp_path,)), ServeOrder(), look=lambda *_: look_at(made), survey=lambda _: SURVEY
+            Workspace((tmp_path,)), ServeOrder(), look=lambda *_: look_at(made), survey=lambda *_: SURVEY
         )
         sizes = []
         tracemalloc.start()

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder, Survey
+from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder, Survey, measured_load
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.schema import Store
+from tests.cli.load import measured
 from tests.serve.estate import NOW, SURVEY, flow_status, look_of
 
 FLOW = "orders:a->b"
@@ -69,7 +72,7 @@ def test_a_look_that_fails_is_published_and_the_next_one_counts(workspace: Works
 def test_a_view_does_not_change_and_tells_of_the_running_look(workspace: Workspace) -> None:
     looks = Looks()
     looks.blocks.clear()
-    watch = EstateWatch(workspace, ServeOrder(1000, 1000), look=looks, survey=lambda workspace: SURVEY)
+    watch = EstateWatch(workspace, ServeOrder(1000, 1000), look=looks, survey=lambda *_: SURVEY)
     before = watch.view
     watch.start()
     assert looks.began.wait(10)
@@ -84,7 +87,7 @@ def test_a_view_does_not_change_and_tells_of_the_running_look(workspace: Workspa
 def test_a_changed_tree_is_read_and_a_wrong_one_is_said(workspace: Workspace) -> None:
     seen: list[int] = []
 
-    def survey(read: Workspace) -> Survey:
+    def survey(read: Workspace, _: Store) -> Survey:
         seen.append(len(read.topology.flows))
         return SURVEY
 
@@ -119,7 +122,7 @@ def test_one_part_of_the_survey_that_fails_leaves_the_others(
 
 
 def test_memory_is_flat_over_many_looks(workspace: Workspace) -> None:
-    watch = EstateWatch(workspace, look=Looks(), survey=lambda workspace: replace(SURVEY))
+    watch = EstateWatch(workspace, look=Looks(), survey=lambda *_: replace(SURVEY))
     sizes = []
     tracemalloc.start()
     try:
@@ -132,3 +135,26 @@ def test_memory_is_flat_over_many_looks(workspace: Workspace) -> None:
         tracemalloc.stop()
     assert watch.view.looks == 1200
     assert sizes[2] - sizes[1] < 100_000, sizes
+
+
+def test_the_load_of_tasks_is_that_of_their_partitions_in_the_newest_hour(tmp_path: Path) -> None:
+    rates = {("a", "orders", 0): 3000.0, ("a", "orders", 1): 1000.0, ("a", "clicks", 0): 500.0, ("b", "orders", 0): 9.0}
+    found = measured_load(measured(tmp_path / "store", dict.fromkeys(rates, 1.0), rates))
+    assert (found.unknown, "1 h" in found.hours) == ("", True)
+    tasks = {TopicPartition("orders", 0): 0, TopicPartition("clicks", 0): 0, TopicPartition("orders", 1): 1}
+    tasks |= {TopicPartition("new", 0): 1, TopicPartition("new", 1): 2}
+    first, second, third = found.of_tasks("a", tasks)
+    assert first == {
+        "task": 0,
+        "bytes_per_second": pytest.approx(3500),
+        "records_per_second": pytest.approx(35),
+        "unmeasured_partitions": 0,
+    }
+    assert (second["bytes_per_second"], second["unmeasured_partitions"]) == (pytest.approx(1000), 1)
+    assert (third["bytes_per_second"], third["records_per_second"]) == (None, None), "unknown is no zero"
+
+
+def test_a_store_without_a_rolled_up_hour_makes_the_load_unknown(tmp_path: Path) -> None:
+    found = measured_load(tmp_path / "store")
+    assert (found.rates, found.hours) == ({}, "")
+    assert "no throughput" in found.unknown
