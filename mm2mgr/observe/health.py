@@ -29,8 +29,9 @@ from mm2mgr.observe.problems import (
     stale_offsets,
 )
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenKafka, Snapshot
-from mm2mgr.observe.record_problems import record_problems
+from mm2mgr.observe.record_problems import flow_trend, record_problems
 from mm2mgr.observe.sync_problems import topic_configs_differ
+from mm2mgr.observe.trend import Trend
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 
 Health = Literal["ok", "waiting", "problem", "unknown"]
@@ -84,13 +85,14 @@ class ConnectorState:
 @dataclass(frozen=True)
 class FlowStatus(ConnectorState):
     """A flow through its source connector. `lag_records` is None where it is unknown, and a lower bound with `lag_at_least`;
-    `offsets_note` says why."""
+    `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of `serve`; None after one look."""
 
     flow: str = field(kw_only=True)
     lag_records: int | None = field(kw_only=True, default=None)
     lag_at_least: bool = field(kw_only=True, default=False)
     lag_partitions: tuple[PartitionLag, ...] = field(kw_only=True, default=())
     offsets_note: str = field(kw_only=True, default="")
+    trend: Trend | None = field(kw_only=True, default=None)
 
     @property
     def partitions_per_task(self) -> dict[int, int | None]:
@@ -106,6 +108,7 @@ class FlowStatus(ConnectorState):
             "lag_at_least": self.lag_at_least,
             "lag_partitions": [one.to_dict() for one in self.lag_partitions],
             "offsets_note": self.offsets_note,
+            "trend": self.trend and self.trend.to_dict(),
         }
 
 
@@ -241,6 +244,7 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
         lag_at_least=lag.is_lower_bound,
         lag_partitions=lag.most_behind(_MOST_SHOWN),
         offsets_note=offsets_note(case, target, grown),
+        trend=flow_trend(case),
     )
 
 

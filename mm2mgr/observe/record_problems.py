@@ -8,7 +8,7 @@ from typing import Any
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.memory import Unarrived
 from mm2mgr.observe.problems import FlowCase, no_progress
-from mm2mgr.observe.trend import FLOW, lag_trend
+from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 
 _TOPICS_NAMED = 20
 
@@ -39,10 +39,9 @@ def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
 
 def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
     """A lag that grows for long while every task mirrors; where one does not, that is another problem."""
-    behind, status = [one for one in case.lag.counted if one.lag_records], case.seen.status
-    if status is None or not status.runs or not behind or not case.marks or any(no_progress(case)):
+    status, found = case.seen.status, flow_trend(case)
+    if status is None or not status.runs or not case.lag.total_records or not case.marks or any(no_progress(case)):
         return
-    found = lag_trend(case.kept.progress.get(FLOW, ()), behind, case.flow.connect.model.flush_interval)
     if found is None or found.direction != "growing" or found.seconds < case.patience.slower_seconds:
         return
     net, produced, mirrored = found.net, found.produced, found.mirrored
@@ -51,9 +50,17 @@ def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
             "produced_records_per_second": produced.mean,
             "mirrored_records_per_second": mirrored.mean,
             "grown_records": found.records,
-            "lag_records": sum(one.lag_records for one in behind),
+            "lag_records": case.lag.total_records,
         }
         yield case.problem("slower-than-production", evidence, since=found.seconds)
+
+
+def flow_trend(case: FlowCase) -> Trend | None:
+    """Return what the lag of the flow has done over all looks that are remembered, whoever took them; None where it is not known."""
+    if case.lag.unknown is not None or case.lag.unread:
+        return None
+    behind = [one for one in case.lag.counted if one.lag_records]
+    return lag_trend(case.kept.progress.get(FLOW, ()), behind, case.flow.connect.model.flush_interval)
 
 
 def record_problems(case: FlowCase) -> tuple[LiveProblem, ...]:

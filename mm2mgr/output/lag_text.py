@@ -91,12 +91,17 @@ def _outlook(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
         return "-", "-" if behind is None else "level", "-", "-", row["basis"]
     trend, stored = row["trend"], row["stored_offset_unchanged_seconds"]
     return (
-        f"{trend['direction']} for {span_text(trend['seconds'])}" if trend else "unknown",
+        trend_text(trend) if trend else "unknown",
         _when(row["level_in"]) if row["level_in"] else "not at present rates" if _does_not_shrink(trend) else "unknown",
         _when(row["overtaken_in"]) if row["overtaken_in"] else "-",
         "new" if stored is None else f"{span_text(stored)} old",
         row["basis"],
     )
+
+
+def trend_text(trend: Mapping[str, Any]) -> str:
+    """Say what a lag does, and since when."""
+    return f"{trend['direction']} for {span_text(trend['seconds'])}"
 
 
 def _does_not_shrink(trend: Mapping[str, Any] | None) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
-from mm2mgr.output.lag_text import records_text
+from mm2mgr.output.lag_text import records_text, trend_text
 from mm2mgr.output.losses_text import losses_of
 from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from mm2mgr.output.tables import Table
@@ -36,6 +36,11 @@ def say_status(status: dict[str, Any]) -> None:
     for name, text, is_problem in _beside(status):
         say(f"{'!' if is_problem else ' '} {name}: {text}", STYLES["problem" if is_problem else "warning"])
     _say_notes(status, "notes", style=None, known=failures)
+    moving = sorted(filter(_trend, status["flows"]), key=lambda flow: -flow["lag_records"])
+    for flow in moving[:_SHOWN]:
+        say(f"  {flow['flow']}: lag {_trend(flow)}")
+    if len(moving) > _SHOWN:
+        say(f"  the lag of {number_of(len(moving) - _SHOWN, 'flow')} more grows or shrinks: mm2mgr lag")
     for where, failure in status["failures"].items():
         say(f"! {where}: {one_line(failure['message'])}", style=STYLES["unknown"])
         if failure["hint"]:
@@ -64,7 +69,8 @@ def say_description(found: dict[str, Any]) -> None:
         say(f"  {end:8} {cluster['alias']}  {cluster['bootstrap_servers']}  {cluster['security_protocol']}")
     connect = found["connect"]
     say(f"  runs on  {connect['name']}  {', '.join(connect['urls'])}  (its Kafka: {connect['kafka']})")
-    say(f"  {status['connector']}: {status['state']}, lag {_lag(status)} records")
+    trend = _trend(status)
+    say(f"  {status['connector']}: {status['state']}, lag {_lag(status)} records{trend and ', '}{trend}")
     _say_sentences(status)
     for line in found["trace"]:
         say(f"    {line.expandtabs(4)}")
@@ -145,6 +151,12 @@ def _name(one: dict[str, Any]) -> str:
 def _tasks(flow: dict[str, Any]) -> str:
     states = Counter(task["state"] for task in flow["tasks"])
     return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "0"
+
+
+def _trend(flow: dict[str, Any]) -> str:
+    """Say where a lag goes, empty for one that stays; the looks of `serve` and of all commands count, so one look may know of hours."""
+    trend = flow["trend"] if flow["lag_records"] else None
+    return trend_text(trend) if trend and trend["direction"] != "steady" else ""
 
 
 def _per_task(flow: dict[str, Any]) -> str:

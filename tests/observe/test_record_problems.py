@@ -172,3 +172,39 @@ def test_bursts_and_quiet_flows_are_not_slow(small: Estate) -> None:
 def test_a_flow_whose_task_failed_is_not_called_slow(small: Estate) -> None:
     small.connect.connectors[small.source].failed_tasks = {1: "java.lang.IllegalStateException: boom"}
     assert _lag_over(small, 20, produced=60_000, mirrored=30_000)[-1] == ["task-failed"]
+
+
+def test_what_other_looks_saw_is_the_trend_of_the_next_one(small: Estate) -> None:
+    """`serve` and every command share the memory, so a single `status` knows of what came before it."""
+    assert small.flow().trend is None
+    _lag_over(small, 10, produced=60_000, mirrored=30_000)
+    trend = small.flow(later_seconds=1).to_dict()["trend"]
+    assert (trend["direction"], 480 <= trend["seconds"] <= 601) == ("growing", True)
+    small.kafka.down.add("A")
+    assert small.flow(later_seconds=30).trend is None, "what cannot be seen has no trend"
+
+
+# --- nothing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("every_seconds", [30, 75])
+def test_a_healthy_hour_with_bursts_and_idle_partitions_raises_nothing(small: Estate, every_seconds: int) -> None:
+    """Bursts of four minutes above what the tasks carry, quiet times, an idle partition, flushes once a minute."""
+    clusters = small.kafka.clusters
+    clusters["A"]["orders.quiet"], clusters["B"]["A.orders.quiet"] = [(0, 7)], [(0, 7)]
+    small.connect.source_topics = {"orders": 2, "orders.quiet": 1}
+    small.stored(6, topic="orders.quiet")
+    produced = mirrored = 0
+    for second in range(0, 3601, every_seconds):
+        minute = second // 60 % 20
+        produced += every_seconds * (0 if minute > 15 else 1500 if minute < 4 else 50)
+        mirrored = min(produced, mirrored + 1000 * every_seconds)
+        small.log(0, produced)
+        small.log(0, mirrored, alias="B", topic="A.orders")
+        clusters["B"]["heartbeats"] = [(0, second + 1)]
+        if second % 60 < every_seconds and mirrored:
+            small.stored(mirrored - 1)
+        status = small.status(later_seconds=every_seconds)
+        assert status.problems() == (), second
+        assert status.health in {"ok", "waiting"}
+    assert status.health == "ok"

@@ -16,6 +16,7 @@ from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
 from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.problems import StaleOffsets
 from mm2mgr.observe.reading import Failure, Orphan
+from mm2mgr.observe.trend import Trend
 from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.problem_text import SENTENCES, with_sentences
 from mm2mgr.output.status_text import say_status
@@ -147,3 +148,19 @@ def test_a_sizing_shows_what_the_tree_has_now_and_every_reason(printed: Printed)
     assert title == "f:a->b"
     assert reasons == [f"  {reason}" for reason in sizing.reasons]
     assert len(reasons) > 2
+
+
+def test_flows_whose_lag_grows_or_shrinks_are_said_those_most_behind_first(
+    printed: Printed,
+) -> None:
+    def moving(name: str, lag: int, direction: str) -> FlowStatus:
+        return flow(name, "ok", lag_records=lag, trend=Trend(direction, 1260.0, 400))  # type: ignore[arg-type]
+
+    flows = [moving(f"f{number}", number, "growing") for number in range(1, 8)]
+    flows += [moving("still", 900, "steady"), moving("level", 0, "shrinking"), moving("down", 5000, "shrinking")]
+    say_status(Status(0.0, tuple(flows)).to_dict())
+    said = [line.strip() for line in printed()]
+    at = said.index("down:a->b: lag shrinking for 21 min")
+    assert said[at + 1 : at + 5] == [f"f{number}:a->b: lag growing for 21 min" for number in (7, 6, 5, 4)]
+    assert said[at + 5] == "the lag of 3 flows more grows or shrinks: mm2mgr lag"
+    assert not [line for line in said if line.startswith(("still:a->b: lag", "level:a->b: lag"))]
