@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from mm2mgr.connect.client import ConnectClient
+from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.reconcile import live
 from mm2mgr.reconcile.facts import TopicListing
@@ -84,6 +86,11 @@ def estate(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]
         ) -> TopicListing:
             return TopicListing({})
 
+        def no_broker(_: Kafka, access: KafkaAccess, timeout_seconds: float = 10.0) -> None:
+            raise KafkaError(f"{access.alias}: no broker answers")
+
         monkeypatch.setattr(ConnectClient, "__init__", wired)
         monkeypatch.setattr(live, "read_topics", no_topics)
+        # A real client would wait seconds for each broker that is not there, which the jumping clock cannot shorten.
+        monkeypatch.setattr(Kafka, "__init__", no_broker)
         yield made
