@@ -79,6 +79,18 @@ def environment(folder: Path, more: Mapping[str, str] | None = None) -> dict[str
     return {**kept, "PYTHONPATH": str(REPOSITORY), **own, **(more or {})}
 
 
+def impatient_mm2mgr(seconds: float = 0.5) -> list[str]:
+    """Return a command line of mm2mgr that waits so long for what a cluster does not answer: mock brokers cannot describe topics."""
+    script = f"""
+from mm2mgr.cli import main
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.observe import status
+Kafka.__init__.__defaults__, status._KAFKA_TIMEOUT_SECONDS = ({seconds},), {seconds}
+main()
+"""
+    return [sys.executable, "-c", script]
+
+
 def start(
     folder: Path, *arguments: str, more: Mapping[str, str] | None = None, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[str]:

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from httpx import Client, Response
 from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect
 
-from .command import Command, allowed_seconds, environment, finish, until
+from .command import Command, allowed_seconds, environment, finish, impatient_mm2mgr, until
 from .load import ORDERS as FLOW
 from .load import ORDERS_SOURCE, one_flow
+
+MM2MGR = (sys.executable, "-m", "mm2mgr")
 
 
 @pytest.fixture
@@ -35,10 +37,10 @@ def connect(mm2mgr: Command, mock_cluster: KafkaAccess) -> Iterator[FakeConnect]
 
 @contextmanager
 def server(
-    mm2mgr: Command, *options: str | Path, more: Mapping[str, str] | None = None
+    mm2mgr: Command, *options: str | Path, more: Mapping[str, str] | None = None, program: Sequence[str] = MM2MGR
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `serve` on a free port and yield it with its URL; it is ended on the way out."""
-    line = [sys.executable, "-m", "mm2mgr", "serve", "--listen", "127.0.0.1:0", "--every", "1", *map(str, options)]
+    line = [*program, "serve", "--listen", "127.0.0.1:0", "--every", "1", *map(str, options)]
     pipe = subprocess.PIPE
     env = environment(mm2mgr.folder.parent, more)
     running = subprocess.Popen(line, cwd=mm2mgr.folder, env=env, stdout=pipe, stderr=pipe, text=True)
@@ -54,7 +56,8 @@ def server(
         finish(running)
 
 
-def get(url: str, verify: ssl.SSLContext | bool = True, **more: Any) -> Response:
+def get(url: str, verify: ssl.SSLContext | bool = False, **more: Any) -> Response:
+    """Ask once; without `verify` no certificates are loaded, which would take more CPU time than all the rest."""
     with Client(verify=verify, trust_env=False) as client:
         return client.get(url, **more)
 
@@ -65,7 +68,7 @@ def is_well(url: str) -> bool:
 
 def test_a_real_look_is_on_the_page_in_metrics_and_in_json(mm2mgr: Command, connect: FakeConnect) -> None:
     written = connect.writes
-    with server(mm2mgr, "--every", "1000") as (_, url):
+    with server(mm2mgr, "--every", "1000", program=impatient_mm2mgr(2)) as (_, url):
         until(lambda: is_well(url), "a look has ended")
         page = get(url).text
         assert 'href="/flow?id=orders%3Aa-%3Eb"' in page
@@ -90,7 +93,7 @@ def test_a_real_look_is_on_the_page_in_metrics_and_in_json(mm2mgr: Command, conn
 
 
 def test_workers_that_go_down_are_said_and_what_was_known_stays(mm2mgr: Command, connect: FakeConnect) -> None:
-    with server(mm2mgr) as (_, url):
+    with server(mm2mgr, program=impatient_mm2mgr(2)) as (_, url):
         until(lambda: is_well(url), "a look has ended")
         connect.answer_only("/connectors", 403)
         until(lambda: "connect w cannot be read" in get(url).text, "the page says so")

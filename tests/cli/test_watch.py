@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 
-from .command import Command, environment, finish, until
+from .command import Command, environment, finish, impatient_mm2mgr, until
 from .load import ORDERS as FLOW
 from .load import ORDERS_SOURCE as SOURCE
 from .load import ORDERS_TREE, addresses, produce
@@ -181,15 +180,8 @@ def test_an_orphan_is_a_line_of_its_own(watched: Watched) -> None:
 
 def watching(watched: Watched, seconds: str, *more: str) -> subprocess.Popen[str]:
     """Start `mm2mgr status --watch` as a process of its own, as impatient with mock brokers as this one."""
-    script = """
-from mm2mgr.cli import main
-from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe import status as observing
-Kafka.__init__.__defaults__, observing._KAFKA_TIMEOUT_SECONDS = (0.5,), 0.5
-main()
-"""
     folder, pipe = watched.mm2mgr.folder, subprocess.PIPE
-    command = [sys.executable, "-c", script, "status", "--watch", seconds, *more]
+    command = [*impatient_mm2mgr(), "status", "--watch", seconds, *more]
     return subprocess.Popen(command, cwd=folder, env=environment(folder.parent), stdout=pipe, stderr=pipe, text=True)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from mm2mgr.cli import TRACEBACK, UNEXPECTED, cli, main
 from mm2mgr.kafka.access import KafkaAccess
-from tests.cli.command import DEADLINE_SECONDS, Command, environment, start, until
+from tests.cli.command import DEADLINE_SECONDS, Command, environment, impatient_mm2mgr, start, until
 from tests.cli.load import addresses, declare, produce
 from tests.cli.test_watch import Watched
 from tests.reconcile.site import ON_EAST, ON_WEST, Site
@@ -32,11 +32,16 @@ pytestmark = pytest.mark.skipif(not FULL.is_char_device(), reason="this machine 
 
 @contextmanager
 def running(
-    folder: Path, *arguments: str, out: Any = subprocess.PIPE, err: Any = subprocess.PIPE, closed: Sequence[int] = ()
+    folder: Path,
+    *arguments: str,
+    out: Any = subprocess.PIPE,
+    err: Any = subprocess.PIPE,
+    closed: Sequence[int] = (),
+    program: Sequence[str] = (sys.executable, "-m", "mm2mgr"),
 ) -> Iterator[subprocess.Popen[str]]:
     """Start the command with streams of one's own, some of them closed; end it by its own id whatever happens."""
     closing = " ".join(f"{number}{'<' if number == 0 else '>'}&-" for number in closed)
-    command = ["sh", "-c", f'exec "$@" {closing}', "sh", sys.executable, "-m", "mm2mgr", *arguments]
+    command = ["sh", "-c", f'exec "$@" {closing}', "sh", *program, *arguments]
     # What a test runner under nohup ignores, this child would ignore too.
     before = {number: signal.signal(number, signal.SIG_DFL) for number in ENDING}
     try:
@@ -219,7 +224,8 @@ def test_a_command_that_reads_ends_with_a_word(site: Site, mm2mgr: Command, numb
 @pytest.mark.parametrize("number", ENDING)
 def test_watching_ends_with_the_code_of_its_last_look(watched: Watched, number: signal.Signals) -> None:
     watched.connect.connectors.clear()
-    with running(watched.mm2mgr.folder, "status", "--watch", "60", "-o", "json") as child:
+    status = ("status", "--watch", "60", "-o", "json")
+    with running(watched.mm2mgr.folder, *status, program=impatient_mm2mgr()) as child:
         assert child.stdout
         assert child.stdout.readline().startswith("{")
         child.send_signal(number)
