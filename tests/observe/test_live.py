@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     ResourcePatternType,
     ResourceType,
 )
@@ -36,6 +37,7 @@ from mm2mgr.sandbox.server import free_ports, kafka_runtime
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.topology import Topology
 from tests.live.conftest import serving
+from tests.live.seen import config_of, connector_url, rest
 from tests.observe.estate import sentences, topology_of
 
 pytestmark = pytest.mark.live
@@ -63,6 +65,11 @@ flows:
     topics: {{include: ["settings"]}}
     refresh_interval: 5s
     source_connector: {{sync.topic.configs.interval.seconds: 1}}
+  refused:
+    sources: [A]
+    targets: [B]
+    topics: {{include: ["refused[.].*"]}}
+    refresh_interval: 5s
   lost:
     sources: [gone]
     targets: [B]
@@ -182,10 +189,24 @@ def test_a_dead_source_is_no_status_first_and_a_problem_then(
     assert "gone" in sentences(ended)[0]
 
 
-def acl(operation: AclOperation, permission: AclPermissionType) -> AclBinding:
-    """Return an ACL on the mirrored topic, for clients without a login."""
-    kind, pattern = ResourceType.TOPIC, ResourcePatternType.LITERAL
-    return AclBinding(kind, "A.settings", pattern, "User:ANONYMOUS", "*", operation, permission)
+CLUSTER = "kafka-cluster"
+
+
+def acl(operation: AclOperation, permission: AclPermissionType, name: str = "A.settings") -> AclBinding:
+    """Return an ACL on a mirrored topic, or on the cluster, for clients without a login."""
+    kind = ResourceType.BROKER if name == CLUSTER else ResourceType.TOPIC
+    return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, permission)
+
+
+def every_acl(of: AclBinding) -> AclBindingFilter:
+    """Return what finds all ACLs on the same topic or cluster."""
+    anything = AclOperation.ANY, AclPermissionType.ANY
+    return AclBindingFilter(of.restype, of.name, ResourcePatternType.LITERAL, None, None, *anything)
+
+
+def restart_failed(topology: Topology, name: str) -> None:
+    url = topology.connects["cb"].model.url[0]
+    rest("POST", connector_url(url, name, "/restart?includeTasks=true&onlyFailed=true"))
 
 
 REST_ALLOWED = acl(AclOperation.ALL, AclPermissionType.ALLOW)
@@ -230,16 +251,77 @@ def test_settings_that_the_target_refuses_are_a_problem_until_it_takes_them(
         assert "topic A.settings on B without the setting retention.ms that A has" in sentences(found)[0]
         assert found.state == "RUNNING"
         assert not kept(95000000)
-        every = AclBindingFilter(
-            ResourceType.TOPIC,
-            "A.settings",
-            ResourcePatternType.LITERAL,
-            None,
-            None,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
-        for deleted in kafka.admin.delete_acls([every]).values():
+        for deleted in kafka.admin.delete_acls([every_acl(NO_CONFIGS)]).values():
             assert len(deleted.result(20)) == 2
     wait_for(look, lambda one: not one.problems)
     assert kept(95000000)
+
+
+def test_what_the_target_refuses_to_create_is_a_problem(
+    topology: Topology, applied: tuple[Connector, ...], tmp_path: Path
+) -> None:
+    """A topic that the workers may not create on the target, and partitions that they may not add."""
+    options = ObserveOptions(memory_file=tmp_path / "memory.json", patience=Patience(no_progress_seconds=2))
+    nobody = AclPermissionType.DENY
+    refused = [
+        acl(AclOperation.ALL, AclPermissionType.ALLOW, "A.refused.few"),
+        acl(AclOperation.ALTER, nobody, "A.refused.few"),
+        acl(AclOperation.ALL, AclPermissionType.ALLOW, "A.refused.new"),
+        acl(AclOperation.CREATE, nobody, "A.refused.new"),
+        acl(AclOperation.ALL, AclPermissionType.ALLOW, CLUSTER),
+        acl(AclOperation.CREATE, nobody, CLUSTER),
+    ]
+
+    def look() -> FlowStatus:
+        return asyncio.run(status(topology, applied, only=["refused:A->B"], options=options)).flows[0]
+
+    def problem(kind: str) -> list[str]:
+        """Wait for a problem, and return the topics that it names."""
+        found = wait_for(look, lambda one: any(each.kind == kind for each in one.problems))
+        return [topic for one in found.problems if one.kind == kind for topic in one.evidence["topics"]]
+
+    with Kafka(kafka_access(topology.clusters["A"])) as a, Kafka(kafka_access(topology.clusters["B"])) as b:
+        a.create_topics({"refused.few": (1, 1, {})})
+        apply(topology, applied, "refused:A->B")
+        wait_for(look, lambda one: one.health == "ok" and "A.refused.few" in b.partition_counts())
+        for future in b.admin.create_acls(refused).values():
+            future.result(20)
+        try:
+            for future in a.admin.create_partitions([NewPartitions("refused.few", 3)]).values():
+                future.result(20)
+            assert problem("target-partitions-fewer") == ["A.refused.few"]
+            a.create_topics({"refused.new": (1, 1, {})})
+            with Producer(kafka_access(topology.clusters["A"])) as producer:
+                for _ in range(10):
+                    producer.send(("refused.new", 0), b"waits")
+            assert problem("target-topic-missing") == ["A.refused.new"]
+        finally:
+            for future in b.admin.delete_acls(
+                [every_acl(one) for one in {each.name: each for each in refused}.values()]
+            ).values():
+                future.result(20)
+        restart_failed(topology, "mm2.A.B.source.refused")
+        wait_for(look, lambda one: not one.problems)
+        assert b.partition_counts()["A.refused.few"] == 3
+
+
+def test_heartbeats_that_go_elsewhere_are_a_problem(
+    topology: Topology, applied: tuple[Connector, ...], tmp_path: Path
+) -> None:
+    options = ObserveOptions(memory_file=tmp_path / "memory.json", patience=Patience(no_heartbeat_seconds=3))
+    url, name = topology.connects["cb"].model.url[0], "mm2.A.B.heartbeat"
+
+    def kinds() -> list[str]:
+        seen = asyncio.run(status(topology, applied, only=["orders:A->B"], options=options))
+        (beat,) = (one for one in seen.companions if one.connector == name)
+        return [one.kind for one in beat.problems]
+
+    began = time.monotonic()
+    until(lambda: kinds() == [] and time.monotonic() - began > 7, "heartbeats arrive for longer than five intervals")
+    declared = config_of(url, name)
+    assert declared["target.cluster.alias"] == "A", "heartbeats begin on the source"
+    elsewhere = {"producer.override.bootstrap.servers": topology.clusters["B"].client["bootstrap.servers"]}
+    rest("PUT", connector_url(url, name, "/config"), declared | elsewhere)
+    until(lambda: "heartbeats-not-emitted" in kinds(), "it is a problem")
+    rest("PUT", connector_url(url, name, "/config"), declared)
+    until(lambda: kinds() == [], "heartbeats arrive again")
