@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
+from httpx import Client
 
 from mm2mgr.observe.alerts import Alert, alert_name, alerts
 from mm2mgr.observe.dashboard import PANELS, dashboard_of
@@ -317,7 +317,7 @@ def test_a_real_prometheus_scrapes_serve_fires_for_a_problem_and_ends_with_it(tm
     with (
         serving(now) as url,
         prometheus(tmp_path, yaml.safe_dump(groups), url) as asked,
-        httpx.Client(base_url=asked, trust_env=False) as client,
+        Client(base_url=asked, trust_env=False) as client,
     ):
 
         def flows() -> set[str]:
