@@ -286,10 +286,17 @@ def _task_lag(row: Values | None) -> tuple[str, str]:
 
 
 def _task_load(row: Values | None) -> tuple[str, str]:
-    if row is None or row["bytes_per_second"] is None:
+    if row is None:
         return "unknown", "unknown"
-    least = "at least " if row["unmeasured_partitions"] else ""
-    return f"{least}{rate_text(row['bytes_per_second'])}", f"{least}{row['records_per_second'] or 0.0:.1f}/s"
+    least, size, records = (
+        "at least " if row["unmeasured_partitions"] else "",
+        row["bytes_per_second"],
+        row["records_per_second"],
+    )
+    return (
+        "unknown" if size is None else f"{least}{rate_text(size)}",
+        "unknown" if records is None else f"{least}{records:.1f}/s",
+    )
 
 
 def _lag_table(rows: list[Values], by: str) -> dict[str, Any]:
