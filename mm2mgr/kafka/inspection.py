@@ -163,14 +163,20 @@ def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, 
     }
 
 
+def topic_entries(kafka: Kafka, topics: Iterable[str], absent: object = None) -> dict[str, Any]:
+    """Return the config entries of topics, many with one request: None for a topic whose configs this login may not read, `absent`
+    for one that is not there. Inside `kafka.doing`."""
+    return {
+        name: kafka.unless_refused(future, absent=absent)
+        for names in batches(sorted(topics))
+        for name, future in _describe_configs(kafka.admin, names, kafka.left()).items()
+    }
+
+
 def topic_limits(kafka: Kafka, topics: Iterable[str]) -> dict[str, int]:
     """Return max.message.bytes per topic; absent: there is no such topic, or this login may not read its settings."""
     with kafka.doing("reading size limits"):
-        configs = {
-            name: kafka.unless_refused(future)
-            for batch in batches(list(topics))
-            for name, future in describe_topic_configs(kafka.admin, batch, kafka.left()).items()
-        }
+        configs = topic_entries(kafka, topics)
     return {name: int(found["max.message.bytes"].value) for name, found in configs.items() if found}
 
 
@@ -191,12 +197,9 @@ def message_limits(kafka: Kafka, brokers: Sequence[int], topics: Iterable[str]) 
 
 def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0) -> frozenset[str] | None:
     """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is refused."""
-    found: dict[str, Any] = {}
     with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
         kafka.within(timeout_seconds)
-        for names in batches(sorted(topics)):
-            answers = describe_topic_configs(kafka.admin, names, kafka.left())
-            found |= {name: kafka.unless_refused(future, absent={}) for name, future in answers.items()}
+        found = topic_entries(kafka, topics, absent={})
     if any(configs is None for configs in found.values()):
         return None
     return frozenset(
@@ -208,12 +211,12 @@ def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
     """Return for how many seconds each topic keeps a record, None for ever; absent: it is gone, or its settings may not be read."""
     found: dict[str, float | None] = {}
     with kafka.doing("reading retention"):
-        for names in batches(sorted(topics)):
-            for name, future in describe_topic_configs(kafka.admin, names, kafka.left()).items():
-                if configs := kafka.unless_refused(future, absent={}):
-                    kept_ms = int(configs["retention.ms"].value) if "retention.ms" in configs else -1
-                    deletes = kept_ms >= 0 and "delete" in configs["cleanup.policy"].value
-                    found[name] = kept_ms / 1000 if deletes else None
+        entries = topic_entries(kafka, topics)
+    for name, configs in entries.items():
+        if configs:
+            kept_ms = int(configs["retention.ms"].value) if "retention.ms" in configs else -1
+            deletes = kept_ms >= 0 and "delete" in configs["cleanup.policy"].value
+            found[name] = kept_ms / 1000 if deletes else None
     return found
 
 
@@ -353,7 +356,7 @@ def _create(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str
     return admin.create_topics([NewTopic(name, 1, 1) for name in names], validate_only=True, request_timeout=seconds)
 
 
-def describe_topic_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
+def _describe_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     return {one.name: future for one, future in admin.describe_configs(resources, request_timeout=seconds).items()}
 
@@ -373,7 +376,7 @@ def _alter(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str,
 
 _ASKED: dict[str, Send] = {
     "Create": _create,
-    "DescribeConfigs": describe_topic_configs,
+    "DescribeConfigs": _describe_configs,
     "AlterConfigs": _alter_configs,
     "Alter": _alter,
 }

@@ -8,8 +8,8 @@ from typing import Any
 
 from confluent_kafka.admin import ConfigSource  # type: ignore[attr-defined]
 
-from mm2mgr.kafka.client import Kafka, batches
-from mm2mgr.kafka.inspection import describe_topic_configs
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import topic_entries
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,7 @@ class TopicSettings:
 def topic_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSettings]:
     """Return the settings of topics; absent: there is no such topic, or this login may not read its settings."""
     with kafka.doing("reading topic configs"):
-        found = {
-            name: kafka.unless_refused(future)
-            for names in batches(sorted(topics))
-            for name, future in describe_topic_configs(kafka.admin, names, kafka.left()).items()
-        }
+        found = topic_entries(kafka, topics)
     return {name: _settings(entries) for name, entries in found.items() if entries}
 
 

@@ -29,7 +29,7 @@ from mm2mgr.observe.problems import (
     stale_offsets,
 )
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenKafka, Snapshot
-from mm2mgr.observe.record_problems import flow_trend, record_problems
+from mm2mgr.observe.record_problems import record_problems
 from mm2mgr.observe.sync_problems import topic_configs_differ
 from mm2mgr.observe.trend import Trend
 from mm2mgr.topology import Flow, KafkaCluster, config_text
@@ -244,7 +244,7 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
         lag_at_least=lag.is_lower_bound,
         lag_partitions=lag.most_behind(_MOST_SHOWN),
         offsets_note=offsets_note(case, target, grown),
-        trend=flow_trend(case),
+        trend=case.trend,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from mm2mgr import topology
@@ -18,6 +19,7 @@ from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import RESTING, FlowMemory, Mark, Memory
 from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.reconcile.effect import compare
 from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import diff
@@ -108,6 +110,14 @@ class FlowCase(ConnectorCase):
     def marks(self) -> Mapping[str, Mark]:
         """The progress of each task; none where the lag is not known in full."""
         return {} if self.lag.unknown is not None or self.lag.unread else self.kept.marks
+
+    @cached_property
+    def trend(self) -> Trend | None:
+        """What the lag has done over all looks that are remembered, whoever took them; None where it is not known."""
+        if self.lag.unknown is not None or self.lag.unread:
+            return None
+        behind = [one for one in self.lag.counted if one.lag_records]
+        return lag_trend(self.kept.progress.get(FLOW, ()), behind, self.flow.connect.model.flush_interval)
 
 
 # --- any connector ----------------------------------------------------------------------------------------------------

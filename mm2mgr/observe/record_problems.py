@@ -8,7 +8,6 @@ from typing import Any
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.memory import Unarrived
 from mm2mgr.observe.problems import FlowCase, no_progress
-from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 
 _TOPICS_NAMED = 20
 
@@ -18,14 +17,14 @@ def target_topic_missing(case: FlowCase) -> Iterator[LiveProblem]:
     waiting = {one.partition.topic for one in case.lag.counted if one.lag_records > 1} - _written_elsewhere(case).keys()
     late = {topic: seconds for topic, seconds in _late(case, lambda count: count == 0).items() if topic in waiting}
     if late:
-        yield _problem(case, "target-topic-missing", late, max(late.values()))
+        yield topics_problem(case, "target-topic-missing", late, max(late.values()))
 
 
 def target_partitions_fewer(case: FlowCase) -> Iterator[LiveProblem]:
     """Target topics with fewer partitions than their source's: where no refresh adds them, their records never arrive."""
     late = _late(case, lambda count: count > 0)
     if late:
-        yield _problem(case, "target-partitions-fewer", late, max(late.values()))
+        yield topics_problem(case, "target-partitions-fewer", late, max(late.values()))
 
 
 def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
@@ -34,12 +33,12 @@ def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
     if lost:
         seconds = max(one.clock.seconds for one in lost.values() if one.clock)
         records = {"records": sum(one.records for one in lost.values())}
-        yield _problem(case, "records-not-on-target", lost, seconds, records)
+        yield topics_problem(case, "records-not-on-target", lost, seconds, records)
 
 
 def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
     """A lag that grows for long while every task mirrors; where one does not, that is another problem."""
-    status, found = case.seen.status, flow_trend(case)
+    status, found = case.seen.status, case.trend
     if status is None or not status.runs or not case.lag.total_records or not case.marks or any(no_progress(case)):
         return
     if found is None or found.direction != "growing" or found.seconds < case.patience.slower_seconds:
@@ -53,14 +52,6 @@ def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
             "lag_records": case.lag.total_records,
         }
         yield case.problem("slower-than-production", evidence, since=found.seconds)
-
-
-def flow_trend(case: FlowCase) -> Trend | None:
-    """Return what the lag of the flow has done over all looks that are remembered, whoever took them; None where it is not known."""
-    if case.lag.unknown is not None or case.lag.unread:
-        return None
-    behind = [one for one in case.lag.counted if one.lag_records]
-    return lag_trend(case.kept.progress.get(FLOW, ()), behind, case.flow.connect.model.flush_interval)
 
 
 def record_problems(case: FlowCase) -> tuple[LiveProblem, ...]:
@@ -101,9 +92,10 @@ def _late(case: FlowCase, with_count: Callable[[int], bool]) -> dict[str, float]
     return {topic: clock.seconds for topic, clock in clocks.items() if clock and clock.seconds > limit}
 
 
-def _problem(
+def topics_problem(
     case: FlowCase, kind: str, topics: Iterable[str], seconds: float, more: Mapping[str, Any] | None = None
 ) -> LiveProblem:
+    """Return a problem of some of a flow's topics, named as on the target."""
     names = sorted(case.flow.remote_topic(topic) for topic in topics)
     found = {
         "topics": names[:_TOPICS_NAMED],

@@ -106,7 +106,8 @@ async def read_estate(
 ) -> Snapshot:
     """Read the chosen flows and nothing else; with all flows also every declared Connect cluster, for orphans.
 
-    Settings of topics are read for the flows where that is due by the earlier looks at them; None: for no flow. Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
+    Settings of topics are read for the flows where that is due by the earlier looks at them; None: for no flow. Nothing is raised for
+    a cluster that does not answer: its failure is in the Snapshot.
     """
     begun_at, whole = how.clock(), len({flow.id for flow in flows}) == len(topology.flows)
     wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}

@@ -8,8 +8,9 @@ from mm2mgr.observe.config_sync import config_sync
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.memory import ConfigLook
 from mm2mgr.observe.problems import FlowCase
+from mm2mgr.observe.record_problems import topics_problem
 
-_NAMED = 20
+_SETTINGS_NAMED = 20
 
 
 def topic_configs_differ(case: FlowCase, look: ConfigLook | None) -> Iterator[LiveProblem]:
@@ -25,13 +26,7 @@ def topic_configs_differ(case: FlowCase, look: ConfigLook | None) -> Iterator[Li
         if clock.seconds > limit and not clock.paused
     ]
     if late:
-        topics = sorted({case.flow.remote_topic(topic) for topic, _, _ in late})
-        found = {
-            "topics": topics[:_NAMED],
-            "topic_count": len(topics),
-            "settings": sorted({name for _, name, _ in late})[:_NAMED],
-            "interval_seconds": sync.interval_seconds,
-            "source": case.flow.source.alias,
-            "target": case.flow.target.alias,
-        }
-        yield case.problem("topic-configs-differ", found, since=max(seconds for _, _, seconds in late))
+        settings = sorted({name for _, name, _ in late})[:_SETTINGS_NAMED]
+        more = {"settings": settings, "interval_seconds": sync.interval_seconds}
+        longest = max(seconds for _, _, seconds in late)
+        yield topics_problem(case, "topic-configs-differ", {topic for topic, _, _ in late}, longest, more)

@@ -18,7 +18,7 @@ from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.lag import LagOptions, report
-from mm2mgr.operations.watch import WatchOrder, WatchRound, watch
+from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, wait_for
 from mm2mgr.partitions import TopicPartition
 
@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 
     from mm2mgr.observe.health import FlowStatus, Status
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
-    from mm2mgr.observe.watchdog import WatchAction
     from mm2mgr.operations.lag import LagReport
     from mm2mgr.samples.schema import Store
 
 ViewState = Literal["starting", "ok", "stale"]
-_CHANGES_KEPT = _ACTIONS_KEPT = 100
+_CHANGES_KEPT = 100
 _LOAD_SECONDS = 3600.0
 _STALE_LOOKS, _STALE_SECONDS = 3, 60.0  # a look that waits for a dead cluster may take most of a minute
 
@@ -103,45 +102,6 @@ class Survey:
     plan: Mapping[str, Any]
     history: Mapping[str, Any]
     load: MeasuredLoad = field(default_factory=MeasuredLoad)
-
-
-@dataclass(frozen=True)
-class WatchdogView:
-    """What the watchdog of this process last saw, its newest actions with the times of their looks, and the restarts since the start."""
-
-    last: WatchRound
-    is_dry_run: bool = False
-    actions: tuple[tuple[float, WatchAction], ...] = ()
-    restarts: int = 0
-    failed_restarts: int = 0
-
-    def after(self, done: WatchRound) -> WatchdogView:
-        """Return what is known after a further look."""
-        restarts = [one for one in done.actions if one.action == "restart" and not one.dry_run]
-        failed = sum(one.error is not None for one in restarts)
-        kept = (*self.actions, *((done.taken_at, one) for one in done.actions))[-_ACTIONS_KEPT:]
-        return replace(
-            self,
-            last=done,
-            actions=kept,
-            restarts=self.restarts + len(restarts) - failed,
-            failed_restarts=self.failed_restarts + failed,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values, newest action first."""
-        actions = [{"taken_at": at, **action.to_dict()} for at, action in reversed(self.actions)]
-        last = self.last.to_dict()
-        return {
-            **{
-                key: last[key]
-                for key in ("taken_at", "frozen", "standby", "without_lease", "unread", "resting", "error")
-            },
-            "dry_run": self.is_dry_run,
-            "restarts": self.restarts,
-            "failed_restarts": self.failed_restarts,
-            "actions": actions,
-        }
 
 
 @dataclass(frozen=True)
@@ -271,10 +231,10 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store)))
     found = report(seen, flows, LagOptions(store=store))
     totals = {one.flow: one.total for one in found.flows}
-    limits = {flow.id: flow.settings.max_lag for flow in flows if flow.settings.state in (None, "running")}
-    return EstateLook(
-        began_at, time.time(), seen.status, found, totals, {name: most for name, most in limits.items() if most}
-    )
+    limits = {
+        flow.id: most for flow in flows if (most := flow.settings.max_lag) and flow.settings.state in (None, "running")
+    }
+    return EstateLook(began_at, time.time(), seen.status, found, totals, limits)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
@@ -419,9 +379,7 @@ class EstateWatch:
             try:
                 for done in rounds:
                     self._watched(asked, done)
-            except (
-                Exception
-            ) as error:  # the server outlives it; restarts are counted in the history, so none is forgotten
+            except Exception as error:  # the server outlives it; the history counts the restarts
                 self._watched(asked, WatchRound(0, time.time(), error=_words(error)))
                 self._closing.wait(asked.every_seconds)
             finally:

@@ -41,6 +41,7 @@ _LISTEN_SECONDS = 0.2
 _CLOSE_SECONDS = 1.0
 _CHANCE = random.SystemRandom()
 _TASK, _CONNECTOR = "task ", "connector"
+_ACTIONS_KEPT = 100
 
 Answer = TypeVar("Answer")
 
@@ -99,6 +100,45 @@ class WatchRound:
             "actions": [action.to_dict() for action in self.actions],
             "standby": list(self.standby),
             "resting": {name: round(seconds) for name, seconds in self.resting.items()},
+        }
+
+
+@dataclass(frozen=True)
+class WatchdogView:
+    """What the watchdog of this process last saw, its newest actions with the times of their looks, and the restarts since the start."""
+
+    last: WatchRound
+    is_dry_run: bool = False
+    actions: tuple[tuple[float, WatchAction], ...] = ()
+    restarts: int = 0
+    failed_restarts: int = 0
+
+    def after(self, done: WatchRound) -> WatchdogView:
+        """Return what is known after a further look."""
+        restarts = [one for one in done.actions if one.action == "restart" and not one.dry_run]
+        failed = sum(one.error is not None for one in restarts)
+        kept = (*self.actions, *((done.taken_at, one) for one in done.actions))[-_ACTIONS_KEPT:]
+        return replace(
+            self,
+            last=done,
+            actions=kept,
+            restarts=self.restarts + len(restarts) - failed,
+            failed_restarts=self.failed_restarts + failed,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values, newest action first."""
+        actions = [{"taken_at": at, **action.to_dict()} for at, action in reversed(self.actions)]
+        last = self.last.to_dict()
+        return {
+            **{
+                key: last[key]
+                for key in ("taken_at", "frozen", "standby", "without_lease", "unread", "resting", "error")
+            },
+            "dry_run": self.is_dry_run,
+            "restarts": self.restarts,
+            "failed_restarts": self.failed_restarts,
+            "actions": actions,
         }
 
 
