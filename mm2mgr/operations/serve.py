@@ -110,7 +110,7 @@ class EstateView:
     the last one failed.
 
     `known` has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it counts.
-    `watchdog`: None where none was asked for, or before its first look.
+    `watchdog`: None where none was asked for.
     """
 
     started_at: float
@@ -308,6 +308,8 @@ class EstateWatch:
         self._look, self._survey, self._clock = look, survey, clock
         self._closing, self._lock, self._stopped_at = threading.Event(), threading.Lock(), 0.0
         self._view = EstateView(clock(), self._order.every_seconds, owner=str(workspace.topology.owner))
+        if asked := self._order.watchdog:
+            self._view = replace(self._view, watchdog=WatchdogView(is_dry_run=asked.order.dry_run))
         self._threads = [
             threading.Thread(target=self._repeat, args=(step, seconds), name=f"mm2mgr-{step.__name__}", daemon=True)
             for step, seconds in (
@@ -315,7 +317,7 @@ class EstateWatch:
                 (self.survey_once, self._order.survey_seconds),
             )
         ]
-        if asked := self._order.watchdog:
+        if asked:
             watching = threading.Thread(target=self._restart, args=(asked,), name="mm2mgr-watchdog", daemon=True)
             self._threads.append(watching)
 
@@ -386,8 +388,7 @@ class EstateWatch:
                 rounds.close()
 
     def _watched(self, asked: WatchdogOrder, done: WatchRound) -> None:
-        before = WatchdogView(done, asked.order.dry_run)
-        self._publish(lambda view: replace(view, watchdog=(view.watchdog or before).after(done)))
+        self._publish(lambda view: replace(view, watchdog=view.watchdog and view.watchdog.after(done)))
         asked.report(done)
 
     def _publish(self, change: Callable[[EstateView], EstateView]) -> None:

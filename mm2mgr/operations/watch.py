@@ -105,9 +105,12 @@ class WatchRound:
 
 @dataclass(frozen=True)
 class WatchdogView:
-    """What the watchdog of this process last saw, its newest actions with the times of their looks, and the restarts since the start."""
+    """What the watchdog of this process last saw, its newest actions with the times of their looks, and the restarts since the start.
 
-    last: WatchRound
+    `last`: None before the first look.
+    """
+
+    last: WatchRound | None = None
     is_dry_run: bool = False
     actions: tuple[tuple[float, WatchAction], ...] = ()
     restarts: int = 0
@@ -127,12 +130,12 @@ class WatchdogView:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values, newest action first."""
+        """Return JSON-ready values, newest action first; what the last look saw is null before it."""
         actions = [{"taken_at": at, **action.to_dict()} for at, action in reversed(self.actions)]
-        last = self.last.to_dict()
+        last = self.last.to_dict() if self.last else {}
         return {
             **{
-                key: last[key]
+                key: last.get(key)
                 for key in ("taken_at", "frozen", "standby", "without_lease", "unread", "resting", "error")
             },
             "dry_run": self.is_dry_run,

@@ -44,8 +44,11 @@ def watchdog(found: Values | None) -> dict[str, Any]:
     if found is None:
         lead = "No watchdog runs in this process: mm2mgr serve --watchdog, or mm2mgr watch."
         return _tables("watchdog", "Watchdog", lead, [])
+    if found["taken_at"] is None:
+        return _tables("watchdog", "Watchdog", "The watchdog has not looked yet.", [])
     rows = [(utc(one["taken_at"]), action_line(one)) for one in found["actions"]]
-    counts = f"{number_of(found['restarts'], 'restart')} since the start, {found['failed_restarts']} more were not carried out."
+    failed = number_of(found["failed_restarts"], "restart")
+    counts = f"Since the start: {number_of(found['restarts'], 'restart')}, and {failed} that Connect did not carry out."
     lead = f"{'A dry run: nothing is restarted. ' if found['dry_run'] else ''}{counts} Looked last at {utc(found['taken_at'])}."
     table = Table(("time", "what it saw and did"), rows)
     return _tables("watchdog", "Watchdog", lead, [table] if rows else [], list(not_watched(found)))

@@ -148,7 +148,9 @@ class _Pages:
     def api_watchdog(self, request: Request) -> Response:
         found = self._view().watchdog
         if found is None:
-            return JSONResponse({"error": "no watchdog runs in this process, or it has not looked yet"}, 503)
+            return JSONResponse({"error": "no watchdog runs in this process: mm2mgr serve --watchdog"}, 404)
+        if found.last is None:
+            return JSONResponse({"error": "the watchdog has not looked yet"}, 503)
         return JSONResponse(found.to_dict())
 
     def api_survey(self, request: Request) -> Response:

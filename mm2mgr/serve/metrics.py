@@ -168,7 +168,7 @@ def _of_looks(view: EstateView, now: float) -> dict[str, list[Row]]:
     }
     rows: dict[str, list[Row]] = {name: [((), value)] for name, value in values.items()}
     rows["mm2mgr_build_info"] = [((__version__,), 1.0)]
-    if dog := view.watchdog:
+    if (dog := view.watchdog) and dog.last:
         counts = {"done": dog.restarts, "failed": dog.failed_restarts}
         rows["mm2mgr_watchdog_restarts"] = [((result,), float(count)) for result, count in counts.items()]
         rows["mm2mgr_watchdog_looked_timestamp_seconds"] = [((), dog.last.taken_at)]

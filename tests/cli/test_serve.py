@@ -205,5 +205,5 @@ def test_the_watchdog_says_what_it_sees_on_the_page_and_in_json_and_ends_in_time
 def test_without_a_watchdog_its_options_are_refused_and_its_page_says_so(mm2mgr: Command, connect: FakeConnect) -> None:
     assert "--freeze-file needs --watchdog" in mm2mgr("serve", "--freeze-file", "frozen", code=2).err
     with server(mm2mgr) as (_, url):
-        assert get(f"{url}/api/watchdog").status_code == 503
+        assert get(f"{url}/api/watchdog").status_code == 404
         assert "No watchdog runs in this process" in get(f"{url}/watchdog").text

@@ -381,6 +381,10 @@ def serving(applied: Site) -> Iterator[Callable[..., EstateWatch]]:
         assert one.close(10)
 
 
+def last_look(serve: EstateWatch) -> WatchRound | None:
+    return serve.view.watchdog.last if serve.view.watchdog else None
+
+
 def test_serve_restarts_as_watch_does_and_shows_it(
     applied: Site, serving: Callable[..., EstateWatch], leases: type[FakeLease], recorded: Recorded
 ) -> None:
@@ -404,7 +408,7 @@ def test_serve_stands_by_while_another_process_watches(
     leases.of_others = {"east", "west"}
     fail(applied, ORDERS, t0=TIMED_OUT)
     serve = serving()
-    until(lambda: serve.view.watchdog and serve.view.watchdog.last.number > 3, "it looked")
+    until(lambda: (last := last_look(serve)) and last.number > 3, "it looked")
     assert serve.view.watchdog
     assert sorted(serve.view.watchdog.to_dict()["standby"]) == ["east", "west"]
     assert sent(applied) == []
@@ -425,5 +429,5 @@ def test_a_watchdog_that_breaks_is_said_and_begins_anew(
     fail(applied, ORDERS, t0=TIMED_OUT)
     said: list[str | None] = []
     serve = serving()
-    until(lambda: said.append(serve.view.watchdog and serve.view.watchdog.last.error) or sent(applied), "it restarts")
+    until(lambda: said.append((last := last_look(serve)) and last.error) or sent(applied), "it restarts")
     assert "ZeroDivisionError: a bug" in said

@@ -17,8 +17,10 @@ from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.reading import Failure
 from mm2mgr.observe.trend import FLOW, LagPoint
+from mm2mgr.observe.watchdog import WatchAction
 from mm2mgr.operations.lag import LagReport
 from mm2mgr.operations.serve import EstateLook, EstateView, Survey, after_look
+from mm2mgr.operations.watch import WatchdogView, WatchRound
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.serve.app import application
 
@@ -98,6 +100,14 @@ def view_of(look: EstateLook, **more: object) -> EstateView:
 def problem(flow: str, connector: str = "mm2") -> LiveProblem:
     """Return a problem of a flow that has the lag of nobody."""
     return LiveProblem("not-applied", ProblemSubject("main", connector, flow))
+
+
+def watchdog_view(flow: str, connector: str, why: str) -> WatchdogView:
+    """Return what a watchdog did about a task that FAILED with these words: a restart, and one that Connect refused."""
+    subject, found = ProblemSubject("main", connector, flow, (0,)), {"trace_summary": why}
+    failed = LiveProblem("task-failed", subject, cause="time-out", evidence=found, retryable=True)
+    actions = (WatchAction("restart", failed, number=1), WatchAction("restart", failed, number=2, error=why))
+    return WatchdogView().after(WatchRound(1, NOW, actions, unread={connector: why}))
 
 
 def loss(flow: str, topic: str) -> LossEntry:

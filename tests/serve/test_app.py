@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import html
 import re
 from dataclasses import replace
 
@@ -15,11 +16,12 @@ from hypothesis import strategies as st
 from mm2mgr.observe.health import TaskState
 from mm2mgr.observe.reading import Failure
 from mm2mgr.operations.serve import EstateView, MeasuredLoad, after_look
+from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.output.serve_page import flow_link
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.serve.app import Login, application
 from mm2mgr.serve.metrics import METRICS, exposition
-from tests.serve.estate import NOW, SURVEY, flow_status, look_of, loss, problem, view_of
+from tests.serve.estate import NOW, SURVEY, flow_status, look_of, loss, problem, view_of, watchdog_view
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
 PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan", "/watchdog")
@@ -148,6 +150,21 @@ def test_the_load_of_each_task_is_shown_and_what_is_unknown_says_why() -> None:
     assert "0 B/s" not in said
 
 
+def test_the_page_of_the_watchdog_says_whether_it_runs_and_what_it_did() -> None:
+    def said(view: EstateView) -> tuple[int, str]:
+        return ask(view, "/api/watchdog").status_code, ask(view, "/watchdog").text
+
+    code, text = said(small())
+    assert (code, "No watchdog runs in this process" in text) == (404, True)
+    code, text = said(small(watchdog=WatchdogView()))
+    assert (code, "The watchdog has not looked yet." in text) == (503, True)
+    assert "mm2mgr_watchdog_restarts_total{" not in exposition(small(watchdog=WatchdogView()), NOW).decode()
+    code, text = said(small(watchdog=watchdog_view(FLOW, "mm2", "no leader")))
+    assert (code, "Since the start: 1 restart, and 1 restart that Connect did not carry out." in text) == (200, True)
+    assert f"{FLOW}: task 0 FAILED (time-out): restarted (1): no leader" in html.unescape(text)
+    assert "restart 2 was not carried out: no leader" in text
+
+
 def test_the_slow_parts_are_shown_and_what_failed_of_them_says_so() -> None:
     assert "no client has &lt;b&gt;it&lt;/b&gt;" in ask(small(), "/findings").text
     assert "more &lt;i&gt;tasks&lt;/i&gt;" in ask(small(), "/changes").text
@@ -219,7 +236,8 @@ def hostile(name: str) -> EstateView:
         failures={f"kafka {name}": Failure(name, name)},
         losses=[loss(status.flow, name)],
     )
-    return view_of(look, survey=SURVEY, error=name, tree_error=name)
+    dog = watchdog_view(status.flow, name, name)
+    return view_of(look, survey=SURVEY, error=name, tree_error=name, watchdog=dog)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mm2mgr.observe.health import TaskState
+from mm2mgr.operations.serve import MeasuredLoad
 from mm2mgr.output.serve_page import flow_link
-from tests.serve.estate import SURVEY, flow_status, look_of, problem, serving, view_of
+from mm2mgr.partitions import TopicPartition
+from tests.serve.estate import SURVEY, flow_status, look_of, problem, serving, view_of, watchdog_view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
 CHROMIUM = next(
@@ -30,7 +33,7 @@ CONTRAST = """() => {
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server with 40 sources and 6 targets, and one flow with a hostile topic."""
+    """A server with 40 sources and 6 targets, hostile topics and connectors, measured load and a watchdog that acted."""
     flows, lags = [], {}
     for source in range(40):
         for target in range(6):
@@ -40,7 +43,12 @@ def url() -> Iterator[str]:
             tasks = tuple(TaskState(task, "RUNNING", "worker.example:8083", 4) for task in range(8))
             flows.append(flow_status(name, name.partition(":")[2], health=word, problems=trouble, tasks=tasks))
             lags[name] = {HOSTILE: 1000 * target}
-    view = view_of(look_of(flows, lags, at=time.time()), survey=SURVEY)
+    rates: dict[TopicPartition, tuple[float | None, float | None]] = {
+        TopicPartition(HOSTILE, 0): (123_456_789.0, 98_765.0)
+    }
+    load = MeasuredLoad({f"dc{source:02}": rates for source in range(40)}, "2026-01-02T03 to 2026-01-02T03 (UTC, 1 h)")
+    dog = watchdog_view(flows[1].flow, HOSTILE, HOSTILE)
+    view = view_of(look_of(flows, lags, at=time.time()), survey=replace(SURVEY, load=load), watchdog=dog)
     with serving(lambda: view) as served:
         yield served
 
