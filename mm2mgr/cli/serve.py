@@ -124,7 +124,8 @@ def serve(
         check_tls(binding)
     if login and not binding.is_loopback and binding.certificate is None:
         talk("warning: without --tls-certificate the password crosses the network readable", style="bold yellow")
-    asked = operations.WatchdogOrder(dog.order(), events=dog.events, report=_Said()) if watchdog else None
+    pause = min(every, operations.WatchdogOrder.every_seconds)
+    asked = operations.WatchdogOrder(dog.order(), pause, dog.events, _Said()) if watchdog else None
     watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked))
     app = application(lambda: watch.view, login, hosts=LOOPBACK if binding.is_loopback and not login else None)
     with invalid_arguments(), listening(binding) as (listener, url):
