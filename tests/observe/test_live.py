@@ -29,6 +29,7 @@ from mm2mgr.kafka.topic_configs import topic_configs
 from mm2mgr.observe.health import FlowStatus
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.status import ObserveOptions, describe, status
+from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.render import Connector, render
@@ -325,3 +326,30 @@ def test_heartbeats_that_go_elsewhere_are_a_problem(
     until(lambda: "heartbeats-not-emitted" in kinds(), "it is a problem")
     rest("PUT", connector_url(url, name, "/config"), declared)
     until(lambda: kinds() == [], "heartbeats arrive again")
+
+
+def test_a_task_that_may_not_write_failed_and_no_watchdog_restarts_it(
+    topology: Topology, applied: tuple[Connector, ...], tmp_path: Path
+) -> None:
+    options = ObserveOptions(memory_file=tmp_path / "memory.json")
+    denied = acl(AclOperation.WRITE, AclPermissionType.DENY, "A.orders")
+
+    def look() -> FlowStatus:
+        return asyncio.run(status(topology, applied, only=["orders:A->B"], options=options)).flows[0]
+
+    wait_for(look, lambda one: one.health == "ok")
+    with Kafka(kafka_access(topology.clusters["B"])) as kafka:
+        for future in kafka.admin.create_acls([denied]).values():
+            future.result(20)
+        try:
+            produce(topology, 3)
+            found = wait_for(look, lambda one: any(each.kind == "task-failed" for each in one.problems))
+        finally:
+            for deleted in kafka.admin.delete_acls([every_acl(denied)]).values():
+                assert len(deleted.result(20)) == 1
+    failed = [one for one in found.problems if one.kind == "task-failed"]
+    assert {(one.cause, one.retryable) for one in failed} == {("authorisation", False)}
+    actions = Watchdog().look(failed, (), {"cb"}, time.monotonic())
+    assert {(one.action, one.reason) for one in actions} == {("tell", "not-retryable")}
+    restart_failed(topology, "mm2.A.B.source.orders")
+    wait_for(look, lambda one: one.health == "ok" and one.lag_records == 0)
