@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -67,6 +69,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     first = {tests / name: place for place, name in enumerate(LONGEST)}
     real = {item.path for item in items if any(item.iter_markers("live")) or any(item.iter_markers("spark"))}
     items.sort(key=lambda item: (first.get(item.path, len(first)), item.path not in real))
+
+
+def _is_beside(worker: str, workers: int) -> bool:
+    """Whether a worker of pytest-xdist, such as gw5, takes what starts no JVM: of five or more the last two do."""
+    return workers > 4 and int(worker.removeprefix("gw")) >= workers - 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give modules that start JVMs to the first workers alone, as long as there are others: too many at once miss their deadlines."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class FromBothEnds(LoadFileScheduling):
+        def _assign_work_unit(self, node: Any) -> None:
+            if _is_beside(node.gateway.id, self.numnodes):
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
+
+    return FromBothEnds(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the workers beside the JVMs have what time these leave."""
+    if (worker := getattr(config, "workerinput", None)) and _is_beside(worker["workerid"], worker["workercount"]):
+        os.nice(10)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

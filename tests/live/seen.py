@@ -200,8 +200,18 @@ def connector_url(url: str, name: str, rest_of_path: str = "") -> str:
 
 
 def config_of(url: str, name: str) -> dict[str, str]:
-    found: dict[str, str] = rest("GET", connector_url(url, name, "/config"))
-    return found
+    """Return a connector's config; asked again where a worker that rebalances, or is busy, refuses or gives up."""
+
+    def read() -> dict[str, str]:
+        try:
+            found: dict[str, str] = rest("GET", connector_url(url, name, "/config"))
+        except urllib.error.HTTPError as error:
+            if error.code not in {409, 500}:
+                raise
+            return {}
+        return found
+
+    return until(read, bool, f"the config of {name}")
 
 
 def task_configs(url: str, name: str) -> list[dict[str, str]]:
