@@ -160,7 +160,8 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             },
         ),
         "topic-configs-differ": ProblemKind(
-            "Settings of topics have not reached the target for longer than the connector's interval and a minute.",
+            "Settings of topics have not reached the target for longer than the connector's interval and a minute. Seen only where "
+            "mm2mgr's own login has DescribeConfigs on the topics of both clusters.",
             {
                 **_TARGET_TOPICS,
                 "settings": "names of the first settings",
