@@ -80,6 +80,15 @@ class Tree:
             finally:
                 running.kill()
 
+    @contextmanager
+    def serve(self, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+        """Start `mm2mgr serve ARGUMENTS` on a free port and yield it with its URL, once it listens."""
+        with self.start("serve", "--listen", "127.0.0.1:0", *arguments) as running:
+            assert running.stderr
+            said = running.stderr.readline()
+            assert said.startswith("serving http"), said
+            yield running, said.removeprefix("serving ").partition(";")[0]
+
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-m", "mm2mgr", "--clusters", str(self.folder), *arguments]
 

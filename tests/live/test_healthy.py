@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,11 @@ from httpx import Client
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Producer
-from mm2mgr.sandbox.server import kafka_runtime
 from tests.serve.test_rules import PROMETHEUS, prometheus
 
 from .command import Tree
-from .conftest import WORKER
 from .pair import flow, serving_pair
-from .seen import commit, create, until
+from .seen import commit, create
 
 MINUTES = float(os.environ.get("MM2MGR_HEALTHY_MINUTES", "0"))
 BURST_RECORDS, BURST_EVERY_SECONDS, RARE_EVERY_SECONDS = 50_000, 120, 300
@@ -49,23 +46,20 @@ def produce(access: KafkaAccess, end: threading.Event) -> None:
                 return
 
 
-def test_nothing_is_said_of_an_estate_that_is_well(tmp_path: Path) -> None:
-    with serving_pair(tmp_path, kafka_runtime(), settings=WORKER) as pair:
+def test_nothing_is_said_of_an_estate_that_is_well(tree: Tree, tmp_path: Path) -> None:
+    with serving_pair(tmp_path) as pair:
         create(pair.source, ["busy"], 4)
         create(pair.source, ["rare", "quiet", "empty"], 2)
         with Producer(pair.source) as producer:
             for topic in ("busy", "rare", "quiet"):
                 producer.send((topic, 0), b"the first")
-        tree = Tree(tmp_path / "clusters")
         tree.write(pair.yaml("well", flow("busy", "busy") + flow("slow", '"rare|quiet|empty"', ", max_lag: 2m")))
         tree.run("apply", "--yes")
         end = threading.Event()
         traffic = threading.Thread(target=produce, args=(pair.source, end), daemon=True)
         traffic.start()
         try:
-            with tree.start("serve", "--listen", "127.0.0.1:0", "--every", "10", "--watchdog") as serving:
-                assert serving.stderr
-                url = serving.stderr.readline().removeprefix("serving ").partition(";")[0]
+            with tree.serve("--every", "10", "--watchdog") as (_, url):
                 rules = tree.run("rules")
                 with (
                     prometheus(tmp_path, rules, url) as asked,
@@ -76,13 +70,7 @@ def test_nothing_is_said_of_an_estate_that_is_well(tmp_path: Path) -> None:
                         found: dict[str, Any] = client.get("/api/v1/query", params={"query": query}).json()
                         return [(one["metric"], float(one["value"][1])) for one in found["data"]["result"]]
 
-                    began = time.monotonic()
-                    until(
-                        lambda: time.monotonic() - began,
-                        lambda seconds: seconds > 60 * MINUTES,
-                        "time stands still",
-                        60 * MINUTES + 60,
-                    )
+                    traffic.join(60 * MINUTES)
                     assert traffic.is_alive(), "the traffic ended early"
                     (looks,) = values("max_over_time(mm2mgr_looks_total[1d])")
                     (arrived,) = values('max_over_time(sum(mm2mgr_flow_health{health="ok"})[1d:10s])')

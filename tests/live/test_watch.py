@@ -112,11 +112,8 @@ def test_what_a_restart_cures_is_restarted_and_nothing_else(pair: Pair, tree: Tr
     assert of_task(events(dry), large) == [("tell", "record-size")]
     assert (set(states(pair).values()), reports(pair)) == ({"FAILED"}, before)
 
-    listen = ("--listen", "127.0.0.1:0", "--every", "1")
     night = ("--first-wait", "1s", "--events", str(log), "--reason", "night shift")
-    with tree.start("serve", *listen, "--watchdog", *night) as serving:
-        assert serving.stderr
-        url = serving.stderr.readline().removeprefix("serving ").partition(";")[0]
+    with tree.serve("--every", "1", "--watchdog", *night) as (serving, url):
         until(lambda: of_task(events(log), silenced), lambda found: ("recovered", "time-out") in found)
         with Client(trust_env=False) as client:
             assert f"task {silenced} FAILED (time-out): restarted (1)" in client.get(f"{url}/watchdog").text

@@ -1,4 +1,7 @@
-"""Many real looks at the fake estate: what the process holds does not grow. MM2MGR_LOOKS=N takes N looks instead of the gate's 60: 100000 take about twenty minutes."""
+"""Many real looks at the fake estate: what the process holds does not grow.
+
+MM2MGR_LOOKS=N takes N looks instead of the gate's 60; 100000 take about twenty minutes.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,8 @@ from tests.observe.estate import Estate, estate
 from tests.serve.estate import SURVEY
 
 LOOKS = int(os.environ.get("MM2MGR_LOOKS", "60")) // 3
-IS_TRACED = (
-    LOOKS < 1000
-)  # tracing counts single bytes and makes a look four times slower; the peak of the process costs nothing
+# Tracing counts single bytes and makes a look four times slower; the peak of the process costs nothing.
+IS_TRACED = LOOKS < 1000
 MOST_GROWN_BYTES = 50_000 if IS_TRACED else 4_000_000
 
 
