@@ -91,9 +91,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the workers beside the JVMs have what time these leave."""
+    """Let the workers beside the JVMs yield to these, but not starve: what they start has deadlines too."""
     if (worker := getattr(config, "workerinput", None)) and _is_beside(worker["workerid"], worker["workercount"]):
-        os.nice(10)
+        os.nice(3)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
