@@ -102,6 +102,9 @@ class Connector:
 
     config: dict[str, str]
     state: str = "RUNNING"  # the target state
+    ending_statuses: int = (
+        0  # this many reads of its status show a task although it is STOPPED, as a worker that is behind does
+    )
     shown_state: str | None = None  # what the status shows instead, e.g. FAILED
     trace: str | None = None
     failed_tasks: dict[int, str] = field(default_factory=dict)
@@ -546,7 +549,9 @@ class FakeConnect:
         failed_tasks = self._failed_tasks(connector)
         own = {"state": connector.shown_state or connector.state, "worker_id": worker}
         tasks = []
-        for number in range(self.task_count(name)):
+        ending = int(connector.state == "STOPPED" and connector.ending_statuses > 0)
+        connector.ending_statuses -= ending
+        for number in range(self.task_count(name) + ending):
             trace = failed_tasks.get(number)
             state = {"state": connector.state} if trace is None else {"state": "FAILED", "trace": trace}
             tasks.append({"id": number, "worker_id": worker, **state})

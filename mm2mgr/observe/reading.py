@@ -57,7 +57,20 @@ class LiveConnector:
     @property
     def has_stopped(self) -> bool:
         """Whether it is STOPPED and its tasks have gone: only then are all its offsets stored. Connect says STOPPED before that."""
-        return self.status is not None and self.status.state == "STOPPED" and not self.status.tasks
+        return self._is_stopped and not self._shows_tasks
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it is STOPPED, but its tasks have not ended, or the worker that answered has not heard of their end."""
+        return self._is_stopped and self._shows_tasks
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self.status is not None and self.status.state == "STOPPED"
+
+    @property
+    def _shows_tasks(self) -> bool:
+        return bool((self.status and self.status.tasks) or (self.info and self.info.tasks))
 
     @property
     def runs(self) -> bool:

@@ -43,11 +43,8 @@ class FlowOffsets:
     lag: FlowLag
     others: Mapping[TopicPartition, int] = field(default_factory=dict)
     unknown: str | None = None
-
-    @property
-    def exact(self) -> bool:
-        """Whether nothing more can be stored: while it runs or is paused, what arrived may be ahead by a flush."""
-        return self.state == "STOPPED"
+    exact: bool = False
+    """Whether nothing more can be stored: while it runs or is paused, what arrived may be ahead by a flush."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; partitions as `describe` has them."""
@@ -96,7 +93,8 @@ def _offsets(reading: Snapshot, flow: Flow, lag: FlowLag) -> FlowOffsets:
     others = {one: offset for one, offset in stored.items() if one not in known}
     unread = f"{few(list(map(str, lag.unread)))} could not be read" if lag.unread else None
     state = seen.status.state if seen.status else "no status"
-    return FlowOffsets(flow.id, flow.connect.name, seen.desired.name, state, lag, others, lag.unknown or unread)
+    unknown = lag.unknown or unread
+    return FlowOffsets(flow.id, flow.connect.name, seen.desired.name, state, lag, others, unknown, seen.has_stopped)
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,7 @@ def reset_offsets(
     Mm2mgrError where a connector is not stopped or not this tree's, where a source cannot be read, or where an offset is not in a log. `approve` gets what will be written; Mm2mgrError when it returns False.
     """
     flows = _flows(workspace, choice)
-    reading = wait_for(read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions()))
+    reading = wait_for(_read_once_ended(workspace, flows))
     planned = [_planned(workspace.topology, reading, flow, order) for flow in flows]
     if not approve(planned):
         raise Mm2mgrError("the reset was not approved; nothing was written")
@@ -165,6 +163,17 @@ def reset_offsets(
     finally:
         unrecorded = recorder.close()
     return ResetOffsets(tuple(done), unrecorded)
+
+
+async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Snapshot:
+    """Read the estate, again for some seconds while a STOPPED connector shows tasks: a worker may be late to hear of their end."""
+    end = time.monotonic() + _READ_BACK_SECONDS
+    while True:
+        reading = await read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions())
+        seen = (reading.source_connector(flow) for flow in flows)
+        if time.monotonic() > end or not any(each and each.is_stopping for each in seen):
+            return reading
+        await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
 
 
 def _planned(topology: Topology, reading: Snapshot, flow: Flow, order: ResetOrder) -> FlowReset:
@@ -205,15 +214,9 @@ def _stopped(topology: Topology, reading: Snapshot, flow: Flow) -> LiveConnector
         raise Mm2mgrError(f"{flow.id}: its connector does not exist", hint="run mm2mgr apply")
     if refused := untouchable(seen.info, (flow.connect.name, seen.desired.name), Ownership.of(topology)):
         raise Mm2mgrError(f"{seen.key}: {refused[0]}", hint=refused[1])
-    status = seen.status
-    if status is None or status.state != "STOPPED" or status.tasks or seen.info.tasks:
-        shown = (
-            "without a status"
-            if status is None
-            else status.state
-            if status.state != "STOPPED"
-            else "STOPPED, but its tasks have not ended"
-        )
+    if not seen.has_stopped:
+        state = seen.status.state if seen.status else "without a status"
+        shown = "STOPPED, but its tasks have not ended" if seen.is_stopping else state
         what = f"{seen.key} is {shown}: offsets can only be changed while it is STOPPED without a task"
         raise Mm2mgrError(what, hint=f"stop it first: mm2mgr stop '{flow.id}'")
     if isinstance(seen.offsets, Failure):

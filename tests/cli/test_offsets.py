@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 
 import pytest
 
@@ -77,6 +78,24 @@ def test_reset_is_refused_while_it_runs(world: World) -> None:
     world.mm2mgr("pause", "orders", "--wait", "0")
     assert "is PAUSED" in world.mm2mgr("offsets", "reset", "orders", "--to", "latest", "--yes", code=1).err
     assert [one.path for one in world.connect.writes] == [f"/connectors/{SOURCE}/pause"]
+
+
+def test_reset_waits_for_tasks_that_have_not_ended(world: World) -> None:
+    world.mm2mgr("stop", "orders")
+    world.connect.connectors[SOURCE].ending_statuses = 3
+    (flow,) = world.mm2mgr("offsets", "show", FLOW, "-o", "json").json["flows"]
+    assert (flow["state"], flow["exact"]) == ("STOPPED", False)
+    world.mm2mgr("offsets", "reset", "orders", "--to", "4", "--partition", "0", "--yes")
+    assert list(world.stored.values()) == [3]
+
+
+def test_tasks_that_do_not_end_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("mm2mgr.operations.offsets"), "_READ_BACK_SECONDS", 0.5)
+    world.mm2mgr("stop", "orders")
+    world.connect.connectors[SOURCE].ending_statuses = 1_000_000
+    said = world.mm2mgr("offsets", "reset", "orders", "--to", "4", "--yes", code=1)
+    assert f"w/{SOURCE} is STOPPED, but its tasks have not ended" in said.err
+    assert list(world.stored.values()) == [5]
 
 
 @pytest.mark.parametrize(

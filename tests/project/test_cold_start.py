@@ -76,10 +76,10 @@ def test_the_benchmark_prints_each_command_as_a_ratio_to_bare_python(capsys: pyt
     assert head.split()[:3] == ["command", "wall", "ratio"]
     names = [cold_start.BARE, "mm2mgr --help", "mm2mgr plan"]
     assert [line[:16].strip() for line in lines] == names
-    ratios = [float(line[16:].split("x")[0].split()[-1]) for line in lines]
-    assert ratios[0] == 1.0
-    assert ratios[1] > 1.0
-    assert ratios[2] > ratios[1]
+    wall_and_cpu = [[float(ratio) for ratio in re.findall(r"([\d.]+)x", line)] for line in lines]
+    assert wall_and_cpu[0] == [1.0, 1.0]
+    cpu = [ratios[1] for ratios in wall_and_cpu]  # wall time also tells how busy the machine is
+    assert 1.0 < cpu[1] < cpu[2]
 
 
 def test_the_benchmark_refuses_to_time_a_command_that_fails() -> None:
