@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
@@ -39,11 +39,14 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
     secrets.forget()
 
 
+# Modules that share the servers of their package, by the beginning of their paths: one worker of pytest-xdist takes them all.
+SHARING = ("lint/test_seen_live_",)
 # Modules that take minutes, longest first: begun late, one of them would run on alone.
 LONGEST = (
     "live/test_apply.py",
     "live/test_faults.py",
     "live/test_day_two.py",
+    *SHARING,
     "live/test_exactly_once.py",
     "live/test_cruise_topic.py",
     "demo/test_demo_live.py",
@@ -65,10 +68,14 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put modules that start real Kafka or Spark first, the longest before the others: they mostly wait."""
-    tests = Path(__file__).parent
-    first = {tests / name: place for place, name in enumerate(LONGEST)}
     real = {item.path for item in items if any(item.iter_markers("live")) or any(item.iter_markers("spark"))}
-    items.sort(key=lambda item: (first.get(item.path, len(first)), item.path not in real))
+    items.sort(key=lambda item: (_place(item.path, LONGEST), item.path not in real))
+
+
+def _place(module: Path, beginnings: Sequence[str]) -> int:
+    """Return the place of the first of these beginnings that a module's path below this folder has, or their number."""
+    name = module.relative_to(Path(__file__).parent).as_posix()
+    return next((place for place, beginning in enumerate(beginnings) if name.startswith(beginning)), len(beginnings))
 
 
 def _is_beside(worker: str, workers: int) -> bool:
@@ -82,6 +89,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadFileScheduling
 
     class FromBothEnds(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            module: str = super()._split_scope(nodeid)
+            return (*SHARING, module)[_place(config.rootpath / module, SHARING)]
+
         def _assign_work_unit(self, node: Any) -> None:
             if _is_beside(node.gateway.id, self.numnodes):
                 self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
