@@ -52,7 +52,7 @@ LONGEST = (
     "demo/test_demo_live.py",
     "sandbox/test_sandbox_live.py",
     "live/test_verbs.py",
-    "live/test_task_capacity.py",
+    "live/test_quotas.py",
     "live/test_moves.py",
     "throughput/test_executors_live.py",
     "sizing/test_assignment_live.py",

@@ -1,22 +1,37 @@
-"""A catch-up limit on real brokers: a backlog that two tasks mirror arrives at the limit, and faster once the line is gone."""
+"""Quotas on real brokers: a catch-up limit that holds a backlog of two tasks, and the capacity of a task that a quota holds down.
+
+The capacity is found from its committed offsets; a task that keeps up has none.
+"""
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from mm2mgr.evidence.connect_tasks import RecentLogs, TaskWatch, TopicConfigs, task_readers
+from mm2mgr.evidence.measured import settings_mark, task_measurements
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import compacted
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
 from mm2mgr.kafka.records import Producer
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.follow import Reader, Round, Schedule, follow
+from mm2mgr.samples.offsets import KafkaReader, RecordSizes
+from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sizing.capacity import Pace, Saturated, saturated
 
 from .command import Tree
 from .pair import Pair, flow, serving_pair
-from .seen import create, task_configs, until
+from .seen import connector_url, create, rest, task_configs, until
 
 pytestmark = pytest.mark.live
 LIMIT = 2_000_000  # bytes per second
@@ -35,13 +50,13 @@ def pair(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator
         yield pair
 
 
-def fill(pair: Pair) -> None:
-    """Write a backlog that does not compress."""
+def fill(access: KafkaAccess, topic: str, partitions: int, records: int) -> None:
+    """Write a backlog that does not compress, to all partitions in turn."""
     noise = random.Random(20261123).randbytes(RECORD_BYTES * 50)
-    with Producer(pair.source, timeout_seconds=60) as producer:
-        for number in range(BACKLOG_BYTES // RECORD_BYTES):
+    with Producer(access, timeout_seconds=60) as producer:
+        for number in range(records):
             start = number % 40 * RECORD_BYTES
-            producer.send(TopicPartition("backlog", number % PARTITIONS), noise[start : start + RECORD_BYTES])
+            producer.send(TopicPartition(topic, number % partitions), noise[start : start + RECORD_BYTES])
 
 
 def arrived(kafka: Kafka) -> int:
@@ -59,7 +74,7 @@ def rate(kafka: Kafka) -> float:
 
 def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: Tree) -> None:
     create(pair.source, ["backlog"], PARTITIONS)
-    fill(pair)
+    fill(pair.source, "backlog", PARTITIONS, BACKLOG_BYTES // RECORD_BYTES)
     write_quotas(pair.target, {FOREIGN: 5_000_000})
     tree.write(pair.yaml("test", flow("backlog", "backlog", ", tasks: {max: 2}, catch_up: {limit: 2MB/s}"), PLAIN))
     planned = tree.run("plan", "--detailed-exitcode", code=2)
@@ -85,7 +100,8 @@ def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: 
         assert f"- delete  client id {OURS.client_id}" in tree.run("plan")
         tree.run("apply", "--yes", "--wait", "0")
         began, first = time.monotonic(), arrived(kafka)
-        fill(pair)  # a second backlog: on a busy machine the rest of the first one arrives while apply ends
+        # A second backlog: on a busy machine the rest of the first one arrives while apply ends.
+        fill(pair.source, "backlog", PARTITIONS, BACKLOG_BYTES // RECORD_BYTES)
         until(lambda: arrived(kafka), lambda now: now >= 2 * BACKLOG_BYTES, "the backlogs do not arrive", 120)
         free = (2 * BACKLOG_BYTES - first) / (time.monotonic() - began)
         print(f"without: {free / 1e6:.2f} MB/s")
@@ -94,3 +110,93 @@ def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: 
     recorded = [entry for entry in tree.json("history")["entries"] if entry["connector"] == str(OURS)]
     assert [(entry["action"], entry["outcome"]) for entry in recorded] == [("create", "done"), ("delete", "done")]
     tree.run("plan", "--detailed-exitcode")
+
+
+# --- the capacity of a task -------------------------------------------------------------------------------------------
+
+HELD_BYTES_PER_SECOND, HELD_RECORDS = 600_000, 3_600  # a minute at the quota
+SUSTAINED_SECONDS, DEADLINE_SECONDS = 20.0, 150.0
+OVER_MS = 20_000  # without a lagging moment: what was there to carry is carried
+SLOW, QUICK = "mm2.src.tgt.source.slow", "mm2.src.tgt.source.quick"
+
+
+@contextmanager
+def trickle(access: KafkaAccess) -> Iterator[None]:
+    """Write twenty records a second to `quick` meanwhile."""
+    over = threading.Event()
+
+    def write() -> None:
+        with Producer(access, timeout_seconds=30) as producer:
+            while not over.wait(0.05):
+                producer.send(TopicPartition("quick", 0), b"x" * 500)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def committed_records(pair: Pair, name: str) -> int:
+    """Return how many records of a connector are in its committed offsets."""
+    found = rest("GET", connector_url(pair.url, name, "/offsets"))["offsets"]
+    return sum(one["offset"]["offset"] + 1 for one in found if one["offset"])
+
+
+def watch(pair: Pair, workspace: Workspace, folder: Path) -> TaskStore:
+    """Sample as `mm2mgr sample` does, only more often, until what lagged has caught up or the time is over."""
+    recent, store = RecentLogs(60), TaskStore(folder, print)
+    pace = Pace(every_seconds=2, margin_seconds=4, gap_seconds=15)
+    configs = TopicConfigs(lambda _, topics: compacted(pair.source, topics))
+    tasks = task_readers(workspace.topology.flows, TaskWatch(recent, store, configs.compacted, pace, timeout_seconds=5))
+    stop, ends_at = threading.Event(), time.monotonic() + DEADLINE_SECONDS
+
+    def progress(round_: Round) -> None:
+        assert not round_.failures
+        rows, now_ms = store.read(), time.time_ns() // 1_000_000
+        over = found(rows) is not None and rows[-1].time_ms < now_ms - OVER_MS
+        if over or time.monotonic() > ends_at:
+            stop.set()
+
+    readers: list[Reader] = [KafkaReader(pair.source, sizes=RecordSizes(30), heard=recent.take), *tasks]
+    follow(readers, Schedule(1.0, None), SampleStore(folder), progress, stop)
+    return store
+
+
+def found(rows: list[TaskRow]) -> Saturated | None:
+    return saturated(task_measurements(rows), SUSTAINED_SECONDS)
+
+
+def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not(
+    pair: Pair, tree: Tree, tmp_path: Path
+) -> None:
+    create(pair.source, ["slow"], partitions=2)
+    create(pair.source, ["quick"])
+    fill(pair.source, "slow", 2, HELD_RECORDS)
+    write_quotas(pair.target, {QuotaEntity(f"connector-producer-{SLOW}-0"): HELD_BYTES_PER_SECOND})
+    flows = flow("slow", "slow", ", tasks: {max: 1}") + flow("quick", "quick", ", tasks: {max: 1}")
+    tree.write(pair.yaml("capacity", flows, PLAIN))
+    tree.run("apply", "--yes")
+    with trickle(pair.source):
+        # A quota lets its first two seconds' worth pass at once, which no task could go on with.
+        until(lambda: committed_records(pair, SLOW), lambda n: n * RECORD_BYTES > 6 * HELD_BYTES_PER_SECOND, "begun")
+        workspace = tree.workspace()
+        rows = watch(pair, workspace, tmp_path / "store").read()
+        until(lambda: committed_records(pair, QUICK), lambda n: n > 200, "the other connector carries")
+    assert {row.connector for row in rows} == {SLOW}
+    assert {row.settings for row in rows} == {
+        settings_mark(one.config) for one in workspace.connectors if one.name == SLOW
+    }
+    held = found(rows)
+    assert held is not None
+    print(f"measured {held.bytes_per_second:.0f} B/s over {held.seconds:.0f} s, quota {HELD_BYTES_PER_SECOND}")
+    # A lower quartile: never above the quota, and on a busy machine below it.
+    assert 0.6 <= held.bytes_per_second / HELD_BYTES_PER_SECOND <= 1.05
+
+
+def test_compacted_topics_are_told(pair: Pair) -> None:
+    with Kafka(pair.source) as kafka:
+        kafka.create_topics({"kept": (1, 1, {"cleanup.policy": "compact,delete"})})
+    assert compacted(pair.source, ["kept", "gone"]) == frozenset({"kept"})
