@@ -59,10 +59,11 @@ def traffic(world: World, *topics: str, partitions: int) -> Iterator[None]:
     enough, flows = threading.Event(), threading.Event()
 
     def produce() -> None:
-        while not enough.wait(0.02):
-            for topic in topics:
-                world.produce("dc1", topic, partitions, partitions=partitions)
-            flows.set()
+        with Producer(world.kafkas["dc1"], timeout_seconds=60) as producer:
+            while not enough.wait(0.1):
+                for topic, number in itertools.product(topics, range(partitions)):
+                    producer.send((topic, number), f"dc1/{topic}/{next(world.ids)}".encode())
+                flows.set()
 
     producing = threading.Thread(target=produce)
     producing.start()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -32,6 +30,7 @@ from .seen import (
     write,
     write_values,
 )
+from .traffic import Traffic
 
 pytestmark = pytest.mark.live
 QUIET = "checkpoints: false, heartbeats: false, "
@@ -64,36 +63,12 @@ def stored(pair: Pair, name: str) -> object:
     return rest("GET", connector_url(pair.url, source(name), "/offsets"))["offsets"]
 
 
-class Traffic:
-    """Numbered records for some topics, until it is left."""
-
-    def __init__(self, pair: Pair, topics: list[str]) -> None:
-        self._pair, self._topics, self._over, self.written = pair, topics, threading.Event(), 0
-        self._thread = threading.Thread(target=self._write)
-
-    def _write(self) -> None:
-        while not self._over.is_set():
-            ids = [str(self.written + number).encode() for number in range(20)]
-            for topic in self._topics:
-                write_values(self._pair.source, topic, *ids)
-            self.written += len(ids)
-            time.sleep(0.05)
-
-    def __enter__(self) -> Traffic:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-
 def test_one_flow_of_four_is_paused_under_traffic_and_loses_nothing(pair: Pair, tree: Tree) -> None:
     names = ["one", "two", "three", "four"]
     create(pair.source, names)
     tree.write(declared(pair, "verbs", "".join(flow(name, name) for name in names)))
     tree.run("apply", "--yes", "--wait", "90")
-    with Traffic(pair, names) as traffic:
+    with Traffic(pair.source, names, 400) as traffic:
         for name in names:
             until(lambda name=name: end_offset(pair.target, f"src.{name}"), bool, f"{name} does not move")
         before = {name: end_offset(pair.target, f"src.{name}") for name in names}
@@ -115,10 +90,8 @@ def test_one_flow_of_four_is_paused_under_traffic_and_loses_nothing(pair: Pair, 
         assert stored(pair, "two") == still, "what is stored moved after the pause had returned"
         assert end_offset(pair.target, "src.two") == after["two"]
         assert f"~ pair/{source('two')}: RUNNING\n" in tree.run("resume", "two")
-    sent = Counter(str(number).encode() for number in range(traffic.written))
-    for name in names:
-        until(lambda name=name: end_offset(pair.target, f"src.{name}"), lambda end: end >= traffic.written, name)
-        assert Counter(values(pair.target, f"src.{name}")) == sent, f"{name}: lost or repeated"
+    sent = Counter(range(1, traffic.rounds + 1))
+    assert traffic.arrived(pair.target, "src") == dict.fromkeys(names, sent), "lost or repeated"
     history = tree.run("history", "two")
     assert "upgrade of the target" in history
 

@@ -22,7 +22,9 @@ class Traffic:
 
     def __init__(self, access: KafkaAccess, topics: Iterable[str], records_per_second: float = 100.0) -> None:
         self._topics = tuple(topics)
-        self._pause_seconds = len(self._topics) / records_per_second
+        # Twenty times a second at most: with each record in a request of its own, the brokers would do little else.
+        self._pause_seconds = max(len(self._topics) / records_per_second, 0.05)
+        self._rounds_at_once = round(records_per_second * self._pause_seconds / len(self._topics))
         self._producer = confluent_kafka.Producer({**librdkafka_config(access), "message.timeout.ms": 60_000})
         self._ended = threading.Event()
         self._lost: list[object] = []
@@ -42,9 +44,10 @@ class Traffic:
 
     def _run(self) -> None:
         while not self._ended.wait(self._pause_seconds):
-            for topic in self._topics:
-                self._producer.produce(topic, str(self.rounds + 1).encode(), on_delivery=self._note)
-            self.rounds += 1
+            for _ in range(self._rounds_at_once):
+                for topic in self._topics:
+                    self._producer.produce(topic, str(self.rounds + 1).encode(), on_delivery=self._note)
+                self.rounds += 1
             self._producer.poll(0)
 
     def _note(self, error: object, _message: object) -> None:
