@@ -47,6 +47,8 @@ FLOWS = 10
 MANY_FLOWS = 38  # and the pair's heartbeat and checkpoint connector
 KILLS = int(os.environ.get("MM2MGR_KILLS", "1"))
 LATEST_KILL_SECONDS = 8.0
+# Topics are there before their flows: the brokers need not be asked for new ones every two seconds, once for each of forty flows.
+SETTLED = ", refresh_interval: 1m"
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +234,7 @@ def many(world: Pair, tree: Tree, request: pytest.FixtureRequest) -> Many:
     create(world.source, made.topics)
     for topic in made.topics:
         write_values(world.source, topic, topic.encode())
-    tree.write(world.yaml("killed", "".join(flow(topic, topic) for topic in made.topics)))
+    tree.write(world.yaml("killed", "".join(flow(topic, topic, SETTLED) for topic in made.topics)))
     return made
 
 
@@ -275,7 +277,7 @@ def test_an_apply_converges_whenever_a_worker_is_killed(world: Pair, tree: Tree)
     dice = random.Random(os.environ.get("MM2MGR_SEED", "1"))
 
     def declare(number: int) -> None:
-        marker = f", source_consumer: {{max.poll.records: {500 + number}}}"
+        marker = f"{SETTLED}, source_consumer: {{max.poll.records: {500 + number}}}"
         tree.write(world.yaml("random", "".join(flow(topic, topic, marker) for topic in topics_)))
 
     declare(0)
