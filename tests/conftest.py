@@ -59,7 +59,6 @@ LONGEST = (
     "live/test_fleet.py",
     "sizing/test_rates_live.py",
     "live/test_dead_source.py",
-    "live/test_history.py",
     "live/test_security.py",
     "check/test_acls_live.py",
     "throughput/test_job.py",
