@@ -102,9 +102,8 @@ class Connector:
 
     config: dict[str, str]
     state: str = "RUNNING"  # the target state
-    ending_statuses: int = (
-        0  # this many reads of its status show a task although it is STOPPED, as a worker that is behind does
-    )
+    ending_statuses: int = 0  # this many reads of its status show a task although it is STOPPED
+    groups: list[str] = field(default_factory=list)  # of a checkpoint connector
     shown_state: str | None = None  # what the status shows instead, e.g. FAILED
     trace: str | None = None
     failed_tasks: dict[int, str] = field(default_factory=dict)
@@ -597,6 +596,7 @@ class FakeConnect:
                     "task.class": task_class,
                     "task.index": str(number),
                     "task.assigned.partitions": ",".join(parts[number::count]),
+                    "task.assigned.groups": ",".join(connector.groups),
                 },
             }
             for number in range(count)

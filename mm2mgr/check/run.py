@@ -51,7 +51,7 @@ from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
 from mm2mgr.kafka.acls import Acl, Permission, Right
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import ClusterView, committed_topics, may, message_limits, read_acls, view_cluster
+from mm2mgr.kafka.inspection import ClusterView, committed_offsets, may, message_limits, read_acls, view_cluster
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
@@ -230,9 +230,9 @@ def _translated(sessions: Sessions, flows: Sequence[Flow], groups: dict[str, lis
     looked_at: set[str] = set()
 
     def read(names: list[str], kafka: Kafka) -> None:
-        for group, topics in committed_topics(kafka, names).items():
+        for group, offsets in committed_offsets(kafka, names).items():
             looked_at.add(group)
-            if any(flow.carries(topic) for flow in flows for topic in topics):
+            if any(flow.carries(one.topic) for flow in flows for one in offsets):
                 found.add(group)
 
     for session in sessions.of(flows[0].source.alias):

@@ -113,8 +113,14 @@ class TaskConfig:
         """The source partitions of a MirrorSourceConnector's task."""
         return parse_assigned(self.config.get(ASSIGNED_KEY, ""))
 
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The consumer groups of a MirrorCheckpointConnector's task."""
+        return tuple(name for name in self.config.get(GROUPS_KEY, "").split(",") if name)
+
 
 ASSIGNED_KEY = "task.assigned.partitions"
+GROUPS_KEY = "task.assigned.groups"
 
 
 def parse_assigned(text: str) -> tuple[TopicPartition, ...]:

@@ -109,8 +109,8 @@ def group_members(kafka: Kafka, group: str) -> int:
         return sum(len(each.members) for each in kafka.admin.list_groups(group=group, timeout=kafka.left()))
 
 
-def committed_topics(kafka: Kafka, groups: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Return the topics that each group has committed offsets for; groups that this login may not read are left out."""
+def committed_offsets(kafka: Kafka, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    """Return the next offset that each group reads, by partition; groups that this login may not read are left out."""
     with kafka.doing("reading group offsets"):
         asked = {
             group: kafka.admin.list_consumer_group_offsets(
@@ -120,7 +120,11 @@ def committed_topics(kafka: Kafka, groups: Sequence[str]) -> dict[str, frozenset
         }
         found = {group: kafka.unless_refused(future) for group, future in asked.items()}
     return {
-        group: frozenset(one.topic for one in answer.topic_partitions or [])
+        group: {
+            TopicPartition(one.topic, one.partition): one.offset
+            for one in answer.topic_partitions or []
+            if one.offset >= 0
+        }
         for group, answer in found.items()
         if answer is not None
     }
@@ -185,8 +189,8 @@ def translated_groups(kafka: Kafka, wanted: Callable[[str], bool], carried: Call
     with kafka.doing("listing consumer groups"):
         asked = kafka.admin.list_consumer_groups(request_timeout=kafka.left())
         listed = kafka.first_answer(asked, while_down=False).valid
-    topics = committed_topics(kafka, sorted(each.group_id for each in listed if wanted(each.group_id)))
-    return tuple(group for group, found in topics.items() if any(map(carried, found)))
+    offsets = committed_offsets(kafka, sorted(each.group_id for each in listed if wanted(each.group_id)))
+    return tuple(group for group, found in offsets.items() if any(carried(one.topic) for one in found))
 
 
 def message_limits(kafka: Kafka, brokers: Sequence[int], topics: Iterable[str]) -> tuple[int | None, dict[str, int]]:

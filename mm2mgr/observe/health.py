@@ -10,7 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr import secrets
-from mm2mgr.observe.companion_problems import heartbeats_not_emitted
+from mm2mgr.observe.companion_problems import (
+    checkpoints_not_emitted,
+    group_offsets_rewound,
+    heartbeats_not_emitted,
+)
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, measure
 from mm2mgr.observe.losses import LossEntry, by_topic, open_entries
@@ -210,7 +214,7 @@ def judge(
         reading.taken_at,
         tuple(_with_losses(flow, losses, reading.taken_at) for flow in flows),
         tuple(
-            _companion(ConnectorCase(seen, remembered.patience, _waited(seen, remembered)), remembered.memory)
+            _companion(ConnectorCase(seen, remembered.patience, _waited(seen, remembered)), remembered.memory, reading)
             for seen in reading.companions()
         ),
         reading.failures(),
@@ -290,9 +294,15 @@ def _waited(seen: LiveConnector, remembered: Remembered) -> float:
     return clock.seconds if clock else 0.0
 
 
-def _companion(case: ConnectorCase, memory: Memory) -> ConnectorState:
+def _companion(case: ConnectorCase, memory: Memory, reading: Snapshot) -> ConnectorState:
     """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
-    problems = (*connector_problems(case), *heartbeats_not_emitted(case, memory.beats.get(case.seen.key)))
+    look = memory.checkpoints.get(case.seen.key)
+    problems = (
+        *connector_problems(case),
+        *heartbeats_not_emitted(case, memory.beats.get(case.seen.key)),
+        *checkpoints_not_emitted(case, look),
+        *group_offsets_rewound(case, look, reading.taken_at),
+    )
     health: Health = "problem" if problems else "ok" if case.seen.runs else "waiting"
     return ConnectorState(*_named(case), health, _tasks(case.seen), problems, companion_notes(case))
 

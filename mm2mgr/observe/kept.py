@@ -18,9 +18,11 @@ from pydantic import BaseModel
 
 from mm2mgr.errors import Mm2mgrError, install
 from mm2mgr.files import cache_folder, locked, replace_file, state_folder
+from mm2mgr.observe.clocks import ConditionClock
+from mm2mgr.observe.companions import Beats, CheckpointLook
 from mm2mgr.observe.ledger import FlowLooks, LostRange
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of, row_of
-from mm2mgr.observe.memory import Beats, ConditionClock, ConfigLook, FlowMemory, Memory
+from mm2mgr.observe.memory import ConfigLook, FlowMemory, Memory
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LOSSES, LossRow, Store, is_remote
 from mm2mgr.text import number_of
@@ -48,6 +50,7 @@ class _MemoryFile(BaseModel):
     unwritten: tuple[LossRow, ...]
     beats: Mapping[str, Beats] = {}
     configs: Mapping[str, ConfigLook] = {}
+    checkpoints: Mapping[str, CheckpointLook] = {}
 
 
 def state_file(owner: str) -> Path:
@@ -77,18 +80,19 @@ def load(file: Path) -> Memory:
     return _read(file, None)
 
 
-class _ConfigLooks(BaseModel):
-    """The part of the memory that says when topic configs are to be read again."""
+class TimedLooks(BaseModel):
+    """The part of the memory that says what is to be read again: topic configs by flow, groups by `connect/connector`."""
 
     configs: Mapping[str, ConfigLook] = {}
+    checkpoints: Mapping[str, CheckpointLook] = {}
 
 
-def config_looks(file: Path) -> Mapping[str, ConfigLook]:
-    """Return what a memory file has of topic configs, by flow; nothing where it is missing or damaged."""
+def timed_looks(file: Path) -> TimedLooks:
+    """Return that part of a memory file; empty where it is missing or damaged."""
     try:
-        return _ConfigLooks.model_validate_json(file.read_bytes()).configs
+        return TimedLooks.model_validate_json(file.read_bytes())
     except (OSError, ValueError):
-        return {}
+        return TimedLooks()
 
 
 def _read(file: Path, warnings: list[str] | None) -> Memory:
@@ -98,7 +102,7 @@ def _read(file: Path, warnings: list[str] | None) -> Memory:
         if (old := _of_format_2(text)) is not None:
             return old
         found = _MemoryFile.model_validate_json(text)
-        return Memory(found.without_status, found.flows, found.looks, found.unwritten, found.beats, found.configs)
+        return Memory(**{name: value for name, value in vars(found).items() if name != "format"})
     except (FileNotFoundError, NotADirectoryError):
         return _from_the_cache(file)
     except (OSError, ValueError) as error:

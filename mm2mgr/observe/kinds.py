@@ -60,6 +60,12 @@ _TARGET_TOPICS = {
     "source": "alias of the source",
     "target": "alias of the target",
 }
+_GROUPS = {
+    "groups": "the first of them",
+    "group_count": "how many there are",
+    "source": "alias of the source",
+    "target": "alias of the target",
+}
 _KEYS = "config keys, without values"
 
 KINDS: Mapping[str, ProblemKind] = MappingProxyType(
@@ -95,6 +101,23 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
                 "cluster": "alias of the cluster that it writes to",
                 "topic": "the topic there",
                 "interval_seconds": "its emit.heartbeats.interval.seconds",
+            },
+        ),
+        "checkpoints-not-emitted": ProblemKind(
+            "No checkpoint has been written for longer than two of the connector's intervals and a minute, although consumer groups "
+            "have read on by more than offset.lag.max mirrored records. Seen only where mm2mgr's own login may describe the groups.",
+            {
+                **_GROUPS,
+                "topic": "the topic on the target",
+                "interval_seconds": "its emit.checkpoints.interval.seconds",
+            },
+        ),
+        "group-offsets-rewound": ProblemKind(
+            "Offsets of consumer groups went back on the target although they did not on the source; a problem until they are where "
+            "they were. Seen only where group offsets are synced and mm2mgr's own login may describe the groups.",
+            {
+                **_GROUPS,
+                "offsets": "the first of them: group, partition on the source, offset on the target now and before",
             },
         ),
         "no-task": ProblemKind(

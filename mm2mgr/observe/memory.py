@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from mm2mgr.observe.clocks import ConditionClock, paused_all, started
+from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, heartbeat_topics
 from mm2mgr.observe.config_sync import ConfigSync, config_sync, synced_topics
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
-from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, Snapshot
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow
-from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
 
 
@@ -60,28 +61,6 @@ RESTING = frozenset({"PAUSED", "STOPPED"})
 
 
 @dataclass(frozen=True)
-class ConditionClock:
-    """How long a condition has been seen to last. Time around an observation that could not see it does not count."""
-
-    seconds: float
-    seen_at: float
-    paused: bool = False
-
-    def on(self, now: float) -> ConditionClock:
-        """Return the clock after an observation that saw the condition."""
-        return ConditionClock(self.seconds + (0.0 if self.paused else max(0.0, now - self.seen_at)), now)
-
-    def pause(self) -> ConditionClock:
-        """Return the clock after an observation that could not see it."""
-        return replace(self, paused=True)
-
-
-def started(earlier: ConditionClock | None, now: float) -> ConditionClock:
-    """Return the earlier clock, continued, or a new one."""
-    return earlier.on(now) if earlier else ConditionClock(0.0, now)
-
-
-@dataclass(frozen=True)
 class Mark:
     """The progress of one task: the sums of its stored offsets and of its remote end offsets (None: never read).
 
@@ -117,14 +96,6 @@ class Unstored:
 
 
 @dataclass(frozen=True)
-class Beats:
-    """The end of the topic that a running heartbeat connector writes to, and for how long it has not moved."""
-
-    end: int
-    clock: ConditionClock
-
-
-@dataclass(frozen=True)
 class Unarrived:
     """The end of a remote topic that does not move, a sum over its partitions, and the records that are mirrored meanwhile, as the
     stored offsets say.
@@ -151,10 +122,10 @@ class ConfigLook:
 
     def paused(self) -> ConfigLook:
         """Return it after an observation that could not see which settings differ."""
-        return replace(self, differing={topic: _paused_all(clocks) for topic, clocks in self.differing.items()})
+        return replace(self, differing={topic: paused_all(clocks) for topic, clocks in self.differing.items()})
 
 
-_Timed = TypeVar("_Timed", Mark, Rest, Unstored, Beats, Unarrived)
+_Timed = TypeVar("_Timed", Mark, Rest, Unstored, Unarrived)
 
 
 @dataclass(frozen=True)
@@ -176,8 +147,8 @@ class FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
         return replace(
             self,
-            unassigned=_paused_all(self.unassigned),
-            short=_paused_all(self.short),
+            unassigned=paused_all(self.unassigned),
+            short=paused_all(self.short),
             unarrived={topic: _paused(one) for topic, one in self.unarrived.items()},
             marks={task: _paused(mark) for task, mark in self.marks.items()},
             rest=self.rest and _paused(self.rest),
@@ -187,7 +158,7 @@ class FlowMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """What earlier observations left: `without_status` and `beats` by `connect/connector`, flows and their looks by their ids.
+    """What earlier observations left: `without_status`, `beats` and `checkpoints` by `connect/connector`, flows and their looks by their ids.
 
     `unwritten` are rows of the ledger that are not in its table yet.
     """
@@ -198,6 +169,7 @@ class Memory:
     unwritten: tuple[LossRow, ...] = ()
     beats: Mapping[str, Beats] = field(default_factory=dict)
     configs: Mapping[str, ConfigLook] = field(default_factory=dict)
+    checkpoints: Mapping[str, CheckpointLook] = field(default_factory=dict)
 
     def of(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
@@ -230,8 +202,9 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         looked_at,
         without_status=_without_status(earlier.without_status, reading),
         flows=flows,
-        beats=_beats(earlier.beats, reading),
+        beats=heartbeat_topics(earlier.beats, reading),
         configs=_configs(earlier.configs, reading),
+        checkpoints=checkpoint_looks(earlier.checkpoints, reading, lags),
     )
 
 
@@ -298,7 +271,7 @@ def _seen(old: FlowMemory, flow: Flow, seen: LiveConnector, lag: FlowLag, now: f
         rest=_rest(old.rest, lag, now) if state in RESTING else None,
         unstored=_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
         progress=followed(old.progress, lag, now),
-        short=_paused_all(old.short)
+        short=paused_all(old.short)
         if lag.short is None
         else {topic: started(old.short.get(topic), now) for topic in lag.short},
         unarrived=_unarrived(old.unarrived, lag, now) if state == "RUNNING" else {},
@@ -381,32 +354,8 @@ def _since_moved(old: Unarrived | None, end: int, position: int, floor: int, now
     return Unarrived(end, old.floor, records, old.advances + 1, started(old.clock, now))
 
 
-def _paused_all(clocks: Mapping[str, ConditionClock]) -> dict[str, ConditionClock]:
-    return {name: clock.pause() for name, clock in clocks.items()}
-
-
 def _paused(one: _Timed) -> _Timed:
     return replace(one, clock=one.clock.pause()) if one.clock else one
-
-
-def _beats(earlier: Mapping[str, Beats], reading: Snapshot) -> dict[str, Beats]:
-    """Follow the topic of each heartbeat connector whose task runs; what could not be read pauses."""
-    beats = dict(earlier)
-    for connect in reading.connects.values():
-        for seen in connect.connectors.values():
-            old = beats.pop(seen.key, None)
-            if seen.desired.type != "heartbeat" or not seen.runs:
-                continue
-            end = _heartbeats_end(reading, seen)
-            if end is not None:
-                same = old.clock if old and old.end == end else None
-                beats[seen.key] = Beats(end, started(same, reading.taken_at))
-            elif old:
-                beats[seen.key] = _paused(old)
-        if connect.failure:
-            inside = f"{connect.name}/"
-            beats |= {key: _paused(one) for key, one in beats.items() if key.startswith(inside)}
-    return beats
 
 
 def _configs(earlier: Mapping[str, ConfigLook], reading: Snapshot) -> dict[str, ConfigLook]:
@@ -430,19 +379,11 @@ def _config_look(old: ConfigLook, reading: Snapshot, flow: Flow, seen: LiveConne
     for topic, differing in synced_topics(reading, flow, seen, sync):
         before = old.differing.get(topic, {})
         clocks[topic] = (
-            _paused_all(before)
+            paused_all(before)
             if differing is None
             else {setting: started(before.get(setting), now) for setting in differing}
         )
     return ConfigLook(now, {topic: each for topic, each in clocks.items() if each})
-
-
-def _heartbeats_end(reading: Snapshot, seen: LiveConnector) -> int | None:
-    """Return the sum of the topic's ends on the cluster that the connector writes to; None where it was not read in full."""
-    kafka = reading.clusters.get(seen.desired.config["target.cluster.alias"], SeenKafka())
-    wanted = [TopicPartition(HEARTBEATS, number) for number in range(kafka.topics.get(HEARTBEATS, 0))]
-    ends = [kafka.offsets[one].end for one in wanted if one in kafka.offsets]
-    return sum(ends) if wanted and len(ends) == len(wanted) else None
 
 
 def _without_status(earlier: Mapping[str, ConditionClock], reading: Snapshot) -> dict[str, ConditionClock]:

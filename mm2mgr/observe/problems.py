@@ -49,6 +49,7 @@ class Patience:
     not_on_target_seconds: float = 60.0
     slower_seconds: float = 900.0
     not_synced_seconds: float = 60.0
+    no_checkpoint_seconds: float = 60.0
 
 
 @dataclass(frozen=True)

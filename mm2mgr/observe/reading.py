@@ -38,7 +38,8 @@ class Failure:
 class LiveConnector:
     """One declared connector as its Connect cluster shows it.
 
-    `info` None: not applied. `status` None: it has none (yet). Tasks and offsets are read for source connectors only.
+    `info` None: not applied. `status` None: it has none (yet). Tasks and offsets are read for source connectors only, `groups`, the
+    consumer groups that its tasks have, for checkpoint connectors where that is due.
     `adopted`: what its workers bring, where the tree adopts it and has not written it yet.
     """
 
@@ -48,6 +49,7 @@ class LiveConnector:
     tasks: tuple[TaskConfig, ...] | Failure = ()
     offsets: Mapping[TopicPartition, int] | Failure = field(default_factory=dict)
     adopted: WorkerClients | None = None
+    groups: tuple[str, ...] | None = None
 
     @property
     def key(self) -> str:
@@ -125,7 +127,7 @@ class SeenConnect:
 @dataclass(frozen=True)
 class SeenKafka:
     """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
-    for, reasons for those unread; settings of the topics asked for that this login may read."""
+    for, reasons for those unread; settings of the topics, and committed offsets of the groups asked for, that this login may read."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
@@ -133,6 +135,7 @@ class SeenKafka:
     failure: Failure | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     configs: Mapping[str, TopicSettings] = field(default_factory=dict)
+    group_offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

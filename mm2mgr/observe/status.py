@@ -19,14 +19,16 @@ from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import committed_offsets
 from mm2mgr.kafka.records import read_logs
-from mm2mgr.kafka.topic_configs import TopicSettings, topic_configs
+from mm2mgr.kafka.topic_configs import topic_configs
+from mm2mgr.observe.companions import checkpointing
 from mm2mgr.observe.config_sync import config_sync
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
-from mm2mgr.observe.kept import LossLedger, LossPlace, change, config_looks, load, settle, state_file
+from mm2mgr.observe.kept import LossLedger, LossPlace, TimedLooks, change, load, settle, state_file, timed_looks
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
-from mm2mgr.observe.memory import ConfigLook, Memory, remember, remember_looks
+from mm2mgr.observe.memory import Memory, remember, remember_looks
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
@@ -39,21 +41,24 @@ from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow, Topology
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Collection[str])
 ReadKafka = Callable[[KafkaAccess, "WantedLogs"], SeenKafka]
 
 _REQUESTS_AT_ONCE = 8  # per Connect cluster: a read of one connector may be forwarded to the leader
 _CLUSTERS_AT_ONCE = 32
+_GROUPS_AT_MOST = 100  # of a checkpoint connector; a request each
 _KAFKA_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class WantedLogs:
     """Which topics of a cluster to read: those that flows mirror from it, whose ids count too, those that flows mirror to it, and
-    the names of those whose settings are wanted."""
+    the names of those whose settings are wanted; and the consumer groups whose committed offsets are."""
 
     away: Callable[[str], bool]
     here: Callable[[str], bool]
     configs: frozenset[str] = frozenset()
+    groups: tuple[str, ...] = ()
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
         """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
@@ -68,16 +73,17 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
             topics = kafka.partition_counts()
             read = read_logs(kafka, wanted(topics))
             ids = kafka.topic_ids(filter(wanted.away, topics))
-            configs = _read_configs(kafka, wanted.configs & topics.keys())
+            configs = _if_readable(topic_configs, kafka, wanted.configs & topics.keys())
+            groups = _if_readable(committed_offsets, kafka, wanted.groups)
     except Mm2mgrError as error:
         return SeenKafka(failure=Failure.of(error))
-    return SeenKafka(topics, read.found, read.failed, topic_ids=ids, configs=configs)
+    return SeenKafka(topics, read.found, read.failed, topic_ids=ids, configs=configs, group_offsets=groups)
 
 
-def _read_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSettings]:
-    """Return the settings of topics; none where that fails, as lag and progress do not need them."""
+def _if_readable(read: Callable[[Kafka, N], dict[str, T]], kafka: Kafka, names: N) -> dict[str, T]:
+    """Return what is read by these names; nothing where that fails, as lag and progress do not need it."""
     try:
-        return topic_configs(kafka, topics)
+        return read(kafka, names) if names else {}
     except Mm2mgrError:
         return {}
 
@@ -86,7 +92,8 @@ def _read_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSetti
 class ObserveOptions:
     """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the state folder).
 
-    `deadline_seconds` bounds each request to Connect with its retries.
+    `deadline_seconds` bounds each request to Connect with its retries. `earlier`: the last looks at settings of topics and offsets of
+    consumer groups, which are read again where that is due; None: nowhere.
     """
 
     kafka: ReadKafka = read_kafka
@@ -95,19 +102,15 @@ class ObserveOptions:
     patience: Patience = field(default_factory=Patience)
     memory_file: Path | None = None
     store: Store = Path(".mm2mgr/samples")
+    earlier: TimedLooks | None = None
 
 
 async def read_estate(
-    topology: Topology,
-    connectors: Iterable[Connector],
-    flows: Sequence[Flow],
-    how: ObserveOptions,
-    config_looks: Mapping[str, ConfigLook] | None = None,
+    topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], how: ObserveOptions
 ) -> Snapshot:
     """Read the chosen flows and nothing else; with all flows also every declared Connect cluster, for orphans.
 
-    Settings of topics are read for the flows where that is due by the earlier looks at them; None: for no flow. Nothing is raised for
-    a cluster that does not answer: its failure is in the Snapshot.
+    Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
     """
     begun_at, whole = how.clock(), len({flow.id for flow in flows}) == len(topology.flows)
     wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
@@ -116,18 +119,18 @@ async def read_estate(
     for connector in connectors_of(connectors, flows):
         wanted[connector.connect].append(connector)
     seen = await asyncio.gather(
-        *(_read_connect(topology, name, group, how.deadline_seconds, orphans=whole) for name, group in wanted.items())
+        *(_read_connect(topology, name, each, how, orphans=whole) for name, each in wanted.items())
     )
     reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole, begun_at)
-    if config_looks is not None:
-        reading = replace(reading, configs_asked=frozenset(_due(reading, config_looks)))
+    if how.earlier:
+        reading = replace(reading, configs_asked=frozenset(_due(reading, how.earlier)))
     return replace(reading, clusters=await _read_clusters(reading, how.kafka), taken_at=how.clock())
 
 
-def _due(reading: Snapshot, earlier: Mapping[str, ConfigLook]) -> Iterator[str]:
+def _due(reading: Snapshot, earlier: TimedLooks) -> Iterator[str]:
     """Yield the flows whose topics' settings are to be read again."""
     for flow in reading.flows:
-        seen, look = reading.source_connector(flow), earlier.get(flow.id)
+        seen, look = reading.source_connector(flow), earlier.configs.get(flow.id)
         sync = config_sync(seen) if seen else None
         if sync and sync.is_due(look.asked_at if look else None, reading.taken_at):
             yield flow.id
@@ -137,16 +140,16 @@ def _due(reading: Snapshot, earlier: Mapping[str, ConfigLook]) -> Iterator[str]:
 
 
 async def _read_connect(
-    topology: Topology, name: str, wanted: Sequence[Connector], deadline_seconds: float, *, orphans: bool
+    topology: Topology, name: str, wanted: Sequence[Connector], how: ObserveOptions, *, orphans: bool
 ) -> SeenConnect:
     connect, owners = topology.connects[name], Ownership.of(topology)
     try:
-        async with ConnectClient(connect_target(connect), deadline_seconds=deadline_seconds) as client:
+        async with ConnectClient(connect_target(connect), deadline_seconds=how.deadline_seconds) as client:
             infos, statuses = await client.infos(), await client.statuses()
             gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
             root = await _kept(gate, client.root())
             shown = (LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted)
-            seen = await asyncio.gather(*(_more(client, gate, one) for one in shown))
+            seen = await asyncio.gather(*(_more(client, gate, one, how) for one in shown))
     except Mm2mgrError as error:
         return SeenConnect(name, failure=Failure.of(error))
     version = "" if isinstance(root, Failure) else root.version
@@ -199,9 +202,16 @@ def _orphans(
         yield Orphan(connect, name, kind, pair, cut(config.get("topics", "")), status.state if status else "no status")
 
 
-async def _more(client: ConnectClient, gate: asyncio.Semaphore, seen: LiveConnector) -> LiveConnector:
-    """Add tasks and offsets of a source connector that exists; other connectors have none."""
+async def _more(
+    client: ConnectClient, gate: asyncio.Semaphore, seen: LiveConnector, how: ObserveOptions
+) -> LiveConnector:
+    """Add tasks and offsets of a source connector that exists, and of a checkpoint connector its groups where that is due."""
     name = seen.desired.name
+    does = how.earlier and checkpointing(seen)
+    if how.earlier and does and does.is_due(how.earlier.checkpoints.get(seen.key), how.clock()):
+        having = await _kept(gate, client.tasks(name))
+        groups = () if isinstance(having, Failure) else sorted(group for task in having for group in task.groups)
+        return replace(seen, groups=tuple(groups[:_GROUPS_AT_MOST]))
     if seen.info is None or seen.desired.type != "source":
         return seen
     tasks = await _kept(gate, client.tasks(name))
@@ -241,21 +251,41 @@ def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
     here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
 
-    beats = any(
-        one.desired.type == "heartbeat" and one.desired.config["target.cluster.alias"] == alias
-        for one in reading.companions()
-    )
+    written = set(_companion_topics(reading, alias))
 
     def is_mirrored(topic: str) -> bool:
-        return (beats and topic == HEARTBEATS) or any(
-            topic in assigned or flow.carries(topic) for flow, assigned in away
-        )
+        return topic in written or any(topic in assigned or flow.carries(topic) for flow, assigned in away)
 
     def is_mirror(topic: str) -> bool:
         sources = ((flow, assigned, flow.selection.upstream(topic)) for flow, assigned in here)
         return any(name and (name in assigned or flow.carries(name)) for flow, assigned, name in sources)
 
-    return WantedLogs(is_mirrored, is_mirror, frozenset(_wanted_configs(reading, alias)))
+    return WantedLogs(
+        is_mirrored,
+        is_mirror,
+        frozenset(_wanted_configs(reading, alias)),
+        tuple(sorted(set(_wanted_groups(reading, alias)))),
+    )
+
+
+def _companion_topics(reading: Snapshot, alias: str) -> Iterator[str]:
+    """Yield the topics of a cluster that heartbeat and checkpoint connectors write to."""
+    for one in reading.companions():
+        if one.desired.config["target.cluster.alias"] == alias:
+            if one.desired.type == "heartbeat":
+                yield HEARTBEATS
+            else:
+                yield from {f.selection.checkpoints_topic for f in reading.flows if f.id in one.desired.flows}
+
+
+def _wanted_groups(reading: Snapshot, alias: str) -> Iterator[str]:
+    """Yield the groups whose offsets are wanted of a cluster: on the target only where they are synced."""
+    for one in reading.companions():
+        does, config = checkpointing(one), one.desired.config
+        if config["source.cluster.alias"] == alias or (
+            does and does.syncs_groups and config["target.cluster.alias"] == alias
+        ):
+            yield from one.groups or ()
 
 
 def _wanted_configs(reading: Snapshot, alias: str) -> Iterator[str]:
@@ -293,7 +323,8 @@ async def observe(
     how = options or ObserveOptions()
     chosen = None if only is None else set(only)
     flows = [flow for flow in topology.flows if chosen is None or flow.id in chosen]
-    reading = await read_estate(topology, connectors, flows, how, config_looks(_file(topology, how)))
+    earlier = timed_looks(_file(topology, how))
+    reading = await read_estate(topology, connectors, flows, replace(how, earlier=earlier))
     lags: dict[str, FlowLag] = {}
 
     def remembered(earlier: Memory) -> Memory:

@@ -132,6 +132,24 @@ def _heartbeats_not_emitted(one: Values, found: Values) -> str:
     )
 
 
+def _checkpoints_not_emitted(one: Values, found: Values) -> str:
+    return (
+        f"no checkpoint has been written to {found['topic']} on {found['target']} for {one['since_seconds']:.0f} s since "
+        f"{_some(found['groups'], 'consumer group', found['group_count'])} read on (one is due every {found['interval_seconds']:g} s), so "
+        f"consumers that move to {found['target']} would read records again: check that the connector's producer.override.bootstrap.servers "
+        f"is {found['target']}, that the workers' logins may write the topics of checkpoints and of offset syncs, and the workers' log"
+    )
+
+
+def _group_offsets_rewound(_: Values, found: Values) -> str:
+    one = found["offsets"][0]
+    return (
+        f"offsets of {_some(found['groups'], 'consumer group', found['group_count'])} went back on {found['target']} and not on "
+        f"{found['source']} ({one['group']}, {one['partition']}: {one['before']} to {one['offset']}): consumers there read records again; "
+        "somebody reset them, or MirrorMaker did (KAFKA-19794)"
+    )
+
+
 def _no_task(_: Values, found: Values) -> str:
     source = found["source"]
     if found["source_failure"]:
@@ -245,6 +263,8 @@ SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
     "task-unassigned": _task_unassigned,
     "heartbeat-without-task": _heartbeat_without_task,
     "heartbeats-not-emitted": _heartbeats_not_emitted,
+    "checkpoints-not-emitted": _checkpoints_not_emitted,
+    "group-offsets-rewound": _group_offsets_rewound,
     "no-task": _no_task,
     "no-topic-matches": _no_topic_matches,
     "state-differs": _state_differs,

@@ -254,9 +254,17 @@ class Selection:
             return False
         own = topic.endswith(f"{self.internal_separator}internal")
         if self.line >= (4, 0):  # KIP-1074
-            checkpoints = f"{self.internal_separator}checkpoints{self.internal_separator}internal"
-            return topic.endswith(checkpoints) or (own and topic.startswith("mm2"))
+            return topic.endswith(self._checkpoints) or (own and topic.startswith("mm2"))
         return topic.endswith((".internal", "-internal")) or (own and self.line >= (3, 1))  # KIP-690
+
+    @property
+    def checkpoints_topic(self) -> str:
+        """The topic on the target that the checkpoints of this source are written to (ReplicationPolicy.checkpointsTopic)."""
+        return f"{self.source}{self._checkpoints}"
+
+    @property
+    def _checkpoints(self) -> str:
+        return f"{self.internal_separator}checkpoints{self.internal_separator}internal"
 
     def is_cycle(self, topic: str) -> bool:
         """Tell whether the policy recognises that a topic was on the target before (MirrorSourceConnector.isCycle)."""

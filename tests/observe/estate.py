@@ -70,6 +70,10 @@ class FakeKafka:
     )  # by alias and topic, set on the topic
     defaults: dict[str, str] = field(default_factory=dict)  # settings of every other topic
     hidden_settings: set[str] = field(default_factory=set)  # aliases of clusters that do not show them
+    groups: dict[str, dict[str, dict[tuple[str, int], int]]] = field(
+        default_factory=dict
+    )  # alias → group → next offsets
+    asked_groups: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     asked_settings: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
     def __call__(self, access: KafkaAccess, choose: WantedLogs) -> SeenKafka:
@@ -83,7 +87,18 @@ class FakeKafka:
         found = {one: Offsets(*topics[one.topic][one.partition]) for one in chosen if one not in unread}
         ids = {name: self.ids.get((access.alias, name), f"{access.alias}-{name}") for name in topics}
         counts = {name: len(logs) for name, logs in topics.items()}
-        return SeenKafka(counts, found, unread, topic_ids=ids, configs=self._configs(access.alias, choose.configs))
+        configs, groups = self._configs(access.alias, choose.configs), self._groups(access.alias, choose.groups)
+        return SeenKafka(counts, found, unread, topic_ids=ids, configs=configs, group_offsets=groups)
+
+    def _groups(self, alias: str, wanted: tuple[str, ...]) -> dict[str, dict[TopicPartition, int]]:
+        if wanted:
+            self.asked_groups.append((alias, wanted))
+        known = self.groups.get(alias, {})
+        return {
+            name: {TopicPartition(*one): offset for one, offset in known[name].items()}
+            for name in wanted
+            if name in known
+        }
 
     def _configs(self, alias: str, wanted: frozenset[str]) -> dict[str, TopicSettings]:
         if wanted:

@@ -1,0 +1,304 @@
+"""What companion connectors bring about: heartbeats that arrive, checkpoints that are due, and group offsets on the target. Pure.
+
+A checkpoint is due when a consumer group has read on by more than `offset.lag.max` mirrored records: by then MirrorMaker has written
+an offset sync, so the group's offset translates to a higher one than before (OffsetSyncStore, MirrorCheckpointTask).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
+
+from mm2mgr.observe.clocks import ConditionClock, started
+from mm2mgr.observe.lag import FlowLag, PartitionLag, is_only_writer
+from mm2mgr.observe.reading import LiveConnector, SeenKafka, Snapshot
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.topics.names import HEARTBEATS
+from mm2mgr.topology import Flow
+
+_DEFAULT_INTERVAL = "60"
+_DEFAULT_LAG_MAX = "100"
+_LEAST_SECONDS_BETWEEN = 5.0
+_MOST_PARTITIONS = 1_000  # of all groups of one connector
+# Offset syncs grow sparse with their distance from the end of the log; a group this many times nearer finds one behind its baseline.
+_NEAR_THE_END = 10
+
+
+@dataclass(frozen=True)
+class Beats:
+    """The end of the topic that a running heartbeat connector writes to, and for how long it has not moved."""
+
+    end: int
+    clock: ConditionClock
+
+    def paused(self) -> Beats:
+        """Return it after an observation that could not read the topic."""
+        return replace(self, clock=self.clock.pause())
+
+
+class Baseline(NamedTuple):
+    """Where a group was in a partition when it was first seen after the last checkpoint: its committed offset, and the end of the
+    remote partition once the records before that offset had been mirrored (None: not yet)."""
+
+    committed: int
+    arrived: int | None = None
+
+
+class SyncedOffset(NamedTuple):
+    """A group's offset in a partition of the source and in its remote partition. `before`: the latter's, from which it went back
+    although the source's did not, at `rewound_at` (seconds since 1970), and which it has not reached again."""
+
+    source: int
+    target: int
+    before: int | None = None
+    rewound_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class CheckpointLook:
+    """The end of the topic that a checkpoint connector writes to, for how long it has not moved while the connector ran, and what
+    is remembered of consumer groups, by group and partition.
+
+    `asked_at`: when their offsets were last asked for. `owed`: for how long these groups have been due a checkpoint.
+    """
+
+    topic: str = ""
+    end: int | None = None
+    still: ConditionClock | None = None
+    asked_at: float | None = None
+    baselines: Mapping[str, Mapping[str, Baseline]] = field(default_factory=dict)
+    owed: ConditionClock | None = None
+    owed_groups: tuple[str, ...] = ()
+    synced: Mapping[str, Mapping[str, SyncedOffset]] = field(default_factory=dict)
+
+    def paused(self) -> CheckpointLook:
+        """Return it after an observation without the topic, or without the source, of which no checkpoint can come then."""
+        return replace(self, still=self.still and self.still.pause(), owed=self.owed and self.owed.pause())
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """What a running checkpoint connector does by its config: seconds between its checkpoints, and whether it commits them."""
+
+    interval_seconds: float
+    syncs_groups: bool
+
+    def is_due(self, look: CheckpointLook | None, now: float) -> bool:
+        """Tell whether offsets of groups are to be read: once an interval, where they are synced or no checkpoint has come since."""
+        if look is None or look.still is None:
+            return False
+        every = max(_LEAST_SECONDS_BETWEEN, self.interval_seconds)
+        is_early = look.asked_at is not None and 0 <= now - look.asked_at < every
+        return not is_early and (self.syncs_groups or look.still.seconds >= self.interval_seconds)
+
+
+def checkpointing(seen: LiveConnector) -> Checkpointing | None:
+    """Return what a checkpoint connector does whose tasks run; None for others, and where only a worker can resolve its config."""
+    if seen.desired.type != "checkpoint" or not seen.runs or seen.info is None:
+        return None
+    config = seen.info.config
+    try:
+        seconds = float(config.get("emit.checkpoints.interval.seconds", _DEFAULT_INTERVAL))
+    except ValueError:
+        return None
+    return Checkpointing(seconds, config.get("sync.group.offsets.enabled", "false").strip().lower() == "true")
+
+
+def heartbeat_topics(earlier: Mapping[str, Beats], reading: Snapshot) -> dict[str, Beats]:
+    """Follow the topic of each heartbeat connector whose task runs; what could not be read pauses."""
+
+    def follow(old: Beats | None, seen: LiveConnector) -> Beats | None:
+        if not seen.runs:
+            return None
+        end = _end(_cluster(reading, seen, "target"), HEARTBEATS)
+        if end is None:
+            return old and old.paused()
+        return Beats(end, started(old.clock if old and old.end == end else None, reading.taken_at))
+
+    return _followed(earlier, reading, "heartbeat", follow)
+
+
+def checkpoint_looks(
+    earlier: Mapping[str, CheckpointLook], reading: Snapshot, lags: Mapping[str, FlowLag]
+) -> dict[str, CheckpointLook]:
+    """Follow the topic of each checkpoint connector, and consumer groups where they were read. One that does not run owes nothing."""
+
+    def follow(old: CheckpointLook | None, seen: LiveConnector) -> CheckpointLook | None:
+        flows = [flow for flow in reading.flows if flow.id in seen.desired.flows]
+        if checkpointing(seen) is None:
+            return old and CheckpointLook(asked_at=old.asked_at, synced=old.synced)
+        topic = flows[0].selection.checkpoints_topic
+        end = None if _cluster(reading, seen, "source").failure else _end(_cluster(reading, seen, "target"), topic)
+        look = replace(_since_written(old or CheckpointLook(), end, reading.taken_at), topic=topic)
+        return look if seen.groups is None else _with_groups(look, reading, seen, _mirrored(reading, flows, lags))
+
+    return _followed(earlier, reading, "checkpoint", follow)
+
+
+class _Pausable(Protocol):
+    def paused(self: _Kept) -> _Kept: ...
+
+
+_Kept = TypeVar("_Kept", bound=_Pausable)
+
+
+def _followed(
+    earlier: Mapping[str, _Kept],
+    reading: Snapshot,
+    kind: str,
+    follow: Callable[[_Kept | None, LiveConnector], _Kept | None],
+) -> dict[str, _Kept]:
+    """Return what is remembered of each connector of a kind, by `connect/connector`; pauses where its Connect cluster was not read."""
+    kept = dict(earlier)
+    for connect in reading.connects.values():
+        for seen in connect.connectors.values():
+            old = kept.pop(seen.key, None)
+            if seen.desired.type == kind and (new := follow(old, seen)):
+                kept[seen.key] = new
+        if connect.failure:
+            inside = f"{connect.name}/"
+            kept |= {key: one.paused() for key, one in kept.items() if key.startswith(inside)}
+    return kept
+
+
+def _cluster(reading: Snapshot, seen: LiveConnector, side: str) -> SeenKafka:
+    return reading.clusters.get(seen.desired.config[f"{side}.cluster.alias"], SeenKafka())
+
+
+def _end(kafka: SeenKafka, topic: str) -> int | None:
+    """Return the sum of a topic's ends; None where it was not read in full, or is not seen."""
+    wanted = [TopicPartition(topic, number) for number in range(kafka.topics.get(topic, 0))]
+    ends = [kafka.offsets[one].end for one in wanted if one in kafka.offsets]
+    return sum(ends) if wanted and len(ends) == len(wanted) else None
+
+
+# --- checkpoints and groups -------------------------------------------------------------------------------------------
+
+
+def _since_written(old: CheckpointLook, end: int | None, now: float) -> CheckpointLook:
+    """Return the look with the end of the topic as it is now; a checkpoint that was written begins everything anew."""
+    if end is None:
+        return old.paused()
+    if end != old.end or old.still is None:
+        return CheckpointLook(end=end, still=ConditionClock(0.0, now), asked_at=old.asked_at, synced=old.synced)
+    return replace(old, still=old.still.on(now), owed=old.owed and old.owed.on(now))
+
+
+@dataclass(frozen=True)
+class _Mirrored:
+    """One partition of a flow: the name of its topic on the target, the flow's offset.lag.max, and its lag.
+
+    `lag`: None where growth of the remote partition does not count records, or was not read.
+    """
+
+    remote_topic: str
+    lag_max: int
+    lag: PartitionLag | None
+
+
+def _mirrored(
+    reading: Snapshot, flows: list[Flow], lags: Mapping[str, FlowLag]
+) -> Callable[[TopicPartition], _Mirrored | None]:
+    """Return a function from a source partition to how it is mirrored; None for one that no flow carries."""
+    known = {
+        flow.id: {one.partition: one for one in lags[flow.id].counted}
+        for flow in flows
+        if flow.id in lags and lags[flow.id].unknown is None and is_only_writer(flow)
+    }
+
+    def find(one: TopicPartition) -> _Mirrored | None:
+        flow = next((flow for flow in flows if flow.carries(one.topic)), None)
+        if flow is None:
+            return None
+        lag, lag_max = known.get(flow.id, {}).get(one), _lag_max(reading.source_connector(flow))
+        return _Mirrored(flow.remote_topic(one.topic), lag_max or 0, None if lag_max is None else lag)
+
+    return find
+
+
+def _lag_max(seen: LiveConnector | None) -> int | None:
+    """Return `offset.lag.max` of a source connector; None where only a worker can resolve it."""
+    config = seen.info.config if seen and seen.info else {}
+    try:
+        return int(config.get("offset.lag.max", _DEFAULT_LAG_MAX))
+    except ValueError:
+        return None
+
+
+def _with_groups(
+    look: CheckpointLook,
+    reading: Snapshot,
+    seen: LiveConnector,
+    mirrored: Callable[[TopicPartition], _Mirrored | None],
+) -> CheckpointLook:
+    """Return the look with the offsets of groups that were read now; what was not read stays as it was."""
+    now = reading.taken_at
+    source, target = _cluster(reading, seen, "source"), _cluster(reading, seen, "target")
+    if source.failure or target.failure:
+        return replace(look, asked_at=now)
+    baselines, synced, owed, left = dict(look.baselines), dict(look.synced), set(look.owed_groups), _MOST_PARTITIONS
+    for group in seen.groups or ():
+        if group not in source.group_offsets:
+            continue
+        committed = dict(islice(source.group_offsets[group].items(), left))
+        left -= len(committed)
+        known = {one: how for one in committed if (how := mirrored(one))}
+        followed = {one: how for one, how in known.items() if how.lag is not None}
+        before = baselines.get(group, {})
+        baselines[group] = {
+            str(one): _baseline(before.get(str(one)), committed[one], how) for one, how in followed.items()
+        }
+        if any(_is_owed(baselines[group][str(one)], committed[one], how) for one, how in followed.items()):
+            owed.add(group)
+        else:
+            owed.discard(group)
+        if group in target.group_offsets:
+            there, pairs = target.group_offsets[group], synced.get(group, {})
+            places = ((one, TopicPartition(how.remote_topic, one.partition)) for one, how in known.items())
+            synced[group] = {
+                str(one): _synced(pairs.get(str(one)), committed[one], there[remote], now)
+                for one, remote in places
+                if remote in there
+            }
+    assigned = set(seen.groups or ())
+    owed &= assigned
+    return replace(
+        look,
+        asked_at=now,
+        baselines={group: each for group, each in baselines.items() if group in assigned},
+        owed=(look.owed or ConditionClock(0.0, now)) if owed else None,
+        owed_groups=tuple(sorted(owed)),
+        synced={group: each for group, each in synced.items() if group in assigned},
+    )
+
+
+def _baseline(old: Baseline | None, committed: int, how: _Mirrored) -> Baseline:
+    """Return where the group is counted from. Stored offsets are read before ends, so the target has all that they show."""
+    assert how.lag is not None
+    stored, arrived = how.lag.stored, how.lag.arrived
+    went_back = old is not None and (committed < old.committed or (arrived or 0) < (old.arrived or 0))
+    base = Baseline(committed) if old is None or went_back else old
+    is_mirrored = stored is not None and stored + 1 >= base.committed
+    return base._replace(arrived=arrived) if base.arrived is None and is_mirrored else base
+
+
+def _is_owed(base: Baseline, committed: int, how: _Mirrored) -> bool:
+    """Tell whether a checkpoint is due: enough records were mirrored between the baseline and the group's offset."""
+    if how.lag is None or how.lag.arrived is None or base.arrived is None:
+        return False
+    behind = max(0, how.lag.log.end - committed)
+    mirrored = how.lag.arrived - base.arrived - behind
+    return committed - base.committed > how.lag_max and mirrored > how.lag_max + _NEAR_THE_END * behind
+
+
+def _synced(old: SyncedOffset | None, source: int, target: int, now: float) -> SyncedOffset:
+    """Compare a group's two offsets with the last ones. Where the source's went back too, somebody reset the group."""
+    if old is None or source < old.source:
+        return SyncedOffset(source, target)
+    if target < old.target:
+        return SyncedOffset(source, target, max(old.target, old.before or 0), old.rewound_at if old.before else now)
+    if old.before is not None and target < old.before:
+        return old._replace(source=source, target=target)
+    return SyncedOffset(source, target)
