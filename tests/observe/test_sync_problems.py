@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.observe.health import FlowStatus
-from mm2mgr.observe.kept import config_looks
+from mm2mgr.observe.kept import timed_looks
 from tests.observe.estate import Estate, estate, sentences
 
 KIND = "topic-configs-differ"
@@ -147,13 +147,13 @@ def test_settings_are_read_twice_a_round_and_only_of_topics_that_tasks_have(sync
     [*looks(synced, 2 * ROUND, every=50)]
     both = [("A", frozenset({"orders"})), ("B", frozenset({"A.orders"}))]
     assert sorted(synced.kafka.asked_settings) == sorted(both * 4)
-    assert config_looks(synced.memory_file)["orders:A->B"].asked_at > synced.now - ROUND / 2
+    assert timed_looks(synced.memory_file).configs["orders:A->B"].asked_at > synced.now - ROUND / 2
 
 
 def test_a_damaged_memory_has_no_looks(tmp_path: Path) -> None:
     (file := tmp_path / "memory.json").write_text("{")
-    assert config_looks(file) == {}
-    assert config_looks(tmp_path / "missing.json") == {}
+    assert timed_looks(file).configs == {}
+    assert timed_looks(tmp_path / "missing.json").configs == {}
 
 
 def test_a_tree_that_copies_no_settings_reads_none(tmp_path: Path) -> None:
