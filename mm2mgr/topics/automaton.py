@@ -316,7 +316,7 @@ def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_stat
     letters = _letters(frozenset().union(*(machine.letters for machine in machines)))
     steps = tuple(enumerate(machines))
     waiting = deque([(start, "")])
-    seen = {start}
+    seen = set[tuple[Hashable, ...]]()  # not the start: a text may lead back to it, and the empty one is no name
     while waiting:
         states, text = waiting.popleft()
         if len(text) >= longest:

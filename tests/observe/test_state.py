@@ -144,7 +144,16 @@ def test_it_holds_no_config_values(small: Estate) -> None:
     assert "vendor.token=" in text
     assert "very-secret" not in text
     assert "also-secret" not in text
-    assert set(json.loads(text)) == {"format", "without_status", "beats", "configs", "checkpoints", "flows", "looks", "unwritten"}
+    assert set(json.loads(text)) == {
+        "format",
+        "without_status",
+        "beats",
+        "configs",
+        "checkpoints",
+        "flows",
+        "looks",
+        "unwritten",
+    }
 
 
 def test_losses_are_acknowledged_by_id_by_flow_and_all(small: Estate) -> None:
