@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
@@ -26,10 +27,11 @@ from mm2mgr.endpoints import kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
 from mm2mgr.kafka.topic_configs import topic_configs
-from mm2mgr.observe.health import FlowStatus
+from mm2mgr.observe.health import ConnectorState, FlowStatus
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.status import ObserveOptions, describe, status
 from mm2mgr.observe.watchdog import Watchdog
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.render import Connector, render
@@ -47,6 +49,7 @@ TREE = """
 owner: live
 defaults:
   clusters: {{replication_factor: 1}}
+  flows: {{checkpoints: {{interval: 1s}}}}
 clusters:
   A: {{bootstrap_servers: "{a}"}}
   B: {{bootstrap_servers: "{b}"}}
@@ -326,6 +329,58 @@ def test_heartbeats_that_go_elsewhere_are_a_problem(
     until(lambda: "heartbeats-not-emitted" in kinds(), "it is a problem")
     rest("PUT", connector_url(url, name, "/config"), declared)
     until(lambda: kinds() == [], "heartbeats arrive again")
+
+
+def read_as(topology: Topology, group: str, records: int) -> None:
+    """Read so many records of orders on A as a consumer group, and commit."""
+    settings = {
+        "bootstrap.servers": topology.clusters["A"].client["bootstrap.servers"],
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    try:
+        consumer.subscribe(["orders"])
+        found: list[object] = []
+        until(
+            lambda: bool(found.extend(consumer.consume(records - len(found), 1)) or len(found) == records),
+            "all is read",
+        )
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def test_checkpoints_that_go_elsewhere_are_a_problem(
+    topology: Topology, applied: tuple[Connector, ...], tmp_path: Path
+) -> None:
+    options = ObserveOptions(memory_file=tmp_path / "memory.json", patience=Patience(no_checkpoint_seconds=1))
+    url, name = topology.connects["cb"].model.url[0], "mm2.A.B.checkpoint"
+    with Kafka(kafka_access(topology.clusters["A"])) as kafka:
+        ends = kafka.offsets([TopicPartition("orders", number) for number in range(3)])
+    read_as(topology, "readers", sum(one.end for one in ends.values()))
+
+    def state() -> ConnectorState:
+        seen = asyncio.run(status(topology, applied, only=["orders:A->B"], options=options))
+        return next(one for one in seen.companions if one.connector == name)
+
+    def kinds() -> list[str]:
+        return [one.kind for one in state().problems]
+
+    until(lambda: state().health == "ok", "its task has the group")
+    declared = config_of(url, name)
+    elsewhere = {"producer.override.bootstrap.servers": topology.clusters["A"].client["bootstrap.servers"]}
+    rest("PUT", connector_url(url, name, "/config"), declared | elsewhere)
+    began = time.monotonic()
+    until(lambda: "checkpoints-not-emitted" not in kinds() and time.monotonic() - began > 12, "the group was read once")
+    produce(topology, 1_500)
+    read_as(topology, "readers", 1_500)
+    until(lambda: "checkpoints-not-emitted" in kinds(), "it is a problem")
+    rest("PUT", connector_url(url, name, "/config"), declared)
+    produce(topology, 1_500)
+    read_as(topology, "readers", 1_500)
+    until(lambda: kinds() == [], "checkpoints arrive again")
 
 
 def test_a_task_that_may_not_write_failed_and_no_watchdog_restarts_it(
