@@ -207,11 +207,12 @@ async def _more(
 ) -> LiveConnector:
     """Add tasks and offsets of a source connector that exists, and of a checkpoint connector its groups where that is due."""
     name = seen.desired.name
-    does = how.earlier and checkpointing(seen)
-    if how.earlier and does and does.is_due(how.earlier.checkpoints.get(seen.key), how.clock()):
+    does = checkpointing(seen)
+    if does and how.earlier and does.is_due(how.earlier.checkpoints.get(seen.key), how.clock()):
         having = await _kept(gate, client.tasks(name))
-        groups = () if isinstance(having, Failure) else sorted(group for task in having for group in task.groups)
-        return replace(seen, groups=tuple(groups[:_GROUPS_AT_MOST]))
+        if not isinstance(having, Failure):
+            groups = sorted(group for task in having for group in task.groups)
+            seen = replace(seen, groups=tuple(groups[:_GROUPS_AT_MOST]))
     if seen.info is None or seen.desired.type != "source":
         return seen
     tasks = await _kept(gate, client.tasks(name))

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.observe.health import ConnectorState
+from tests.fake_connect import Fault
 from tests.observe.estate import Estate, estate, sentences
 
 TOPIC, PLACE, REMOTE = "A.checkpoints.internal", ("orders", 0), ("A.orders", 0)
@@ -137,6 +138,16 @@ def test_time_in_which_a_cluster_cannot_be_read_does_not_count(world: World, ali
     world.estate.kafka.down.clear()
     assert world.kinds(1) + world.kinds(LATE - 5) == []
     assert world.kinds(6) == [NOT_EMITTED]
+
+
+def test_groups_stay_remembered_where_the_tasks_cannot_be_read(world: World) -> None:
+    world.begin()
+    world.at(1_200, group=1_200)
+    world.kinds(61)
+    world.estate.connect.faults.append(
+        Fault("GET", f"/connectors/{world.estate.checkpoint}/tasks", status=403, times=99)
+    )
+    assert world.kinds(61) + world.kinds(LATE) == [NOT_EMITTED]
 
 
 def test_a_connector_at_rest_owes_no_checkpoint_and_starts_anew(world: World) -> None:
