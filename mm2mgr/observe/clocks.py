@@ -29,4 +29,5 @@ def started(earlier: ConditionClock | None, now: float) -> ConditionClock:
 
 
 def paused_all(clocks: Mapping[str, ConditionClock]) -> dict[str, ConditionClock]:
+    """Return clocks after an observation that could not see their conditions."""
     return {name: clock.pause() for name, clock in clocks.items()}

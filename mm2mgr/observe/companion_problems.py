@@ -20,7 +20,7 @@ def heartbeats_not_emitted(case: ConnectorCase, beats: Beats | None) -> Iterator
 
     Other pairs may write to the same topic, so growth proves nothing of this connector; no growth proves that none arrives.
     """
-    every = _interval_seconds(case)
+    every = case.seen.number("emit.heartbeats.interval.seconds", 1)
     if beats is None or beats.clock.paused or every is None:
         return
     if beats.clock.seconds >= max(case.patience.no_heartbeat_seconds, _INTERVALS * every):
@@ -29,13 +29,13 @@ def heartbeats_not_emitted(case: ConnectorCase, beats: Beats | None) -> Iterator
         yield case.problem("heartbeats-not-emitted", found, since=beats.clock.seconds)
 
 
-def checkpoints_not_emitted(case: ConnectorCase, look: CheckpointLook | None) -> Iterator[LiveProblem]:
+def checkpoints_not_emitted(case: ConnectorCase, look: CheckpointLook | None, topic: str) -> Iterator[LiveProblem]:
     """A checkpoint connector whose tasks run and whose topic stands still although groups must have got a checkpoint."""
     does = checkpointing(case.seen)
     if does is None or look is None or look.owed is None or look.owed.paused:
         return
     if look.owed.seconds >= _CHECKPOINT_INTERVALS * does.interval_seconds + case.patience.no_checkpoint_seconds:
-        found = {"topic": look.topic, "interval_seconds": does.interval_seconds, **_groups(case, look.owed_groups)}
+        found = {"topic": topic, "interval_seconds": does.interval_seconds, **_groups(case, look.owed_groups)}
         yield case.problem("checkpoints-not-emitted", found, since=look.owed.seconds)
 
 
@@ -64,12 +64,3 @@ def _groups(case: ConnectorCase, groups: Sequence[str]) -> dict[str, Any]:
         "source": config["source.cluster.alias"],
         "target": config["target.cluster.alias"],
     }
-
-
-def _interval_seconds(case: ConnectorCase) -> float | None:
-    """Return the interval of the config that runs; None for one that only a worker can resolve."""
-    config = case.seen.info.config if case.seen.info else {}
-    try:
-        return float(config.get("emit.heartbeats.interval.seconds", "1"))
-    except ValueError:
-        return None

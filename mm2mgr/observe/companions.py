@@ -15,11 +15,9 @@ from mm2mgr.observe.clocks import ConditionClock, started
 from mm2mgr.observe.lag import FlowLag, PartitionLag, is_only_writer
 from mm2mgr.observe.reading import LiveConnector, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.topics.names import HEARTBEATS
-from mm2mgr.topology import Flow
 
-_DEFAULT_INTERVAL = "60"
-_DEFAULT_LAG_MAX = "100"
+_DEFAULT_INTERVAL_SECONDS = 60
+_DEFAULT_LAG_MAX = 100
 _LEAST_SECONDS_BETWEEN = 5.0
 _MOST_PARTITIONS = 1_000  # of all groups of one connector
 # Offset syncs grow sparse with their distance from the end of the log; a group this many times nearer finds one behind its baseline.
@@ -64,7 +62,6 @@ class CheckpointLook:
     `asked_at`: when their offsets were last asked for. `owed`: for how long these groups have been due a checkpoint.
     """
 
-    topic: str = ""
     end: int | None = None
     still: ConditionClock | None = None
     asked_at: float | None = None
@@ -98,12 +95,9 @@ def checkpointing(seen: LiveConnector) -> Checkpointing | None:
     """Return what a checkpoint connector does whose tasks run; None for others, and where only a worker can resolve its config."""
     if seen.desired.type != "checkpoint" or not seen.runs or seen.info is None:
         return None
-    config = seen.info.config
-    try:
-        seconds = float(config.get("emit.checkpoints.interval.seconds", _DEFAULT_INTERVAL))
-    except ValueError:
-        return None
-    return Checkpointing(seconds, config.get("sync.group.offsets.enabled", "false").strip().lower() == "true")
+    seconds = seen.number("emit.checkpoints.interval.seconds", _DEFAULT_INTERVAL_SECONDS)
+    syncs_groups = seen.info.config.get("sync.group.offsets.enabled", "false").strip().lower() == "true"
+    return None if seconds is None else Checkpointing(seconds, syncs_groups)
 
 
 def heartbeat_topics(earlier: Mapping[str, Beats], reading: Snapshot) -> dict[str, Beats]:
@@ -112,7 +106,7 @@ def heartbeat_topics(earlier: Mapping[str, Beats], reading: Snapshot) -> dict[st
     def follow(old: Beats | None, seen: LiveConnector) -> Beats | None:
         if not seen.runs:
             return None
-        end = _end(_cluster(reading, seen, "target"), HEARTBEATS)
+        end = _end(reading, seen)
         if end is None:
             return old and old.paused()
         return Beats(end, started(old.clock if old and old.end == end else None, reading.taken_at))
@@ -126,13 +120,11 @@ def checkpoint_looks(
     """Follow the topic of each checkpoint connector, and consumer groups where they were read. One that does not run owes nothing."""
 
     def follow(old: CheckpointLook | None, seen: LiveConnector) -> CheckpointLook | None:
-        flows = [flow for flow in reading.flows if flow.id in seen.desired.flows]
         if checkpointing(seen) is None:
             return old and CheckpointLook(asked_at=old.asked_at, synced=old.synced)
-        topic = flows[0].selection.checkpoints_topic
-        end = None if _cluster(reading, seen, "source").failure else _end(_cluster(reading, seen, "target"), topic)
-        look = replace(_since_written(old or CheckpointLook(), end, reading.taken_at), topic=topic)
-        return look if seen.groups is None else _with_groups(look, reading, seen, _mirrored(reading, flows, lags))
+        end = None if _cluster(reading, seen, "source").failure else _end(reading, seen)
+        look = _since_written(old or CheckpointLook(), end, reading.taken_at)
+        return look if seen.groups is None else _with_groups(look, reading, seen, _mirrored(reading, seen, lags))
 
     return _followed(earlier, reading, "checkpoint", follow)
 
@@ -167,8 +159,9 @@ def _cluster(reading: Snapshot, seen: LiveConnector, side: str) -> SeenKafka:
     return reading.clusters.get(seen.desired.config[f"{side}.cluster.alias"], SeenKafka())
 
 
-def _end(kafka: SeenKafka, topic: str) -> int | None:
-    """Return the sum of a topic's ends; None where it was not read in full, or is not seen."""
+def _end(reading: Snapshot, seen: LiveConnector) -> int | None:
+    """Return the sum of the ends of the topic that a companion writes to; None where it was not read in full, or is not seen."""
+    kafka, topic = _cluster(reading, seen, "target"), reading.topic_of(seen)
     wanted = [TopicPartition(topic, number) for number in range(kafka.topics.get(topic, 0))]
     ends = [kafka.offsets[one].end for one in wanted if one in kafka.offsets]
     return sum(ends) if wanted and len(ends) == len(wanted) else None
@@ -194,14 +187,15 @@ class _Mirrored:
     """
 
     remote_topic: str
-    lag_max: int
+    lag_max: float
     lag: PartitionLag | None
 
 
 def _mirrored(
-    reading: Snapshot, flows: list[Flow], lags: Mapping[str, FlowLag]
+    reading: Snapshot, checkpoints: LiveConnector, lags: Mapping[str, FlowLag]
 ) -> Callable[[TopicPartition], _Mirrored | None]:
     """Return a function from a source partition to how it is mirrored; None for one that no flow carries."""
+    flows = reading.flows_of(checkpoints)
     known = {
         flow.id: {one.partition: one for one in lags[flow.id].counted}
         for flow in flows
@@ -212,19 +206,12 @@ def _mirrored(
         flow = next((flow for flow in flows if flow.carries(one.topic)), None)
         if flow is None:
             return None
-        lag, lag_max = known.get(flow.id, {}).get(one), _lag_max(reading.source_connector(flow))
-        return _Mirrored(flow.remote_topic(one.topic), lag_max or 0, None if lag_max is None else lag)
+        source = reading.source_connector(flow)
+        lag_max = source.number("offset.lag.max", _DEFAULT_LAG_MAX) if source else None
+        lag = None if lag_max is None else known.get(flow.id, {}).get(one)
+        return _Mirrored(flow.remote_topic(one.topic), lag_max or 0, lag)
 
     return find
-
-
-def _lag_max(seen: LiveConnector | None) -> int | None:
-    """Return `offset.lag.max` of a source connector; None where only a worker can resolve it."""
-    config = seen.info.config if seen and seen.info else {}
-    try:
-        return int(config.get("offset.lag.max", _DEFAULT_LAG_MAX))
-    except ValueError:
-        return None
 
 
 def _with_groups(

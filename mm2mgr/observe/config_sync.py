@@ -16,7 +16,7 @@ from mm2mgr.topics.names import NameFilter, readable
 from mm2mgr.topology import Flow
 
 _FILTER_CLASS = "DefaultConfigPropertyFilter"
-_DEFAULT_INTERVAL = "600"
+_DEFAULT_INTERVAL_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,8 @@ def config_sync(seen: LiveConnector) -> ConfigSync | None:
         or not all("${" not in item and readable(item, topics=False) for item in items)
     ):
         return None
-    try:
-        seconds = float(config.get("sync.topic.configs.interval.seconds", _DEFAULT_INTERVAL))
-    except ValueError:  # only a worker can resolve it
-        return None
-    return ConfigSync(seconds, NameFilter(items, ())) if seconds > 0 else None
+    seconds = seen.number("sync.topic.configs.interval.seconds", _DEFAULT_INTERVAL_SECONDS)
+    return ConfigSync(seconds, NameFilter(items, ())) if seconds and seconds > 0 else None
 
 
 def synced_topics(

@@ -300,7 +300,7 @@ def _companion(case: ConnectorCase, memory: Memory, reading: Snapshot) -> Connec
     problems = (
         *connector_problems(case),
         *heartbeats_not_emitted(case, memory.beats.get(case.seen.key)),
-        *checkpoints_not_emitted(case, look),
+        *checkpoints_not_emitted(case, look, reading.topic_of(case.seen)),
         *group_offsets_rewound(case, look, reading.taken_at),
     )
     health: Health = "problem" if problems else "ok" if case.seen.runs else "waiting"

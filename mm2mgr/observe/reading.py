@@ -16,6 +16,7 @@ from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.render import Connector
+from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
 
 
@@ -78,6 +79,13 @@ class LiveConnector:
     def runs(self) -> bool:
         """Whether it and all its tasks are RUNNING, and it has a task."""
         return self.status is not None and self.status.runs and bool(self.status.tasks)
+
+    def number(self, key: str, default: float) -> float | None:
+        """Return a number of the config that runs, `default` where the key is not set; None for one that only a worker can resolve."""
+        try:
+            return float(self.info.config.get(key, default)) if self.info else default
+        except ValueError:
+            return None
 
     def assigned(self) -> dict[int, tuple[TopicPartition, ...]]:
         """Return the partitions of each task; empty when the tasks could not be read."""
@@ -164,6 +172,16 @@ class Snapshot:
         """Return the checkpoint and heartbeat connectors in the reading, by name."""
         every = (seen for connect in self.connects.values() for seen in connect.connectors.values())
         return tuple(sorted((one for one in every if one.desired.type != "source"), key=lambda one: one.key))
+
+    def flows_of(self, companion: LiveConnector) -> list[Flow]:
+        """Return the flows of the reading that share a companion."""
+        return [flow for flow in self.flows if flow.id in companion.desired.flows]
+
+    def topic_of(self, companion: LiveConnector) -> str:
+        """Return the topic on its target that a heartbeat or checkpoint connector writes to."""
+        if companion.desired.type == "heartbeat":
+            return HEARTBEATS
+        return self.flows_of(companion)[0].selection.checkpoints_topic
 
     def failures(self) -> dict[str, Failure]:
         """Return what could not be read at all, as `connect NAME` or `kafka ALIAS`."""

@@ -37,7 +37,6 @@ from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.render import CLASSES, Connector, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.secrets import cut
-from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow, Topology
 
 T = TypeVar("T")
@@ -252,7 +251,9 @@ def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
     here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
 
-    written = set(_companion_topics(reading, alias))
+    written = {
+        reading.topic_of(one) for one in reading.companions() if one.desired.config["target.cluster.alias"] == alias
+    }
 
     def is_mirrored(topic: str) -> bool:
         return topic in written or any(topic in assigned or flow.carries(topic) for flow, assigned in away)
@@ -267,16 +268,6 @@ def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
         frozenset(_wanted_configs(reading, alias)),
         tuple(sorted(set(_wanted_groups(reading, alias)))),
     )
-
-
-def _companion_topics(reading: Snapshot, alias: str) -> Iterator[str]:
-    """Yield the topics of a cluster that heartbeat and checkpoint connectors write to."""
-    for one in reading.companions():
-        if one.desired.config["target.cluster.alias"] == alias:
-            if one.desired.type == "heartbeat":
-                yield HEARTBEATS
-            else:
-                yield from {f.selection.checkpoints_topic for f in reading.flows if f.id in one.desired.flows}
 
 
 def _wanted_groups(reading: Snapshot, alias: str) -> Iterator[str]:
