@@ -588,6 +588,8 @@ class FakeConnect:
             f"{topic}-{number}" for topic, size in self._matched(config.get("topics", "")) for number in range(size)
         ]
         task_class = config["connector.class"].removesuffix("Connector") + "Task"
+        of_groups = task_class.endswith("MirrorCheckpointTask")
+        key, items = ("groups", connector.groups) if of_groups else ("partitions", parts)
         return [
             {
                 "id": {"connector": name, "task": number},
@@ -595,8 +597,7 @@ class FakeConnect:
                 | {
                     "task.class": task_class,
                     "task.index": str(number),
-                    "task.assigned.partitions": ",".join(parts[number::count]),
-                    "task.assigned.groups": ",".join(connector.groups),
+                    f"task.assigned.{key}": ",".join(items[number::count]),
                 },
             }
             for number in range(count)
