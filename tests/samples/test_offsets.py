@@ -191,28 +191,29 @@ def test_a_dead_cluster_does_not_stop_the_others(mock_cluster: KafkaAccess, clos
         mock_cluster,
         KafkaAccess("misconfigured", "${env:NOT_SET_ANYWHERE}:9092"),
     )
-    # The reason is part of what is said once: a busy machine needs time to learn it in the first round.
+    # The reason is part of what is said once, and a busy machine may learn it after the first round.
     schedule, rounds, store = Schedule(interval_seconds=6), list[Round](), SampleStore(tmp_path)
     readers = [KafkaReader(one, timeout_seconds=schedule.timeout_seconds) for one in accesses]
     stop = threading.Event()
 
     def progress(one: Round) -> None:
         rounds.append(one)
-        if len(rounds) == 2:  # not after a duration: a busy machine makes one round in the time of two
+        # Not after a duration: a busy machine makes one round in the time of two.
+        if len(rounds) == 5 or (len(rounds) > 1 and "Connection refused" in rounds[-2].failures["dead"].message):
             stop.set()
 
     kept = follow(readers, schedule, store, progress, stop)
-    assert [one.number for one in rounds] == [1, 2]
+    assert [one.number for one in rounds] == list(range(1, len(rounds) + 1))
     for one in rounds:
         assert set(one.failures) == {"dead", "misconfigured"}
         assert "dead: no broker of" in one.failures["dead"].message
         assert one.samples > 0
     assert len(rounds[0].news) == 2
-    assert rounds[1].news == []
+    assert rounds[-1].news == []
     samples = stored(store)
     assert len(samples) == kept
     assert set(samples["cluster"].to_pylist()) == {"mock"}
-    assert len(set(samples["time_ms"].to_pylist())) == 2
+    assert len(set(samples["time_ms"].to_pylist())) == len(rounds)
 
 
 def test_all_partitions_are_looked_at_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
