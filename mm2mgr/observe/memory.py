@@ -197,7 +197,7 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         topics = see_topics(lag, ids, old.topics, reading.taken_at)
         new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
         flows[flow.id] = replace(new, home=home, topics=topics)
-    looked_at = remember_looks(earlier, reading, lags)
+    looked_at = _looks(earlier, reading, lags)
     return replace(
         looked_at,
         without_status=_without_status(earlier.without_status, reading),
@@ -208,7 +208,7 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
     )
 
 
-def remember_looks(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
+def _looks(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
     """Return the memory with this look at the partitions of each flow, and what it shows to be lost; nothing else changes.
 
     Heartbeats are no loss. Offsets on another Kafka cluster than before are other offsets, such as those of a sandbox made anew.

@@ -28,7 +28,7 @@ from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_o
 from mm2mgr.observe.kept import LossLedger, LossPlace, TimedLooks, change, load, settle, state_file, timed_looks
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
-from mm2mgr.observe.memory import Memory, remember, remember_looks
+from mm2mgr.observe.memory import Memory, remember
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
@@ -347,30 +347,6 @@ async def describe(
     """Observe one flow and return everything about it."""
     seen = await observe(topology, connectors, only=[flow.id], options=options)
     return Description(flow, seen.reading, seen.lags.get(flow.id, FlowLag()), seen.status)
-
-
-@dataclass(frozen=True)
-class LossLook:
-    """What a look for losses found: the ledger after it, and what could not be read, as `connect NAME` or `kafka ALIAS`."""
-
-    ledger: LossLedger
-    failures: Mapping[str, Failure]
-
-
-async def look_for_losses(
-    topology: Topology,
-    connectors: Sequence[Connector],
-    *,
-    only: Iterable[str],
-    options: ObserveOptions | None = None,
-) -> LossLook:
-    """Look at the partitions of these flows and enter what is lost into the ledger, as `observe` does; nothing is judged."""
-    how, chosen = options or ObserveOptions(), set(only)
-    reading = await read_estate(topology, connectors, [flow for flow in topology.flows if flow.id in chosen], how)
-    lags = lags_of(reading)
-    kept = change(_file(topology, how), lambda earlier: remember_looks(earlier, reading, lags))
-    ledger = settle(_place(topology, how), kept.memory)
-    return LossLook(replace(ledger, warnings=(*kept.warnings, *ledger.warnings)), reading.failures())
 
 
 def read_losses(topology: Topology, options: ObserveOptions | None = None) -> LossLedger:

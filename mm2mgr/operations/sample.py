@@ -146,8 +146,8 @@ _LOOKS_EVERY_SECONDS = 60.0
 
 
 class _LossReader:
-    """The ledger of losses as one of the readers that are polled. It gives no samples: it looks once a minute at every partition,
-    in a thread of its own, because no sample may wait for a target that does not answer. A run of one round does not look."""
+    """The looks of `status` as one of the readers that are polled, for the ledger of losses and the trends of lag. It gives no
+    samples: it looks once a minute at every partition, in a thread of its own, because no sample may wait for a target that does not answer. A run of one round does not look."""
 
     name = "losses"
 
@@ -180,18 +180,18 @@ class _LossReader:
 
     def _look(self) -> tuple[str, ...]:
         from mm2mgr.observe.losses import open_entries
-        from mm2mgr.observe.status import ObserveOptions, look_for_losses, read_kafka
+        from mm2mgr.observe.status import ObserveOptions, read_kafka, status
         from mm2mgr.operations.workspace import wait_for
         from mm2mgr.text import listed
 
         reading = partial(read_kafka, timeout_seconds=self._seconds)
         options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store)
         topology, connectors = self._workspace.topology, self._workspace.connectors
-        look = wait_for(look_for_losses(topology, connectors, only=self._flows, options=options))
-        names = sorted({one.flow for one in open_entries(look.ledger.entries, self._flows)})
+        seen = wait_for(status(topology, connectors, only=self._flows, options=options))
+        names = sorted({one.flow for one in open_entries(seen.losses, self._flows)})
         waiting = [f"to acknowledge (mm2mgr losses): {listed(names)}"] if names else []
-        unread = [f"{where} was not read: {failure.message}" for where, failure in look.failures.items()]
-        return (*waiting, *look.ledger.warnings, *unread)
+        unread = [f"{where} was not read: {failure.message}" for where, failure in seen.failures.items()]
+        return (*waiting, *seen.warnings, *unread)
 
 
 @dataclass(frozen=True)

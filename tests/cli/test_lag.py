@@ -107,6 +107,13 @@ def test_status_and_lag_say_the_same_and_share_what_they_saw(behind: Behind) -> 
     assert behind.mm2mgr("status", "-o", "json").json["flows"][0]["lag_records"] == 1
 
 
+def test_a_sampler_remembers_what_the_lag_was(behind: Behind, tmp_path: Path) -> None:
+    behind.mm2mgr("sample", "--interval", "1s", "--duration", "2s", "--store", str(tmp_path / "store"))
+    produce(behind.cluster, "orders", 20)
+    (flow,) = behind.mm2mgr("status", "-o", "json").json["flows"]
+    assert flow["trend"]["records"] == 20
+
+
 def test_a_flow_without_offsets_is_unknown_with_exit_code_1(behind: Behind) -> None:
     behind.connect.fail_next("GET", f"/connectors/{SOURCE}/offsets", 500, {"message": "no"}, times=99)
     said = behind.mm2mgr("lag", code=1)
