@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Committed
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
@@ -50,7 +52,7 @@ TREE = """
 owner: live
 defaults:
   clusters: {{replication_factor: 1}}
-  flows: {{checkpoints: {{interval: 1s}}}}
+  flows: {{checkpoints: {{interval: 1s, group_offsets: true}}}}
 clusters:
   A: {{bootstrap_servers: "{a}"}}
   B: {{bootstrap_servers: "{b}"}}
@@ -332,28 +334,35 @@ def test_heartbeats_that_go_elsewhere_are_a_problem(
     until(lambda: kinds() == [], "heartbeats arrive again")
 
 
-def read_as(topology: Topology, group: str, records: int) -> None:
-    """Read so many records of orders on A as a consumer group, and commit."""
+@contextmanager
+def member(topology: Topology, alias: str, topic: str) -> Iterator[Consumer]:
+    """A consumer of the group `readers` on a cluster, which leaves the group at the end."""
     settings = {
-        "bootstrap.servers": topology.clusters["A"].client["bootstrap.servers"],
-        "group.id": group,
+        "bootstrap.servers": topology.clusters[alias].client["bootstrap.servers"],
+        "group.id": "readers",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
     consumer = Consumer(settings)
     try:
-        consumer.subscribe(["orders"])
+        consumer.subscribe([topic])
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def read(topology: Topology, records: int) -> None:
+    """Read so many records of orders on A as the group, and commit."""
+    with member(topology, "A", "orders") as consumer:
         found: list[object] = []
         until(
             lambda: bool(found.extend(consumer.consume(records - len(found), 1)) or len(found) == records),
             "all is read",
         )
         consumer.commit(asynchronous=False)
-    finally:
-        consumer.close()
 
 
-def test_checkpoints_that_go_elsewhere_are_a_problem(
+def test_checkpoints_that_go_elsewhere_and_group_offsets_that_go_back_are_problems(
     topology: Topology, applied: tuple[Connector, ...], tmp_path: Path
 ) -> None:
     memory = tmp_path / "memory.json"
@@ -361,7 +370,7 @@ def test_checkpoints_that_go_elsewhere_are_a_problem(
     url, name = topology.connects["cb"].model.url[0], "mm2.A.B.checkpoint"
     with Kafka(kafka_access(topology.clusters["A"])) as kafka:
         ends = kafka.offsets([TopicPartition("orders", number) for number in range(3)])
-    read_as(topology, "readers", sum(one.end for one in ends.values()))
+    read(topology, sum(one.end for one in ends.values()))
 
     def state() -> ConnectorState:
         seen = asyncio.run(status(topology, applied, only=["orders:A->B"], options=options))
@@ -381,12 +390,23 @@ def test_checkpoints_that_go_elsewhere_are_a_problem(
 
     until(is_counted, "it is known where the group is while no checkpoint comes")
     produce(topology, 1_500)
-    read_as(topology, "readers", 1_500)
+    read(topology, 1_500)
     until(lambda: "checkpoints-not-emitted" in kinds(), "it is a problem")
     rest("PUT", connector_url(url, name, "/config"), declared)
     produce(topology, 1_500)
-    read_as(topology, "readers", 1_500)
+    read(topology, 1_500)
     until(lambda: kinds() == [], "checkpoints arrive again")
+
+    def is_synced() -> bool:
+        assert kinds() == []
+        return bool(load(memory).checkpoints[f"cb/{name}"].synced.get("readers"))
+
+    until(is_synced, "the group's offsets are on the target")
+    with member(topology, "B", "A.orders") as consumer:  # MirrorMaker leaves the offsets of a group with members alone
+        until(lambda: bool(consumer.poll(0.2) and consumer.assignment()), "it has its partitions")
+        consumer.commit(offsets=[Committed("A.orders", number, 0) for number in range(3)], asynchronous=False)
+        until(lambda: kinds() == ["group-offsets-rewound"], "the group is back at the beginning")
+    until(lambda: kinds() == [], "MirrorMaker has set them again")
 
 
 def test_a_task_that_may_not_write_failed_and_no_watchdog_restarts_it(
