@@ -1,10 +1,12 @@
-"""Quotas on real brokers: a catch-up limit that holds a backlog of two tasks, and the capacity of a task that a quota holds down.
+"""Quotas on real brokers: a catch-up limit that holds a backlog of two tasks, or a flow below what is produced, and the capacity of
+a task that a quota holds down.
 
 The capacity is found from its committed offsets; a task that keeps up has none.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
@@ -21,6 +23,9 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import compacted
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
 from mm2mgr.kafka.records import Producer
+from mm2mgr.observe.kinds import LiveProblem
+from mm2mgr.observe.problems import Patience
+from mm2mgr.observe.status import ObserveOptions, status
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Reader, Round, Schedule, follow
@@ -112,6 +117,27 @@ def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: 
     tree.run("plan", "--detailed-exitcode")
 
 
+def test_a_flow_that_is_slower_than_production_is_told_until_production_ends(
+    pair: Pair, tree: Tree, tmp_path: Path
+) -> None:
+    create(pair.source, ["swift"])
+    limited = flow("swift", "swift", ", tasks: {max: 1}, catch_up: {limit: 500kB/s}")
+    tree.write(pair.yaml("swift", limited, PLAIN, workers=", flush_interval: 1s"))
+    tree.run("apply", "--yes", "--wait", "0")
+    workspace = tree.workspace()
+    options = ObserveOptions(memory_file=tmp_path / "memory.json", patience=Patience(slower_seconds=5))
+
+    def problems() -> dict[str, LiveProblem]:
+        seen = asyncio.run(status(workspace.topology, workspace.connectors, options=options))
+        return {one.kind: one for one in seen.problems()}
+
+    with writing(pair.source, "swift", record_bytes=50_000, every_seconds=0.04):
+        told = until(problems, lambda found: found.keys() == {"slower-than-production"}, "the lag grows")
+    evidence = told["slower-than-production"].evidence
+    assert evidence["mirrored_records_per_second"] < evidence["produced_records_per_second"]
+    until(problems, lambda found: not found, "the lag shrinks")
+
+
 # --- the capacity of a task -------------------------------------------------------------------------------------------
 
 HELD_BYTES_PER_SECOND, HELD_RECORDS = 600_000, 3_600  # a minute at the quota
@@ -121,14 +147,14 @@ SLOW, QUICK = "mm2.src.tgt.source.slow", "mm2.src.tgt.source.quick"
 
 
 @contextmanager
-def trickle(access: KafkaAccess) -> Iterator[None]:
-    """Write twenty records a second to `quick` meanwhile."""
+def writing(access: KafkaAccess, topic: str, record_bytes: int, every_seconds: float) -> Iterator[None]:
+    """Write records to partition 0 of a topic meanwhile."""
     over = threading.Event()
 
     def write() -> None:
         with Producer(access, timeout_seconds=30) as producer:
-            while not over.wait(0.05):
-                producer.send(TopicPartition("quick", 0), b"x" * 500)
+            while not over.wait(every_seconds):
+                producer.send(TopicPartition(topic, 0), b"x" * record_bytes)
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -179,7 +205,7 @@ def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not
     flows = flow("slow", "slow", ", tasks: {max: 1}") + flow("quick", "quick", ", tasks: {max: 1}")
     tree.write(pair.yaml("capacity", flows, PLAIN))
     tree.run("apply", "--yes")
-    with trickle(pair.source):
+    with writing(pair.source, "quick", record_bytes=500, every_seconds=0.05):
         # A quota lets its first two seconds' worth pass at once, which no task could go on with.
         until(lambda: committed_records(pair, SLOW), lambda n: n * RECORD_BYTES > 6 * HELD_BYTES_PER_SECOND, "begun")
         workspace = tree.workspace()
