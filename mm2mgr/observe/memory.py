@@ -197,23 +197,27 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         topics = see_topics(lag, ids, old.topics, reading.taken_at)
         new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
         flows[flow.id] = replace(new, home=home, topics=topics)
-    looked_at = _looks(earlier, reading, lags)
+    looks, lost = _looks(earlier.looks, reading, lags)
     return replace(
-        looked_at,
+        earlier,
         without_status=_without_status(earlier.without_status, reading),
         flows=flows,
         beats=heartbeat_topics(earlier.beats, reading),
         configs=_configs(earlier.configs, reading),
         checkpoints=checkpoint_looks(earlier.checkpoints, reading, lags),
+        looks=looks,
+        unwritten=(*earlier.unwritten, *lost),
     )
 
 
-def _looks(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
-    """Return the memory with this look at the partitions of each flow, and what it shows to be lost; nothing else changes.
+def _looks(
+    earlier: Mapping[str, FlowLooks], reading: Snapshot, lags: Mapping[str, FlowLag]
+) -> tuple[dict[str, FlowLooks], list[LossRow]]:
+    """Return the looks at the partitions of each flow after this reading, and what it shows to be lost.
 
     Heartbeats are no loss. Offsets on another Kafka cluster than before are other offsets, such as those of a sandbox made anew.
     """
-    looks, lost = dict(earlier.looks), list[LossRow]()
+    looks, lost = dict(earlier), list[LossRow]()
     for flow in reading.flows:
         seen, lag = reading.source_connector(flow), lags.get(flow.id)
         if seen is None or seen.info is None or lag is None or lag.unknown is not None:
@@ -225,7 +229,7 @@ def _looks(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> M
         known, found = take(known, partitions, reading.begun_at, reading.taken_at)
         looks[flow.id] = replace(known, home=home or known.home)
         lost += [row_of(flow.id, flow.source.alias, one, what, reading.taken_at) for one, what in found]
-    return replace(earlier, looks=looks, unwritten=(*earlier.unwritten, *lost))
+    return looks, lost
 
 
 def _partition_looks(reading: Snapshot, flow: Flow, lag: FlowLag) -> dict[TopicPartition, PartitionLook]:

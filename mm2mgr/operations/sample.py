@@ -81,7 +81,10 @@ def sample(
     readers = (
         _metric_source_readers(order.source, _wanted(chosen), store)
         if order.source
-        else [*_with_tasks(chosen, schedule, warn, order.store), _LossReader(workspace, chosen, schedule, order.store)]
+        else [
+            *_with_tasks(chosen, schedule, warn, order.store),
+            _StatusReader(workspace, chosen, schedule, order.store),
+        ]
     )
     try:
         done.samples = follow(readers, schedule, store, reported, stop)
@@ -145,9 +148,12 @@ def _with_tasks(
 _LOOKS_EVERY_SECONDS = 60.0
 
 
-class _LossReader:
-    """The looks of `status` as one of the readers that are polled, for the ledger of losses and the trends of lag. It gives no
-    samples: it looks once a minute at every partition, in a thread of its own, because no sample may wait for a target that does not answer. A run of one round does not look."""
+class _StatusReader:
+    """The looks of `status` as one of the readers that are polled, for the ledger of losses and the trends of lag.
+
+    It gives no samples: it looks once a minute at every partition, in a thread of its own, because no sample may wait for a target
+    that does not answer. A run of one round does not look.
+    """
 
     name = "losses"
 
@@ -179,7 +185,6 @@ class _LossReader:
         self._thread.shutdown()
 
     def _look(self) -> tuple[str, ...]:
-        from mm2mgr.observe.losses import open_entries
         from mm2mgr.observe.status import ObserveOptions, read_kafka, status
         from mm2mgr.operations.workspace import wait_for
         from mm2mgr.text import listed
@@ -188,7 +193,7 @@ class _LossReader:
         options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store)
         topology, connectors = self._workspace.topology, self._workspace.connectors
         seen = wait_for(status(topology, connectors, only=self._flows, options=options))
-        names = sorted({one.flow for one in open_entries(seen.losses, self._flows)})
+        names = sorted({one.flow for one in seen.losses}.intersection(self._flows))
         waiting = [f"to acknowledge (mm2mgr losses): {listed(names)}"] if names else []
         unread = [f"{where} was not read: {failure.message}" for where, failure in seen.failures.items()]
         return (*waiting, *seen.warnings, *unread)

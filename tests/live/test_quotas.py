@@ -11,7 +11,6 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,6 +36,7 @@ from mm2mgr.sizing.capacity import Pace, Saturated, saturated
 from .command import Tree
 from .pair import Pair, flow, serving_pair
 from .seen import connector_url, create, rest, task_configs, until
+from .traffic import Traffic
 
 pytestmark = pytest.mark.live
 LIMIT = 2_000_000  # bytes per second
@@ -131,7 +131,7 @@ def test_a_flow_that_is_slower_than_production_is_told_until_production_ends(
         seen = asyncio.run(status(workspace.topology, workspace.connectors, options=options))
         return {one.kind: one for one in seen.problems()}
 
-    with writing(pair.source, "swift", record_bytes=50_000, every_seconds=0.04):
+    with Traffic(pair.source, ["swift"], records_per_second=1_000, record_bytes=1_000):
         told = until(problems, lambda found: found.keys() == {"slower-than-production"}, "the lag grows")
     evidence = told["slower-than-production"].evidence
     assert evidence["mirrored_records_per_second"] < evidence["produced_records_per_second"]
@@ -144,25 +144,6 @@ HELD_BYTES_PER_SECOND, HELD_RECORDS = 600_000, 3_600  # a minute at the quota
 SUSTAINED_SECONDS, DEADLINE_SECONDS = 20.0, 150.0
 OVER_MS = 20_000  # without a lagging moment: what was there to carry is carried
 SLOW, QUICK = "mm2.src.tgt.source.slow", "mm2.src.tgt.source.quick"
-
-
-@contextmanager
-def writing(access: KafkaAccess, topic: str, record_bytes: int, every_seconds: float) -> Iterator[None]:
-    """Write records to partition 0 of a topic meanwhile."""
-    over = threading.Event()
-
-    def write() -> None:
-        with Producer(access, timeout_seconds=30) as producer:
-            while not over.wait(every_seconds):
-                producer.send(TopicPartition(topic, 0), b"x" * record_bytes)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def committed_records(pair: Pair, name: str) -> int:
@@ -205,7 +186,7 @@ def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not
     flows = flow("slow", "slow", ", tasks: {max: 1}") + flow("quick", "quick", ", tasks: {max: 1}")
     tree.write(pair.yaml("capacity", flows, PLAIN))
     tree.run("apply", "--yes")
-    with writing(pair.source, "quick", record_bytes=500, every_seconds=0.05):
+    with Traffic(pair.source, ["quick"], records_per_second=20, record_bytes=500):
         # A quota lets its first two seconds' worth pass at once, which no task could go on with.
         until(lambda: committed_records(pair, SLOW), lambda n: n * RECORD_BYTES > 6 * HELD_BYTES_PER_SECOND, "begun")
         workspace = tree.workspace()

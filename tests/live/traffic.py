@@ -20,8 +20,10 @@ from .seen import until
 class Traffic:
     """Writes numbered records to topics of one partition, in turn, from its own thread: `with Traffic(source, topics) as traffic: …`."""
 
-    def __init__(self, access: KafkaAccess, topics: Iterable[str], records_per_second: float = 100.0) -> None:
-        self._topics = tuple(topics)
+    def __init__(
+        self, access: KafkaAccess, topics: Iterable[str], records_per_second: float = 100.0, record_bytes: int = 1
+    ) -> None:
+        self._topics, self._record_bytes = tuple(topics), record_bytes
         # Twenty times a second at most: with each record in a request of its own, the brokers would do little else.
         self._pause_seconds = max(len(self._topics) / records_per_second, 0.05)
         self._rounds_at_once = round(records_per_second * self._pause_seconds / len(self._topics))
@@ -30,7 +32,7 @@ class Traffic:
         self._lost: list[object] = []
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
         self.rounds = 0
-        """So many records are in each topic, with the values 1, 2, …"""
+        """So many records are in each topic, with the values 1, 2, …, after zeros up to `record_bytes`"""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -45,8 +47,9 @@ class Traffic:
     def _run(self) -> None:
         while not self._ended.wait(self._pause_seconds):
             for _ in range(self._rounds_at_once):
+                value = str(self.rounds + 1).zfill(self._record_bytes).encode()
                 for topic in self._topics:
-                    self._producer.produce(topic, str(self.rounds + 1).encode(), on_delivery=self._note)
+                    self._producer.produce(topic, value, on_delivery=self._note)
                 self.rounds += 1
             self._producer.poll(0)
 
