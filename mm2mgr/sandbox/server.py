@@ -198,13 +198,12 @@ class Server(ABC):
         return "\n".join([*last_lines(self.directory / "console.log", 5), *last_lines(self.log_file)])
 
     def log_has(self, text: str) -> bool:
-        try:
-            return text in self.log_file.read_text(errors="replace")
-        except OSError:
-            return False
+        return text in _text_of(self.log_file)
 
     def _port_was_taken(self) -> bool:
-        return any(text in self.log_tail() for text in ("Address already in use", "Failed to bind"))
+        # Many lines can follow the reason: a broker logs that each of its parts shuts down.
+        logs = (self.log_file, self.directory / "console.log")
+        return any(text in _text_of(log) for log in logs for text in ("Address already in use", "Failed to bind"))
 
     def _environment(self, runtime: Runtime) -> dict[str, str]:
         """Pass the class path by environment: 93 paths would make `ps` unreadable."""
@@ -243,6 +242,13 @@ class Server(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _text_of(log: Path) -> str:
+    try:
+        return log.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def start_all(

@@ -329,6 +329,7 @@ def test_one_of_two_reconcilers_writes_and_the_other_takes_over_when_it_is_kille
         by_hand(pair, "11")
         until(lambda: config_of(pair.url, NAME)[KEY], lambda value: value == "500", "the writer did not repair it")
         assert "change_begun" not in kinds(second)
+        until(lambda: kinds(first)[-1], lambda kind: kind == "finished", "its repair is not in the history")
         writer.kill()
         writer.wait()
         by_hand(pair, "12")

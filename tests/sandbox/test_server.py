@@ -21,7 +21,11 @@ LISTEN = """
 import socket, sys, time, pathlib
 server = socket.socket()
 server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-server.bind((sys.argv[1], int(sys.argv[2])))
+try:
+    server.bind((sys.argv[1], int(sys.argv[2])))
+except OSError as error:
+    print(error, *(f"shutting down part {number}" for number in range(30)), sep="\\n")
+    sys.exit(1)
 server.listen()
 pathlib.Path(sys.argv[3]).write_text("listening")
 time.sleep(60)
@@ -29,7 +33,7 @@ time.sleep(60)
 
 
 class Listener(Server):
-    """A server that only binds its port; Python's error for a taken one reads as Java's does."""
+    """A server that only binds its port; Python's error for a taken one reads as Java's does, and as from a broker, much follows it."""
 
     kind = "listener"
     heap = "1m"
