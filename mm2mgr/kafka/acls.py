@@ -48,6 +48,10 @@ class Acl:
     prefixed: bool
     allow: bool
 
+    def __str__(self) -> str:
+        host = "" if self.host == "*" else f" from {self.host}"
+        return f"{'allow' if self.allow else 'deny'} {self.operation} for {self.principal}{host}"
+
     def covers(self, right: Right) -> bool:
         """Tell whether it is about this right's resource and operation, `All` and implied operations included."""
         named = right.name.startswith(self.name) if self.prefixed else self.name in (right.name, "*")

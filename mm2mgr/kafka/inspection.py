@@ -39,8 +39,12 @@ _KINDS: dict[Any, ResourceKind] = {
     ResourceType.TRANSACTIONAL_ID: "transactional id",
 }
 _ANY: Any = None  # the type stubs ask for text where nothing means any
-_EVERY_ACL = AclBindingFilter(
-    ResourceType.ANY, _ANY, ResourcePatternType.ANY, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY
+_EVERY_ACL, _EVERY_LITERAL_TOPIC_ACL = (
+    AclBindingFilter(kind, _ANY, pattern, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY)
+    for kind, pattern in (
+        (ResourceType.ANY, ResourcePatternType.ANY),
+        (ResourceType.TOPIC, ResourcePatternType.LITERAL),
+    )
 )
 _CODES = confluent_kafka.KafkaError
 _REFUSALS = (
@@ -238,10 +242,26 @@ def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], se
 
 def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
     """Return every ACL of the cluster, None when this login may not read them (librdkafka shows such a refusal as none)."""
-    if "Describe" not in view.operations:
+    return _acls(kafka, view.operations, _EVERY_ACL)
+
+
+def topic_acls(kafka: Kafka, topics: Collection[str]) -> dict[str, frozenset[Acl]]:
+    """Return the literal ACLs of each of these topics; nothing when this login may not read them, or there is no authorizer."""
+    with kafka.doing("reading ACLs"):
+        asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.left())
+        found = _acls(kafka, operation_names(kafka.result(asked)), _EVERY_LITERAL_TOPIC_ACL)
+    by_topic: dict[str, set[Acl]] = {name: set() for name in topics}
+    for acl in found or ():
+        if acl.name in by_topic:
+            by_topic[acl.name].add(acl)
+    return {} if found is None else {name: frozenset(each) for name, each in by_topic.items()}
+
+
+def _acls(kafka: Kafka, operations: Collection[str], wanted: AclBindingFilter) -> tuple[Acl, ...] | None:
+    if "Describe" not in operations:
         return None
     with kafka.doing("reading ACLs"):
-        found = kafka.result(kafka.admin.describe_acls(_EVERY_ACL, request_timeout=kafka.left()))
+        found = kafka.result(kafka.admin.describe_acls(wanted, request_timeout=kafka.left()))
     return tuple(_acl(binding) for binding in found if binding.restype in _KINDS)
 
 

@@ -34,7 +34,7 @@ from mm2mgr.observe.problems import (
 )
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenKafka, Snapshot
 from mm2mgr.observe.record_problems import record_problems
-from mm2mgr.observe.sync_problems import topic_configs_differ
+from mm2mgr.observe.sync_problems import sync_problems
 from mm2mgr.observe.trend import Trend
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 
@@ -234,8 +234,8 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
     source, target = (reading.clusters.get(one.alias, _NO_KAFKA) for one in (flow.source, flow.target))
     kept = remembered.memory.of(flow.id)
     case = FlowCase(seen, remembered.patience, _waited(seen, remembered), flow=flow, lag=lag, source=source, kept=kept)
-    configs = topic_configs_differ(case, remembered.memory.configs.get(flow.id))
-    problems = (*flow_problems(case), *record_problems(case), *configs)
+    copied = sync_problems(case, remembered.memory.copied)
+    problems = (*flow_problems(case), *record_problems(case), *copied)
     grown = growth(flow, reading.taken_at, case.marks, remembered.earlier.of(flow.id).marks)
     return FlowStatus(
         *_named(case),

@@ -22,7 +22,7 @@ from mm2mgr.observe.clocks import ConditionClock
 from mm2mgr.observe.companions import Beats, CheckpointLook
 from mm2mgr.observe.ledger import FlowLooks, LostRange
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of, row_of
-from mm2mgr.observe.memory import ConfigLook, FlowMemory, Memory
+from mm2mgr.observe.memory import FlowMemory, Memory, SyncLook
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LOSSES, LossRow, Store, is_remote
 from mm2mgr.text import number_of
@@ -49,7 +49,7 @@ class _MemoryFile(BaseModel):
     looks: Mapping[str, FlowLooks]
     unwritten: tuple[LossRow, ...]
     beats: Mapping[str, Beats] = {}
-    configs: Mapping[str, ConfigLook] = {}
+    copied: Mapping[str, Mapping[str, SyncLook]] = {}
     checkpoints: Mapping[str, CheckpointLook] = {}
 
 
@@ -81,9 +81,9 @@ def load(file: Path) -> Memory:
 
 
 class TimedLooks(BaseModel):
-    """The part of the memory that says what is to be read again: topic configs by flow, groups by `connect/connector`."""
+    """The part of the memory that says what is to be read again: settings and ACLs of topics by flow, groups by `connect/connector`."""
 
-    configs: Mapping[str, ConfigLook] = {}
+    copied: Mapping[str, Mapping[str, SyncLook]] = {}
     checkpoints: Mapping[str, CheckpointLook] = {}
 
 

@@ -191,6 +191,15 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
                 "interval_seconds": "its sync.topic.configs.interval.seconds",
             },
         ),
+        "topic-acls-differ": ProblemKind(
+            "ACLs that MirrorMaker copies from topics of the source have not reached the target for longer than the connector's interval and "
+            "a minute. Seen only where the flow copies them and mm2mgr's own login has Describe on both clusters.",
+            {
+                **_TARGET_TOPICS,
+                "acls": "the first ACLs, as they would be on the target",
+                "interval_seconds": "its sync.topic.acls.interval.seconds",
+            },
+        ),
         "old-task-config": ProblemKind("Tasks still run on an older config than their connector's.", {"keys": _KEYS}),
         "records-lost": ProblemKind(
             "Records may never arrive; a problem until somebody acknowledges it.",

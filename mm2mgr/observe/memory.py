@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from mm2mgr.observe.clocks import ConditionClock, paused_all, started
 from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, heartbeat_topics
-from mm2mgr.observe.config_sync import ConfigSync, config_sync, synced_topics
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
-from mm2mgr.observe.reading import Failure, LiveConnector, Snapshot
+from mm2mgr.observe.reading import LiveConnector, Snapshot
+from mm2mgr.observe.topic_sync import COPIED, missing_of
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow
@@ -113,16 +113,16 @@ class Unarrived:
 
 
 @dataclass(frozen=True)
-class ConfigLook:
-    """When the settings of a flow's topics were last asked for (seconds since 1970), and for how long some have differed on the
-    target: by topic of the source, as `name=digest of the value`."""
+class SyncLook:
+    """When one thing that is copied of a flow's topics (settings or ACLs) was last asked for (seconds since 1970), and for how long
+    which of it is not on the target: by topic of the source, as `topic_sync` words it."""
 
     asked_at: float
-    differing: Mapping[str, Mapping[str, ConditionClock]] = field(default_factory=dict)
+    missing: Mapping[str, Mapping[str, ConditionClock]] = field(default_factory=dict)
 
-    def paused(self) -> ConfigLook:
-        """Return it after an observation that could not see which settings differ."""
-        return replace(self, differing={topic: paused_all(clocks) for topic, clocks in self.differing.items()})
+    def paused(self) -> SyncLook:
+        """Return it after an observation that could not see what is missing."""
+        return replace(self, missing={topic: paused_all(clocks) for topic, clocks in self.missing.items()})
 
 
 _Timed = TypeVar("_Timed", Mark, Rest, Unstored, Unarrived)
@@ -160,7 +160,7 @@ class FlowMemory:
 class Memory:
     """What earlier observations left: `without_status`, `beats` and `checkpoints` by `connect/connector`, flows and their looks by their ids.
 
-    `unwritten` are rows of the ledger that are not in its table yet.
+    `copied`: the looks at settings and at ACLs of topics, each by the ids of flows. `unwritten` are rows of the ledger that are not in its table yet.
     """
 
     without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class Memory:
     looks: Mapping[str, FlowLooks] = field(default_factory=dict)
     unwritten: tuple[LossRow, ...] = ()
     beats: Mapping[str, Beats] = field(default_factory=dict)
-    configs: Mapping[str, ConfigLook] = field(default_factory=dict)
+    copied: Mapping[str, Mapping[str, SyncLook]] = field(default_factory=dict)
     checkpoints: Mapping[str, CheckpointLook] = field(default_factory=dict)
 
     def of(self, flow: str) -> FlowMemory:
@@ -203,7 +203,7 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         without_status=_without_status(earlier.without_status, reading),
         flows=flows,
         beats=heartbeat_topics(earlier.beats, reading),
-        configs=_configs(earlier.configs, reading),
+        copied={kind: _sync_looks(kind, earlier.copied.get(kind, {}), reading) for kind in COPIED},
         checkpoints=checkpoint_looks(earlier.checkpoints, reading, lags),
         looks=looks,
         unwritten=(*earlier.unwritten, *lost),
@@ -362,32 +362,28 @@ def _paused(one: _Timed) -> _Timed:
     return replace(one, clock=one.clock.pause()) if one.clock else one
 
 
-def _configs(earlier: Mapping[str, ConfigLook], reading: Snapshot) -> dict[str, ConfigLook]:
-    """Follow the settings that connectors copy to the target; a connector that does not run starts anew when it does."""
+def _sync_looks(kind: str, earlier: Mapping[str, SyncLook], reading: Snapshot) -> dict[str, SyncLook]:
+    """Follow what connectors copy to the target; one that does not run starts anew when it does."""
     looks = dict(earlier)
     for flow in reading.flows:
         old, seen = looks.pop(flow.id, None), reading.source_connector(flow)
-        sync = config_sync(seen) if seen else None
-        if seen and sync and flow.id in reading.configs_asked:
-            looks[flow.id] = _config_look(old or ConfigLook(reading.taken_at), reading, flow, seen, sync)
+        sync = COPIED[kind].sync(seen) if seen else None
+        if seen and sync and (kind, flow.id) in reading.copied_asked:
+            missing = missing_of(reading, flow, seen, kind, sync)
+            looks[flow.id] = _sync_look(old or SyncLook(reading.taken_at), missing, reading.taken_at)
         elif old and (sync or not seen):
             looks[flow.id] = old if sync else old.paused()
     return looks
 
 
-def _config_look(old: ConfigLook, reading: Snapshot, flow: Flow, seen: LiveConnector, sync: ConfigSync) -> ConfigLook:
-    now = reading.taken_at
-    if isinstance(seen.tasks, Failure):
+def _sync_look(old: SyncLook, missing: Mapping[str, frozenset[str] | None] | None, now: float) -> SyncLook:
+    if missing is None:
         return replace(old.paused(), asked_at=now)
     clocks = dict[str, Mapping[str, ConditionClock]]()
-    for topic, differing in synced_topics(reading, flow, seen, sync):
-        before = old.differing.get(topic, {})
-        clocks[topic] = (
-            paused_all(before)
-            if differing is None
-            else {setting: started(before.get(setting), now) for setting in differing}
-        )
-    return ConfigLook(now, {topic: each for topic, each in clocks.items() if each})
+    for topic, what in missing.items():
+        before = old.missing.get(topic, {})
+        clocks[topic] = paused_all(before) if what is None else {one: started(before.get(one), now) for one in what}
+    return SyncLook(now, {topic: each for topic, each in clocks.items() if each})
 
 
 def _without_status(earlier: Mapping[str, ConditionClock], reading: Snapshot) -> dict[str, ConditionClock]:

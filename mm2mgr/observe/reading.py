@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.topic_configs import TopicSettings
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -135,7 +136,8 @@ class SeenConnect:
 @dataclass(frozen=True)
 class SeenKafka:
     """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
-    for, reasons for those unread; settings of the topics, and committed offsets of the groups asked for, that this login may read."""
+    for, reasons for those unread; settings and literal ACLs of the topics, and committed offsets of the groups asked for, that this login
+    may read."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
@@ -143,6 +145,7 @@ class SeenKafka:
     failure: Failure | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     configs: Mapping[str, TopicSettings] = field(default_factory=dict)
+    acls: Mapping[str, frozenset[Acl]] = field(default_factory=dict)
     group_offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
 
@@ -150,7 +153,7 @@ class SeenKafka:
 class Snapshot:
     """The chosen flows of an estate, read from `begun_at` to `taken_at` (seconds since 1970); `whole` when these are all of them.
 
-    `configs_asked`: ids of the flows whose topics' settings were asked for, too.
+    `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id).
     """
 
     taken_at: float
@@ -159,7 +162,7 @@ class Snapshot:
     clusters: Mapping[str, SeenKafka]
     whole: bool = False
     begun_at: float = 0.0
-    configs_asked: frozenset[str] = frozenset()
+    copied_asked: frozenset[tuple[str, str]] = frozenset()
 
     def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""

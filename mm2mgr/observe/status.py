@@ -19,11 +19,10 @@ from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import committed_offsets
+from mm2mgr.kafka.inspection import committed_offsets, topic_acls
 from mm2mgr.kafka.records import read_logs
 from mm2mgr.kafka.topic_configs import topic_configs
 from mm2mgr.observe.companions import checkpointing
-from mm2mgr.observe.config_sync import config_sync
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
 from mm2mgr.observe.kept import LossLedger, LossPlace, TimedLooks, change, load, settle, state_file, timed_looks
 from mm2mgr.observe.lag import FlowLag
@@ -31,6 +30,7 @@ from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of
 from mm2mgr.observe.memory import Memory, remember
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
+from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.ownership import Ownership
@@ -52,11 +52,12 @@ _KAFKA_TIMEOUT_SECONDS = 10.0
 @dataclass(frozen=True)
 class WantedLogs:
     """Which topics of a cluster to read: those that flows mirror from it, whose ids count too, those that flows mirror to it, and
-    the names of those whose settings are wanted; and the consumer groups whose committed offsets are."""
+    the names of those whose settings or ACLs are wanted; and the consumer groups whose committed offsets are."""
 
     away: Callable[[str], bool]
     here: Callable[[str], bool]
     configs: frozenset[str] = frozenset()
+    acls: frozenset[str] = frozenset()
     groups: tuple[str, ...] = ()
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
@@ -73,10 +74,11 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
             read = read_logs(kafka, wanted(topics))
             ids = kafka.topic_ids(filter(wanted.away, topics))
             configs = _if_readable(topic_configs, kafka, wanted.configs & topics.keys())
+            acls = _if_readable(topic_acls, kafka, wanted.acls & topics.keys())
             groups = _if_readable(committed_offsets, kafka, wanted.groups)
     except Mm2mgrError as error:
         return SeenKafka(failure=Failure.of(error))
-    return SeenKafka(topics, read.found, read.failed, topic_ids=ids, configs=configs, group_offsets=groups)
+    return SeenKafka(topics, read.found, read.failed, topic_ids=ids, configs=configs, acls=acls, group_offsets=groups)
 
 
 def _if_readable(read: Callable[[Kafka, N], dict[str, T]], kafka: Kafka, names: N) -> dict[str, T]:
@@ -91,8 +93,8 @@ def _if_readable(read: Callable[[Kafka, N], dict[str, T]], kafka: Kafka, names: 
 class ObserveOptions:
     """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the state folder).
 
-    `deadline_seconds` bounds each request to Connect with its retries. `earlier`: the last looks at settings of topics and offsets of
-    consumer groups, which are read again where that is due; None: nowhere.
+    `deadline_seconds` bounds each request to Connect with its retries. `earlier`: the last looks at settings and ACLs of topics and
+    offsets of consumer groups, which are read again where that is due; None: nowhere.
     """
 
     kafka: ReadKafka = read_kafka
@@ -122,17 +124,18 @@ async def read_estate(
     )
     reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole, begun_at)
     if how.earlier:
-        reading = replace(reading, configs_asked=frozenset(_due(reading, how.earlier)))
+        reading = replace(reading, copied_asked=frozenset(_due(reading, how.earlier)))
     return replace(reading, clusters=await _read_clusters(reading, how.kafka), taken_at=how.clock())
 
 
-def _due(reading: Snapshot, earlier: TimedLooks) -> Iterator[str]:
-    """Yield the flows whose topics' settings are to be read again."""
-    for flow in reading.flows:
-        seen, look = reading.source_connector(flow), earlier.configs.get(flow.id)
-        sync = config_sync(seen) if seen else None
-        if sync and sync.is_due(look.asked_at if look else None, reading.taken_at):
-            yield flow.id
+def _due(reading: Snapshot, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
+    """Yield what is to be read again of the topics of which flows."""
+    for kind, copied in COPIED.items():
+        for flow in reading.flows:
+            seen, look = reading.source_connector(flow), earlier.copied.get(kind, {}).get(flow.id)
+            sync = copied.sync(seen) if seen else None
+            if sync and sync.is_due(look.asked_at if look else None, reading.taken_at):
+                yield kind, flow.id
 
 
 # --- Connect ----------------------------------------------------------------------------------------------------------
@@ -265,7 +268,8 @@ def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
     return WantedLogs(
         is_mirrored,
         is_mirror,
-        frozenset(_wanted_configs(reading, alias)),
+        frozenset(_wanted_copied("configs", reading, alias)),
+        frozenset(_wanted_copied("acls", reading, alias)),
         tuple(sorted(set(_wanted_groups(reading, alias)))),
     )
 
@@ -280,10 +284,10 @@ def _wanted_groups(reading: Snapshot, alias: str) -> Iterator[str]:
             yield from one.groups or ()
 
 
-def _wanted_configs(reading: Snapshot, alias: str) -> Iterator[str]:
-    """Yield the topics of a cluster whose settings are wanted: on the source of a flow those that its tasks have, and theirs on its target."""
+def _wanted_copied(kind: str, reading: Snapshot, alias: str) -> Iterator[str]:
+    """Yield the topics of a cluster whose settings or ACLs are wanted: on a flow's source those that its tasks have, and theirs on its target."""
     for flow in reading.flows:
-        if flow.id in reading.configs_asked and alias in (flow.source.alias, flow.target.alias):
+        if (kind, flow.id) in reading.copied_asked and alias in (flow.source.alias, flow.target.alias):
             topics = _assigned_topics(reading, flow)
             yield from topics if flow.source.alias == alias else map(flow.remote_topic, topics)
 

@@ -241,6 +241,15 @@ def _topic_configs_differ(one: Values, found: Values) -> str:
     )
 
 
+def _topic_acls_differ(one: Values, found: Values) -> str:
+    return (
+        f"{_some(found['topics'], 'topic', found['topic_count'])} on {found['target']} without the {_some(found['acls'], 'ACL')} that MirrorMaker "
+        f"copies from {found['source']}, for {one['since_seconds']:.0f} s (copied every {found['interval_seconds']:g} s): check that "
+        f"{found['target']} has an authorizer, and that the workers' login has Describe on cluster {found['source']} and Alter on cluster "
+        f"{found['target']}; the workers' log has 'Could not sync ACL of topic' or 'trying to describe ACLs'"
+    )
+
+
 def _old_task_config(one: Values, found: Values) -> str:
     return (
         f"{_tasks(one)} still on an older config ({_some(found['keys'], 'key')}): if this lasts longer than a rebalance, the "
@@ -276,6 +285,7 @@ SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
     "records-not-on-target": _records_not_on_target,
     "slower-than-production": _slower_than_production,
     "topic-configs-differ": _topic_configs_differ,
+    "topic-acls-differ": _topic_acls_differ,
     "old-task-config": _old_task_config,
     "records-lost": _records_lost,
     "orphan": lambda _, found: orphan(found),

@@ -12,6 +12,7 @@ from typing import Any
 
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.topic_configs import TopicSettings
 from mm2mgr.observe.causes import CAUSES
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status
@@ -75,6 +76,9 @@ class FakeKafka:
     )  # alias → group → next offsets
     asked_groups: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     asked_settings: list[tuple[str, frozenset[str]]] = field(default_factory=list)
+    acls: dict[tuple[str, str], set[Acl]] = field(default_factory=dict)  # by alias and topic
+    hidden_acls: set[str] = field(default_factory=set)  # aliases of clusters that do not show them
+    asked_acls: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
     def __call__(self, access: KafkaAccess, choose: WantedLogs) -> SeenKafka:
         self.before_read(access.alias)
@@ -88,7 +92,8 @@ class FakeKafka:
         ids = {name: self.ids.get((access.alias, name), f"{access.alias}-{name}") for name in topics}
         counts = {name: len(logs) for name, logs in topics.items()}
         configs, groups = self._configs(access.alias, choose.configs), self._groups(access.alias, choose.groups)
-        return SeenKafka(counts, found, unread, topic_ids=ids, configs=configs, group_offsets=groups)
+        acls = self._acls(access.alias, choose.acls)
+        return SeenKafka(counts, found, unread, topic_ids=ids, configs=configs, acls=acls, group_offsets=groups)
 
     def _groups(self, alias: str, wanted: tuple[str, ...]) -> dict[str, dict[TopicPartition, int]]:
         if wanted:
@@ -107,6 +112,12 @@ class FakeKafka:
             return {}
         on_topic = {name: self.settings.get((alias, name), {}) for name in wanted & self.clusters[alias].keys()}
         return {name: TopicSettings(self.defaults | each, each) for name, each in on_topic.items()}
+
+    def _acls(self, alias: str, wanted: frozenset[str]) -> dict[str, frozenset[Acl]]:
+        if wanted:
+            self.asked_acls.append((alias, wanted))
+        shown = set[str]() if alias in self.hidden_acls else wanted & self.clusters[alias].keys()
+        return {name: frozenset(self.acls.get((alias, name), ())) for name in shown}
 
 
 class Estate:

@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import topic_acls
 from mm2mgr.kafka.records import Producer
 from mm2mgr.kafka.topic_configs import topic_configs
 from mm2mgr.observe.health import ConnectorState, FlowStatus
@@ -72,6 +73,13 @@ flows:
     topics: {{include: ["settings"]}}
     refresh_interval: 5s
     source_connector: {{sync.topic.configs.interval.seconds: 1}}
+  granted:
+    sources: [A]
+    targets: [B]
+    topics: {{include: ["granted"]}}
+    refresh_interval: 5s
+    sync: {{topic_acls: true}}
+    source_connector: {{sync.topic.acls.interval.seconds: 1}}
   refused:
     sources: [A]
     targets: [B]
@@ -98,7 +106,7 @@ OPEN = {
 def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
     directory = tmp_path_factory.mktemp("observe")
     runtime = kafka_runtime()
-    a, b = Broker("A", directory / "A", runtime=runtime), Broker("B", directory / "B", OPEN, runtime=runtime)
+    a, b = (Broker(alias, directory / alias, OPEN, runtime=runtime) for alias in ("A", "B"))
     with serving([a, b]):
         worker = Worker("cb", directory / "cb", b.bootstrap_servers, runtime=runtime)
         with serving([worker]):
@@ -199,10 +207,12 @@ def test_a_dead_source_is_no_status_first_and_a_problem_then(
 CLUSTER = "kafka-cluster"
 
 
-def acl(operation: AclOperation, permission: AclPermissionType, name: str = "A.settings") -> AclBinding:
-    """Return an ACL on a mirrored topic, or on the cluster, for clients without a login."""
+def acl(
+    operation: AclOperation, permission: AclPermissionType, name: str = "A.settings", principal: str = "User:ANONYMOUS"
+) -> AclBinding:
+    """Return an ACL on a mirrored topic, or on the cluster, by default for clients without a login."""
     kind = ResourceType.BROKER if name == CLUSTER else ResourceType.TOPIC
-    return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation, permission)
+    return AclBinding(kind, name, ResourcePatternType.LITERAL, principal, "*", operation, permission)
 
 
 def every_acl(of: AclBinding) -> AclBindingFilter:
@@ -262,6 +272,54 @@ def test_settings_that_the_target_refuses_are_a_problem_until_it_takes_them(
             assert len(deleted.result(20)) == 2
     wait_for(look, lambda one: not one.problems)
     assert kept(95000000)
+
+
+def test_acls_that_go_elsewhere_are_a_problem_until_they_are_on_the_target(
+    topology: Topology, applied: tuple[Connector, ...], tmp_path: Path
+) -> None:
+    options = ObserveOptions(memory_file=tmp_path / "memory.json", patience=Patience(not_synced_seconds=2))
+    url, name, allow = topology.connects["cb"].model.url[0], "mm2.A.B.source.granted", AclPermissionType.ALLOW
+
+    def create(kafka: Kafka, *acls: AclBinding) -> None:
+        for future in kafka.admin.create_acls(list(acls)).values():
+            future.result(20)
+
+    def on_target() -> set[str]:
+        return {str(one) for one in topic_acls(b, ["A.granted"])["A.granted"]}
+
+    def kinds() -> list[str]:
+        flow = asyncio.run(status(topology, applied, only=["granted:A->B"], options=options)).flows[0]
+        said.extend(sentences(flow))
+        return [one.kind for one in flow.problems]
+
+    said: list[str] = []
+    with Kafka(kafka_access(topology.clusters["A"])) as a, Kafka(kafka_access(topology.clusters["B"])) as b:
+        a.create_topics({"granted": (1, 1, {})})
+        create(b, acl(AclOperation.ALL, allow, "A.granted"))
+        create(
+            a,
+            acl(AclOperation.ALL, allow, "granted"),
+            acl(AclOperation.READ, allow, "granted", "User:bob"),
+            acl(AclOperation.WRITE, allow, "granted", "User:eve"),
+            acl(AclOperation.DESCRIBE, AclPermissionType.DENY, "granted", "User:eve"),
+        )
+        apply(topology, applied, "granted:A->B")
+        mirrored = {"allow Read for User:ANONYMOUS", "allow Read for User:bob", "deny Describe for User:eve"}
+        own = "allow All for User:ANONYMOUS"
+        until(lambda: kinds() == [] and on_target() == {own} | mirrored, "MirrorMaker's own rules are those of mm2mgr")
+        assert said == []
+        declared = config_of(url, name)
+        elsewhere = {"target.admin.bootstrap.servers": topology.clusters["A"].client["bootstrap.servers"]}
+        rest("PUT", connector_url(url, name, "/config"), declared | elsewhere)
+        create(a, acl(AclOperation.READ, allow, "granted", "User:late"))
+        until(lambda: "topic-acls-differ" in kinds(), "it is a problem")
+        assert any(
+            "topic A.granted on B without the ACL allow Read for User:late that MirrorMaker copies" in one
+            for one in said
+        )
+        rest("PUT", connector_url(url, name, "/config"), declared)
+        until(lambda: kinds() == [], "the ACL is on the target")
+        assert on_target() == {own, "allow Read for User:late"} | mirrored
 
 
 def test_what_the_target_refuses_to_create_is_a_problem(

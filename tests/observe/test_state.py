@@ -148,7 +148,7 @@ def test_it_holds_no_config_values(small: Estate) -> None:
         "format",
         "without_status",
         "beats",
-        "configs",
+        "copied",
         "checkpoints",
         "flows",
         "looks",

@@ -1,17 +1,24 @@
-"""Topic settings that MirrorMaker copies, and that do not reach the target."""
+"""Topic settings and ACLs that MirrorMaker copies, and that do not reach the target."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mm2mgr.kafka.acls import Acl
 from mm2mgr.observe.health import FlowStatus
 from mm2mgr.observe.kept import timed_looks
+from mm2mgr.observe.reading import SeenKafka
+from mm2mgr.observe.topic_sync import COPIED, Sides, TopicSync, mirrored_acl
 from tests.observe.estate import Estate, estate, sentences
 
 KIND = "topic-configs-differ"
+ACLS = "topic-acls-differ"
 ROUND = 600  # the connector's interval
 
 
@@ -147,16 +154,116 @@ def test_settings_are_read_twice_a_round_and_only_of_topics_that_tasks_have(sync
     [*looks(synced, 2 * ROUND, every=50)]
     both = [("A", frozenset({"orders"})), ("B", frozenset({"A.orders"}))]
     assert sorted(synced.kafka.asked_settings) == sorted(both * 4)
-    assert timed_looks(synced.memory_file).configs["orders:A->B"].asked_at > synced.now - ROUND / 2
+    assert timed_looks(synced.memory_file).copied["configs"]["orders:A->B"].asked_at > synced.now - ROUND / 2
 
 
 def test_a_damaged_memory_has_no_looks(tmp_path: Path) -> None:
     (file := tmp_path / "memory.json").write_text("{")
-    assert timed_looks(file).configs == {}
-    assert timed_looks(tmp_path / "missing.json").configs == {}
+    assert timed_looks(file).copied == {}
+    assert timed_looks(tmp_path / "missing.json").copied == {}
 
 
 def test_a_tree_that_copies_no_settings_reads_none(tmp_path: Path) -> None:
     with estate(tmp_path, more="sync: {topic_configs: false}") as quiet:
         [*looks(quiet, ROUND)]
         assert quiet.kafka.asked_settings == []
+
+
+# --- ACLs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Estate]:
+    """The small estate, which copies ACLs; its topic has none."""
+    with estate(tmp_path, more="sync: {topic_acls: true, topic_configs: false}") as copied:
+        yield copied
+
+
+def acl(
+    operation: str, principal: str = "User:bob", *, topic: str = "orders", allow: bool = True, host: str = "*"
+) -> Acl:
+    return Acl(principal, host, operation, "topic", topic, prefixed=False, allow=allow)
+
+
+def on_source(estate: Estate, *acls: Acl) -> None:
+    estate.kafka.acls["A", "orders"] = set(acls)
+
+
+def on_target(estate: Estate, *acls: Acl) -> None:
+    estate.kafka.acls["B", "A.orders"] = {replace(one, name="A.orders") for one in acls}
+
+
+def test_acls_that_do_not_arrive_are_a_problem_until_they_do(guarded: Estate) -> None:
+    guarded.flow()
+    on_source(guarded, acl("Read"), acl("All", "User:CN=eve"), acl("Describe", allow=False, host="10.0.0.1"))
+    assert [kinds(one) for one in looks(guarded, ROUND)] == [[]] * 4, "the next round may still copy them"
+    *_, late = looks(guarded, ROUND)
+    (one,) = late.problems
+    assert (one.kind, late.health) == (ACLS, "problem")
+    assert one.evidence == {
+        "topics": ["A.orders"],
+        "topic_count": 1,
+        "acls": ["allow Read for User:CN=eve", "allow Read for User:bob", "deny Describe for User:bob from 10.0.0.1"],
+        "interval_seconds": 600.0,
+        "source": "A",
+        "target": "B",
+    }
+    (said,) = sentences(late)
+    assert said.startswith("topic A.orders on B without the 3 ACLs (allow Read for User:CN=eve, ")
+    on_target(guarded, acl("Read"), acl("Read", "User:CN=eve"), acl("Describe", allow=False, host="10.0.0.1"))
+    assert [kinds(one) for one in looks(guarded, 300)][-1] == []
+
+
+@given(
+    acls=st.sets(
+        st.builds(
+            acl,
+            st.sampled_from(["Read", "Write", "All", "Describe", "AlterConfigs"]),
+            st.sampled_from(["User:bob", "User:*"]),
+            allow=st.booleans(),
+            host=st.sampled_from(["*", "10.0.0.1"]),
+        )
+    ),
+    others=st.sets(st.builds(acl, st.sampled_from(["Read", "Write", "All"]), st.just("User:hand"))),
+)
+def test_what_mirrormaker_makes_of_any_acls_is_all_that_the_target_needs(acls: set[Acl], others: set[Acl]) -> None:
+    """Its own rules, after MirrorSourceConnector.shouldReplicateAcl and targetAclBinding; what else is on the target stays there."""
+    made = set[Acl]()
+    for one in acls:
+        match one.allow, one.operation:
+            case True, "Write":
+                pass
+            case True, "All":
+                made.add(acl("Read", one.principal, topic="A.orders", host=one.host))
+            case _:
+                made.add(replace(one, name="A.orders"))
+    assert {each for one in acls if (each := mirrored_acl(one, "A.orders"))} == made
+    assert all(not (one.allow and one.operation in {"Write", "All"}) for one in made)
+    side, there = SeenKafka(acls={"orders": frozenset(acls)}), made | {replace(one, name="A.orders") for one in others}
+    for absent in [None, *made]:
+        target = SeenKafka(acls={"A.orders": frozenset(there - {absent})})
+        missing = COPIED["acls"].missing(Sides(side, target, "orders", "A.orders"), TopicSync(ROUND))
+        assert missing == ({str(absent)} if absent else set())
+
+
+@pytest.mark.parametrize("hidden", ["A", "B"])
+def test_time_in_which_acls_cannot_be_read_does_not_count(guarded: Estate, hidden: str) -> None:
+    on_source(guarded, acl("Read"))
+    guarded.flow()
+    guarded.kafka.hidden_acls.add(hidden)
+    assert [one for one in looks(guarded, 3 * ROUND) if one.problems] == []
+    guarded.kafka.hidden_acls.clear()
+    assert [one for one in looks(guarded, ROUND) if one.problems] == []
+    assert kinds([*looks(guarded, ROUND)][-1]) == [ACLS]
+
+
+def test_a_tree_that_copies_no_acls_reads_none(synced: Estate) -> None:
+    on_source(synced, acl("Read"))
+    assert [one for one in looks(synced, 3 * ROUND) if one.problems] == []
+    assert synced.kafka.asked_acls == []
+
+
+def test_acls_are_read_twice_a_round(guarded: Estate) -> None:
+    [*looks(guarded, 2 * ROUND, every=50)]
+    both = [("A", frozenset({"orders"})), ("B", frozenset({"A.orders"}))]
+    assert (sorted(guarded.kafka.asked_acls), guarded.kafka.asked_settings) == (sorted(both * 4), [])
