@@ -1,4 +1,4 @@
-"""What is kept between observations: the memory, one JSON file per owner, and the ledger of losses, a table beside the samples.
+"""What is kept between observations: the memory, one JSON file per owner, and two tables beside the samples: the ledger of losses, and points of lag for processes on other machines.
 
 What a look shows to be lost first goes into the memory, in one step with the look itself, and from there into the table: a store that
 cannot be reached, or an install without the packages for tables, delays it and loses nothing. Several processes may do so at once.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,8 +23,9 @@ from mm2mgr.observe.companions import Beats, CheckpointLook
 from mm2mgr.observe.ledger import FlowLooks, LostRange
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of, row_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SyncLook
+from mm2mgr.observe.trend import FLOW, LagPoint, joined
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.samples.schema import LOSSES, LossRow, Store, is_remote
+from mm2mgr.samples.schema import LAG, LOSSES, LagRow, LossRow, Store, is_remote
 from mm2mgr.text import number_of
 
 _LOCK_SECONDS = 10.0
@@ -48,6 +49,7 @@ class _MemoryFile(BaseModel):
     flows: Mapping[str, FlowMemory]
     looks: Mapping[str, FlowLooks]
     unwritten: tuple[LossRow, ...]
+    shared_at: float = 0.0
     beats: Mapping[str, Beats] = {}
     copied: Mapping[str, Mapping[str, SyncLook]] = {}
     checkpoints: Mapping[str, CheckpointLook] = {}
@@ -189,8 +191,8 @@ def _old_rows(loss: _OldLoss) -> Iterator[LossRow]:
 # --- the table of losses ----------------------------------------------------------------------------------------------
 
 
-class LossPlace(NamedTuple):
-    """Where the losses of an owner are: the store with their table, and the memory with those that are not in it yet."""
+class StorePlace(NamedTuple):
+    """Where an owner's losses and points of lag are: the store with their tables, and the memory, with losses that are not in it yet."""
 
     store: Store
     owner: str
@@ -205,7 +207,7 @@ class LossLedger:
     warnings: tuple[str, ...] = ()
 
 
-def settle(place: LossPlace, memory: Memory) -> LossLedger:
+def settle(place: StorePlace, memory: Memory) -> LossLedger:
     """Move what the memory holds of losses into the table, and return the entries of both.
 
     Rows that two processes write, or one that was killed in between, count once. Trouble with the table is a warning.
@@ -220,12 +222,12 @@ def settle(place: LossPlace, memory: Memory) -> LossLedger:
     return LossLedger(entries_of([*found, *waiting]), tuple(warnings))
 
 
-def _moved(place: LossPlace, waiting: tuple[LossRow, ...], warn: Callable[[str], None]) -> list[LossRow]:
+def _moved(place: StorePlace, waiting: tuple[LossRow, ...], warn: Callable[[str], None]) -> list[LossRow]:
     """Write the waiting rows, forget them, and return what the table has."""
-    is_there = is_remote(place.store) or (Path(place.store) / LOSSES / "_delta_log").is_dir()
+    is_there = _may_have(place.store, LOSSES)
     if not is_there and not waiting:
         return []
-    if missing := [name for name in _TABLES_NEED if not find_spec(name)]:
+    if missing := _missing_packages():
         if is_there:
             raise Mm2mgrError(f"it needs the Python package {missing[0]}: {install('spark')}")
         return []  # they stay in the memory
@@ -240,3 +242,75 @@ def _moved(place: LossPlace, waiting: tuple[LossRow, ...], warn: Callable[[str],
             lambda now: replace(now, unwritten=tuple(row for row in now.unwritten if row not in done)),
         )
     return table.read()
+
+
+def _may_have(store: Store, table: str) -> bool:
+    return is_remote(store) or (Path(store) / table / "_delta_log").is_dir()
+
+
+def _missing_packages() -> list[str]:
+    return [name for name in _TABLES_NEED if not find_spec(name)]
+
+
+# --- the table of lag -------------------------------------------------------------------------------------------------
+
+_SHARED_EVERY_SECONDS = 300.0
+_KNOWN_SECONDS = 600.0
+
+
+def is_due_to_share(memory: Memory, now: float) -> bool:
+    """Tell whether the points of lag are to be written into the store again."""
+    return not 0 <= now - memory.shared_at < _SHARED_EVERY_SECONDS
+
+
+def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> Iterator[str]:
+    """Write the points of these flows' lag into the store, for processes on other machines. What is in the way is yielded as a warning."""
+    rows = [
+        LagRow(flow, one.home, round(1000 * at.time), at.partitions, at.start, at.end, at.position)
+        for flow in flows
+        if (one := memory.of(flow)).home
+        for at in one.progress.get(FLOW, ())
+    ]
+    if not rows or _missing_packages():
+        return
+    from mm2mgr.samples.store import LagStore
+
+    try:
+        LagStore(place.store, place.owner, lambda _: None).append(rows, round(1000 * memory.shared_at))
+    except Mm2mgrError as error:
+        yield f"the table of lag: {error.one_line}"
+
+
+def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: float) -> Kept:
+    """Add to the memory what processes on other machines saw of these flows' lag, where this one has not looked for ten minutes.
+
+    Nothing is added where that cannot be read: a trend begins with this look then.
+    """
+    seen = [flow for flow in flows if kept.memory.of(flow).home and kept.memory.of(flow).progress.get(FLOW)]
+    before = {flow: kept.earlier.of(flow).progress.get(FLOW, ()) for flow in seen}
+    new = [flow for flow, points in before.items() if not points or now - points[-1].time > _KNOWN_SECONDS]
+    if not new or not _may_have(place.store, LAG) or _missing_packages():
+        return kept
+    from mm2mgr.samples.store import LagStore
+
+    try:
+        rows = LagStore(place.store, place.owner, lambda _: None).read(round(1000 * (now - 3600)))
+    except Mm2mgrError:
+        return kept
+    found: dict[tuple[str, str], list[LagPoint]] = {}
+    for row in rows:
+        point = LagPoint(row.time_ms / 1000, row.partitions, row.start_offsets, row.end_offsets, row.positions)
+        found.setdefault((row.flow, row.home), []).append(point)
+
+    def joining(memory: Memory) -> Memory:
+        flows = dict(memory.flows)
+        for flow in new:
+            one = memory.of(flow)
+            points = joined(one.progress.get(FLOW, ()), found.get((flow, one.home), ()))
+            flows[flow] = replace(one, progress={**one.progress, FLOW: points})
+        return replace(memory, flows=flows)
+
+    if not any((flow, kept.memory.of(flow).home) in found for flow in new):
+        return kept
+    after = change(place.memory_file, joining)
+    return Kept(kept.earlier, after.memory, (*kept.warnings, *after.warnings))

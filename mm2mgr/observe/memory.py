@@ -160,13 +160,14 @@ class FlowMemory:
 class Memory:
     """What earlier observations left: `without_status`, `beats` and `checkpoints` by `connect/connector`, flows and their looks by their ids.
 
-    `copied`: the looks at settings and at ACLs of topics, each by the ids of flows. `unwritten` are rows of the ledger that are not in its table yet.
+    `copied`: the looks at settings and at ACLs of topics, each by the ids of flows. `shared_at`: when this machine last wrote points of lag into the store. `unwritten` are rows of the ledger that are not in its table yet.
     """
 
     without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
     flows: Mapping[str, FlowMemory] = field(default_factory=dict)
     looks: Mapping[str, FlowLooks] = field(default_factory=dict)
     unwritten: tuple[LossRow, ...] = ()
+    shared_at: float = 0.0
     beats: Mapping[str, Beats] = field(default_factory=dict)
     copied: Mapping[str, Mapping[str, SyncLook]] = field(default_factory=dict)
     checkpoints: Mapping[str, CheckpointLook] = field(default_factory=dict)

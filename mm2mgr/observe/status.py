@@ -24,7 +24,19 @@ from mm2mgr.kafka.records import read_logs
 from mm2mgr.kafka.topic_configs import topic_configs
 from mm2mgr.observe.companions import checkpointing
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
-from mm2mgr.observe.kept import LossLedger, LossPlace, TimedLooks, change, load, settle, state_file, timed_looks
+from mm2mgr.observe.kept import (
+    LossLedger,
+    StorePlace,
+    TimedLooks,
+    change,
+    is_due_to_share,
+    join_shared,
+    load,
+    settle,
+    share,
+    state_file,
+    timed_looks,
+)
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
 from mm2mgr.observe.memory import Memory, remember
@@ -94,7 +106,8 @@ class ObserveOptions:
     """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the state folder).
 
     `deadline_seconds` bounds each request to Connect with its retries. `earlier`: the last looks at settings and ACLs of topics and
-    offsets of consumer groups, which are read again where that is due; None: nowhere.
+    offsets of consumer groups, which are read again where that is due; None: nowhere. `shares`: whether points of lag go into the store every five minutes, so
+    that the first look on another machine knows where a lag goes.
     """
 
     kafka: ReadKafka = read_kafka
@@ -104,6 +117,7 @@ class ObserveOptions:
     memory_file: Path | None = None
     store: Store = Path(".mm2mgr/samples")
     earlier: TimedLooks | None = None
+    shares: bool = False
 
 
 async def read_estate(
@@ -325,12 +339,15 @@ async def observe(
 
     def remembered(earlier: Memory) -> Memory:
         lags.update(lags_of(reading, earlier))
-        return remember(earlier, reading, lags)
+        memory = remember(earlier, reading, lags)
+        return replace(memory, shared_at=now) if how.shares and is_due_to_share(earlier, now) else memory
 
-    kept = change(_file(topology, how), remembered)
-    ledger = settle(_place(topology, how), kept.memory)
+    place, now, ids = _place(topology, how), reading.taken_at, [flow.id for flow in flows]
+    kept = join_shared(place, change(place.memory_file, remembered), ids, now)
+    unshared = list(share(place, kept.memory, ids)) if kept.memory.shared_at == now else []
+    ledger = settle(place, kept.memory)
     seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience), ledger.entries)
-    warnings = (*kept.warnings, *ledger.warnings)
+    warnings = (*kept.warnings, *ledger.warnings, *unshared)
     return Observation(reading, lags, replace(seen, warnings=warnings), kept.memory)
 
 
@@ -382,5 +399,5 @@ def _file(topology: Topology, how: ObserveOptions) -> Path:
     return how.memory_file or state_file(str(topology.owner))
 
 
-def _place(topology: Topology, how: ObserveOptions) -> LossPlace:
-    return LossPlace(how.store, str(topology.owner), _file(topology, how))
+def _place(topology: Topology, how: ObserveOptions) -> StorePlace:
+    return StorePlace(how.store, str(topology.owner), _file(topology, how))

@@ -96,6 +96,19 @@ def _after(points: Points, new: LagPoint) -> Points:
     return _thinned((*points, new))
 
 
+def joined(own: Points, others: Iterable[LagPoint]) -> Points:
+    """Return the points of several processes that looked at the same partitions as one that made all of these looks would have them.
+
+    Those of others that are newer than the newest `own` one are left out: it belongs to the look that is judged.
+    """
+    found: Points = ()
+    if own:
+        by_time = {round(1000 * one.time): one for one in (*others, *own) if one.time <= own[-1].time}
+        for _, one in sorted(by_time.items()):
+            found = _after(found, one)
+    return found
+
+
 def _thinned(points: Points) -> Points:
     if len(points) <= _MOST_POINTS:
         return points

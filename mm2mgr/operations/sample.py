@@ -190,7 +190,7 @@ class _StatusReader:
         from mm2mgr.text import listed
 
         reading = partial(read_kafka, timeout_seconds=self._seconds)
-        options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store)
+        options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store, shares=True)
         topology, connectors = self._workspace.topology, self._workspace.connectors
         seen = wait_for(status(topology, connectors, only=self._flows, options=options))
         names = sorted({one.flow for one in seen.losses}.intersection(self._flows))

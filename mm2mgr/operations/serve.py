@@ -228,7 +228,7 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     from mm2mgr.observe.status import ObserveOptions, observe
 
     began_at, flows = time.time(), workspace.topology.flows
-    seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store)))
+    seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store, shares=True)))
     found = report(seen, flows, LagOptions(store=store))
     totals = {one.flow: one.total for one in found.flows}
     limits = {

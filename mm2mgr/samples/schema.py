@@ -37,7 +37,7 @@ _SOURCE = TableColumn(
     "source", "string", "", "kafka-offsets, prometheus:METRIC, cruise-control or cruise-control-topic"
 )
 
-SAMPLES, TASK_OFFSETS, THROUGHPUT, LOSSES = "samples", "task_offsets", "throughput", "losses"
+SAMPLES, TASK_OFFSETS, THROUGHPUT, LOSSES, LAG = "samples", "task_offsets", "throughput", "losses", "lag"
 
 TABLES: Mapping[str, tuple[TableColumn, ...]] = {
     SAMPLES: (
@@ -138,11 +138,23 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("who", "string", "", "who acknowledged it", True),
         TableColumn("reason", "string", "", "why it was acknowledged", True),
     ),
+    LAG: (
+        TableColumn("hour", "string", "UTC", "hour in which the row was written; the table is partitioned by it"),
+        TableColumn("owner", "string", "", "owner of the tree that declares the flow"),
+        TableColumn("flow", "string", "", "id of the flow, such as orders:a->b"),
+        TableColumn("home", "string", "", "id of the Kafka cluster that stores the flow's offsets"),
+        TableColumn("time_ms", "int64", "ms since 1970 UTC", "time of the look"),
+        TableColumn("partitions", "int32", "", "partitions of the flow that were counted"),
+        TableColumn("start_offsets", "int64", "offset", "sum of the log starts"),
+        TableColumn("end_offsets", "int64", "offset", "sum of the log ends"),
+        TableColumn("positions", "int64", "offset", "sum of the next offsets to mirror; ends less positions wait"),
+    ),
 }
 """Columns in order. A row of `samples` is known by cluster, topic, partition, topic id, source and time: repeated rows count
 once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10), not both.
 Ranges in `losses` may overlap and repeat, as several processes write what each saw: they count once, less the ranges acknowledged
-for the same partition, topic id and cause, as `mm2mgr losses` shows them.
+for the same partition, topic id and cause, as `mm2mgr losses` shows them. `lag` repeats what earlier rows of an hour say, and keeps
+two hours.
 """
 
 PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
@@ -150,6 +162,7 @@ PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
     TASK_OFFSETS: ("hour",),
     THROUGHPUT: ("period", "made_from"),
     LOSSES: ("owner",),
+    LAG: ("hour",),
 }
 
 
@@ -174,6 +187,19 @@ class LossRow:
     time_ms: int
     who: str | None = None
     reason: str | None = None
+
+
+@dataclass(frozen=True)
+class LagRow:
+    """One row of `lag` without its hour and owner, field by field: what one look saw of a flow."""
+
+    flow: str
+    home: str
+    time_ms: int
+    partitions: int
+    start_offsets: int
+    end_offsets: int
+    positions: int
 
 
 KAFKA_OFFSETS = "kafka-offsets"

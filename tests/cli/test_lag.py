@@ -107,11 +107,18 @@ def test_status_and_lag_say_the_same_and_share_what_they_saw(behind: Behind) -> 
     assert behind.mm2mgr("status", "-o", "json").json["flows"][0]["lag_records"] == 1
 
 
-def test_a_sampler_remembers_what_the_lag_was(behind: Behind, tmp_path: Path) -> None:
-    behind.mm2mgr("sample", "--interval", "1s", "--duration", "2s", "--store", str(tmp_path / "store"))
+def test_a_sampler_remembers_what_the_lag_was_also_for_other_machines(
+    behind: Behind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(tmp_path / "store")
+    behind.mm2mgr("sample", "--interval", "1s", "--duration", "2s", "--store", store)
     produce(behind.cluster, "orders", 20)
     (flow,) = behind.mm2mgr("status", "-o", "json").json["flows"]
     assert flow["trend"]["records"] == 20
+    for machine, at, grown in (("second", "another store", None), ("third", "store", 20)):
+        monkeypatch.setenv("MM2MGR_STATE", str(tmp_path / machine))
+        (flow,) = behind.mm2mgr("status", "-o", "json", "--store", str(tmp_path / at)).json["flows"]
+        assert (flow["trend"] and flow["trend"]["records"]) == grown
 
 
 def test_a_flow_without_offsets_is_unknown_with_exit_code_1(behind: Behind) -> None:

@@ -152,6 +152,7 @@ def test_it_holds_no_config_values(small: Estate) -> None:
         "checkpoints",
         "flows",
         "looks",
+        "shared_at",
         "unwritten",
     }
 
