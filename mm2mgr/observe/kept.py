@@ -25,7 +25,7 @@ from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SyncLook
 from mm2mgr.observe.trend import FLOW, LagPoint, joined
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.samples.schema import LAG, LOSSES, LagRow, LossRow, Store, is_remote
+from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
 from mm2mgr.text import number_of
 
 _LOCK_SECONDS = 10.0
@@ -266,7 +266,7 @@ def is_due_to_share(memory: Memory, now: float) -> bool:
 def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> Iterator[str]:
     """Write the points of these flows' lag into the store, for processes on other machines. What is in the way is yielded as a warning."""
     rows = [
-        LagRow(flow, one.home, round(1000 * at.time), at.partitions, at.start, at.end, at.position)
+        SharedLag(flow, one.home, round(1000 * at.time), at.partitions, at.start, at.end, at.position)
         for flow in flows
         if (one := memory.of(flow)).home
         for at in one.progress.get(FLOW, ())

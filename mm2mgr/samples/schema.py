@@ -190,7 +190,7 @@ class LossRow:
 
 
 @dataclass(frozen=True)
-class LagRow:
+class SharedLag:
     """One row of `lag` without its hour and owner, field by field: what one look saw of a flow."""
 
     flow: str

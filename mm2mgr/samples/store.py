@@ -27,8 +27,8 @@ from mm2mgr.samples.schema import (
     LOSSES,
     SAMPLES,
     TASK_OFFSETS,
-    LagRow,
     LossRow,
+    SharedLag,
     Store,
     hour_end_ms,
     hour_of,
@@ -294,27 +294,27 @@ class LagStore:
     def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
         self._table, self._owner, self._warn = StoredTable(store, LAG), owner, warn
 
-    def append(self, rows: Sequence[LagRow], now_ms: int) -> None:
+    def append(self, rows: Sequence[SharedLag], now_ms: int) -> None:
         """Add rows in one commit, and remove the hours that ended more than one ago; the table is created with the first ones."""
         if rows:
             self._table.create()
             constants = {"hour": hour_of(now_ms), "owner": self._owner}
             columns = {name: pa.repeat(pa.scalar(value), len(rows)) for name, value in constants.items()}
             kinds = {each.name: each.type for each in self._table.schema}
-            for name in (each.name for each in fields(LagRow)):
+            for name in (each.name for each in fields(SharedLag)):
                 columns[name] = pa.array([getattr(row, name) for row in rows], kinds[name])
             self._table.append(pa.table(columns, schema=self._table.schema))
             if _expire(self._table, now_ms - HOUR_MS):
                 self._table.vacuum()
 
-    def read(self, since_ms: int) -> list[LagRow]:
+    def read(self, since_ms: int) -> list[SharedLag]:
         """Return the rows of the hours that had not ended at that time, each once, in no order; none where there is no table."""
-        names = [each.name for each in fields(LagRow)]
+        names = [each.name for each in fields(SharedLag)]
         files = (file for file in self._table.files() if hour_end_ms(file.values[0]) > since_ms)
         found = (_read(self._table, file, ["owner", *names], self._warn) for file in files)
         mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in found if table is not None]
         columns = ([table[name].to_pylist() for name in names] for table in mine)
-        return list({LagRow(*row) for each in columns for row in zip(*each, strict=True)})
+        return list({SharedLag(*row) for each in columns for row in zip(*each, strict=True)})
 
 
 # --- files --------------------------------------------------------------------------------------------------------------
