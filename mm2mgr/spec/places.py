@@ -23,7 +23,8 @@ _Best: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MOST_BYTES = 20_000_000  # of a file of a tree, or of configs
 _MAX_VALUES = 1_000_000  # what anchors may expand to: a few lines of nested anchors can name billions
 _MAX_DEPTH = 1_000
-_HARMLESS_DEPTH = 5_000  # libyaml takes four times as many; Python's own recursion ends sooner, with an error
+_HARMLESS_DEPTH = 5_000  # older libyaml takes four times as many; Python's own recursion ends sooner, with an error
+_TOO_DEEP = "nesting depth"  # what libyaml says from 0.2.6 on (PyYAML 6.0.4)
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
@@ -81,6 +82,8 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
     except UnicodeDecodeError as error:
         raise _refused(file, f"is not UTF-8 text (byte {error.start})") from error
     except yaml.MarkedYAMLError as error:
+        if _TOO_DEEP in str(error.problem):
+            raise _refused(file, "nested too deeply", error.problem_mark) from error
         from mm2mgr.spec.syntax import explain  # nothing of it is needed where nothing is wrong
 
         line, column, what = explain(error, text)

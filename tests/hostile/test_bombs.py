@@ -50,6 +50,7 @@ def test_aliases_and_merge_keys_that_expand(mm2mgr: Command, text: str) -> None:
     assert (
         "the anchors in this file expand to too many values" in said.out + said.err
         or "nested too" in said.err + said.out
+        or ("<<" in text and "unknown key 'x-a0'" in said.err)  # from PyYAML 6.0.4 on, equal merge keys do not expand
     )
 
 
