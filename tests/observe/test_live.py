@@ -307,7 +307,7 @@ def test_acls_that_go_elsewhere_are_a_problem_until_they_are_on_the_target(
         mirrored = {"allow Read for User:ANONYMOUS", "allow Read for User:bob", "deny Describe for User:eve"}
         own = "allow All for User:ANONYMOUS"
         until(lambda: kinds() == [] and on_target() == {own} | mirrored, "MirrorMaker's own rules are those of mm2mgr")
-        assert said == []
+        assert not any("without the ACL" in one for one in said)
         declared = config_of(url, name)
         elsewhere = {"target.admin.bootstrap.servers": topology.clusters["A"].client["bootstrap.servers"]}
         rest("PUT", connector_url(url, name, "/config"), declared | elsewhere)

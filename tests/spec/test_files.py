@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,12 +116,12 @@ def test_a_key_twice_beside_a_merge_is_still_found(tmp_path: Path) -> None:
         ("owner: &a [*a]\n", "x.yaml:1:1", "nested too deeply"),
         pytest.param("owner: " + "[" * 100_000, "x.yaml:1:1007", "nested too deeply", id="deep brackets"),
         pytest.param("owner: " + "{a: " * 100_000, "x.yaml:1:4004", "nested too deeply", id="deep braces"),
-        pytest.param("owner:\n  " + "- " * 100_000, "x.yaml:2:", "nested too deeply", id="deep lists"),
+        pytest.param("owner:\n  " + "- " * 100_000, "x.yaml:2:(1999|2001)", "nested too deeply", id="deep lists"),
     ],
 )
 def test_what_is_no_yaml_says_where(tmp_path: Path, text: str, place: str, says: str) -> None:
     found = complaints(tmp_path, x=text)
-    assert [one for one in found if one.startswith(f"{place}: ") and says in one], found
+    assert [one for one in found if re.match(f"{place}: ", one) and says in one], found
 
 
 def test_a_merge_that_is_not_settled_says_so(tmp_path: Path) -> None:
