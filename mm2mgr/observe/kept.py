@@ -1,4 +1,6 @@
-"""What is kept between observations: the memory, one JSON file per owner, and two tables beside the samples: the ledger of losses, and points of lag for processes on other machines.
+"""What is kept between observations: the memory, one JSON file per owner, and two tables beside the samples.
+
+These are the ledger of losses, and points of lag for processes on other machines.
 
 What a look shows to be lost first goes into the memory, in one step with the look itself, and from there into the table: a store that
 cannot be reached, or an install without the packages for tables, delays it and loses nothing. Several processes may do so at once.

@@ -160,7 +160,8 @@ class FlowMemory:
 class Memory:
     """What earlier observations left: `without_status`, `beats` and `checkpoints` by `connect/connector`, flows and their looks by their ids.
 
-    `copied`: the looks at settings and at ACLs of topics, each by the ids of flows. `shared_at`: when this machine last wrote points of lag into the store. `unwritten` are rows of the ledger that are not in its table yet.
+    `copied`: the looks at settings and at ACLs of topics, each by the ids of flows. `unwritten` are rows of the ledger that are not in
+    its table yet. `shared_at`: when this machine last wrote points of lag into the store (seconds since 1970).
     """
 
     without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
