@@ -12,7 +12,7 @@ from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topics.shared import overlaps
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr  # noqa: F401  a fixture
-from tests.spec.trees import BASE, FLOW, write
+from tests.spec.trees import BASE, FLOW, PYYAML_6_0_4, write
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 QUICK_SECONDS = 15.0
@@ -42,15 +42,17 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS)
-def test_aliases_and_merge_keys_that_expand(mm2mgr: Command, text: str) -> None:  # noqa: F811
-    write(mm2mgr.tree, x=BASE + text + FLOW)
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_aliases_and_merge_keys_that_expand(mm2mgr: Command, bomb: str) -> None:  # noqa: F811
+    write(mm2mgr.tree, x=BASE + BOMBS[bomb] + FLOW)
     said = mm2mgr("render", code=1)
     assert "clusters/x.yaml:" in said.out + said.err
+    if bomb == "merge keys" and PYYAML_6_0_4:
+        assert "unknown key 'x-a0'" in said.err, "it does not expand, and is judged as any other file"
+        return
     assert (
         "the anchors in this file expand to too many values" in said.out + said.err
         or "nested too" in said.err + said.out
-        or ("<<" in text and "unknown key 'x-a0'" in said.err)  # from PyYAML 6.0.4 on, equal merge keys do not expand
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError, SpecError
 from mm2mgr.spec.loader import load
-from tests.spec.trees import BASE, FLOW, complaint, complaints, expanded, loaded, write
+from tests.spec.trees import BASE, FLOW, PYYAML_6_0_4, complaint, complaints, expanded, loaded, write
 
 
 def test_files_join_whatever_their_names_and_folders(tmp_path: Path) -> None:
@@ -116,12 +115,17 @@ def test_a_key_twice_beside_a_merge_is_still_found(tmp_path: Path) -> None:
         ("owner: &a [*a]\n", "x.yaml:1:1", "nested too deeply"),
         pytest.param("owner: " + "[" * 100_000, "x.yaml:1:1007", "nested too deeply", id="deep brackets"),
         pytest.param("owner: " + "{a: " * 100_000, "x.yaml:1:4004", "nested too deeply", id="deep braces"),
-        pytest.param("owner:\n  " + "- " * 100_000, "x.yaml:2:(1999|2001)", "nested too deeply", id="deep lists"),
+        pytest.param(
+            "owner:\n  " + "- " * 100_000,
+            f"x.yaml:2:{1999 if PYYAML_6_0_4 else 2001}",
+            "nested too deeply",
+            id="deep lists",
+        ),
     ],
 )
 def test_what_is_no_yaml_says_where(tmp_path: Path, text: str, place: str, says: str) -> None:
     found = complaints(tmp_path, x=text)
-    assert [one for one in found if re.match(f"{place}: ", one) and says in one], found
+    assert [one for one in found if one.startswith(f"{place}: ") and says in one], found
 
 
 def test_a_merge_that_is_not_settled_says_so(tmp_path: Path) -> None:

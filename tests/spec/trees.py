@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
@@ -12,6 +13,9 @@ from mm2mgr.spec.loader import Spec, load
 from mm2mgr.topology import Topology
 
 ESTATE = Path(__file__).parents[2] / "clusters"
+
+# From this version on the parser counts levels itself, and a key that two merged maps have is merged once.
+PYYAML_6_0_4 = tuple(int(part) for part in yaml.__version__.split(".")) >= (6, 0, 4)
 
 # One of each: two clusters, one Connect cluster on the target, one flow.
 BASE = """\
