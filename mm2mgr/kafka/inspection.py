@@ -242,11 +242,12 @@ def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], se
 
 def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
     """Return every ACL of the cluster, None when this login may not read them (librdkafka shows such a refusal as none)."""
-    return _acls(kafka, view.operations, _EVERY_ACL)
+    with kafka.doing("reading ACLs"):
+        return _acls(kafka, view.operations, _EVERY_ACL)
 
 
 def topic_acls(kafka: Kafka, topics: Collection[str]) -> dict[str, frozenset[Acl]]:
-    """Return the literal ACLs of each of these topics; nothing when this login may not read them, or there is no authorizer."""
+    """Return the literal ACLs of each of these topics; nothing when this login may not read them."""
     with kafka.doing("reading ACLs"):
         asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.left())
         found = _acls(kafka, operation_names(kafka.result(asked)), _EVERY_LITERAL_TOPIC_ACL)
@@ -260,8 +261,7 @@ def topic_acls(kafka: Kafka, topics: Collection[str]) -> dict[str, frozenset[Acl
 def _acls(kafka: Kafka, operations: Collection[str], wanted: AclBindingFilter) -> tuple[Acl, ...] | None:
     if "Describe" not in operations:
         return None
-    with kafka.doing("reading ACLs"):
-        found = kafka.result(kafka.admin.describe_acls(wanted, request_timeout=kafka.left()))
+    found = kafka.result(kafka.admin.describe_acls(wanted, request_timeout=kafka.left()))
     return tuple(_acl(binding) for binding in found if binding.restype in _KINDS)
 
 

@@ -265,8 +265,8 @@ def is_due_to_share(memory: Memory, now: float) -> bool:
     return not 0 <= now - memory.shared_at < _SHARED_EVERY_SECONDS
 
 
-def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> Iterator[str]:
-    """Write the points of these flows' lag into the store, for processes on other machines. What is in the way is yielded as a warning."""
+def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str, ...]:
+    """Write the points of these flows' lag into the store, for processes on other machines; return what is in the way as warnings."""
     rows = [
         SharedLag(flow, one.home, round(1000 * at.time), at.partitions, at.start, at.end, at.position)
         for flow in flows
@@ -274,13 +274,14 @@ def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> Iterator[s
         for at in one.progress.get(FLOW, ())
     ]
     if not rows or _missing_packages():
-        return
+        return ()
     from mm2mgr.samples.store import LagStore
 
     try:
         LagStore(place.store, place.owner, lambda _: None).append(rows, round(1000 * memory.shared_at))
     except Mm2mgrError as error:
-        yield f"the table of lag: {error.one_line}"
+        return (f"the table of lag: {error.one_line}",)
+    return ()
 
 
 def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: float) -> Kept:
@@ -296,7 +297,7 @@ def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: floa
     from mm2mgr.samples.store import LagStore
 
     try:
-        rows = LagStore(place.store, place.owner, lambda _: None).read(round(1000 * (now - 3600)))
+        rows = LagStore(place.store, place.owner, lambda _: None).read(round(1000 * now))
     except Mm2mgrError:
         return kept
     found: dict[tuple[str, str], list[LagPoint]] = {}

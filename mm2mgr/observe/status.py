@@ -344,7 +344,7 @@ async def observe(
 
     place, now, ids = _place(topology, how), reading.taken_at, [flow.id for flow in flows]
     kept = join_shared(place, change(place.memory_file, remembered), ids, now)
-    unshared = list(share(place, kept.memory, ids)) if kept.memory.shared_at == now else []
+    unshared = share(place, kept.memory, ids) if kept.memory.shared_at == now else ()
     ledger = settle(place, kept.memory)
     seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience), ledger.entries)
     warnings = (*kept.warnings, *ledger.warnings, *unshared)

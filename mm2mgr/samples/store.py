@@ -189,8 +189,7 @@ class TaskStore:
         """Add the rows of one snapshot of all connectors in one commit."""
         if rows:
             self._table.create()
-            hours = pa.array([hour_of(row.time_ms) for row in rows])
-            self._table.append(_arrow(rows, self._table.file_schema).add_column(0, self._table.schema.field(0), hours))
+            self._table.append(_arrow(rows, self._table.schema, hour=[hour_of(row.time_ms) for row in rows]))
 
     def read(self, since_ms: int = 0, until_ms: int = _FOR_EVER_MS) -> list[TaskRow]:
         """Return the rows of [since, until), each once, by connector, task and time."""
@@ -235,9 +234,11 @@ class TaskStore:
         return [TaskRow(*row) for row in zip(*columns, strict=True)]
 
 
-def _arrow(rows: Iterable[TaskRow | LossRow], schema: Any) -> Any:
-    columns = zip(*map(astuple, rows), strict=True)
-    return pa.table([pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema)
+def _arrow(rows: Iterable[TaskRow | LossRow | SharedLag], schema: Any, **others: Sequence[str]) -> Any:
+    """Return rows as a table; `others` are the columns that they do not have."""
+    names = [name for name in schema.names if name not in others]
+    columns = dict(zip(names, zip(*map(astuple, rows), strict=True), strict=True)) | others
+    return pa.table([pa.array(columns[each.name], each.type) for each in schema], schema=schema)
 
 
 def _longest(rows: Iterable[TaskRow]) -> list[TaskRow]:
@@ -273,8 +274,7 @@ class LossStore:
         """Add rows in one commit; the table is created with the first ones."""
         if rows:
             self._table.create()
-            owner = pa.repeat(pa.scalar(self._owner), len(rows))
-            self._table.append(_arrow(rows, self._table.file_schema).add_column(0, self._table.schema.field(0), owner))
+            self._table.append(_arrow(rows, self._table.schema, owner=[self._owner] * len(rows)))
 
     def read(self) -> list[LossRow]:
         """Return all rows; none where there is no table."""
@@ -298,19 +298,15 @@ class LagStore:
         """Add rows in one commit, and remove the hours that ended more than one ago; the table is created with the first ones."""
         if rows:
             self._table.create()
-            constants = {"hour": hour_of(now_ms), "owner": self._owner}
-            columns = {name: pa.repeat(pa.scalar(value), len(rows)) for name, value in constants.items()}
-            kinds = {each.name: each.type for each in self._table.schema}
-            for name in (each.name for each in fields(SharedLag)):
-                columns[name] = pa.array([getattr(row, name) for row in rows], kinds[name])
-            self._table.append(pa.table(columns, schema=self._table.schema))
+            hours, owners = [hour_of(now_ms)] * len(rows), [self._owner] * len(rows)
+            self._table.append(_arrow(rows, self._table.schema, hour=hours, owner=owners))
             if _expire(self._table, now_ms - HOUR_MS):
                 self._table.vacuum()
 
-    def read(self, since_ms: int) -> list[SharedLag]:
-        """Return the rows of the hours that had not ended at that time, each once, in no order; none where there is no table."""
+    def read(self, now_ms: int) -> list[SharedLag]:
+        """Return the rows of this hour and of the one before, each once, in no order; none where there is no table."""
         names = [each.name for each in fields(SharedLag)]
-        files = (file for file in self._table.files() if hour_end_ms(file.values[0]) > since_ms)
+        files = (file for file in self._table.files() if hour_end_ms(file.values[0]) > now_ms - HOUR_MS)
         found = (_read(self._table, file, ["owner", *names], self._warn) for file in files)
         mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in found if table is not None]
         columns = ([table[name].to_pylist() for name in names] for table in mine)
