@@ -137,6 +137,7 @@ class FakeConnect:
     ) -> None:
         self.version, self.cluster_id, self.source_topics = version, cluster_id, source_topics
         self.reported_version: str | None = None  # what a vendor's workers say instead
+        self.worker_ids: dict[int | None, str] = {}  # by task number, of every connector; None: the connector itself
         self.policy, self.allowlist, self.exactly_once = policy, allowlist, exactly_once
         self.plugins = dict.fromkeys(sorted(CLASSES), plugin_version)  # None: the worker's own version
         self.status_after_reads = status_after_reads
@@ -546,14 +547,14 @@ class FakeConnect:
         """The connector's status as Connect prints it."""
         connector, worker = self.connectors[name], "127.0.0.1:8083"
         failed_tasks = self._failed_tasks(connector)
-        own = {"state": connector.shown_state or connector.state, "worker_id": worker}
+        own = {"state": connector.shown_state or connector.state, "worker_id": self.worker_ids.get(None, worker)}
         tasks = []
         ending = int(connector.state == "STOPPED" and connector.ending_statuses > 0)
         connector.ending_statuses -= ending
         for number in range(self.task_count(name) + ending):
             trace = failed_tasks.get(number)
             state = {"state": connector.state} if trace is None else {"state": "FAILED", "trace": trace}
-            tasks.append({"id": number, "worker_id": worker, **state})
+            tasks.append({"id": number, "worker_id": self.worker_ids.get(number, worker), **state})
         own |= {"trace": connector.trace} if connector.trace else {}
         return {"name": name, "connector": own, "tasks": tasks, "type": "source"}
 

@@ -6,11 +6,12 @@ before it is repeated.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 
@@ -34,6 +35,7 @@ from mm2mgr.secrets import mask_text, remember
 from mm2mgr.text import is_addressable
 
 T = TypeVar("T")
+_CONNECT_SECONDS, _CONNECTS_AT_ONCE = 2.0, 64
 
 
 class ConnectClient:
@@ -263,6 +265,41 @@ class ConnectClient:
                 return False
 
         return check
+
+
+async def silent_workers(target: ConnectTarget, workers: Iterable[str]) -> frozenset[str]:
+    """Return which workers, by their ids (`host:port`), accept no connection at their address. Nothing is sent to them.
+
+    These addresses are meant for other workers. Where none of them accepts a connection, they may be out of reach from here, and
+    only a worker whose address is also a URL of the target counts as silent; behind a proxy none does.
+    """
+    places = {worker: place for worker in workers if (place := _place(f"//{worker}"))}
+    urls = {_place(url) for url in target.urls}
+    if target.proxy or len({*places.values(), *urls}) < 2:
+        return frozenset()
+    gate = asyncio.Semaphore(_CONNECTS_AT_ONCE)
+    answers = await asyncio.gather(*(_accepts(gate, *place) for place in places.values()))
+    silent = frozenset(worker for worker, accepts in zip(places, answers, strict=True) if not accepts)
+    return silent if any(answers) else frozenset(worker for worker in silent if places[worker] in urls)
+
+
+def _place(url: str) -> tuple[str, int] | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None
+    return (parts.hostname, port) if parts.hostname and port else None
+
+
+async def _accepts(gate: asyncio.Semaphore, host: str, port: int) -> bool:
+    async with gate:
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT_SECONDS)
+        except (OSError, TimeoutError, ValueError):  # ValueError: what is no host name
+            return False
+        writer.close()
+        return True
 
 
 def _quoted(name: str) -> str:

@@ -95,6 +95,11 @@ class ConnectorStatus:
         """Whether it and all the tasks that it has are RUNNING."""
         return self.state == "RUNNING" and all(task.state == "RUNNING" for task in self.tasks)
 
+    @property
+    def workers(self) -> frozenset[str]:
+        """The ids of the workers that it and its tasks are on, as these last said: a dead worker takes nothing back."""
+        return frozenset(worker for worker in (self.worker_id, *(task.worker_id for task in self.tasks)) if worker)
+
 
 @dataclass(frozen=True)
 class TaskConfig:

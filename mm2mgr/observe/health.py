@@ -37,6 +37,7 @@ from mm2mgr.observe.record_problems import record_problems
 from mm2mgr.observe.sync_problems import sync_problems
 from mm2mgr.observe.trend import Trend
 from mm2mgr.topology import Flow, KafkaCluster, config_text
+from mm2mgr.truth.client_values import text_of
 
 Health = Literal["ok", "waiting", "problem", "unknown"]
 
@@ -212,9 +213,9 @@ def judge(
     flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), remembered) for flow in reading.flows)
     return Status(
         reading.taken_at,
-        tuple(_with_losses(flow, losses, reading.taken_at) for flow in flows),
+        tuple(_with_losses(reading, *each, losses) for each in zip(reading.flows, flows, strict=True)),
         tuple(
-            _companion(ConnectorCase(seen, remembered.patience, _waited(seen, remembered)), remembered.memory, reading)
+            _companion(ConnectorCase(*_case(seen, remembered)), remembered.memory, reading)
             for seen in reading.companions()
         ),
         reading.failures(),
@@ -233,7 +234,7 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
         return _unread(reading, flow)
     source, target = (reading.clusters.get(one.alias, _NO_KAFKA) for one in (flow.source, flow.target))
     kept = remembered.memory.of(flow.id)
-    case = FlowCase(seen, remembered.patience, _waited(seen, remembered), flow=flow, lag=lag, source=source, kept=kept)
+    case = FlowCase(*_case(seen, remembered), flow=flow, lag=lag, source=source, kept=kept)
     copied = sync_problems(case, remembered.memory.copied)
     problems = (*flow_problems(case), *record_problems(case), *copied)
     grown = growth(flow, reading.taken_at, case.marks, remembered.earlier.of(flow.id).marks)
@@ -267,10 +268,16 @@ def _unread(reading: Snapshot, flow: Flow) -> FlowStatus:
     )  # fmt: skip
 
 
-def _with_losses(flow: FlowStatus, losses: Iterable[LossEntry], now: float) -> FlowStatus:
+def _with_losses(reading: Snapshot, flow: Flow, status: FlowStatus, losses: Iterable[LossEntry]) -> FlowStatus:
     """Return the status with its open losses: a problem until they are acknowledged, even if the flow has recovered."""
-    lost = tuple(one.problem(now) for one in by_topic(one for one in losses if one.flow == flow.flow))
-    return replace(flow, health="problem", problems=flow.problems + lost) if lost else flow
+    lost = by_topic(one for one in losses if one.flow == flow.id)
+    if not lost:
+        return status
+    seen, creates = reading.source_connector(flow), None
+    if seen and seen.info:
+        creates = text_of("source", seen.info.config, "source consumer", "allow.auto.create.topics") == "true"
+    problems = tuple(one.problem(reading.taken_at, creates) for one in lost)
+    return replace(status, health="problem", problems=status.problems + problems)
 
 
 def _flow_health(case: FlowCase) -> Health:
@@ -288,10 +295,15 @@ def _flow_health(case: FlowCase) -> Health:
 # --- connectors -------------------------------------------------------------------------------------------------------
 
 
-def _waited(seen: LiveConnector, remembered: Remembered) -> float:
-    """Return for how many seconds a connector has been seen without a status."""
-    clock = remembered.memory.without_status.get(seen.key)
-    return clock.seconds if clock else 0.0
+def _case(seen: LiveConnector, remembered: Remembered) -> tuple[LiveConnector, Patience, float, dict[str, float]]:
+    """Return the fields of a ConnectorCase: a worker that moves records is not silent, but out of reach."""
+    clock, inside = remembered.memory.without_status.get(seen.key), f"{seen.desired.connect}/"
+    silent = {
+        key.removeprefix(inside): one.clock.seconds
+        for key, one in remembered.memory.silent_workers.items()
+        if key.startswith(inside) and not one.moved
+    }
+    return seen, remembered.patience, clock.seconds if clock else 0.0, silent
 
 
 def _companion(case: ConnectorCase, memory: Memory, reading: Snapshot) -> ConnectorState:

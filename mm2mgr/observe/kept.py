@@ -24,7 +24,7 @@ from mm2mgr.observe.clocks import ConditionClock
 from mm2mgr.observe.companions import Beats, CheckpointLook
 from mm2mgr.observe.ledger import FlowLooks, LostRange
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of, row_of
-from mm2mgr.observe.memory import FlowMemory, Memory, SyncLook
+from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
 from mm2mgr.observe.trend import FLOW, LagPoint, joined
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
@@ -55,6 +55,7 @@ class _MemoryFile(BaseModel):
     beats: Mapping[str, Beats] = {}
     copied: Mapping[str, Mapping[str, SyncLook]] = {}
     checkpoints: Mapping[str, CheckpointLook] = {}
+    silent_workers: Mapping[str, SilentWorker] = {}
 
 
 def state_file(owner: str) -> Path:

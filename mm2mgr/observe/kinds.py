@@ -92,6 +92,15 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             "No worker runs a connector, or its changed config waits for a cluster that does not answer."
         ),
         "task-unassigned": ProblemKind("No worker runs these tasks."),
+        "worker-departed": ProblemKind(
+            "A connector or tasks are RUNNING by their status on a worker that accepts no connection, while other workers do: Connect "
+            "starts them elsewhere only after its session timeout and scheduled.rebalance.max.delay.ms. Not judged where mm2mgr reaches "
+            "the workers through a proxy, or none of them at its own address.",
+            {
+                "worker": "its id: host and port of its REST API",
+                "connector_there": "whether the connector itself is there too",
+            },
+        ),
         "heartbeat-without-task": ProblemKind(
             "A heartbeat connector is RUNNING without a task: no heartbeats are sent."
         ),
@@ -209,6 +218,8 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
                 "records": "how many at most, of all partitions",
                 "least_records": "how many at least",
                 "is_bounded": "false where a deleted topic held an unknown number of others",
+                "flow_creates_topics": "whether the flow's consumer creates a topic that is deleted on the source "
+                "(allow.auto.create.topics); null where its config was not read",
                 "loss_count": "how many entries the ledger has of it",
                 "losses": "the first of them, as `mm2mgr losses -o json` shows them",
             },

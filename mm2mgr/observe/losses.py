@@ -163,14 +163,15 @@ class TopicLoss:
         """When the first of them was seen, in seconds since 1970."""
         return min(one.seen for one in self.entries)
 
-    def problem(self, now: float) -> LiveProblem:
-        """Return them as a problem."""
+    def problem(self, now: float, flow_creates_topics: bool | None = None) -> LiveProblem:
+        """Return them as a problem; `flow_creates_topics`: whether the flow's consumer creates what it misses, None: unknown."""
         evidence = {
             "topic": self.topic,
             "cause": self.cause,
             "records": sum(one.records or 0 for one in self.entries),
             "least_records": sum(one.least_records for one in self.entries),
             "is_bounded": all(one.records is not None for one in self.entries),
+            "flow_creates_topics": flow_creates_topics,
             "loss_count": len(self.entries),
             "losses": [one.to_dict() for one in self.entries[:_SHOWN]],
         }

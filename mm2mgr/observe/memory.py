@@ -14,7 +14,7 @@ from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, h
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
-from mm2mgr.observe.reading import LiveConnector, Snapshot
+from mm2mgr.observe.reading import LiveConnector, SeenConnect, Snapshot
 from mm2mgr.observe.topic_sync import COPIED, missing_of
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
@@ -125,6 +125,14 @@ class SyncLook:
         return replace(self, missing={topic: paused_all(clocks) for topic, clocks in self.missing.items()})
 
 
+@dataclass(frozen=True)
+class SilentWorker:
+    """For how long a worker has accepted no connection. `moved`: its tasks have moved records meanwhile, so it runs, out of reach."""
+
+    clock: ConditionClock
+    moved: bool = False
+
+
 _Timed = TypeVar("_Timed", Mark, Rest, Unstored, Unarrived)
 
 
@@ -160,7 +168,7 @@ class FlowMemory:
 class Memory:
     """What earlier observations left: `without_status`, `beats` and `checkpoints` by `connect/connector`, flows and their looks by their ids.
 
-    `copied`: the looks at settings and at ACLs of topics, each by the ids of flows. `unwritten` are rows of the ledger that are not in
+    `silent_workers` are by `connect/worker id`. `copied`: the looks at settings and at ACLs of topics, each by the ids of flows. `unwritten` are rows of the ledger that are not in
     its table yet. `shared_at`: when this machine last wrote points of lag into the store (seconds since 1970).
     """
 
@@ -172,6 +180,7 @@ class Memory:
     beats: Mapping[str, Beats] = field(default_factory=dict)
     copied: Mapping[str, Mapping[str, SyncLook]] = field(default_factory=dict)
     checkpoints: Mapping[str, CheckpointLook] = field(default_factory=dict)
+    silent_workers: Mapping[str, SilentWorker] = field(default_factory=dict)
 
     def of(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
@@ -207,9 +216,43 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         beats=heartbeat_topics(earlier.beats, reading),
         copied={kind: _sync_looks(kind, earlier.copied.get(kind, {}), reading) for kind in COPIED},
         checkpoints=checkpoint_looks(earlier.checkpoints, reading, lags),
+        silent_workers=_silent_workers(earlier, reading, flows),
         looks=looks,
         unwritten=(*earlier.unwritten, *lost),
     )
+
+
+def _silent_workers(earlier: Memory, reading: Snapshot, flows: Mapping[str, FlowMemory]) -> dict[str, SilentWorker]:
+    """Follow the workers that accept no connection; where their Connect cluster was not read, they pause."""
+    kept = dict(earlier.silent_workers)
+    for connect in reading.connects.values():
+        old = {key: kept.pop(key) for key in earlier.silent_workers if key.startswith(f"{connect.name}/")}
+        if connect.failure:
+            kept |= {key: replace(one, clock=one.clock.pause()) for key, one in old.items()}
+        for worker in connect.silent_workers:
+            before = old.get(f"{connect.name}/{worker}")
+            moved = before is not None and (before.moved or _moves(worker, connect, earlier, flows))
+            clock = started(before.clock if before else None, reading.taken_at)
+            kept[f"{connect.name}/{worker}"] = SilentWorker(clock, moved)
+    return kept
+
+
+def _moves(worker: str, connect: SeenConnect, earlier: Memory, flows: Mapping[str, FlowMemory]) -> bool:
+    """Tell whether a task that is on a worker by its status has moved records since the look before."""
+    for seen in connect.connectors.values():
+        if seen.status is None or seen.desired.type != "source":
+            continue
+        flow = seen.desired.flows[0]
+        before, after = earlier.of(flow).marks, flows[flow].marks
+        for task in (str(task.id) for task in seen.status.tasks if task.worker_id == worker):
+            if task in before and task in after and _has_moved(before[task], after[task]):
+                return True
+    return False
+
+
+def _has_moved(before: Mark, after: Mark) -> bool:
+    arrived = before.arrived is not None and after.arrived is not None and after.arrived > before.arrived
+    return after.stored > before.stored or arrived
 
 
 def _looks(

@@ -38,7 +38,8 @@ class Patience:
 
     Progress gets more than a flush interval (60 s by default): only then must stored offsets have moved. Where the
     target cannot be read they are all there is to see, so one late flush is forgiven. A target whose followers are slow may show
-    records half a minute late to whoever does not wait for them (acks=1).
+    records half a minute late to whoever does not wait for them (acks=1). A worker gets as long as Connect itself gives it by default
+    (session.timeout.ms).
     """
 
     no_status_seconds: float = 60.0
@@ -50,15 +51,17 @@ class Patience:
     slower_seconds: float = 900.0
     not_synced_seconds: float = 60.0
     no_checkpoint_seconds: float = 60.0
+    departed_seconds: float = 10.0
 
 
 @dataclass(frozen=True)
 class ConnectorCase:
-    """One connector that was read, and for how long it has had no status."""
+    """One connector that was read, and for how long it has had no status, and workers have been silent, by their ids."""
 
     seen: LiveConnector
     patience: Patience
     without_status_seconds: float = 0.0
+    silent_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -191,6 +194,19 @@ def unassigned(case: ConnectorCase) -> Iterator[LiveProblem]:
         yield case.problem("task-unassigned", tasks=tasks)
 
 
+def on_departed_worker(case: ConnectorCase) -> Iterator[LiveProblem]:
+    """What a dead worker ran stays RUNNING by its status until Connect gives it to others, five minutes later by default."""
+    status = case.seen.status
+    for worker, seconds in sorted(case.silent_seconds.items()):
+        if status is None or seconds < case.patience.departed_seconds:
+            continue
+        tasks = [task.id for task in status.tasks if task.worker_id == worker and task.state == "RUNNING"]
+        is_there = status.worker_id == worker and status.state == "RUNNING"
+        if tasks or is_there:
+            found = {"worker": worker, "connector_there": is_there}
+            yield case.problem("worker-departed", found, since=seconds, tasks=tasks)
+
+
 def heartbeat_without_task(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A heartbeat connector always has one task."""
     if case.seen.desired.type == "heartbeat" and _runs_empty(case):
@@ -285,6 +301,7 @@ CONNECTOR_RULES: tuple[Callable[[ConnectorCase], Iterator[LiveProblem]], ...] = 
     failed,
     failed_tasks,
     unassigned,
+    on_departed_worker,
     heartbeat_without_task,
     offsets_on_the_way,
     drifted,

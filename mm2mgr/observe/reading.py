@@ -123,7 +123,8 @@ class Orphan:
 class SeenConnect:
     """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them.
 
-    `kafka_cluster_id` is the Kafka its workers live on ("": unknown). Orphans are only looked for with all flows.
+    `kafka_cluster_id` is the Kafka its workers live on ("": unknown). Orphans are only looked for with all flows. `silent_workers`
+    have connectors or tasks by their status, and accept no connection (see `connect.client`).
     """
 
     name: str
@@ -131,6 +132,7 @@ class SeenConnect:
     failure: Failure | None = None
     kafka_cluster_id: str = ""
     orphans: tuple[Orphan, ...] = ()
+    silent_workers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.client import ConnectClient, silent_workers
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
@@ -163,7 +163,8 @@ async def _read_connect(
         async with ConnectClient(connect_target(connect), deadline_seconds=how.deadline_seconds) as client:
             infos, statuses = await client.infos(), await client.statuses()
             gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
-            root = await _kept(gate, client.root())
+            busy = sorted({worker for one in statuses.values() for worker in one.workers})
+            root, silent = await asyncio.gather(_kept(gate, client.root()), silent_workers(client.target, busy))
             shown = (LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted)
             seen = await asyncio.gather(*(_more(client, gate, one, how) for one in shown))
     except Mm2mgrError as error:
@@ -176,6 +177,7 @@ async def _read_connect(
         {one.desired.name: replace(one, adopted=workers if one.desired.name in adopted else None) for one in seen},
         kafka_cluster_id="" if isinstance(root, Failure) else root.kafka_cluster_id,
         orphans=tuple(_orphans(name, {one.name for one in wanted}, owners, infos, statuses)) if orphans else (),
+        silent_workers=silent,
     )
 
 

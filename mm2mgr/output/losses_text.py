@@ -21,6 +21,7 @@ _REMEDY = {
     "past-end": "compare the topic with the target, then stop the flow and reset these offsets",
     "truncation": "compare the topic with the target; stop the flow and reset its offsets where new records are skipped",
 }
+_BY_THE_FLOW = ", perhaps by this flow's own consumer, whose allow.auto.create.topics is true"
 _EVIDENCE = {
     "log-start": "seen while the stored offset lay before the log",
     "target": "between two looks, counted on the target",
@@ -54,9 +55,10 @@ def loss_sentence(flow: str, found: Mapping[str, Any], seen: str) -> str:
     )
     how = f"--ack {first[0]['id']}" if found["loss_count"] == 1 else f"'{flow}' --ack all"
     cause = found["cause"]
+    by_flow = cause == "re-created" and found["flow_creates_topics"]
     return (
-        f"{_count(found)} of topic {found['topic']} may never arrive, first seen {seen}: {_WHAT[cause]}: {parts}; "
-        f"{_REMEDY[cause]}; acknowledge with mm2mgr losses {how}"
+        f"{_count(found)} of topic {found['topic']} may never arrive, first seen {seen}: {_WHAT[cause]}"
+        f"{_BY_THE_FLOW * by_flow}: {parts}; {_REMEDY[cause]}; acknowledge with mm2mgr losses {how}"
     )
 
 

@@ -120,6 +120,15 @@ def _task_unassigned(one: Values, _: Values) -> str:
     return f"{_tasks(one)} UNASSIGNED: no worker runs them; check that enough workers are up"
 
 
+def _worker_departed(one: Values, found: Values) -> str:
+    connector = "the connector" if found["connector_there"] else ""
+    what = " and ".join(part for part in (connector, _tasks(one)) if part)
+    return (
+        f"{what} RUNNING by the status on worker {found['worker']}, which has accepted no connection for {one['since_seconds']:.0f} s while "
+        "other workers do: start it again, or wait until Connect gives its work to them (scheduled.rebalance.max.delay.ms, 5 min by default)"
+    )
+
+
 def _heartbeat_without_task(one: Values, _: Values) -> str:
     return f"RUNNING without a task: no heartbeats are sent; check the workers' log and run mm2mgr restart {_argument(one)}"
 
@@ -270,6 +279,7 @@ SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
     "task-failed": _task_failed,
     "connector-unassigned": _connector_unassigned,
     "task-unassigned": _task_unassigned,
+    "worker-departed": _worker_departed,
     "heartbeat-without-task": _heartbeat_without_task,
     "heartbeats-not-emitted": _heartbeats_not_emitted,
     "checkpoints-not-emitted": _checkpoints_not_emitted,

@@ -139,7 +139,7 @@ def test_what_runs_is_told_as_it_is_and_lost_workers_do_what_was_foretold(
     (going,) = [worker for worker in world.workers if worker is not staying]
     one_lost = before["losses"][0]
     assert (one_lost["workers"], one_lost["stopped_seconds"]) == (1, SESSION_SECONDS + DELAY_SECONDS)
-    stopped = lost_as_foretold(world, before, running, going)
+    stopped = lost_as_foretold(tree, world, before, running, going)
     assert DELAY_SECONDS <= stopped <= one_lost["stopped_seconds"] + SLACK_SECONDS, "another stop than foretold"
     after = fleet(tree, store)
     (left,) = after["running"]["workers"]
@@ -158,11 +158,11 @@ def test_what_runs_is_told_as_it_is_and_lost_workers_do_what_was_foretold(
     assert leader(world) is staying, "the leader changes when it leaves, not when another worker joins"
     one_lost = again["losses"][0]
     assert one_lost["leader_stopped_seconds"] == SESSION_SECONDS
-    stopped = lost_as_foretold(world, again, shared, staying)
+    stopped = lost_as_foretold(tree, world, again, shared, staying)
     assert stopped <= one_lost["leader_stopped_seconds"] + SLACK_SECONDS < DELAY_SECONDS, "another stop than foretold"
 
 
-def lost_as_foretold(world: Pair, said: Mapping[str, Any], running: Tasks, going: Worker) -> float:
+def lost_as_foretold(tree: Tree, world: Pair, said: Mapping[str, Any], running: Tasks, going: Worker) -> float:
     """Kill a worker; hold its tasks against what was said of them, and return the seconds until all tasks run again."""
     lost = {task for task, worker in running.items() if worker == worker_id(going)}
     foretold = next(each for each in said["running"]["workers"] if each["worker"] == worker_id(going))
@@ -180,11 +180,26 @@ def lost_as_foretold(world: Pair, said: Mapping[str, Any], running: Tasks, going
     if time.monotonic() - began < undisturbed:  # else this machine was too busy to look in time
         assert came == kept, "lost tasks moved records"
         assert looked == running, "somebody took back what the dead worker said last, so `fleet` could tell"
+    if who == "follower":
+        held = {name: {number for each, number in lost if each == name} for name, _ in lost}
+        until(
+            lambda: departed(tree, going),
+            lambda found: found == held,
+            "`status` does not name the tasks on the dead worker",
+        )
     all_on(staying, running)
     stopped = time.monotonic() - began
+    assert departed(tree, going) == {}, "it has no tasks any more"
     print(f"{who} lost: all tasks run again {stopped:.1f} s after the worker was killed")
     until(lambda: arrived(world, value), lambda found: found == sum(PARTITIONS.values()), "lost tasks go on")
     return stopped
+
+
+def departed(tree: Tree, worker: Worker) -> dict[str, set[int]]:
+    """Return the tasks that `status` says to be on a dead worker, by connector."""
+    found = [one for one in tree.json("status")["problem_values"] if one["kind"] == "worker-departed"]
+    assert {one["evidence"]["worker"] for one in found} <= {worker_id(worker)}
+    return {one["subject"]["connector"]: set(one["subject"]["tasks"]) for one in found if one["subject"]["tasks"]}
 
 
 def worker_id(worker: Worker) -> str:

@@ -53,8 +53,15 @@ flows:
   aged: {{sources: [A], targets: [B], topics: {{include: [aged]}}, heartbeats: false, checkpoints: false}}
   audited: {{sources: [A], targets: [B], topics: {{include: [audited]}}, heartbeats: false, checkpoints: false}}
   rest: {{sources: [A], targets: [B], topics: {{include: [rest]}}, heartbeats: false, checkpoints: false}}
+  revived:
+    sources: [A]
+    targets: [B]
+    topics: {{include: [revived]}}
+    heartbeats: false
+    checkpoints: false
+    source_consumer: {{allow.auto.create.topics: true}}
 """
-NAMES = {"stopped": 1, "running": 1, "aged": 1, "audited": 4, "rest": 1}
+NAMES = {"stopped": 1, "running": 1, "aged": 1, "audited": 4, "rest": 1, "revived": 1}
 """Topics and flows, and how many partitions they have."""
 
 
@@ -148,7 +155,8 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("losses")
     runtime = kafka_runtime()
-    a, b = (Broker(name, directory / name, runtime=runtime) for name in ("A", "B"))
+    creates = {"auto.create.topics.enable": "true"}  # as brokers do by default
+    a, b = Broker("A", directory / "A", creates, runtime=runtime), Broker("B", directory / "B", runtime=runtime)
     with serving([a, b]):
         worker = Worker("cb", directory / "cb", b.bootstrap_servers, runtime=runtime)
         with serving([worker]):
@@ -200,6 +208,17 @@ def test_a_topic_created_again_under_a_running_connector(world: World) -> None:
     assert {one.cause for one in stays_until_acknowledged(world, "running")} == {"re-created"}
     found = world.wait("running", lambda found: found.flows[0].lag_records == 0)
     assert found.losses == ()
+
+
+def test_a_deleted_topic_that_the_flow_itself_creates_again(world: World) -> None:
+    before = world.topic_id("revived")
+    delete(kafka_access(world.topology.clusters["A"]), ["revived"])
+    until(lambda: world.topic_id("revived"), lambda now: now not in (None, before), "the flow's consumer creates it")
+    found = world.wait("revived", lambda found: bool(found.losses)).flows[0]
+    (problem,) = (one for one in found.problems if one.kind == "records-lost")
+    assert (problem.evidence["cause"], problem.evidence["flow_creates_topics"]) == ("re-created", True)
+    assert "created again, perhaps by this flow's own consumer, whose allow.auto" in " ".join(sentences(found))
+    world.ack("revived")
 
 
 def test_records_that_left_the_log_before_they_were_mirrored(world: World) -> None:

@@ -17,7 +17,7 @@ from mm2mgr.observe.status import acknowledge, describe, read_losses
 from mm2mgr.samples.schema import LossRow
 from mm2mgr.samples.store import LossStore
 from tests.fake_connect import FakeConnect, serving
-from tests.observe.estate import TREE, Estate, topology_of
+from tests.observe.estate import TREE, Estate, sentences, topology_of
 
 ACK = Acknowledgement("jo", 77.0, "restored")
 
@@ -214,6 +214,21 @@ def test_a_topic_read_from_its_new_start_is_a_loss_of_what_the_old_one_held(smal
     small.log(0, 500)
     small.stored(499)
     assert ranges(small.status()) == [("re-created", 1000, None, None)]
+
+
+@pytest.mark.parametrize(("allowed", "creates"), [("true", True), (None, True), ("false", False)])
+def test_a_flow_that_creates_deleted_topics_itself_is_named(small: Estate, allowed: str | None, creates: bool) -> None:
+    config = small.connect.connectors[small.source].config
+    config.pop("source.consumer.allow.auto.create.topics")
+    config.update({"source.consumer.allow.auto.create.topics": allowed} if allowed else {})
+    small.log(0, 1000)
+    small.stored(999)
+    small.status()
+    small.recreate("new")
+    (lost,) = (one for one in small.flow().problems if one.kind == "records-lost")
+    assert lost.evidence["flow_creates_topics"] is creates
+    (said,) = (one for one in sentences(small.flow()) if "acknowledge" in one)
+    assert ("created again, perhaps by this flow's own consumer" in said) is creates
 
 
 def test_a_topic_created_again_after_its_offsets_were_reset_is_named_when_offsets_are_stored(small: Estate) -> None:

@@ -147,6 +147,7 @@ def test_it_holds_no_config_values(small: Estate) -> None:
     assert set(json.loads(text)) == {
         "format",
         "without_status",
+        "silent_workers",
         "beats",
         "copied",
         "checkpoints",
