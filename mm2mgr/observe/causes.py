@@ -88,9 +88,10 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
             retryable=True,
         ),
         "fenced": _cause(
-            "The brokers ended the task's transactional producer, for example after a long pause; a restart makes a new one.",
+            "The brokers ended the task's transactional producer, for example after a long pause, or refused the end of its transaction "
+            "(KAFKA-20785); a restart makes a new one.",
             "ProducerFencedException InvalidProducerEpochException TransactionAbortedException TransactionAbortableException "
-            "TransactionCoordinatorFencedException InvalidPidMappingException UnknownProducerIdException",
+            "TransactionCoordinatorFencedException InvalidPidMappingException InvalidTxnStateException UnknownProducerIdException",
             retryable=True,
         ),
         "bug": _cause(

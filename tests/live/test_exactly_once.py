@@ -7,7 +7,7 @@ record by record, as a reader of committed records sees it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,12 +156,31 @@ def kill_in_the_middle(world: World, workers: tuple[Worker, Worker]) -> None:
     start_all(workers)
 
 
+def revived(worker: Worker) -> bool:
+    """Restart the tasks whose commit Kafka's coordinator refused after it had made it, and tell whether there were any.
+
+    Seen with Kafka 4.3.1 on busy cores, in the coordinator's log as `state is COMPLETE_COMMIT, but received transaction marker result to
+    send: COMMIT`; KAFKA-20785 is of the same kind. `mm2mgr watch` restarts such tasks.
+    """
+    refused = [
+        connector_url(worker.url, name, f"/tasks/{task['id']}/restart")
+        for name, status in statuses(worker.url).items()
+        for task in status["tasks"]
+        if task["state"] == "FAILED" and "InvalidTxnStateException" in task["trace"]
+    ]
+    for url in refused:
+        rest("POST", url)
+    return bool(refused)
+
+
 def test_nothing_is_lost_or_duplicated_when_workers_are_killed(world: World, tree: Tree) -> None:
     workers = world.workers("", ENABLED)
     with serving([*workers]):
         with Traffic(world.access("a"), scale=0.25) as there, Traffic(world.access("b"), scale=0.25) as back:
             tree.write(world.yaml(workers, KILLED))
-            assert "Applied: 8 of 8 changes" in tree.run("apply", "--yes")
+            said = tree.attempt("apply", "--yes")
+            assert "Applied: 8 of 8 changes" in said, said
+            assert "FAILED" not in said or [one for one in workers if revived(one)], said
             until(
                 lambda: {"b.app.orders", "a.app.orders"} <= {*topics(world.access("a")), *topics(world.access("b"))},
                 bool,
@@ -170,18 +189,22 @@ def test_nothing_is_lost_or_duplicated_when_workers_are_killed(world: World, tre
                 kill_in_the_middle(world, workers)
             at_once(there.stop, back.stop)
         for source, target in ("ab", "ba"):
-            assert_exact(world, source, target)
+            assert_exact(world, source, target, workers)
             assert_beats_and_checkpoints(world, source, target)
-        until(lambda: [all_running(worker, 4) for worker in workers], all, "not all RUNNING with a task")
+        until(
+            lambda: [all_running(worker, 4) for worker in workers if not revived(worker)],
+            lambda running: running == [True, True],
+            "not all RUNNING with a task",
+        )
         assert "4 unchanged" in tree.run("plan", "there", "there-log")
         until(lambda: tree.json("status")["health"], lambda health: health == "ok", "not healthy")
         assert_offsets_live_beside_the_records(world)
 
 
-def assert_exact(world: World, source: str, target: str) -> None:
+def assert_exact(world: World, source: str, target: str, workers: Iterable[Worker]) -> None:
     found = until(
         lambda: verdicts(world, source, target),
-        lambda found: not sum(one.missing for one in found),
+        lambda found: not any(revived(one) for one in workers) and not sum(one.missing for one in found),
         "not all that was sent can be read as committed",
         2 * DEADLINE_SECONDS,  # what waits after the kills, on a busy machine
     )

@@ -77,6 +77,11 @@ ERRORS = "org.apache.kafka.common.errors"
             "java.net.ConnectException",
         ),
         (f"{CALLBACK}Caused by: {ERRORS}.ProducerFencedException: a newer producer", "fenced", None),
+        (
+            f"{CALLBACK}Caused by: {ERRORS}.InvalidTxnStateException: The producer attempted a transactional operation in an invalid state.",
+            "fenced",
+            None,
+        ),
         (CALLBACK, "bug", "org.apache.kafka.connect.errors.ConnectException"),
         (
             f"{ERRORS}.TimeoutException: x\nCaused by: java.lang.NullPointerException",
