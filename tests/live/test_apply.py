@@ -467,8 +467,8 @@ def test_connectors_made_by_hand_are_adopted_without_a_restart(world: World, tre
         until(lambda: [end_offset(world.target, f"src.{name}") for name in created], all, "nothing crossed")
         before = {name: config_of(world.url, name) for name in names}
         quiet = until(lambda: (shown(world), shown(world)), lambda twice: twice[0] == twice[1])
-        sent = writes(world)
-        assert len(sent) >= len(numbers)
+        # A line is there after its answer; on busy cores some were not when the last connector ran.
+        sent = until(lambda: writes(world), lambda lines: len(lines) >= len(numbers), "the logs have no line for each")
 
         tree.write(adopting(world, "adopters", range(9)))
         said = tree.run("apply", "--yes")
