@@ -33,8 +33,8 @@ demo: $(VENV)/.ready-sandbox  ## start real Kafka and Connect here, mirror throu
 test: $(VENV)/.ready-dev  ## run all tests, those with real Kafka, Connect and Spark too
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-fast: $(VENV)/.ready-dev  ## run the tests that start no JVM
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not live and not spark" $(ARGS)
+test-fast: $(VENV)/.ready-dev  ## run the tests that start no JVM and are short: under three minutes
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not live and not spark and not long" $(ARGS)
 
 lint: $(VENV)/.ready-dev  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .

@@ -65,8 +65,37 @@ LONGEST = (
 )
 
 
+# Modules, and folders, without a JVM that take many seconds of a core: property tests with many examples, hostile input, packages
+# that are built and installed. `make test-fast` leaves them out, and so ends in under three minutes.
+LONG = (
+    "hostile/",
+    "scale/",
+    "samples/test_months.py",
+    "reconcile/test_moves.py",
+    "project/test_base_install.py",
+    "throughput/test_rollup_job.py",
+    "reconcile/test_never_twice.py",
+    "lint/test_corpus.py",
+    "cli/test_serve.py",
+    "project/test_cold_start.py",
+    "serve/test_browser.py",
+    "cli/test_interrupt.py",
+    "samples/test_follow.py",
+    "cli/test_voices.py",
+    "observe/test_checkpoints.py",
+    "observe/test_properties.py",
+    "lint/test_heal.py",
+    "lint/test_fixes.py",
+    "throughput/test_race.py",
+    "cli/test_watchdog.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put modules that start real Kafka or Spark first, the longest before the others: they mostly wait."""
+    """Mark the long modules, and put those that start real Kafka or Spark first, the longest before the others: they mostly wait."""
+    for item in items:
+        if _place(item.path, LONG) < len(LONG):
+            item.add_marker("long")
     real = {item.path for item in items if any(item.iter_markers("live")) or any(item.iter_markers("spark"))}
     items.sort(key=lambda item: (_place(item.path, LONGEST), item.path not in real))
 

@@ -12,7 +12,7 @@ from subprocess import DEVNULL, PIPE
 
 import pytest
 
-from tests.conftest import LONGEST
+from tests.conftest import LONG, LONGEST
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Written in parts, so that no pattern matches its own text here and no such name stands in this file.
@@ -97,8 +97,8 @@ def test_ci_tests_nothing_where_nothing_could_be_installed(tmp_path: Path) -> No
     assert (done.returncode, (tmp_path / "calls").read_text()) == (2, "setup\n")
 
 
-def test_the_modules_that_begin_first_exist() -> None:
-    assert [name for name in LONGEST if not list((REPOSITORY / "tests").glob(f"{name}*"))] == []
+def test_the_modules_that_begin_first_and_the_long_ones_exist() -> None:
+    assert [name for name in (*LONGEST, *LONG) if not list((REPOSITORY / "tests").glob(f"{name.rstrip('/')}*"))] == []
 
 
 def test_the_licence_is_apache_2_in_full() -> None:
