@@ -65,8 +65,8 @@ LONGEST = (
 )
 
 
-# Modules, and folders, without a JVM that take many seconds of a core: property tests with many examples, hostile input, packages
-# that are built and installed. `make test-fast` leaves them out, and so ends in under three minutes.
+# Modules, and folders, without a JVM that take many seconds: property tests with many examples, hostile input, packages that are built
+# and installed, addresses that do not answer. `make test-fast` leaves them out, and so ends in under three minutes.
 LONG = (
     "hostile/",
     "scale/",
@@ -88,6 +88,13 @@ LONG = (
     "lint/test_fixes.py",
     "throughput/test_race.py",
     "cli/test_watchdog.py",
+    "reconcile/test_waves.py",
+    "reconcile/test_settle.py",
+    "connect/test_dead_urls.py",
+    "cli/test_fleet.py",
+    "cli/test_size.py",
+    "cli/test_lag.py",
+    "cli/test_task_capacity.py",
 )
 
 
