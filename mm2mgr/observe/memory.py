@@ -14,7 +14,7 @@ from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, h
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
-from mm2mgr.observe.reading import LiveConnector, SeenConnect, Snapshot
+from mm2mgr.observe.reading import LiveConnector, Snapshot
 from mm2mgr.observe.topic_sync import COPIED, missing_of
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
@@ -168,8 +168,9 @@ class FlowMemory:
 class Memory:
     """What earlier observations left: `without_status`, `beats` and `checkpoints` by `connect/connector`, flows and their looks by their ids.
 
-    `silent_workers` are by `connect/worker id`. `copied`: the looks at settings and at ACLs of topics, each by the ids of flows. `unwritten` are rows of the ledger that are not in
-    its table yet. `shared_at`: when this machine last wrote points of lag into the store (seconds since 1970).
+    `silent_workers` are by `connect/worker id`. `copied`: the looks at settings and at ACLs of topics, each by the ids of flows.
+    `unwritten` are rows of the ledger that are not in its table yet. `shared_at`: when this machine last wrote points of lag into the
+    store (seconds since 1970).
     """
 
     without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
@@ -231,19 +232,19 @@ def _silent_workers(earlier: Memory, reading: Snapshot, flows: Mapping[str, Flow
             kept |= {key: replace(one, clock=one.clock.pause()) for key, one in old.items()}
         for worker in connect.silent_workers:
             before = old.get(f"{connect.name}/{worker}")
-            moved = before is not None and (before.moved or _moves(worker, connect, earlier, flows))
+            moved = before is not None and (before.moved or _moves(worker, connect.name, reading, earlier, flows))
             clock = started(before.clock if before else None, reading.taken_at)
             kept[f"{connect.name}/{worker}"] = SilentWorker(clock, moved)
     return kept
 
 
-def _moves(worker: str, connect: SeenConnect, earlier: Memory, flows: Mapping[str, FlowMemory]) -> bool:
+def _moves(worker: str, connect: str, reading: Snapshot, earlier: Memory, flows: Mapping[str, FlowMemory]) -> bool:
     """Tell whether a task that is on a worker by its status has moved records since the look before."""
-    for seen in connect.connectors.values():
-        if seen.status is None or seen.desired.type != "source":
+    for flow in reading.flows:
+        seen = reading.source_connector(flow)
+        if flow.connect.name != connect or seen is None or seen.status is None:
             continue
-        flow = seen.desired.flows[0]
-        before, after = earlier.of(flow).marks, flows[flow].marks
+        before, after = earlier.of(flow.id).marks, flows[flow.id].marks
         for task in (str(task.id) for task in seen.status.tasks if task.worker_id == worker):
             if task in before and task in after and _has_moved(before[task], after[task]):
                 return True

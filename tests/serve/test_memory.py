@@ -39,8 +39,10 @@ def look_at(made: Estate) -> EstateLook:
     made.now += 30
     made.log(0, int(made.now - 1_000_000))
     seen = made.look()
-    made.connect.requests.clear()  # what the fakes log is theirs
-    made.kafka.asked.clear()
+    # What the fakes log is theirs.
+    kafka = made.kafka
+    for log in (made.connect.requests, kafka.asked, kafka.asked_settings, kafka.asked_groups, kafka.asked_acls):
+        log.clear()
     flows = made.topology.flows
     found = report(seen, flows, LagOptions(store=made.memory_file.parent / "samples"))
     return EstateLook(made.now, made.now, seen.status, found, {one.flow: one.total for one in found.flows})
