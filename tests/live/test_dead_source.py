@@ -6,6 +6,7 @@ to the task's source. Two Connect clusters see the same outage: one runs what mm
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -13,11 +14,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count, pairwise
+from pathlib import Path
 
 import confluent_kafka
 import pytest
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+from mm2mgr.observe.problems import Patience
+from mm2mgr.observe.status import ObserveOptions, read_kafka, status
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, start_all
 from mm2mgr.sandbox.worker import Worker
@@ -33,6 +37,7 @@ DEAD_SECONDS = 14.0
 SETTLED_SECONDS = 6.0  # 4 x 0.5 s, a flush interval, and a machine with other things to do
 STANDSTILL_SECONDS = 10.0
 OUTAGES = 4
+NOT_STORED = "offsets-not-stored"
 BLOCK_MS = {"ours": "500", "kafkas": "60000"}
 # The client forgets a dead broker after a second or two; only an offset sync that is due later than that waits for it.
 FLUSH_MS = {"ours": "1000", "kafkas": "5000"}
@@ -110,10 +115,12 @@ class Look:
 
 @dataclass(frozen=True)
 class Outage:
-    """What a group saw: its flow while the other source was dead, and its topic after the worker was killed and came back."""
+    """What a group saw: its flow while the other source was dead, and its topic after the worker was killed and came back; `told`
+    are the kinds of problems that `status` had meanwhile."""
 
     block_ms: str
     linted: frozenset[str]
+    told: frozenset[str]
     looks: tuple[Look, ...]
     copies: Counter[bytes | None]
     written: int
@@ -182,6 +189,27 @@ def standstill_seconds(looks: tuple[Look, ...]) -> float:
     return max(later - before for before, later in pairwise([*moved, looks[-1].second]))
 
 
+def told_by_status(trees: dict[str, Tree], folder: Path) -> dict[str, frozenset[str]]:
+    """Look at both groups until the control group's stored offsets are a problem; return the kinds of problems of the last look."""
+    patience = Patience(not_stored_seconds=SETTLED_SECONDS)
+
+    def look(name: str) -> frozenset[str]:
+        workspace, own = trees[name].workspace(), folder / f"status-{name}"
+        options = ObserveOptions(
+            lambda access, wanted: read_kafka(access, wanted, 2.0),
+            patience=patience,
+            memory_file=own / "memory.json",
+            store=own / "store",
+        )
+        found = asyncio.run(status(workspace.topology, workspace.connectors, options=options))
+        return frozenset(problem.kind for problem in found.problems())
+
+    def every() -> dict[str, frozenset[str]]:
+        return {name: look(name) for name in trees}
+
+    return until(every, lambda told: NOT_STORED in told["kafkas"], "status does not tell that offsets are not stored")
+
+
 @pytest.fixture(scope="module")
 def outages(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[dict[str, Outage]]:
     folder = tmp_path_factory.mktemp("dead-source")
@@ -198,9 +226,9 @@ def outages(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Itera
         stack.enter_context(serving(workers))
         create(dc1, ["alive"])
         create(dc2, ["dying"], PARTITIONS)
-        linted = {}
+        linted, trees = {}, {}
         for group in groups:
-            tree = Tree(folder / f"tree-{group.name}" / "clusters")
+            tree = trees[group.name] = Tree(folder / f"tree-{group.name}" / "clusters")
             tree.write(group.yaml(dc1, dc2))
             tree.run("apply", "--yes")
             found = tree.json("lint", "--connect", group.worker.url)["findings"]
@@ -209,6 +237,7 @@ def outages(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Itera
             for group in groups:
                 until(group.stored, lambda offset: offset > RECORDS_A_SECOND)
             looks = outage(groups, brokers[1], dc2)
+            told = told_by_status(trees, folder)
             blocks = {group.name: group.block_ms() for group in groups}
             for worker in workers:
                 worker.kill()
@@ -224,6 +253,7 @@ def outages(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Itera
             group.name: Outage(
                 blocks[group.name],
                 linted[group.name],
+                told[group.name],
                 looks[group.name],
                 Counter(values(agg, group.mirrored)),
                 len(wanted),
@@ -244,6 +274,11 @@ def test_a_dead_source_does_not_hold_up_the_offsets_of_a_healthy_flow(outages: d
 def test_lint_names_the_connectors_on_real_workers(outages: dict[str, Outage]) -> None:
     assert outages["ours"].linted == frozenset()
     assert outages["kafkas"].linted == {"mm2.dc1-kafkas.agg.source.alive", "mm2.dc2-kafkas.agg.source.dying"}
+
+
+def test_status_tells_of_the_flow_that_a_dead_source_holds_up(outages: dict[str, Outage]) -> None:
+    assert NOT_STORED in outages["kafkas"].told
+    assert NOT_STORED not in outages["ours"].told
 
 
 def test_a_worker_killed_meanwhile_repeats_little_of_the_healthy_flow(outages: dict[str, Outage]) -> None:
