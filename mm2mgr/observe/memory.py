@@ -74,6 +74,11 @@ class Mark:
     clock: ConditionClock
     moved: bool = False
 
+    def has_moved_since(self, before: Mark) -> bool:
+        """Tell whether one of the sums has grown; one that was not read on both sides tells nothing."""
+        has_arrived = self.arrived is not None and before.arrived is not None and self.arrived > before.arrived
+        return self.stored > before.stored or has_arrived
+
 
 @dataclass(frozen=True)
 class Rest:
@@ -246,14 +251,9 @@ def _moves(worker: str, connect: str, reading: Snapshot, earlier: Memory, flows:
             continue
         before, after = earlier.of(flow.id).marks, flows[flow.id].marks
         for task in (str(task.id) for task in seen.status.tasks if task.worker_id == worker):
-            if task in before and task in after and _has_moved(before[task], after[task]):
+            if task in before and task in after and after[task].has_moved_since(before[task]):
                 return True
     return False
-
-
-def _has_moved(before: Mark, after: Mark) -> bool:
-    arrived = before.arrived is not None and after.arrived is not None and after.arrived > before.arrived
-    return after.stored > before.stored or arrived
 
 
 def _looks(
@@ -334,10 +334,9 @@ def _since(mark: Mark, earlier: Mark | None) -> Mark:
         return mark
     arrived, before = mark.arrived, earlier.arrived
     mark = replace(mark, arrived=before if arrived is None else arrived)
-    target_moved = 0 if arrived is None or before is None else arrived - before
-    if mark.stored > earlier.stored or target_moved > 0:
+    if mark.has_moved_since(earlier):
         return replace(mark, moved=True)
-    if mark.stored < earlier.stored or target_moved < 0:
+    if earlier.has_moved_since(mark):
         return mark  # other partitions, or offsets that were reset: nothing to compare with
     if arrived is not None and before is None:
         return replace(mark, moved=earlier.moved)  # the target is seen for the first time

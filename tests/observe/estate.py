@@ -170,6 +170,11 @@ class Estate:
         return self.status(**more).flows[0]
 
 
+def kinds(one: ConnectorState) -> list[str]:
+    """Return the kinds of the problems of a flow or companion."""
+    return [problem.kind for problem in one.problems]
+
+
 def sentences(one: ConnectorState) -> list[str]:
     """Return the problems of a flow or companion in words, as the terminal and JSON have them."""
     return [problem_text.sentence(json.loads(json.dumps(problem.to_dict()))) for problem in one.problems]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from socket import create_server
 from urllib.parse import urlsplit
 
@@ -12,9 +11,9 @@ import pytest
 
 from mm2mgr.connect.client import silent_workers
 from mm2mgr.connect.target import ConnectTarget, ProxyServer
-from mm2mgr.observe.health import FlowStatus
 from mm2mgr.sandbox.server import free_ports
-from tests.observe.estate import Estate, sentences
+from tests.connect.dead_ends import black_hole_url, silent_url
+from tests.observe.estate import Estate, kinds, sentences
 
 KIND = "worker-departed"
 
@@ -34,17 +33,12 @@ def shared(small: Estate, gone: str) -> Estate:
 
 
 def here(estate: Estate) -> str:
-    return urlsplit(estate.topology.connects["cb"].model.url[0]).netloc
+    return address(estate.topology.connects["cb"].model.url[0])
 
 
-def kinds(flow: FlowStatus) -> list[str]:
-    return [problem.kind for problem in flow.problems]
-
-
-@contextmanager
-def listening() -> Iterator[str]:
-    with closing(create_server(("127.0.0.1", 0))) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
+def address(url: str) -> str:
+    """Return what a worker at a URL has as its id."""
+    return urlsplit(url).netloc
 
 
 def test_tasks_on_a_worker_that_is_gone_are_a_problem_at_the_second_look_until_it_is_back(
@@ -126,20 +120,26 @@ def silent(urls: list[str], workers: list[str], proxy: ProxyServer | None = None
 
 
 def test_a_worker_whose_address_is_a_url_is_judged_alone(gone: str) -> None:
-    with listening() as idle:
-        assert silent([gone, idle], [gone]) == {gone}
+    with silent_url() as idle:
+        assert silent([gone, address(idle)], [gone]) == {gone}
     assert silent([gone], [gone]) == set(), "the only URL there is: somebody answered there just now"
 
 
 def test_behind_a_proxy_no_worker_is_judged(gone: str) -> None:
-    with listening() as one, listening() as proxy:
+    with silent_url() as url, silent_url() as proxy:
+        one = address(url)
         assert silent([one], [one, gone]) == {gone}
-        assert silent([one], [one, gone], ProxyServer(f"http://{proxy}")) == set()
+        assert silent([one], [one, gone], ProxyServer(proxy)) == set()
+
+
+def test_a_worker_whose_machine_answers_nothing_is_silent_too() -> None:
+    with silent_url() as url, black_hole_url() as hole:
+        assert silent([address(url)], [address(url), address(hole)]) == {address(hole)}
 
 
 @pytest.mark.parametrize(
     "odd", ["", "worker", "host:", "host:99999", "[::1", "a b:1", "ho\x00st:1", "x" * 300 + ":1", "ü.:1"]
 )
 def test_an_id_that_is_no_address_stops_nothing(gone: str, odd: str) -> None:
-    with listening() as one:
-        assert silent([one], [one, gone, odd]) - {odd} == {gone}
+    with silent_url() as url:
+        assert silent([address(url)], [address(url), gone, odd]) - {odd} == {gone}

@@ -15,7 +15,7 @@ from mm2mgr.observe.health import FlowStatus
 from mm2mgr.observe.kept import timed_looks
 from mm2mgr.observe.reading import SeenKafka
 from mm2mgr.observe.topic_sync import COPIED, Sides, TopicSync, mirrored_acl
-from tests.observe.estate import Estate, estate, sentences
+from tests.observe.estate import Estate, estate, kinds, sentences
 
 KIND = "topic-configs-differ"
 ACLS = "topic-acls-differ"
@@ -28,10 +28,6 @@ def synced(small: Estate) -> Estate:
     small.kafka.defaults = {"retention.ms": "604800000", "cleanup.policy": "delete", "min.insync.replicas": "1"}
     small.kafka.settings = {("A", "orders"): {"retention.ms": "1000"}, ("B", "A.orders"): {"retention.ms": "1000"}}
     return small
-
-
-def kinds(flow: FlowStatus) -> list[str]:
-    return [one.kind for one in flow.problems]
 
 
 def looks(estate: Estate, seconds: float, every: float = 150.0) -> Iterator[FlowStatus]:
