@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,9 @@ from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.serve.app import application
 
 NOW = 1_700_000_000.0
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 SURVEY = Survey(
     NOW,
     {
