@@ -224,6 +224,10 @@ class Flow:
         """A predicate on source topic names: does this flow mirror the topic? Heartbeats are not included (see `with_heartbeats`)."""
         return self.selection.takes
 
+    def assigns(self, topic: str) -> bool:
+        """Tell whether its connector gives a topic of the source to its tasks: one that it carries, or heartbeats."""
+        return self.carries(topic) or (self.with_heartbeats and self.selection.takes_heartbeats(topic))
+
     def remote_topic(self, topic: str) -> str:
         """Return the name of a source topic on the target."""
         return self.selection.renamed(topic)

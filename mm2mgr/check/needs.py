@@ -177,10 +177,7 @@ def mirrored(flow: Flow, topics: Collection[str], *, heartbeats: bool = False) -
     named = {name for name in flow.settings.topics.include if is_name(name)}
     found = {topic for topic in named.union(topics) if flow.carries(topic)}
     if heartbeats:
-        judge = flow.selection
-        found |= {"heartbeats"} | {
-            topic for topic in topics if judge.is_heartbeats(topic) and not judge.is_cycle(topic)
-        }
+        found |= {"heartbeats"} | {topic for topic in topics if flow.selection.takes_heartbeats(topic)}
     return sorted(found)
 
 

@@ -19,7 +19,6 @@ from mm2mgr.connect.types import parse_stored
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import settings_mark
-from mm2mgr.observe.lag import is_heartbeat
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch, Whole
 from mm2mgr.samples.follow import Poll
@@ -277,7 +276,7 @@ class TaskReader:
             return []
         assigned = await _assignments(client, one.name)
         mine = {partition.topic for task in assigned.values() for partition in task.partitions}
-        topics = {topic for topic in mine if not is_heartbeat(one.flow, topic)}
+        topics = {topic for topic in mine if not one.flow.selection.is_heartbeats(topic)}
         compacted = await asyncio.to_thread(self._watch.compacted, one.flow.source.alias, topics)
         found = {each: Step(None, 0) if each.topic in compacted else step for each, step in found.items()}
         spans = one.stretches.take(before, now, found, assigned)
@@ -289,7 +288,7 @@ class TaskReader:
 
     def _logs(self, flow: Flow, at_ms: int) -> Callable[[TopicPartition], Log | None]:
         def log(one: TopicPartition) -> Log | None:
-            if is_heartbeat(flow, one.topic):  # compacted and not sampled; one record per second is no load
+            if flow.selection.is_heartbeats(one.topic):  # compacted and not sampled; one record per second is no load
                 return Log(0, 0, 0.0)
             return self._watch.recent.growth(flow.source.alias, one, at_ms)
 

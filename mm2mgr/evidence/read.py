@@ -19,12 +19,10 @@ from mm2mgr.assignment import Assignment, Listing, assignment_read_back, listing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.declared import buffers_of, current_tasks, rules_of
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
-from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.capacity import MeasuredCapacity
 from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
 from mm2mgr.sizing.scenario import Scenario, Week
-from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Topology
 
 if TYPE_CHECKING:
@@ -90,26 +88,6 @@ def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str],
     counts = Counter([one.topic for one in running.order])
     numbers_fit = all(one.partition < counts[one.topic] for one in running.order)
     return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if mirrored(name)}
-
-
-def mirrored_topics(flow: Flow) -> Callable[[str], bool]:
-    """Return which topics the flow's connector assigns to its tasks: those it carries, and heartbeats where it has them.
-
-    Heartbeats come whatever `topics` says (MirrorSourceConnector.shouldReplicateTopic), except those that would go in a circle.
-    """
-    separator = flow.settings.separator
-
-    def mirrored(topic: str) -> bool:
-        *hops, name = topic.split(separator)
-        is_heartbeat = flow.with_heartbeats and name == HEARTBEATS and flow.target.alias not in hops
-        return is_heartbeat or flow.carries(topic)
-
-    return mirrored
-
-
-def heartbeat_rates(assignment: Assignment) -> dict[TopicPartition, float]:
-    """Return a rate of zero for heartbeats, which are not sampled: one record per second is no load."""
-    return {one: 0.0 for one in assignment.order if one.topic.endswith(HEARTBEATS)}
 
 
 async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState:
@@ -187,17 +165,18 @@ class Evidence:
         """Take measured topics that Kafka no longer lists along: they are named, and not counted."""
         alias = flow.source.alias
         listing, profile = self.listings[alias], self.rates.profile(alias)
-        mirrored = mirrored_topics(flow)
         running = self.connects[flow.connect.name].assignments[flow.id]
-        assignment = current_assignment(listing, mirrored, running)
+        assignment = current_assignment(listing, flow.assigns, running)
         topics = {one.topic for one in assignment.order} | {topic for topic in unlisted if flow.carries(topic)}
-        rates = self.rates.of_topics(alias, topics) | heartbeat_rates(assignment)
+        # Heartbeats are not sampled: one record per second is no load.
+        beats = {one: 0.0 for one in assignment.order if flow.selection.is_heartbeats(one.topic)}
+        rates = self.rates.of_topics(alias, topics) | beats
         rules = rules_of(flow, self.capacities.get(flow.id), self.rates.statistic)
         ends = (flow.name, alias, flow.target.alias, flow.connect.name)
         buffers, now = buffers_of(flow), current_tasks(flow)
         own = flow.settings.catch_up.limit if flow.settings.catch_up else None
         shared = flow.link.catch_up.limit if flow.link and flow.link.catch_up else None
-        return Scenario(*ends, listing, mirrored, assignment, rates, rules, buffers, now, profile, own, shared)
+        return Scenario(*ends, listing, flow.assigns, assignment, rates, rules, buffers, now, profile, own, shared)
 
 
 def read(  # noqa: PLR0913  one argument per option

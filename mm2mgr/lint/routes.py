@@ -122,7 +122,7 @@ def leg(hop: Hop, topic: str) -> TopicHop | None:
         )
     if why := selection.refusal(topic):
         return TopicHop(hop, start, takes=False, why=why)
-    beats = selection.is_heartbeats(topic) and carries_heartbeats(hop.subject) and not selection.is_cycle(topic)
+    beats = carries_heartbeats(hop.subject) and selection.takes_heartbeats(topic)
     if not (selection.takes(topic) or beats):
         return None
     if not hop.plain:

@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.resets import goes_on
-from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
 
@@ -170,11 +169,6 @@ def most_behind(partitions: Iterable[PartitionLag], count: int) -> tuple[Partiti
     return tuple(one for _, one in sorted(largest, key=lambda pair: (-pair[0], pair[1].partition)))
 
 
-def is_heartbeat(flow: Flow, topic: str) -> bool:
-    """Tell whether a topic holds heartbeats, this cluster's own or ones that were mirrored to it."""
-    return topic == HEARTBEATS or topic.endswith(f"{flow.settings.separator}{HEARTBEATS}")
-
-
 def measure(
     reading: Snapshot, flow: Flow, seen: LiveConnector, remembered: Mapping[str, Mapping[int, SeenOffset]]
 ) -> FlowLag:
@@ -217,7 +211,7 @@ def measure(
             "target end" if reached > least else "stored offset",
             tasks.get(partition),
             arrived,
-            is_heartbeat(flow, topic),
+            flow.selection.is_heartbeats(topic),
             _seconds_unchanged(before, last, reading.taken_at),
         )
 
@@ -230,7 +224,9 @@ def measure(
         unknown=unknown,
         exact=stopped,
         tasks=tasks,
-        short=_short({topic: remotes[topic] for topic in assigned if not is_heartbeat(flow, topic)}, source, target),
+        short=_short(
+            {topic: remotes[topic] for topic in assigned if not flow.selection.is_heartbeats(topic)}, source, target
+        ),
     )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mm2mgr.kafka.acls import Acl
-from mm2mgr.observe.lag import is_heartbeat
 from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
 from mm2mgr.topics.names import NameFilter, readable
 from mm2mgr.topology import Flow
@@ -128,5 +127,5 @@ def missing_of(
     return {
         topic: COPIED[kind].missing(Sides(source, target, topic, flow.remote_topic(topic)), sync)
         for topic in topics
-        if not is_heartbeat(flow, topic)
+        if not flow.selection.is_heartbeats(topic)
     }

@@ -317,8 +317,7 @@ def _of_flow(flow: Flow, source: TopicListing | str, target: TopicListing | str,
 def _taken(flow: Flow, source: Mapping[str, int], there: Mapping[str, int] | None, every: bool) -> Iterator[TakenTopic]:
     selection = flow.selection
     for topic, partitions in sorted(source.items()):
-        beats = flow.with_heartbeats and selection.is_heartbeats(topic) and not selection.is_cycle(topic)
-        why = "" if flow.carries(topic) or beats else selection.refusal(topic) or "no pattern of the flow names it"
+        why = "" if flow.assigns(topic) else selection.refusal(topic) or "no pattern of the flow names it"
         if every or not why:
             becomes = selection.renamed(topic)
             yield TakenTopic(

@@ -11,7 +11,7 @@ from typing import Any
 
 from mm2mgr.assignment import listing_of, partitions_by_task, predict
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.topics.names import HEARTBEATS, Selection
+from mm2mgr.topics.names import Selection
 
 KINDS = {
     "mirror-again": "mirror records a second time that another connector has mirrored",
@@ -148,8 +148,7 @@ def assigned(selection: Selection | None, *, heartbeats: bool) -> Assigned | Non
         return None
 
     def takes(topic: str) -> bool:
-        *passed, name = topic.split(selection.separator or None)
-        return selection.takes(topic) or (heartbeats and name == HEARTBEATS and selection.target not in passed)
+        return selection.takes(topic) or (heartbeats and selection.takes_heartbeats(topic))
 
     return takes
 

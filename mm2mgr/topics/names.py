@@ -310,7 +310,14 @@ class Selection:
 
     def is_heartbeats(self, topic: str) -> bool:
         """Tell whether a topic holds heartbeats, the source's own or mirrored ones (ReplicationPolicy.isHeartbeatsTopic)."""
-        return self.separator != "" and topic.rsplit(self.separator, maxsplit=1)[-1] == HEARTBEATS
+        *_, name = (
+            topic.split(self.separator) if self.separator else [""]
+        )  # from the left: of a___heartbeats it is _heartbeats
+        return name == HEARTBEATS
+
+    def takes_heartbeats(self, topic: str) -> bool:
+        """Tell whether it mirrors a topic as heartbeats, whatever its lists name, where it mirrors heartbeats at all."""
+        return self.is_heartbeats(topic) and not self.is_internal(topic) and not self.is_cycle(topic)
 
     @cached_property
     def line(self) -> tuple[int, ...]:

@@ -252,6 +252,14 @@ def test_partitions_that_take_turns_are_added_up_hour_by_hour(ready: Command) ->
     assert entries(ready)["logs:a->hub"]["tasks_max"] == 1
 
 
+def test_records_in_a_topic_that_is_only_named_like_heartbeats_count(ready: Command, mock_cluster: KafkaAccess) -> None:
+    produce(mock_cluster, "logs.my-heartbeats")
+    rates = {("a", "logs.web", number): 1_000.0 for number in range(4)}
+    measured(ready.folder / "result", rates | {("a", "logs.my-heartbeats", number): 7e6 for number in range(4)})
+    ready("size", "logs:a->hub", *RESULT)
+    assert entries(ready)["logs:a->hub"]["bytes_per_second"] == 28_004_000
+
+
 def test_growth_over_the_week_before_is_seen_and_said(ready: Command) -> None:
     """Nearly two weeks at 4 MB/s, sampled now and then, and since yesterday 18 MB/s: p95 of all hours is still the old rate."""
     seen = [hour for hour in range(14 * 24) if hour % 4 == 3 and (hour < 13 * 24 or hour % 24 > 8)]

@@ -102,6 +102,24 @@ def topics(draw: st.DrawFn, separator: str) -> str:
     return "".join(draw(PARTS) + draw(marks) for _ in range(draw(st.integers(1, 5))))
 
 
+@pytest.mark.parametrize(
+    ("topic", "separator", "is_heartbeats"),
+    [
+        ("heartbeats", ".", True),
+        ("a.b.heartbeats", ".", True),
+        ("orders-heartbeats", ".", False),
+        ("a__heartbeats", "__", True),
+        ("a___heartbeats", "__", False),
+        ("heartbeats", "", False),
+    ],
+)
+def test_a_topic_of_heartbeats_is_told_by_its_name_after_the_aliases(
+    topic: str, separator: str, is_heartbeats: bool
+) -> None:
+    assert Selection(EVERYTHING, "default", "a", "b", separator, ".").is_heartbeats(topic) is is_heartbeats
+    assert (Kafka("default", "a", "b", separator, is_4=True).original_topic(topic) == "heartbeats") is is_heartbeats
+
+
 @settings(max_examples=1500, deadline=None)
 @given(st.data())
 def test_what_is_taken_and_named_is_what_kafka_does(data: st.DataObject) -> None:
@@ -114,8 +132,10 @@ def test_what_is_taken_and_named_is_what_kafka_does(data: st.DataObject) -> None
     assert ours.is_cycle(topic) is kafka.is_cycle(topic)
     assert ours.is_internal(topic) is kafka.is_internal(topic)
     assert ours.renamed(topic) == kafka.format_remote(topic)
-    assert ours.is_heartbeats(topic) is (kafka.original_topic(topic) == "heartbeats")
+    is_heartbeats = kafka.original_topic(topic) == "heartbeats"
     taken = topic != "" and not kafka.is_internal(topic) and not kafka.is_cycle(topic)
+    assert ours.is_heartbeats(topic) is is_heartbeats
+    assert ours.takes_heartbeats(topic) is (is_heartbeats and taken)
     if topic:
         assert ours.takes(topic) is taken
         if policy == "default" or (source != target and separator not in "heartbeats"):  # not worth a machine
