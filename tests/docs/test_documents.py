@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from mm2mgr.cli import cli
 from mm2mgr.errors import EXIT_CODES
+from mm2mgr.observe.problems import Patience
 from tools.docs import slug
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -175,6 +176,14 @@ def test_the_readme_is_short_and_leads_to_every_part_of_the_documentation() -> N
     reached = {"docs/README.md"} | {f"docs/{link.partition('#')[0]}" for link in links(DOCUMENTS["docs/README.md"])}
     reached |= {f"docs/reference/rules/{link}" for link in links(DOCUMENTS["docs/reference/rules/README.md"])}
     assert [name for name in DOCUMENTS if name.startswith("docs/") and name not in reached] == []
+
+
+def test_how_soon_a_problem_is_told_is_what_the_code_says() -> None:
+    rows = re.findall(r"^\| after .*", DOCUMENTS["docs/how-to/something-is-red.md"], re.MULTILINE)
+    told = re.findall(r"\b(a|\d+) (s|minutes?)\b", " ".join(rows))
+    assert {float(count.replace("a", "1")) * (1 if unit == "s" else 60) for count, unit in told} == set(
+        vars(Patience()).values()
+    )
 
 
 def test_every_make_target_that_is_named_exists() -> None:
