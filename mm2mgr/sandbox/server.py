@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import socket
 import uuid
 from abc import ABC, abstractmethod
@@ -128,7 +129,8 @@ class Server(ABC):
         self._archives_classes = archives_classes
         if not self.ports:
             self.ports = dict(zip(self.port_names, free_ports(len(self.port_names)), strict=True))
-        self.directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self._temporary_files, ignore_errors=True)  # a JVM that was killed leaves its unpacked libraries
+        self._temporary_files.mkdir(parents=True, exist_ok=True)
         if self.log_file.exists():
             self.log_file.replace(self.directory / "server.previous.log")  # readiness must not be read from an old log
         properties_file = self.directory / f"{self.kind}.properties"
@@ -217,6 +219,10 @@ class Server(ABC):
     def _crash_file(self) -> Path:
         return self.directory / "jvm-crash.log"
 
+    @property
+    def _temporary_files(self) -> Path:
+        return self.directory / "tmp"
+
     def _classes(self) -> list[str]:
         """Return the flag that reads the archive of classes, or writes it at exit; a draft until it is whole."""
         if self._classes_file.is_file():
@@ -231,6 +237,7 @@ class Server(ABC):
             f"-Xmx{self.heap}",
             f"-XX:ErrorFile={self._crash_file}",
             f"{_LOG_DIRECTORY}{self.directory}",
+            f"-Djava.io.tmpdir={self._temporary_files}",
             f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}",
         ]
 

@@ -78,13 +78,17 @@ def until(read: Callable[[], Value], wanted: Callable[[Value], bool]) -> Value:
 def test_records_survive_the_kill_of_a_broker(sandbox: Sandbox) -> None:
     client = {"bootstrap.servers": sandbox.endpoints().bootstrap_servers["here"]}
     create_topic(client, "orders")
-    produce(client, "orders", [b"before"])
+    before = b"before" * 100  # long enough to be compressed: the broker unpacks its lz4 library
+    produce({**client, "compression.type": "lz4"}, "orders", [before])
     broker = sandbox.servers()["here"]
     broker.kill()
+    unpacked = list(broker.directory.rglob("liblz4*"))
+    assert unpacked, "what a JVM leaves when it is killed lies in its own directory"
     assert {each.name: each.running for each in sandbox.status()} == {"here": False, "there": True, "mover": True}
     assert sandbox.up().bootstrap_servers["here"] == client["bootstrap.servers"]
+    assert not any(file.exists() for file in unpacked)
     produce(client, "orders", [b"after"])
-    assert consume(client, "orders", 2) == [b"before", b"after"]
+    assert consume(client, "orders", 2) == [before, b"after"]
 
 
 def test_topics_and_records_need_no_client(sandbox: Sandbox) -> None:
