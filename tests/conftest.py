@@ -77,6 +77,7 @@ LONG = (
     "reconcile/test_never_twice.py",
     "lint/test_corpus.py",
     "cli/test_serve.py",
+    "project/test_benchmarks.py",
     "project/test_cold_start.py",
     "serve/test_browser.py",
     "cli/test_interrupt.py",
