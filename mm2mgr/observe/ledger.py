@@ -177,10 +177,13 @@ def _advanced(seen: PartitionLook, known: KnownPlace, now: float) -> KnownPlace:
 
 
 def _furthest(seen: PartitionLook, known: KnownPlace) -> int:
-    """Return what the task may have reached: at the stored offset if that is exact, else the log's end, or where it was before."""
-    if seen.is_exact:
-        return seen.stored + 1
+    """Return what the task may have reached: at the stored offset if that is exact, else the log's end, or where it was before.
+
+    An offset stored for an older, longer log may be the last one of this log by chance.
+    """
     before = known.furthest if seen.stored == known.stored else 0
+    if seen.is_exact and before <= seen.log.end:
+        return seen.stored + 1
     return max(seen.stored + 1, seen.log.end, before)
 
 
