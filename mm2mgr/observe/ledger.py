@@ -30,8 +30,7 @@ between two looks, with nothing to count by. topic-id and log-end: seen by these
 _CLOCK_WAS_SET_SECONDS = 600.0
 
 
-@dataclass(frozen=True)
-class PartitionLook:
+class PartitionLook(NamedTuple):
     """One partition as a look found it. `arrived` is the target's end, None where it does not count this flow's records.
 
     `is_exact`: nothing arrived that the stored offset does not show, because it is the log's last one, or the flow STOPPED.
@@ -44,8 +43,7 @@ class PartitionLook:
     is_exact: bool = False
 
 
-@dataclass(frozen=True)
-class KnownPlace:
+class KnownPlace(NamedTuple):
     """What looks have left of one partition.
 
     Every record before `next` has arrived or is in the ledger; `arrived` is the target's end when that was first seen, and up to
@@ -92,7 +90,8 @@ def compare(seen: PartitionLook, known: KnownPlace | None, now: float) -> tuple[
         return known, []  # a broker that has not heard of the new topic yet
     if seen.topic_id and known.topic_id and seen.topic_id != known.topic_id:
         return _recreated(seen, known, now)
-    known = replace(known, topic_id=seen.topic_id or known.topic_id)
+    if seen.topic_id and not known.topic_id:
+        known = known._replace(topic_id=seen.topic_id)
     if seen.log.end < known.log.end:
         return _truncated(seen, known, now)
     if seen.stored >= seen.log.end:
@@ -105,7 +104,7 @@ def _recreated(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[Know
     gone = LostRange("re-created", "topic-id", known.topic_id, known.next, None, None, 0, known.since)
     begins = 0 if seen.stored < known.stored else known.furthest
     former = (*known.former_ids, known.topic_id)
-    new = replace(known, topic_id=seen.topic_id, stored=seen.stored, next=begins, arrived=None, former_ids=former)
+    new = known._replace(topic_id=seen.topic_id, stored=seen.stored, next=begins, arrived=None, former_ids=former)
     skipped = _range("re-created", "topic-id", new, 0, begins - 1)
     place, more = _past_end(seen, new, now) if seen.stored >= seen.log.end else _retention(seen, new, now)
     return place, [gone, *skipped, *more]
@@ -116,14 +115,14 @@ def _truncated(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[Know
     end, is_past = seen.log.end, seen.stored >= seen.log.end
     first, last = end if is_past else max(known.next, end), max(known.log.end - 1, seen.stored if is_past else 0)
     cut = _range("truncation", "log-end", known, first, last)
-    place, more = _retention(seen, replace(known, next=seen.stored + 1, stored=seen.stored, arrived=None), now)
+    place, more = _retention(seen, known._replace(next=seen.stored + 1, stored=seen.stored, arrived=None), now)
     return place, [*cut, *more]
 
 
 def _past_end(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """The log does not have the stored offset: what is written up to there is skipped, unless a restart finds it missing."""
     cause: Cause = "re-created" if known.former_ids and known.stored >= known.log.end else "past-end"
-    place = replace(known, next=max(known.next, seen.stored + 1), stored=seen.stored, arrived=None)
+    place = known._replace(next=max(known.next, seen.stored + 1), stored=seen.stored, arrived=None)
     return _advanced(seen, place, now), _range(cause, "log-end", known, known.next, seen.stored)
 
 
@@ -146,11 +145,11 @@ def _retention(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[Know
         least = max(0, size - max(0, counted + known.ahead - max(0, reached - start)))
         is_open = least == 0 < most if reached >= start else counted >= size
         if is_open and not seen.is_exact:
-            return replace(known, log=seen.log, stored=seen.stored, furthest=_furthest(seen, known)), []
+            return known._replace(log=seen.log, stored=seen.stored, furthest=_furthest(seen, known)), []
     place = _advanced(seen, known, now)
     if reached < start:  # whatever arrives from now on lies behind the log's start
         ahead = max(0, furthest - start) if counted is None else min(counted + known.ahead, max(0, furthest - start))
-        place = replace(place, next=start, arrived=seen.arrived, ahead=ahead)
+        place = place._replace(next=start, arrived=seen.arrived, ahead=ahead)
     if most <= 0:
         return place, []
     return place, [LostRange("retention", evidence, known.topic_id, known.next, start - 1, most, least, known.since)]
@@ -165,15 +164,15 @@ def _counted(seen: PartitionLook, known: KnownPlace) -> int | None:
 
 def _advanced(seen: PartitionLook, known: KnownPlace, now: float) -> KnownPlace:
     """Return the place with `next` behind the stored offset; while that does not move, the first count of the target stays."""
-    place = replace(known, log=seen.log, stored=seen.stored, since=now, furthest=_furthest(seen, known))
-    reached = seen.stored + 1
+    reached, next_, arrived, ahead = seen.stored + 1, known.next, known.arrived, known.ahead
     if seen.stored < known.stored:  # set back by somebody: what comes again cannot be told from what comes first
-        place = replace(place, arrived=None, ahead=0)
-    if reached < known.next or (reached == known.next and seen.stored == known.stored and not seen.is_exact):
-        return place
-    counts = reached > known.next or seen.stored > known.stored or place.arrived is not None
-    arrived = seen.arrived if counts else None
-    return replace(place, next=reached, arrived=arrived, ahead=0 if seen.is_exact else max(0, seen.log.end - reached))
+        arrived, ahead = None, 0
+    if reached > next_ or (reached == next_ and (seen.stored != known.stored or seen.is_exact)):
+        counts = reached > next_ or seen.stored > known.stored or arrived is not None
+        arrived = seen.arrived if counts else None
+        next_, ahead = reached, 0 if seen.is_exact else max(0, seen.log.end - reached)
+    furthest, former = _furthest(seen, known), known.former_ids
+    return KnownPlace(known.topic_id, seen.log, seen.stored, next_, now, arrived, ahead, furthest, former)
 
 
 def _furthest(seen: PartitionLook, known: KnownPlace) -> int:

@@ -60,6 +60,16 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert sorted(path.name for path in file.parent.iterdir()) == ["o.json", "o.json.lock"], "no draft is left behind"
 
 
+def test_places_that_were_saved_as_objects_are_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "o.json"
+    kept(file, KEPT)
+    saved = json.loads(file.read_text())
+    places = saved["looks"]["f:A->B"]["topics"]["t"]
+    places["3"] = dict(zip(KnownPlace._fields, places["3"], strict=True))
+    file.write_text(json.dumps(saved))
+    assert load(file) == KEPT
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", "17", '{"format": 99}', '{"format": 2}', '{"format": 2, "without_status": [], "flows": {}, "losses": {}}',
