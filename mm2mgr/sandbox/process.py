@@ -21,6 +21,8 @@ from mm2mgr.errors import SandboxError
 CONSOLE_LIMIT_BYTES = 1024 * 1024
 POLL_SECONDS = 0.05
 _children: dict[int, subprocess.Popen[bytes]] = {}  # ours to reap
+_consoles: dict[int, subprocess.Popen[bytes]] = {}  # by the process whose output each writes down
+_CONSOLE_SECONDS = 5.0
 
 
 class ProcessDied(SandboxError):
@@ -133,6 +135,7 @@ def spawn(command: Sequence[str], console: Path, environment: Mapping[str, str])
         if head.stdin:
             head.stdin.close()
     _children.update({head.pid: head, child.pid: child})
+    _consoles[child.pid] = head
     return ProcessId(child.pid, started_at(child.pid) or "ended at once")
 
 
@@ -165,6 +168,9 @@ def wait_until(
     deadline = time.monotonic() + timeout_seconds
     while not ready():
         if not process.alive():
+            if console := _consoles.get(process.pid):  # what the process said last may not be written down yet
+                with suppress(subprocess.TimeoutExpired):
+                    console.wait(_CONSOLE_SECONDS)
             raise ProcessDied(f"{what} ended while starting. The end of its log:\n{tail()}")
         if time.monotonic() > deadline:
             raise SandboxError(f"{what} was not ready after {timeout_seconds:.0f} s. The end of its log:\n{tail()}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -138,3 +139,16 @@ def test_a_ctrl_c_while_a_process_is_noted_down_comes_after_it() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_what_a_process_said_before_it_ended_is_in_the_error_however_late_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "head"
+    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {shutil.which("head")} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    console = tmp_path / "console.log"
+    process = spawn(["sh", "-c", "echo the port is taken"], console, dict(os.environ))
+    with pytest.raises(ProcessDied, match="the port is taken"):
+        wait_until(lambda: False, process, "it", 30, console.read_text)

@@ -294,7 +294,10 @@ def prometheus(folder: Path, rule_file: str, metrics: str) -> Iterator[str]:
 
     try:
         until(address, "Prometheus listens")
-        yield f"http://{address()}"
+        url = f"http://{address()}"
+        with Client(base_url=url, trust_env=False) as client:
+            until(lambda: client.get("/-/ready").is_success, "Prometheus is ready")
+        yield url
     finally:
         running.terminate()
         try:
