@@ -83,10 +83,14 @@ for _section in COMMANDS.values():
         cli.add_command(with_names(_command))
 
 
+def collect_garbage_rarely() -> None:
+    """Set how often Python looks for garbage: among the very many small values of a tree or of a look, that took a third of the time."""
+    gc.set_threshold(200_000, 50, 50)
+
+
 def main() -> None:
     """Run the command line. Errors are printed as a sentence with a hint, never as a traceback."""
-    # A tree becomes very many small values that live to the end: collecting garbage among them took a third of the time.
-    gc.set_threshold(200_000, 50, 50)
+    collect_garbage_rarely()
     with guarded():
         code = ended(_outcome())
     sys.exit(code)

@@ -9,10 +9,12 @@ import gc
 import os
 import resource
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mm2mgr.cli import collect_garbage_rarely
 from mm2mgr.operations import ServeOrder, Workspace
 from mm2mgr.operations.lag import LagOptions, report
 from mm2mgr.operations.serve import EstateLook, EstateWatch
@@ -48,7 +50,7 @@ def look_at(made: Estate) -> EstateLook:
     return EstateLook(made.now, made.now, seen.status, found, {one.flow: one.total for one in found.flows})
 
 
-@pytest.mark.usefixtures("no_kafka")
+@pytest.mark.usefixtures("no_kafka", "rare_collection")
 def test_memory_is_flat_over_real_looks_at_a_fake_estate(tmp_path: Path) -> None:
     with estate(tmp_path) as made:
         watch = EstateWatch(
@@ -68,6 +70,15 @@ def test_memory_is_flat_over_real_looks_at_a_fake_estate(tmp_path: Path) -> None
         assert (watch.view.looks, watch.view.failed_looks, watch.view.error) == (3 * LOOKS, 0, "")
         print(f"{3 * LOOKS} looks: {', '.join(f'{size:,}' for size in sizes)} bytes after each third")
         assert sizes[2] - sizes[1] < MOST_GROWN_BYTES, sizes
+
+
+@pytest.fixture
+def rare_collection() -> Iterator[None]:
+    """Garbage is collected as rarely as in the process of a command."""
+    before = gc.get_threshold()
+    collect_garbage_rarely()
+    yield
+    gc.set_threshold(*before)
 
 
 @pytest.fixture
