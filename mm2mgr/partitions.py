@@ -16,8 +16,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True)
-class Offsets:
+class Offsets(NamedTuple):
     """The first offset still in a partition's log, and the next one to be written (the high watermark)."""
 
     start: int

@@ -11,7 +11,7 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from mm2mgr.connect.errors import WrongBody
 from mm2mgr.partitions import TopicPartition
@@ -134,8 +134,7 @@ def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, int(number)) for topic, _, number in parts if topic and number.isdecimal())
 
 
-@dataclass(frozen=True)
-class SourceOffset:
+class SourceOffset(NamedTuple):
     """One source partition and the last offset replicated from it; offset None means none is stored."""
 
     partition: dict[str, Any]

@@ -51,8 +51,7 @@ def reached_at(before: SeenOffset | None, stored: int, arrived: int | None, log_
     return carried if before.stored < stored and least <= carried <= arrived else arrived
 
 
-@dataclass(frozen=True)
-class PartitionLag:
+class PartitionLag(NamedTuple):
     """One source partition. `stored` is the last replicated offset that Connect has (None: nothing stored yet), `position` the
     first offset that is not known to be mirrored, `arrived` the end offset of the remote partition (None: unknown), `task`
     None when no task has it.
@@ -72,10 +71,11 @@ class PartitionLag:
     heartbeat: bool = False
     unchanged_seconds: float | None = None
 
-    @cached_property
+    @property
     def lag_records(self) -> int:
         """Records that wait, at most: what arrived since the last flush is only known where `basis` is the target's end."""
-        return max(0, self.log.end - self.position)
+        waiting = self.log.end - self.position  # asked several times per partition and look: `max` would take as long again
+        return waiting if waiting > 0 else 0
 
     @property
     def stored_lag_records(self) -> int:

@@ -156,7 +156,7 @@ def test_sums_agree_on_every_level_and_unknown_is_never_zero(
         if kind == "unread":
             unread[name] = "no leader"
             continue
-        found.append(replace(part(lag, topic=topic, number=number, task=task), heartbeat=kind == "heartbeat"))
+        found.append(part(lag, topic=topic, number=number, task=task)._replace(heartbeat=kind == "heartbeat"))
         if size is not None:
             histories[name] = history((NOW - 50, 5_000), record_bytes=float(size))
     made = facts(FlowLag(tuple(found), unread=unread, tasks=tasks, unknown=unknown), histories=histories)
