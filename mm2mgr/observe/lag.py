@@ -74,7 +74,7 @@ class PartitionLag(NamedTuple):
     @property
     def lag_records(self) -> int:
         """Records that wait, at most: what arrived since the last flush is only known where `basis` is the target's end."""
-        waiting = self.log.end - self.position  # asked several times per partition and look: `max` would take as long again
+        waiting = self.log.end - self.position  # `max` would take as long again, many times per partition and look
         return waiting if waiting > 0 else 0
 
     @property

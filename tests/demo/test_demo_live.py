@@ -16,7 +16,7 @@ import pytest
 pytestmark = [pytest.mark.live, pytest.mark.spark]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-RUN_SECONDS = 400
+RUN_SECONDS = 600
 MEMORY_LIMIT_BYTES = 6 * 1024**3
 PAIRS = {
     f"logging:{source}->{target}" for source in ("dc1-logging", "dc2-logging") for target in ("agg-east", "agg-west")
@@ -117,6 +117,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         left = [key for key, command in now.items() if key in watcher.seen or str(directory) in command]
         stop = [sys.executable, "-m", "mm2mgr", "sandbox", "down", "--dir", str(directory / "sandbox")]
         subprocess.run(stop, cwd=REPOSITORY, capture_output=True, check=False, timeout=120)  # only if the demo did not
+    if running.returncode:
+        for log in directory.glob("sandbox/connect/*/server.log"):
+            news = [line for line in log.read_text(errors="replace").splitlines() if re.search("WARN|ERROR", line)]
+            err = "\n".join([err, f"{log.parent.name}:", *news[-20:]])
     return Run(running.returncode, out, err, watcher, [now[key] for key in left])
 
 

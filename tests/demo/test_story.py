@@ -159,6 +159,18 @@ def test_keep_leaves_it_running_and_says_how_to_stop_it(
 
 def test_flows_that_never_catch_up_end_the_demo(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(story, "_records_behind", lambda flow: 3)
-    with pytest.raises(Mm2mgrError, match=r"not caught up after 90 s: .*'logging:dc1->agg': 3"):
+    wanted = r"not caught up, and no record has arrived for 90 s: .*logging:dc1->agg 3 records"
+    with pytest.raises(Mm2mgrError, match=wanted):
         story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5)
     assert stage.downs == 1
+
+
+def test_flows_that_catch_up_slowly_have_the_time_that_they_need(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = story.time.monotonic()
+    monkeypatch.setattr(story, "read_ids", logs(None))
+    # A record every 80 seconds, for half an hour.
+    monkeypatch.setattr(story, "_records_behind", lambda flow: max(0, 20 - int(story.time.monotonic() - began) // 80))
+    assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == 0
+    assert story.time.monotonic() - began >= 1600
