@@ -13,9 +13,9 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.tasks import Capacity, Rules
 from tests.sizing.sizes import size_flow
 
-from .traffic import SKEWS, make_sets
+from .traffic import SKEWS, TrafficSet, make_sets
 from .traffic_run import Spans, World, run, world
-from .traffic_verdict import Outcome
+from .traffic_verdict import RATES_WITHIN, Outcome
 
 SEED = 20261121
 SPANS = Spans(history=30, interval=8, sampled=40, measured=20)
@@ -27,11 +27,23 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield started
 
 
+def carries_what_is_sent(each: TrafficSet, one: Outcome) -> bool:
+    """Tell whether as much arrived while it was measured as was to be sent: a starved machine sends or mirrors in bursts, which shows
+    nothing of a prediction."""
+    sent = sum(flowing.bytes_per_second for flowing in each.sent.values())
+    carried = sum(one.measured.values())
+    print(f"{each.name}: {carried / sent - 1:+.1%} carried of what is sent, task {one.task_error:+.1%}")
+    return abs(carried / sent - 1) < RATES_WITHIN / 2
+
+
 @pytest.mark.live
 def test_tasks_carry_what_was_predicted(brokers: World, tmp_path: Path) -> None:
-    series = make_sets(SEED, len(SKEWS))
-    sets = [each for each in series if each.skew in ("zipf", "one hot", "sizes by partition")]
-    outcomes = run(brokers, sets, tmp_path / "samples", SEED, SPANS)
+    for attempt in range(3):
+        series = make_sets(SEED, len(SKEWS), first=attempt * len(SKEWS))
+        sets = [each for each in series if each.skew in ("zipf", "one hot", "sizes by partition")]
+        outcomes = run(brokers, sets, tmp_path / f"samples-{attempt}", SEED, SPANS)
+        if all(map(carries_what_is_sent, sets, outcomes)):
+            break
     assert {one.name: one.faults() for one in outcomes} == {each.name: [] for each in sets}
     assert all(one.foreseen for one in outcomes)
     assert all(one.sizing.tasks > 1 for one in outcomes)
