@@ -65,6 +65,25 @@ class _MarkingLoader(jinja2.BaseLoader):
             names += {*_INCLUDE.findall(source)}.difference(names)
 
 
+class _CompiledTemplates(jinja2.BytecodeCache):
+    """The code of templates by file and text, for as long as this process lives: a loop that renders again compiles nothing."""
+
+    def __init__(self) -> None:
+        self.code: dict[tuple[str, str], Any] = {}
+
+    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        bucket.code = self.code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        if len(self.code) >= _MOST_COMPILED:
+            self.code.clear()
+        self.code[bucket.key, bucket.checksum] = bucket.code
+
+
+_MOST_COMPILED = 100
+_COMPILED = _CompiledTemplates()
+
+
 # A template is plain when it has nothing but conditions, includes and insertions of `path` and `settings(prefix, path)`.
 _PATH = r"(?!(?:[Tt]rue|[Ff]alse|[Nn]one)\b)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _PATH_VALUE = re.compile(rf"\{{\{{ *({_PATH}) *\}}\}}")
@@ -102,6 +121,7 @@ class Printer:
             keep_trailing_newline=True,
             auto_reload=False,  # each look at the clock of a file would be made once a connector
             finalize=self.insert,
+            bytecode_cache=_COMPILED,
         )
         self.conditions: tuple[str, ...] | None = None
         """The names that decide the output of a plain template; None unless all templates are plain."""

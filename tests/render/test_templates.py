@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mm2mgr.errors import TemplateError
 from mm2mgr.render import Connector, render, template_folders
+from mm2mgr.templating.sandbox import Environment
 from mm2mgr.topology import Topology
 from tests.spec.trees import BASE, FLOW, expanded
 
@@ -74,6 +76,24 @@ def test_a_condition_on_more_than_texts_is_asked_for_each_flow(tmp_path: Path, o
     (own / "source.properties.j2").write_text(text, encoding="utf-8")
     sources = [one for one in render(topology, own) if one.type == "source"]
     assert {one.config["source.cluster.alias"]: one.config.get("only.c") for one in sources} == {"a": None, "c": "yes"}
+
+
+def test_rendering_again_compiles_only_what_changed(
+    topology: Topology, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = rendered(topology, own, SOURCE + "offset.lag.max = 7\n")
+    compiled = list[str]()
+    compile_ = Environment.compile
+
+    def counted(self: Environment, source: str, name: str, *more: Any) -> Any:
+        compiled.append(name)
+        return compile_(self, source, name, *more)
+
+    monkeypatch.setattr(Environment, "compile", counted)
+    assert rendered(topology, own, SOURCE + "offset.lag.max = 7\n") == first
+    assert compiled == []
+    assert rendered(topology, own, SOURCE + "offset.lag.max = 8\n").config["offset.lag.max"] == "8"
+    assert compiled == ["source.properties.j2"]
 
 
 def test_a_users_shared_part_reaches_all_three(topology: Topology, own: Path) -> None:
