@@ -253,6 +253,7 @@ PURE = (
     "reconcile/guards",
     "reconcile/mirrored",
     "reconcile/resets",
+    "observe/arrival_problems",
     "observe/causes",
     "observe/health",
     "observe/kinds",
