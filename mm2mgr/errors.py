@@ -141,7 +141,7 @@ class PackageMissing(Mm2mgrError):
 def install(extra: str) -> str:
     """Return the command that adds what an extra brings to this Python.
 
-    It names the packages themselves: mm2mgr is in no package index, so under its name anybody could put something there.
+    It names the packages themselves: mm2mgr is in no package index, so somebody else could publish a package under its name.
     """
     from importlib.metadata import PackageNotFoundError, requires  # ten milliseconds that only this sentence is worth
 

@@ -36,7 +36,7 @@ def losses(
 
     `status` and `sample` compare each partition with the look before, and put into the table `losses` which offsets retention
     deleted before they were mirrored, or were skipped because a topic was created again or truncated: also when it
-    happened between two looks and the flow has recovered since. A loss stays until somebody acknowledges it. No cluster is asked.
+    happened between two looks and the flow has recovered since. A loss stays until it is acknowledged. No cluster is asked.
 
     \b
     Example:

@@ -74,7 +74,7 @@ def events_option(command: Decorated) -> Decorated:
 
 
 class Number(click.FloatRange):
-    """A finite number in a range: click lets nan into every range, and infinity into open ones."""
+    """A finite number in a range: click accepts nan in every range, and infinity in open ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
@@ -307,7 +307,7 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
 
 @dataclass(frozen=True)
 class WatchdogOptions:
-    """What the options of `watchdog_options` say. `given`: those that somebody wrote."""
+    """What the options of `watchdog_options` say. `given`: those that were typed."""
 
     dry_run: bool
     freeze_file: Path | None

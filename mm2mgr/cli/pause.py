@@ -137,7 +137,7 @@ def _turn(
 
 
 def confirm(name: str, question: str, output: str) -> None:
-    """Ask on a terminal; Mm2mgrError where nobody can answer."""
+    """Ask on a terminal; Mm2mgrError where there is no terminal to answer on."""
     if output == "json":
         raise Mm2mgrError(f"{name} -o json cannot ask", hint="add --yes")
     if not sys.stdin.isatty():

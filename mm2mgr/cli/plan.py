@@ -159,7 +159,7 @@ def apply(
 
     A second apply writes nothing.
     With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
-    since (inline secrets aside: a plan file holds none, so it cannot tell). A Connect cluster that cannot be read holds up
+    since (except of inline secrets, which a plan file does not hold). A Connect cluster that cannot be read holds up
     no other. Updates that only save tasks wait for --cool-down, --off-peak and --move-budget; those of a PLANFILE as it says.
     Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
     Each Connect cluster is written in waves: heartbeats, sources, checkpoints, deletes. A wave that breaks a connector halts its

@@ -1,4 +1,4 @@
-"""One compacted topic as a map of texts by key: written by a thread that nobody waits for, read as a whole.
+"""One compacted topic as a map of texts by key: written by a background thread, read as a whole.
 
 Where no broker listens, writing and reading end within about a second, with a KafkaError.
 """
@@ -98,7 +98,7 @@ class TextWriter:
         self._thread.start()
 
     def put(self, key: str, value: str | None) -> None:
-        """Hand over a text; None deletes the key."""
+        """Queue a text to be written; None deletes the key."""
         self._queue.put((key, value))
 
     def close(self) -> KafkaError | None:

@@ -339,7 +339,7 @@ def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right,
 
 
 def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
-    """Brokers tell the operations on the cluster only to those who may describe it; rights on its settings are asked for then."""
+    """Brokers return the operations on the cluster only to a login that may describe it; rights on its settings are asked for then."""
     if "Describe" in view.operations or right.operation not in {"DescribeConfigs", "AlterConfigs"}:
         return _said(right.operation in view.operations)
     change = ConfigEntry("background.threads", "10", incremental_operation=AlterConfigOpType.SET)

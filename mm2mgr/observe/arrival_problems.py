@@ -42,7 +42,7 @@ def target_partitions_fewer(case: FlowCase) -> Iterator[LiveProblem]:
 
 
 def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
-    """Records that are mirrored by the stored offsets while the remote topics stand still or are not there: they go elsewhere."""
+    """Records that are mirrored by the stored offsets while the remote topics do not grow or are not there: they go elsewhere."""
     lost = _written_elsewhere(case)
     if lost:
         seconds = max(one.clock.seconds for one in lost.values() if one.clock)
@@ -196,7 +196,7 @@ def stale_offsets(reading: Snapshot, memory: Memory, patience_seconds: float) ->
 
 
 def heartbeats_not_emitted(case: ConnectorCase, beats: Beats | None) -> Iterator[LiveProblem]:
-    """A heartbeat connector whose task runs while its topic stands still: it writes elsewhere, or cannot write.
+    """A heartbeat connector whose task runs while its topic does not grow: it writes elsewhere, or cannot write.
 
     Other pairs may write to the same topic, so growth proves nothing of this connector; no growth proves that none arrives.
     """
@@ -210,7 +210,7 @@ def heartbeats_not_emitted(case: ConnectorCase, beats: Beats | None) -> Iterator
 
 
 def checkpoints_not_emitted(case: ConnectorCase, look: CheckpointLook | None, topic: str) -> Iterator[LiveProblem]:
-    """A checkpoint connector whose tasks run and whose topic stands still although groups must have got a checkpoint."""
+    """A checkpoint connector whose tasks run and whose topic does not grow although groups must have got a checkpoint."""
     does = checkpointing(case.seen)
     if does is None or look is None or look.owed is None or look.owed.paused:
         return

@@ -38,7 +38,7 @@ class Patience:
 
     Progress gets more than a flush interval (60 s by default): only then must stored offsets have moved. Where the
     target cannot be read they are all there is to see, so one late flush is forgiven. A target whose followers are slow may show
-    records half a minute late to whoever does not wait for them (acks=1). A worker gets as long as Connect itself gives it by default
+    records half a minute late to clients that do not wait for them (acks=1). A worker gets as long as Connect itself gives it by default
     (session.timeout.ms).
     """
 
@@ -117,7 +117,7 @@ class FlowCase(ConnectorCase):
 
     @cached_property
     def trend(self) -> Trend | None:
-        """What the lag has done over all looks that are remembered, whoever took them; None where it is not known."""
+        """What the lag has done over all looks that are remembered, of every command; None where it is not known."""
         if self.lag.unknown is not None or self.lag.unread:
             return None
         behind = [one for one in self.lag.counted if one.lag_records]

@@ -1,4 +1,4 @@
-"""`lint --fix`: applies fixes to the texts of files, lints again, and writes them when told to."""
+"""`lint --fix`: applies fixes to the texts of files, lints again, and writes them on request."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def fix(  # noqa: PLR0913  one argument per option
             raise SpecError([Problem(str(each.spot), each.message) for each in found.invalid])
         return found.estate
 
-    read({})  # what cannot be read is told as by lint
+    read({})  # what cannot be read is reported as by lint
     trees = tuple(path for path in files if is_tree(path)) or (() if files else workspace.files)
     paths = [path for path in files if path not in trees]
     if trees:

@@ -42,7 +42,7 @@ class BrokersReport:
     """What `link read` read: by cluster its entry of overrides/brokers.yaml. `failures`: clusters that could not be read, with why.
 
     `remarks`: what a reviewer should know, such as brokers that differ. `diff`: what changes in the file. `is_changed`: it was
-    written; `refused`: clusters whose entries somebody else changed meanwhile.
+    written; `refused`: clusters whose entries were changed meanwhile.
     """
 
     entries: Mapping[str, Mapping[str, Any]]

@@ -137,7 +137,7 @@ def surroundings(  # noqa: PLR0913, PLR0917  one argument per option
     brokers: int | None,
     report: Callable[[OtherLine], None],
 ) -> Surroundings:
-    """Return what the options tell about files."""
+    """Return what the options say about files."""
     if bytes_per_second is not None and rtt_seconds is None:
         raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
     version = workers_version(kafka, report) if kafka is not None else None

@@ -26,7 +26,7 @@ class LossReport:
 
     @property
     def still_open(self) -> tuple[LossEntry, ...]:
-        """Those that nobody acknowledged."""
+        """Those that are not acknowledged."""
         return open_entries(self.entries)
 
     def to_dict(self) -> dict[str, Any]:

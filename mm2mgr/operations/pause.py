@@ -41,7 +41,7 @@ class Turned:
 
     @property
     def outcome(self) -> Literal["done", "failed", "inconclusive"]:
-        """`inconclusive`: a connector was not seen in its state in time, or its stored offsets did not stand still."""
+        """`inconclusive`: a connector was not seen in its state in time, or its stored offsets still changed."""
         if any(turn.action in {"refused", "failed"} for turn in self.turns):
             return "failed"
         verdicts = {turn.settled.verdict for turn in self.turns if turn.settled}

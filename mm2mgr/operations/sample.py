@@ -151,7 +151,7 @@ _LOOKS_EVERY_SECONDS = 60.0
 class _StatusReader:
     """The looks of `status` as one of the readers that are polled, for the ledger of losses and the trends of lag.
 
-    It gives no samples: it looks once a minute at every partition, in a thread of its own, because no sample may wait for a target
+    It gives no samples: it looks once per minute at every partition, in a thread of its own, because no sample may wait for a target
     that does not answer. A run of one round does not look.
     """
 

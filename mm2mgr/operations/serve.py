@@ -1,6 +1,6 @@
 """`serve`: looks at the estate again and again in the background, and holds what the last looks found as one immutable view.
 
-Whoever shows the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag; another one
+Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag; another one
 makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the time between two looks.
 Where it is asked for, a third one is the watchdog, the same as `watch`: nothing else writes.
 """
@@ -202,7 +202,7 @@ def _known_dict(known: LastKnown) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class WatchdogOrder:
-    """A watchdog inside `serve`: what `watch` takes, and who is told of each of its looks."""
+    """A watchdog inside `serve`: what `watch` takes, and what is called with each of its looks."""
 
     order: WatchOrder = field(default_factory=WatchOrder)
     every_seconds: float = 10.0

@@ -25,7 +25,7 @@ class SizingReport:
 
     `needed`: by flow id the number that the load asks for, where `sizings` have the one decided for. `measured`: which rates it
     was planned with. `path`: the file that was to be written (None: nothing was), `is_changed`: whether its content is another
-    one now, `refused`: flows whose entries somebody else changed meanwhile. `views`: what a page shows, if asked for.
+    one now, `refused`: flows whose entries were changed meanwhile. `views`: what a page shows, if asked for.
     """
 
     sizings: tuple[Sizing, ...]

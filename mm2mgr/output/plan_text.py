@@ -184,7 +184,7 @@ def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
 
 
 def resting(changes: Iterable[dict[str, Any]]) -> list[str]:
-    """Return what somebody paused or stopped, which no apply changes, the connectors of one choice together."""
+    """Return what was paused or stopped by hand, which no apply changes, the connectors of one choice together."""
     names: dict[str, list[str]] = {}
     for change in changes:
         if change["rests"]:

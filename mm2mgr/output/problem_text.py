@@ -155,7 +155,7 @@ def _group_offsets_rewound(_: Values, found: Values) -> str:
     return (
         f"offsets of {_some(found['groups'], 'consumer group', found['group_count'])} went back on {found['target']} and not on "
         f"{found['source']} ({one['group']}, {one['partition']}: {one['before']} to {one['offset']}): consumers there read records again; "
-        "somebody reset them, or MirrorMaker did (KAFKA-19794)"
+        "they were reset by hand, or by MirrorMaker (KAFKA-19794)"
     )
 
 

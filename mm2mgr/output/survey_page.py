@@ -30,7 +30,7 @@ def or_dash(value: object) -> str:
 
 
 def losses(view: Values) -> dict[str, Any]:
-    """Return the losses that nobody has acknowledged."""
+    """Return the losses that are not acknowledged."""
     found = view["status"]["losses"] if view["status"] else ()
     rows = [loss_cells(one) for one in found]
     columns = ("id", "flow", "partition", "offsets", "records", "first seen", "what happened")

@@ -101,7 +101,7 @@ def say_resets(done: dict[str, Any]) -> None:
                 say(f"    {flow['hint']}")
         elif flow["written"]:
             count = number_of(sum(topic["partitions"] for topic in flow["topics"].values()), "partition")
-            say(f"~ {name}: offsets of {count} written and read back; mm2mgr resume '{flow['flow']}' lets it run")
+            say(f"~ {name}: offsets of {count} written and read back; mm2mgr resume '{flow['flow']}' starts it again")
         else:
             say(f"= {name}: nothing to write")
     say_unrecorded(done["unrecorded"])

@@ -117,7 +117,7 @@ def test_reset_shows_what_comes_again_or_is_skipped_writes_and_reads_back(
     assert "offsets reset asks first and there is no terminal" in unasked.err
     assert list(world.stored.values()) == [5]
     said = world.mm2mgr(*line, "--yes")
-    assert "offsets of 1 partition written and read back; mm2mgr resume 'orders:a->b' lets it run" in said.out
+    assert "offsets of 1 partition written and read back; mm2mgr resume 'orders:a->b' starts it again" in said.out
     assert list(world.stored.values()) == ([] if stored is None else [stored])
     world.connect.requests.clear()
     assert "nothing to write" in world.mm2mgr(*line).out
