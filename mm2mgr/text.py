@@ -75,6 +75,11 @@ def _escape(character: str) -> str:
     return _SHORT.get(character) or character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters; one that was cut ends with …."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def number_of(count: int, noun: str) -> str:
     """Write a count with its noun: 1 task, 4 tasks."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -63,7 +63,7 @@ _TYPES = get_args(Type)
 ROWS: tuple[RightRule, ...] = (
     RightRule(1, "source", "source admin", "Describe", "topic", "the topic is not mirrored, and no log says so"),
     RightRule(2, "source", "source admin", "DescribeConfigs", "topic", f"it is not created on the target: {_CREATED_BY_PRODUCER}"),
-    RightRule(3, "source", "source consumer", "Read", "topic", "RUNNING, but no record is read; thousands of refusals a second fill the logs"),
+    RightRule(3, "source", "source consumer", "Read", "topic", "RUNNING, but no record is read; thousands of refusals per second fill the logs"),
     RightRule(4, "source", "target admin", "Create", "remote topic", _CREATED_BY_PRODUCER),
     RightRule(5, "source", "target admin", "Describe", "remote topic", "its partitions cannot be compared with the source's"),
     RightRule(6, "source", "target admin", "Alter", "remote topic", "partitions added on the source are never added here"),

@@ -49,6 +49,13 @@ def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, **{"show_default": not settings.get("is_flag"), **settings})
 
 
+def with_options(command: Decorated, *options: Callable[[Any], Any]) -> Decorated:
+    """Add options, which `--help` lists in this order."""
+    for add in reversed(options):
+        command = add(command)
+    return command
+
+
 def output_in(*formats: str) -> Callable[[Decorated], Decorated]:
     """Return `-o` with these formats, the first by default."""
     return option("--output", "-o", type=click.Choice(formats), default=formats[0], help="Result format.")
@@ -300,9 +307,7 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
         }
         return function(*given, change=ChangeOptions(only_flows, wishes), **more)
 
-    for add in reversed(options):
-        command = add(command)
-    return command
+    return with_options(command, *options)
 
 
 @dataclass(frozen=True)
@@ -351,10 +356,7 @@ def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
         dog = WatchdogOptions(**{name: more.pop(name) for name in names}, given=given)
         return function(*args, dog=dog, **more)
 
-    made: Callable[..., object] = command
-    for add in reversed(options):
-        made = add(made)
-    return made
+    return with_options(command, *options)
 
 
 class Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
@@ -371,7 +373,8 @@ class Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
 
 def connector_options(command: Decorated) -> Decorated:
     """Add the ways to say which connectors are meant."""
-    options = (
+    return with_options(
+        command,
         click.argument("names", nargs=-1),
         option(
             "--label",
@@ -383,9 +386,6 @@ def connector_options(command: Decorated) -> Decorated:
         ),
         option("--all", "everything", is_flag=True, help="Every connector that the tree declares."),
     )
-    for add in reversed(options):
-        command = add(command)
-    return command
 
 
 @contextmanager

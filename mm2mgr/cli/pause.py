@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Decorated, Seconds, command, connector_options, option, output_option
+from mm2mgr.cli.options import Decorated, Seconds, command, connector_options, option, output_option, with_options
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -21,7 +21,8 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 
 def _verb_options(command: Decorated) -> Decorated:
     """Add what all verbs share: which connectors, why, and how long to wait."""
-    options = (
+    return with_options(
+        command,
         connector_options,
         option("--reason", default="", show_default=False, metavar="TEXT", help="Why; kept in the history."),
         option("--yes", "-y", is_flag=True, help="Do not ask where several connectors are meant."),
@@ -33,9 +34,6 @@ def _verb_options(command: Decorated) -> Decorated:
         ),
         output_option,
     )
-    for add in reversed(options):
-        command = add(command)
-    return command
 
 
 @command("Every day", 3)

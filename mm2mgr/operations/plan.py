@@ -427,7 +427,9 @@ class Progress:
         for each in deletes:
             if user := kept.get((each.kafka, each.entity.client_id)):
                 held.append(
-                    QuotaResult(each, f"kept: connector {user}, which has its client id, was not written", _AGAIN)
+                    QuotaResult(
+                        each, f"kept: connector {user}, which has its client id, was not written", "apply again"
+                    )
                 )
             else:
                 free.append(each)
@@ -454,9 +456,6 @@ class Progress:
             self.unrecorded,
             tuple(self.quotas),
         )
-
-
-_AGAIN = "apply again"
 
 
 def _named(change: Change) -> Named:

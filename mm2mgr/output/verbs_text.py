@@ -7,7 +7,7 @@ from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
-from mm2mgr.output.tables import Table
+from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.reconcile.verbs import Turn
 from mm2mgr.text import number_of, one_line
 
@@ -64,7 +64,7 @@ def say_offsets(found: dict[str, Any]) -> None:
         rows = [
             (
                 f"{one['topic']}-{one['partition']}",
-                "-" if one["stored_offset"] is None else str(one["stored_offset"]),
+                or_dash(one["stored_offset"]),
                 str(one["log_start"]),
                 str(one["log_end"]),
                 str(one["lag_records"]),
