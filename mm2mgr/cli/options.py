@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 0.001
 _MOST_SECONDS = 366 * 86_400.0
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
+Look = TypeVar("Look")
 Listed = TypeVar("Listed", bound=click.Command)
 Section = Literal["First hour", "Every change", "Load", "Every day"]
 COMMANDS: dict[Section, list[tuple[int, click.Command]]] = {section: [] for section in get_args(Section)}
@@ -395,6 +396,26 @@ def invalid_arguments() -> Iterator[None]:
         yield
     except InvalidArgument as error:
         raise click.BadParameter(error.message, param_hint=f"--{error.argument}") from error
+
+
+def show_looks(
+    looks: Iterator[Look], show: Callable[[Look], None], code_of: Callable[[Look], int], *, watching: bool
+) -> int:
+    """Show one look, or look after look until Ctrl-C where they are watched; return the exit code of the last one."""
+    from mm2mgr.output.console import working
+
+    with working("reading Connect and Kafka"):
+        seen = next(looks)
+    code = code_of(seen)  # before it is printed: an interrupt while it is read means this look
+    try:
+        while True:
+            show(seen)
+            if not watching:
+                return code
+            seen = next(looks)
+            code = code_of(seen)
+    except KeyboardInterrupt:
+        return code
 
 
 def talk_other_line(event: OtherLine) -> None:

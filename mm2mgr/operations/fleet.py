@@ -102,8 +102,7 @@ def fleet(  # noqa: PLR0913  one argument per option
         connects[name] = ConnectReport(need, judged, declared, running[name], predicted, ahead)
     shown = [
         flow_view(found.flows[one.flow_id], one.rates, evidence.weeks.get(one.flow_id, ()))
-        for one in scenarios
-        if views
+        for one in (scenarios if views else ())
     ]
     layout = per_pair(list(found.loads.values()))
     return FleetReport(connects, layout, evidence.failures, evidence.rates.text, tuple(shown))

@@ -107,8 +107,7 @@ def _judged(workspace: Workspace, evidence: Evidence, policy: Policy, *, views: 
     sizings = {flow_id: settled(one, decisions[flow_id]) for flow_id, one in found.items()}
     shown = [
         flow_view(replace(one, sizing=sizings[name]), scenarios[name].rates, evidence.weeks.get(name, ()))
-        for name, one in found.items()
-        if views
+        for name, one in (found.items() if views else ())
     ]
     needed = {flow_id: one.sizing.tasks for flow_id, one in found.items()}
     final, measured = tuple(sizings.values()), evidence.rates.text

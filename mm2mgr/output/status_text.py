@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.console import STYLES, say, say_json, say_json_line, say_table, talk
 from mm2mgr.output.lag_text import records_text, trend_text
 from mm2mgr.output.losses_text import losses_of
 from mm2mgr.output.problem_text import RESTING, offsets_not_stored, orphan, sentence
@@ -54,9 +54,15 @@ def say_warnings(warnings: Iterable[str]) -> None:
         talk(f"warning: {warning}", style="bold yellow")
 
 
-def say_look(taken_at: float) -> None:
-    """Print a line that separates a status from the one before."""
-    say(f"--- {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(taken_at))} ---", style="bold")
+def say_look(output: str, found: dict[str, Any], text: Callable[[dict[str, Any]], None], *, watching: bool) -> None:
+    """Print one look as `-o` asks; where several are watched, JSON on one line, and text below a line that separates it from the one before."""
+    say_warnings(found["warnings"])
+    if output == "json":
+        (say_json_line if watching else say_json)(found)
+        return
+    if watching:
+        say(f"--- {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(found['taken_at']))} ---", style="bold")
+    text(found)
 
 
 def say_description(found: dict[str, Any]) -> None:
