@@ -15,7 +15,7 @@ from mm2mgr.operations.workspace import Workspace
 @command("Every day", 10)
 @click.argument("flows", nargs=-1)
 @option("--connect", "connects", multiple=True, help="Only this Connect cluster (repeatable).")
-@option("--since", type=Duration(), help="Only the last so long, such as 2d.")
+@option("--since", type=Duration(), help="Only changes of this last period, such as 2d.")
 @option("--last", "-n", type=Count(1), metavar="N", help="Only the newest N changes.")
 @option("--full", is_flag=True, help="Show every key that changed.")
 @option("--forget", type=Duration(), metavar="AGE", help="Delete changes that are older, such as 400d, and show them.")

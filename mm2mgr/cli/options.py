@@ -383,7 +383,7 @@ def connector_options(command: Decorated) -> Decorated:
             type=Labels(),
             multiple=True,
             metavar="KEY=VALUE",
-            help="Flows whose source or target has this label (repeat it: all of them).",
+            help="Flows whose source or target has this label (repeatable; all must match).",
         ),
         option("--all", "everything", is_flag=True, help="Every connector that the tree declares."),
     )

@@ -30,7 +30,7 @@ def _verb_options(command: Decorated) -> Decorated:
             "--wait",
             type=Seconds(0),
             default=60.0,
-            help="Seconds that connectors have to get there; pause adds three flush intervals; 0: do not look.",
+            help="Time limit in seconds for connectors to reach the state; pause adds three flush intervals; 0: do not look.",
         ),
         output_option,
     )
@@ -45,7 +45,7 @@ def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
     NAMES are flows (their source connectors), pairs (every connector of the pair) or CONNECT/CONNECTOR. Returns when every task
     is PAUSED and stored offsets stood still over two flushes (`flush_interval` of the Connect cluster). `plan` shows the pause and
     changes nothing. A second call sends nothing. Connectors without this tree's owner mark are refused.
-    Exit code 1 if anything failed or was refused, else 3 if a connector was not seen PAUSED and still in time.
+    Exit code 1 if anything failed or was refused, else 3 if a connector was not seen PAUSED, with offsets that no longer change, in time.
 
     \b
     Example:
@@ -58,7 +58,7 @@ def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
 @_verb_options
 @click.pass_obj
 def resume(workspace: Workspace, /, output: str, **options: Any) -> int:
-    """Let paused or stopped flows, pairs or connectors run.
+    """Resume paused or stopped flows, pairs or connectors.
 
     NAMES as for `pause`. Returns when the connectors and their tasks are RUNNING; exit codes as for `pause`.
 
@@ -92,7 +92,7 @@ def stop(workspace: Workspace, /, output: str, **options: Any) -> int:
 def restart(workspace: Workspace, /, output: str, **options: Any) -> int:
     """Restart flows, pairs or connectors with their tasks.
 
-    NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). What rests is left alone.
+    NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). Paused and stopped connectors are left alone.
     Exit codes as for `pause`.
 
     \b

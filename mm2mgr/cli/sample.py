@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @option("--interval", type=Duration(LEAST_SECONDS), default="30s", help="Time between two samples.")
 @option("--duration", type=Duration(), default="5min", help="How long to sample.")
 @option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
-@option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeat the option).")
+@option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeatable).")
 @option("--keep", type=Duration(LEAST_SECONDS), help="Remove samples older than this, such as 90d. Default: none.")
 @option(
     "--from",

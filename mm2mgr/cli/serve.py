@@ -75,7 +75,7 @@ class Listen(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
     type=_File,
     help=f"File with a bearer token that is admitted too (the first line). Or ${TOKEN}.",
 )
-@option("--no-auth", is_flag=True, help="Let everybody in who reaches an address that is not of this machine alone.")
+@option("--no-auth", is_flag=True, help="Serve without a login, also on an address that other machines can reach.")
 @option("--tls-certificate", type=_File, help="PEM file with the certificate of the server.")
 @option("--tls-key", type=_File, help="PEM file with its key, not encrypted.")
 @store_option("Folder or URI of the samples, from which lag in seconds and bytes is counted.")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--ack",
     multiple=True,
     metavar="ID",
-    help="Acknowledge a loss, which is then no longer shown (repeat it; 'all': every loss, of FLOWS if given).",
+    help="Acknowledge a loss, which is then no longer shown (repeatable; 'all': every loss, of FLOWS if given).",
 )
 @store_option("Folder or URI of the tables, for the one of losses.")
 @output_option

@@ -1,6 +1,6 @@
 """Records read by consumers without a group, log ends in bulk; and records and group offsets written, for the demo and proofs.
 
-Reading never commits, joins a group, or goes on without a bound. Writing is idempotent and acknowledged by all replicas.
+Reading never commits, joins a group, or continues without a bound. Writing is idempotent and acknowledged by all replicas.
 """
 
 from __future__ import annotations

@@ -101,10 +101,10 @@ def test_tasks_that_do_not_end_are_named(world: World, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("to", "shown", "stored"),
     [
-        ("earliest", "orders: 6 records come again, 1 partition written", None),
-        ("latest", "orders: 4 records are never mirrored, 1 partition written", 9),
-        ("4", "orders: 2 records come again, 1 partition written", 3),
-        ("8", "orders: 2 records are never mirrored, 1 partition written", 7),
+        ("earliest", "orders: 6 records mirrored again, 1 partition written", None),
+        ("latest", "orders: 4 records never mirrored, 1 partition written", 9),
+        ("4", "orders: 2 records mirrored again, 1 partition written", 3),
+        ("8", "orders: 2 records never mirrored, 1 partition written", 7),
     ],
 )
 def test_reset_shows_what_comes_again_or_is_skipped_writes_and_reads_back(
