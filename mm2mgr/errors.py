@@ -37,8 +37,8 @@ EXIT_CODES: Mapping[int, str] = {
     "`reconcile --report-only --once`: changes; `size --check`: a flow has too few tasks; or "
     "wrong usage of a command",
     3: "`apply`: a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), so that its Connect cluster "
-    "waits for a person; or a write could not be read back; or `pause`, `resume`, `stop`, `restart`: a connector was not seen there "
-    "within `--wait`, or its stored offsets did not stand still",
+    "waits for a person; or a write could not be read back; or `pause`, `resume`, `stop`, `restart`: a connector was not seen in the "
+    "wanted state within `--wait`, or its stored offsets did not stand still",
     70: "an unexpected error; `MM2MGR_TRACEBACK=1` prints where it happened",
     130: "interrupted by Ctrl-C, SIGTERM or SIGHUP. `status --watch` and `lag --watch` then end with the code of their last result (130 before the first), "
     "`sample --follow` after its round, `reconcile` with 0 after the changes that were begun, and `watch` and `serve` with 0 at once",
@@ -141,7 +141,7 @@ class PackageMissing(Mm2mgrError):
 def install(extra: str) -> str:
     """Return the command that adds what an extra brings to this Python.
 
-    It names the packages themselves: mm2mgr is in no package index, so under its name anybody could put something there.
+    It names the packages themselves: mm2mgr is in no package index, so somebody else could publish a package under its name.
     """
     from importlib.metadata import PackageNotFoundError, requires  # ten milliseconds that only this sentence is worth
 

@@ -33,7 +33,7 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     shown: list[str] = []
-    marks = 2  # as many marks may follow a letter; at the start they would change what stands before the text
+    marks = 2  # as many marks may follow a letter; at the start they would change what comes before the text
     for each in text:
         if each.isascii() and each.isprintable():
             shown.append(each)
@@ -50,7 +50,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a message of several lines as it stands inside a sentence or a cell."""
+    """Return a message of several lines as one, for a sentence or a cell."""
     return " ".join(map(str.strip, text.splitlines()))
 
 
@@ -73,6 +73,11 @@ def _selects(mark: str) -> bool:
 
 def _escape(character: str) -> str:
     return _SHORT.get(character) or character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters; one that was cut ends with …."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def number_of(count: int, noun: str) -> str:

@@ -25,7 +25,7 @@ if importlib.util.find_spec("sniffio") is None:
 ACCEPTED_ENCODING = "gzip"
 LIMIT_BYTES = 256 * 1024 * 1024
 """Of an unpacked body. The largest that a real estate has is the status of a Connect cluster: 5 000 connectors with 500
-tasks each, 105 bytes a task with a worker's long host name, are 250 MiB; their configs (50 kB each) are as much. Cruise
+tasks each, 105 bytes per task with a worker's long host name, are 250 MiB; their configs (50 kB each) are as much. Cruise
 Control's load of 500 000 partitions is 120 MiB, Prometheus' answer about them half of that."""
 LIMIT_VALUES = 12_000_000
 """Of commas and opening brackets, which bound what JSON becomes in memory (10 to 200 bytes each): that status has 10

@@ -63,7 +63,7 @@ _TYPES = get_args(Type)
 ROWS: tuple[RightRule, ...] = (
     RightRule(1, "source", "source admin", "Describe", "topic", "the topic is not mirrored, and no log says so"),
     RightRule(2, "source", "source admin", "DescribeConfigs", "topic", f"it is not created on the target: {_CREATED_BY_PRODUCER}"),
-    RightRule(3, "source", "source consumer", "Read", "topic", "RUNNING, but no record is read; thousands of refusals a second fill the logs"),
+    RightRule(3, "source", "source consumer", "Read", "topic", "RUNNING, but no record is read; thousands of refusals per second fill the logs"),
     RightRule(4, "source", "target admin", "Create", "remote topic", _CREATED_BY_PRODUCER),
     RightRule(5, "source", "target admin", "Describe", "remote topic", "its partitions cannot be compared with the source's"),
     RightRule(6, "source", "target admin", "Alter", "remote topic", "partitions added on the source are never added here"),
@@ -89,7 +89,7 @@ ROWS: tuple[RightRule, ...] = (
     *(RightRule(26, each, "framework offsets consumer", "Read", "offsets", "the task cannot read where it left off") for each in _TYPES),
     *(RightRule(27, each, "framework admin", "Create", "offsets", "the offsets topic does not exist, and the task fails") for each in _TYPES),
     RightRule(28, "mm2mgr", OWN, "Write", "history", "apply and the verbs do their work and say that the history was not written"),
-    RightRule(29, "mm2mgr", OWN, "Create", "history", "the history is not written until somebody creates the topic: one partition, cleanup.policy=compact"),
+    RightRule(29, "mm2mgr", OWN, "Create", "history", "the history is not written until the topic is created: one partition, cleanup.policy=compact"),
     RightRule(30, "mm2mgr", OWN, "Read", "history", f"no `history`; `drift` compares with the tree; {_NO_LEASE}"),
     RightRule(31, "mm2mgr", OWN, "Read", "lease", _NO_LEASE),
     RightRule(32, "mm2mgr", OWN, "Read", "dedicated offsets", _NOT_TAKEN),
@@ -260,7 +260,7 @@ class Principal:
 
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
-# What java.security's X500Principal.getName() has words for; other types stand there as numbers, their values as bytes.
+# What java.security's X500Principal.getName() has words for; other types are written as numbers, their values as bytes.
 _WORDS = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -288,7 +288,7 @@ def subject_of(pem: str) -> str | None:
         # A step of the name may have several values: `CN=a+UID=b`.
         steps = (_parts(body) for _, body, _ in _parts(fields[_SUBJECT][1]))
         names = ["+".join(_value(pair) for _, pair, _ in step) for step in steps]
-    except (ValueError, IndexError):  # no base64, no text, or not what stands at this place of a certificate
+    except (ValueError, IndexError):  # no base64, no text, or not what belongs at this place of a certificate
         return None
     return ",".join(reversed(names))  # RFC 2253 begins at the end
 

@@ -104,7 +104,7 @@ _LEAST_SECONDS = 1.0
 
 @dataclass
 class Session:
-    """One login while it is being used. Not `usable`: its settings cannot be used on this machine, so nobody logged in."""
+    """One login while it is being used. Not `usable`: its settings cannot be used on this machine, so no login was tried."""
 
     login: ClientLogin
     principal: Principal

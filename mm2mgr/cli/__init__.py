@@ -122,7 +122,7 @@ def _say_usage(error: click.ClickException) -> None:
     """Print click's message about wrong usage; an argument quoted in it adds no lines."""
     message = error.message
     if isinstance(error, click.NoSuchOption) and error.ctx and error.option_name in {"-f", "--clusters", "--templates"}:
-        message = f"{error.option_name} stands before the command: mm2mgr {error.option_name} … {error.ctx.info_name}"
+        message = f"{error.option_name} goes before the command: mm2mgr {error.option_name} … {error.ctx.info_name}"
     vars(error)["message"] = visible(mask_text(message))  # it quotes what was typed, such as a URL
     error.show(file=(text := io.StringIO()))
     for line in text.getvalue().removesuffix("\n").expandtabs().split("\n"):

@@ -117,7 +117,7 @@ class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from
 @command("Load", 6)
 @evidence_options
 @option("--traffic", type=Number(0, 1000, min_open=True), help="Multiply all traffic by this.")
-@option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeat it).")
+@option("--lose-source", multiple=True, metavar="ALIAS", help="Take a source cluster out (repeatable).")
 @option("--move", type=_Assigned(), multiple=True, metavar="TOPIC=FLOW", help="Mirror a topic by another flow.")
 @option("--add-target", multiple=True, metavar="[FLOW=]ALIAS", help="Mirror all flows, or one, there as well.")
 @option("--limit", type=_Assigned(), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")

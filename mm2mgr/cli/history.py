@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from mm2mgr import operations
@@ -13,7 +15,7 @@ from mm2mgr.operations.workspace import Workspace
 @command("Every day", 10)
 @click.argument("flows", nargs=-1)
 @option("--connect", "connects", multiple=True, help="Only this Connect cluster (repeatable).")
-@option("--since", type=Duration(), help="Only the last so long, such as 2d.")
+@option("--since", type=Duration(), help="Only changes of this last period, such as 2d.")
 @option("--last", "-n", type=Count(1), metavar="N", help="Only the newest N changes.")
 @option("--full", is_flag=True, help="Show every key that changed.")
 @option("--forget", type=Duration(), metavar="AGE", help="Delete changes that are older, such as 400d, and show them.")
@@ -41,7 +43,7 @@ def history(
       mm2mgr history orders --since 7d --full
       mm2mgr history --forget 400d
     """
-    from mm2mgr.output.console import say_json
+    from mm2mgr.output.console import say_as
     from mm2mgr.output.history_text import say_history
 
     with invalid_arguments():
@@ -52,10 +54,7 @@ def history(
             if forget is None
             else operations.forget_history(workspace, forget, connects=connects)
         )
-    if output == "json":
-        say_json(found.to_dict())
-    else:
-        say_history(found.to_dict(), full=full)
+    say_as(output, found.to_dict(), partial(say_history, full=full))
     return 1 if found.unread else 0
 
 
@@ -75,14 +74,11 @@ def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
     Example:
       mm2mgr drift -o json
     """
-    from mm2mgr.output.console import say_json
+    from mm2mgr.output.console import say_as
     from mm2mgr.output.history_text import say_drift
 
     found = operations.drift(workspace, flows)
-    if output == "json":
-        say_json(found.to_dict())
-    else:
-        say_drift(found.to_dict())
+    say_as(output, found.to_dict(), say_drift)
     if found.failed or found.failed_quotas:
         return 1
     return 2 if found.drifts or found.quotas else 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Count, Seconds, command, option, output_option, store_option
+from mm2mgr.cli.options import Count, Seconds, command, option, output_option, show_looks, store_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -65,41 +65,15 @@ def lag(
       mm2mgr lag --by task
       mm2mgr lag logging --by partition --timestamps
     """
-    from mm2mgr.output.console import working
+    from mm2mgr.output.lag_text import say_lag
+    from mm2mgr.output.status_text import say_look
+
+    watching = watch is not None
+
+    def show(seen: LagReport) -> None:
+        say_look(output, seen.to_dict(), lambda found: say_lag(found, rows), watching=watching)
 
     options = operations.LagOptions(by, timestamps, store)
     looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
-    with working("reading Connect and Kafka"):
-        seen = next(looks)
-    code = _exit_code(seen)  # before it is printed: an interrupt while it is read means this look
-    try:
-        while True:
-            _print(seen, output, rows, watching=watch is not None)
-            if watch is None:
-                return code
-            seen = next(looks)
-            code = _exit_code(seen)
-    except KeyboardInterrupt:
-        return code
-
-
-def _exit_code(seen: LagReport) -> int:
-    return 0 if seen.is_known else 1
-
-
-def _print(seen: LagReport, output: str, rows: int, *, watching: bool) -> None:
-    from mm2mgr.output.console import say_json, say_json_line
-    from mm2mgr.output.lag_text import say_lag
-    from mm2mgr.output.status_text import say_look, say_warnings
-
-    found = seen.to_dict()
-    say_warnings(found["warnings"])
-    if output == "text":
-        if watching:
-            say_look(found["taken_at"])
-        say_lag(found, rows)
-    elif watching:
-        say_json_line(found)
-    else:
-        say_json(found)
+    return show_looks(looks, show, lambda seen: 0 if seen.is_known else 1, watching=watching)

@@ -21,7 +21,7 @@ INCONCLUSIVE = 3
 @listed("Load", 7)
 @click.group()
 def link() -> None:
-    """Learn what long links and the brokers at their ends carry.
+    """Measure and forecast what long links carry.
 
     \b
     Example:

@@ -117,8 +117,13 @@ def lint(
     if fix and (connects or output == "sarif"):
         raise click.UsageError("--fix changes files and shows text or JSON: no --connect, no -o sarif")
     options: dict[str, Any] = {
-        **{"kafka": kafka, "worker": worker, "brokers": brokers, "ignore": ignored},
-        **{"rtt_seconds": rtt, "bytes_per_second": bandwidth, "report": talk_other_line},
+        "kafka": kafka,
+        "worker": worker,
+        "brokers": brokers,
+        "ignore": ignored,
+        "rtt_seconds": rtt,
+        "bytes_per_second": bandwidth,
+        "report": talk_other_line,
     }
     with invalid_arguments():
         if fix:
@@ -170,7 +175,9 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
     with invalid_arguments():
         found = operations.explain(workspace, name, on=on, kafka=kafka, everything=everything, report=talk_other_line)
     texts: dict[str, Callable[[Any], None]] = {
-        **{"key": say_explanation, "rule": say_rule},
-        **{"bug": say_bug, "flow": say_client_settings},
+        "key": say_explanation,
+        "rule": say_rule,
+        "bug": say_bug,
+        "flow": say_client_settings,
     }
     say_as(output, found.value, texts[found.kind])

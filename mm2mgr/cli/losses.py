@@ -15,7 +15,7 @@ from mm2mgr.operations.workspace import Workspace
 @click.argument("flows", nargs=-1)
 @option("--all", "everything", is_flag=True, help="Acknowledged losses too, with who acknowledged them, when and why.")
 @option(
-    "--ack", multiple=True, metavar="ID", help="Acknowledge a loss (repeat it; 'all': every loss, of FLOWS if given)."
+    "--ack", multiple=True, metavar="ID", help="Acknowledge a loss (repeatable; 'all': every loss, of FLOWS if given)."
 )
 @option("--reason", default="", show_default=False, metavar="TEXT", help="Why it is acknowledged; kept in the ledger.")
 @store_option("Folder or URI of the tables.")
@@ -36,7 +36,7 @@ def losses(
 
     `status` and `sample` compare each partition with the look before, and put into the table `losses` which offsets retention
     deleted before they were mirrored, or were skipped because a topic was created again or truncated: also when it
-    happened between two looks and the flow has recovered since. A loss stays until somebody acknowledges it. No cluster is asked.
+    happened between two looks and the flow has recovered since. A loss stays until it is acknowledged. No cluster is asked.
 
     \b
     Example:

@@ -94,10 +94,10 @@ def reset(
     yes: bool,
     output: str,
 ) -> int:
-    """Let stopped flows go on elsewhere in their sources' logs.
+    """Make stopped flows continue at other offsets of their sources' logs.
 
     Refused unless every connector is STOPPED (`mm2mgr stop`), and its source can be read; waits up to 30 s for its tasks to end.
-    Shows how many records come again or are skipped, asks, writes, and reads back. The flows stay stopped: `mm2mgr resume` lets them run. Needs Kafka 3.6.
+    Shows how many records are mirrored again or skipped, asks, writes, and reads back. The flows stay stopped: `mm2mgr resume` starts them again. Needs Kafka 3.6.
 
     \b
     Example:

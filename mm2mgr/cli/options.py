@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 0.001
 _MOST_SECONDS = 366 * 86_400.0
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
+Look = TypeVar("Look")
 Listed = TypeVar("Listed", bound=click.Command)
 Section = Literal["First hour", "Every change", "Load", "Every day"]
 COMMANDS: dict[Section, list[tuple[int, click.Command]]] = {section: [] for section in get_args(Section)}
@@ -47,6 +48,13 @@ def command(section: Section, place: int) -> Callable[[Callable[..., object]], c
 def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     """Declare an option; the default of one that is no flag is shown in its help."""
     return click.option(*names, **{"show_default": not settings.get("is_flag"), **settings})
+
+
+def with_options(command: Decorated, *options: Callable[[Any], Any]) -> Decorated:
+    """Add options, which `--help` lists in this order."""
+    for add in reversed(options):
+        command = add(command)
+    return command
 
 
 def output_in(*formats: str) -> Callable[[Decorated], Decorated]:
@@ -74,7 +82,7 @@ def events_option(command: Decorated) -> Decorated:
 
 
 class Number(click.FloatRange):
-    """A finite number in a range: click lets nan into every range, and infinity into open ones."""
+    """A finite number in a range: click accepts nan in every range, and infinity in open ones."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
@@ -300,14 +308,12 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
         }
         return function(*given, change=ChangeOptions(only_flows, wishes), **more)
 
-    for add in reversed(options):
-        command = add(command)
-    return command
+    return with_options(command, *options)
 
 
 @dataclass(frozen=True)
 class WatchdogOptions:
-    """What the options of `watchdog_options` say. `given`: those that somebody wrote."""
+    """What the options of `watchdog_options` say. `given`: those that were typed."""
 
     dry_run: bool
     freeze_file: Path | None
@@ -351,10 +357,7 @@ def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
         dog = WatchdogOptions(**{name: more.pop(name) for name in names}, given=given)
         return function(*args, dog=dog, **more)
 
-    made: Callable[..., object] = command
-    for add in reversed(options):
-        made = add(made)
-    return made
+    return with_options(command, *options)
 
 
 class Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
@@ -371,7 +374,8 @@ class Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
 
 def connector_options(command: Decorated) -> Decorated:
     """Add the ways to say which connectors are meant."""
-    options = (
+    return with_options(
+        command,
         click.argument("names", nargs=-1),
         option(
             "--label",
@@ -379,13 +383,10 @@ def connector_options(command: Decorated) -> Decorated:
             type=Labels(),
             multiple=True,
             metavar="KEY=VALUE",
-            help="Flows whose source or target has this label (repeat it: all of them).",
+            help="Flows whose source or target has this label (repeatable; all must match).",
         ),
         option("--all", "everything", is_flag=True, help="Every connector that the tree declares."),
     )
-    for add in reversed(options):
-        command = add(command)
-    return command
 
 
 @contextmanager
@@ -395,6 +396,26 @@ def invalid_arguments() -> Iterator[None]:
         yield
     except InvalidArgument as error:
         raise click.BadParameter(error.message, param_hint=f"--{error.argument}") from error
+
+
+def show_looks(
+    looks: Iterator[Look], show: Callable[[Look], None], code_of: Callable[[Look], int], *, watching: bool
+) -> int:
+    """Show one look, or look after look until Ctrl-C where they are watched; return the exit code of the last one."""
+    from mm2mgr.output.console import working
+
+    with working("reading Connect and Kafka"):
+        seen = next(looks)
+    code = code_of(seen)  # before it is printed: an interrupt while it is read means this look
+    try:
+        while True:
+            show(seen)
+            if not watching:
+                return code
+            seen = next(looks)
+            code = code_of(seen)
+    except KeyboardInterrupt:
+        return code
 
 
 def talk_other_line(event: OtherLine) -> None:

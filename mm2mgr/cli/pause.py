@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Decorated, Seconds, command, connector_options, option, output_option
+from mm2mgr.cli.options import Decorated, Seconds, command, connector_options, option, output_option, with_options
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
@@ -21,7 +21,8 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 
 def _verb_options(command: Decorated) -> Decorated:
     """Add what all verbs share: which connectors, why, and how long to wait."""
-    options = (
+    return with_options(
+        command,
         connector_options,
         option("--reason", default="", show_default=False, metavar="TEXT", help="Why; kept in the history."),
         option("--yes", "-y", is_flag=True, help="Do not ask where several connectors are meant."),
@@ -29,13 +30,10 @@ def _verb_options(command: Decorated) -> Decorated:
             "--wait",
             type=Seconds(0),
             default=60.0,
-            help="Seconds that connectors have to get there; pause adds three flush intervals; 0: do not look.",
+            help="Time limit in seconds for connectors to reach the state; pause adds three flush intervals; 0: do not look.",
         ),
         output_option,
     )
-    for add in reversed(options):
-        command = add(command)
-    return command
 
 
 @command("Every day", 3)
@@ -47,7 +45,7 @@ def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
     NAMES are flows (their source connectors), pairs (every connector of the pair) or CONNECT/CONNECTOR. Returns when every task
     is PAUSED and stored offsets stood still over two flushes (`flush_interval` of the Connect cluster). `plan` shows the pause and
     changes nothing. A second call sends nothing. Connectors without this tree's owner mark are refused.
-    Exit code 1 if anything failed or was refused, else 3 if a connector was not seen PAUSED and still in time.
+    Exit code 1 if anything failed or was refused, else 3 if a connector was not seen PAUSED, with offsets that no longer change, in time.
 
     \b
     Example:
@@ -60,7 +58,7 @@ def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
 @_verb_options
 @click.pass_obj
 def resume(workspace: Workspace, /, output: str, **options: Any) -> int:
-    """Let paused or stopped flows, pairs or connectors run.
+    """Resume paused or stopped flows, pairs or connectors.
 
     NAMES as for `pause`. Returns when the connectors and their tasks are RUNNING; exit codes as for `pause`.
 
@@ -94,7 +92,7 @@ def stop(workspace: Workspace, /, output: str, **options: Any) -> int:
 def restart(workspace: Workspace, /, output: str, **options: Any) -> int:
     """Restart flows, pairs or connectors with their tasks.
 
-    NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). What rests is left alone.
+    NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). Paused and stopped connectors are left alone.
     Exit codes as for `pause`.
 
     \b
@@ -137,7 +135,7 @@ def _turn(
 
 
 def confirm(name: str, question: str, output: str) -> None:
-    """Ask on a terminal; Mm2mgrError where nobody can answer."""
+    """Ask on a terminal; Mm2mgrError where there is no terminal to answer on."""
     if output == "json":
         raise Mm2mgrError(f"{name} -o json cannot ask", hint="add --yes")
     if not sys.stdin.isatty():

@@ -159,12 +159,12 @@ def apply(
 
     A second apply writes nothing.
     With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
-    since (inline secrets aside: a plan file holds none, so it cannot tell). A Connect cluster that cannot be read holds up
+    since (inline secrets excepted, which a plan file does not hold). A Connect cluster that cannot be read holds up
     no other. Updates that only save tasks wait for --cool-down, --off-peak and --move-budget; those of a PLANFILE as it says.
     Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
     Each Connect cluster is written in waves: heartbeats, sources, checkpoints, deletes. A wave that breaks a connector halts its
     Connect cluster (exit code 1; --rollback takes back what was written there); one whose connectors are not seen to run within --wait
-    pauses it for a person (exit code 3; apply again goes on). The other Connect clusters go on.
+    pauses it for a person (exit code 3; apply again continues). The other Connect clusters continue.
 
     Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
 

@@ -60,7 +60,7 @@ def reconcile(
     The tree is read anew each round; one with mistakes is reported, and nothing is written. What `apply` would block is blocked here,
     too: nothing is deleted without --prune. Of several processes with the same owner one writes, the others stand by; when it
     ends or crashes, another takes over within about 10 s. The lease is a consumer group, mm2mgr-OWNER, on each Kafka cluster that
-    Connect clusters run on. A Connect cluster that fails rests longer each time, 10 min at most, while the others go on.
+    Connect clusters run on. A Connect cluster that fails is tried again after longer and longer pauses, 10 min at most, while the others continue.
 
     SIGTERM and Ctrl-C finish the changes that were begun, and end with exit code 0; with --once the exit code is 0, or 1 when
     something failed, 2 when --report-only found changes, 3 when written connectors were not seen to run.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @option("--interval", type=Duration(LEAST_SECONDS), default="30s", help="Time between two samples.")
 @option("--duration", type=Duration(), default="5min", help="How long to sample.")
 @option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
-@option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeat the option).")
+@option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeatable).")
 @option("--keep", type=Duration(LEAST_SECONDS), help="Remove samples older than this, such as 90d. Default: none.")
 @option(
     "--from",
@@ -52,7 +52,7 @@ def sample(
 ) -> int:
     """Record the traffic of every mirrored topic at an interval.
 
-    Appends end offsets and record sizes to the table `samples`. Also looks once a minute at the offsets that connectors commit, to measure what one task carries while it lags, and as
+    Appends end offsets and record sizes to the table `samples`. Also looks once per minute at the offsets that connectors commit, to measure what one task carries while it lags, and as
     `status` does, for trends (see `lag`) and for records that may never arrive (see `losses`).
     With --follow a cluster that fails is asked less and less often until it answers, and only what changes is printed;
     SIGTERM and Ctrl-C end it after the round. Exit code 1 when a cluster could not be read in any round.

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, WatchdogOptions, command, option, store_option, watchdog_options
+from mm2mgr.cli.interrupts import halting
+from mm2mgr.cli.options import (
+    Seconds,
+    WatchdogOptions,
+    command,
+    invalid_arguments,
+    option,
+    store_option,
+    watchdog_options,
+)
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.secrets import remember
 
 if TYPE_CHECKING:
     from mm2mgr.serve.app import Login
@@ -65,7 +75,7 @@ class Listen(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
     type=_File,
     help=f"File with a bearer token that is admitted too (the first line). Or ${TOKEN}.",
 )
-@option("--no-auth", is_flag=True, help="Let everybody in who reaches an address that is not of this machine alone.")
+@option("--no-auth", is_flag=True, help="Serve without a login, also on an address that other machines can reach.")
 @option("--tls-certificate", type=_File, help="PEM file with the certificate of the server.")
 @option("--tls-key", type=_File, help="PEM file with its key, not encrypted.")
 @store_option("Folder or URI of the samples, from which lag in seconds and bytes is counted.")
@@ -105,8 +115,6 @@ def serve(
       mm2mgr serve --watchdog --freeze-file /run/mm2mgr/freeze
       mm2mgr serve --listen 0.0.0.0:8642 --password-file password --tls-certificate tls.crt --tls-key tls.key
     """
-    from mm2mgr.cli.interrupts import halting
-    from mm2mgr.cli.options import invalid_arguments
     from mm2mgr.output.console import flush, talk
     from mm2mgr.serve.app import application
     from mm2mgr.serve.server import LOOPBACK, Binding, check_tls, listening, run
@@ -160,8 +168,6 @@ def _login(user: str, password_file: Path | None, token_file: Path | None) -> Lo
 
 def _secret(file: Path | None, variable: str) -> str:
     """Return the first line of a file, or what a variable has; remembered, so that no message shows it. Mm2mgrError for an empty one."""
-    from mm2mgr.secrets import remember
-
     if file is None:
         found = os.environ.get(variable, "")
         if variable in os.environ and not found:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, command, option, output_option, store_option
+from mm2mgr.cli.options import Seconds, command, option, output_option, show_looks, store_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--ack",
     multiple=True,
     metavar="ID",
-    help="Acknowledge a loss, which is then no longer shown (repeat it; 'all': every loss, of FLOWS if given).",
+    help="Acknowledge a loss, which is then no longer shown (repeatable; 'all': every loss, of FLOWS if given).",
 )
 @store_option("Folder or URI of the tables, for the one of losses.")
 @output_option
@@ -48,46 +48,25 @@ def status(
       mm2mgr status --watch 10
       mm2mgr status --ack 3f2a9c1b04
     """
-    from mm2mgr.output.console import talk, working
+    from mm2mgr.output.console import talk
     from mm2mgr.output.losses_text import acknowledged_text
+    from mm2mgr.output.problem_text import with_sentences
+    from mm2mgr.output.status_text import say_look, say_status
 
     if ack:
         for loss in operations.acknowledge(workspace, ack, flows, store=store):
             talk(acknowledged_text(loss.to_dict()))
+    watching = watch is not None
+
+    def show(seen: Status) -> None:
+        say_look(output, with_sentences(seen.to_dict()), say_status, watching=watching)
+
     looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0, store=store)
-    with working("reading Connect and Kafka"):
-        seen = next(looks)
-    code = exit_code(seen.health)  # before it is printed: an interrupt while it is read means this look
-    try:
-        while True:
-            _print(seen, output, watching=watch is not None)
-            if watch is None:
-                return code
-            seen = next(looks)
-            code = exit_code(seen.health)
-    except KeyboardInterrupt:
-        return code
+    return show_looks(looks, show, lambda seen: exit_code(seen.health), watching=watching)
 
 
 def exit_code(health: str) -> int:
     return 1 if health in {"problem", "unknown"} else 0
-
-
-def _print(seen: Status, output: str, *, watching: bool) -> None:
-    from mm2mgr.output.console import say_json, say_json_line
-    from mm2mgr.output.problem_text import with_sentences
-    from mm2mgr.output.status_text import say_look, say_status, say_warnings
-
-    found = seen.to_dict()
-    say_warnings(found["warnings"])
-    if output == "text":
-        if watching:
-            say_look(found["taken_at"])
-        say_status(found)
-    elif watching:
-        say_json_line(with_sentences(found))
-    else:
-        say_json(with_sentences(found))
 
 
 @command("Every day", 2)

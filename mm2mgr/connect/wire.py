@@ -42,7 +42,7 @@ READ_SECONDS = 30.0
 HEAD_START_SECONDS = 1.0
 # How old what was read of credentials and certificates may be; refused ones are read again at once.
 RENEW_SECONDS = 5.0
-# A worker gives up after 90 s by itself (a constant in Kafka's HerderRequestHandler) and says so; hear it out.
+# A worker gives up after 90 s by itself (a constant in Kafka's HerderRequestHandler) and says so; wait for that answer.
 WRITE_SECONDS = 95.0
 # Of what is left of a write's deadline, the share kept for reading back when the answer is lost.
 READ_BACK_SHARE = 0.2

@@ -60,7 +60,7 @@ class Acl:
 
 
 def allowed(acls: Iterable[Acl], principal: str, right: Right) -> bool | None:
-    """Tell whether ACLs give a principal a right from any host; None where that hangs on the host."""
+    """Tell whether ACLs give a principal a right from any host; None where that depends on the host."""
     about = [acl for acl in acls if acl.principal in (principal, "User:*") and acl.covers(right)]
     denied = {acl.host for acl in about if not acl.allow}
     granted = {acl.host for acl in about if acl.allow}

@@ -20,6 +20,7 @@ import confluent_kafka
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Failures, Kafka, open_client
+from mm2mgr.kafka.records import NO_GROUP
 from mm2mgr.partitions import TopicPartition
 
 _STATISTICS_MS = 200
@@ -28,8 +29,7 @@ _TICK_SECONDS = 0.1
 _RECORD_BYTES = 100_000
 _FIRST_ANSWER_SECONDS = 15.0
 _READING = {
-    "group.id": "mm2mgr-reads-without-a-group",  # demanded by the client, never joined
-    "enable.auto.commit": False,
+    **NO_GROUP,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "earliest",
     "fetch.message.max.bytes": 4 << 20,

@@ -1,4 +1,4 @@
-"""One compacted topic as a map of texts by key: written by a thread that nobody waits for, read as a whole.
+"""One compacted topic as a map of texts by key: written by a background thread, read as a whole.
 
 Where no broker listens, writing and reading end within about a second, with a KafkaError.
 """
@@ -16,7 +16,7 @@ import confluent_kafka
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Failures, Kafka, client_settings, open_client
-from mm2mgr.kafka.records import read
+from mm2mgr.kafka.records import NO_GROUP, read
 from mm2mgr.partitions import TopicPartition
 
 _SECONDS = 5.0
@@ -24,7 +24,7 @@ _SECONDS = 5.0
 REACH = {"socket.connection.setup.timeout.ms": 3_000}
 _GLANCE_SECONDS = 0.5
 _CONTROLLER_SECONDS = 1.0
-_LOOKER = {**REACH, "group.id": "mm2mgr-reads-without-a-group", "allow.auto.create.topics": False}
+_LOOKER = {**REACH, **NO_GROUP, "allow.auto.create.topics": False}
 _PRODUCER = {
     **REACH,
     "acks": "all",
@@ -98,7 +98,7 @@ class TextWriter:
         self._thread.start()
 
     def put(self, key: str, value: str | None) -> None:
-        """Hand over a text; None deletes the key."""
+        """Queue a text to be written; None deletes the key."""
         self._queue.put((key, value))
 
     def close(self) -> KafkaError | None:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ConfigSource,
     NewPartitions,
     NewTopic,
     ResourcePatternType,
@@ -181,6 +182,30 @@ def topic_entries(kafka: Kafka, topics: Iterable[str], absent: object = None) ->
     }
 
 
+@dataclass(frozen=True)
+class TopicSettings:
+    """The settings that apply to one topic, and of these the ones that were `set` on the topic; none that Kafka hides."""
+
+    values: Mapping[str, str]
+    set: Mapping[str, str]
+
+
+def topic_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSettings]:
+    """Return the settings of topics; absent: there is no such topic, or this login may not read its settings."""
+    with kafka.doing("reading topic configs"):
+        found = topic_entries(kafka, topics)
+    return {name: _settings(entries) for name, entries in found.items() if entries}
+
+
+def _settings(entries: Mapping[str, Any]) -> TopicSettings:
+    shown = {key: one for key, one in entries.items() if one.value is not None and not one.is_sensitive}
+    on_topic = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return TopicSettings(
+        {key: one.value for key, one in shown.items()},
+        {key: one.value for key, one in shown.items() if one.source == on_topic},
+    )
+
+
 def topic_limits(kafka: Kafka, topics: Iterable[str]) -> dict[str, int]:
     """Return max.message.bytes per topic; absent: there is no such topic, or this login may not read its settings."""
     with kafka.doing("reading size limits"):
@@ -314,7 +339,7 @@ def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right,
 
 
 def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
-    """Brokers tell the operations on the cluster only to those who may describe it; rights on its settings are asked for then."""
+    """Brokers return the operations on the cluster only to a login that may describe it; rights on its settings are asked for then."""
     if "Describe" in view.operations or right.operation not in {"DescribeConfigs", "AlterConfigs"}:
         return _said(right.operation in view.operations)
     change = ConfigEntry("background.threads", "10", incremental_operation=AlterConfigOpType.SET)

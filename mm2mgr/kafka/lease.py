@@ -33,7 +33,7 @@ class Lease:
         self._changed = changed
         self._holds = False
         self.answered = threading.Event()
-        """Set once the group has told who holds the lease."""
+        """Set once it is known whether this member or another one holds the lease."""
         self._ending = threading.Event()
         self._asked = threading.Event()
         self._confirmed = threading.Event()

@@ -1,6 +1,6 @@
 """Records read by consumers without a group, log ends in bulk; and records and group offsets written, for the demo and proofs.
 
-Reading never commits, joins a group, or goes on without a bound. Writing is idempotent and acknowledged by all replicas.
+Reading never commits, joins a group, or continues without a bound. Writing is idempotent and acknowledged by all replicas.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _PARTITIONS_PER_CALL = 500  # librdkafka 2.16 searches its list for every answer
 _CALLS_AT_ONCE = 8  # hide the way to a broker that is far
 _BATCH = 1_000
 _NO_RIGHT_ON_GROUP = confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
-_NO_GROUP = {
+NO_GROUP = {
     "group.id": "mm2mgr-reads-without-a-group",  # demanded by the client, never joined: partitions are assigned by hand
     "enable.auto.commit": False,
 }
 _OF_ENDS = {
-    **_NO_GROUP,
+    **NO_GROUP,
     "isolation.level": "read_uncommitted",
 }  # the high watermark, not the end of the last transaction
 _OF_RECORDS = {
-    **_NO_GROUP,
+    **NO_GROUP,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,  # an end reached over transaction markers has no record to show for it
     "auto.offset.reset": "earliest",

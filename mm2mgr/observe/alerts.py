@@ -1,6 +1,6 @@
 """Prometheus alerting rules over the metrics of `serve`: one for each kind of problem, and those that need a time or a limit. Pure.
 
-`for` is how long a condition must last before the alert fires: longer for what an ordinary apply, restart or rebalance brings about.
+`for` is how long a condition must last before the alert fires: longer for what an ordinary apply, restart or rebalance causes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Urgency(NamedTuple):
     minutes: int
 
 
-# Records do not arrive, or are lost: critical. What an apply brings about for a while waits for 15 minutes; a task without a worker
+# Records do not arrive, or are lost: critical. What an apply causes for a while waits for 15 minutes; a task without a worker
 # waits longer than scheduled.rebalance.max.delay.ms (5 minutes).
 _USUAL = _Urgency("warning", 5)
 _URGENCY: Mapping[str, _Urgency] = {

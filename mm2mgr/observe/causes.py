@@ -31,7 +31,7 @@ def _cause(meaning: str, exceptions: str = "", *, retryable: bool = False) -> Fa
 CAUSES: Mapping[str, FailureCause] = MappingProxyType(
     {
         "out-of-memory": _cause(
-            "The worker has no heap left: a restart brings the same load back and can take the next worker along.",
+            "The worker has no heap left: a restart brings the same load back, and the worker that takes over can run out of memory too.",
             "OutOfMemoryError",
         ),
         "authentication": _cause(
@@ -95,7 +95,7 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
             retryable=True,
         ),
         "bug": _cause(
-            "Everything else: a bug, or a failure that is not known here. The trace tells more.",
+            "Everything else: a bug, or a failure that is not known here. See the trace.",
         ),
     }
 )

@@ -1,4 +1,4 @@
-"""What companion connectors bring about: heartbeats that arrive, checkpoints that are due, and group offsets on the target. Pure.
+"""What companion connectors do: heartbeats that arrive, checkpoints that are due, and group offsets on the target. Pure.
 
 A checkpoint is due when a consumer group has read on by more than `offset.lag.max` mirrored records: by then MirrorMaker has written
 an offset sync, so the group's offset translates to a higher one than before (OffsetSyncStore, MirrorCheckpointTask).
@@ -83,7 +83,7 @@ class Checkpointing:
     syncs_groups: bool
 
     def is_due(self, look: CheckpointLook | None, now: float) -> bool:
-        """Tell whether offsets of groups are to be read: once an interval, where they are synced or no checkpoint has come since."""
+        """Tell whether offsets of groups are to be read: once per interval, where they are synced or no checkpoint has come since."""
         if look is None or look.still is None:
             return False
         every = max(_LEAST_SECONDS_BETWEEN, self.interval_seconds)
@@ -281,7 +281,7 @@ def _is_owed(base: Baseline, committed: int, how: _Mirrored) -> bool:
 
 
 def _synced(old: SyncedOffset | None, source: int, target: int, now: float) -> SyncedOffset:
-    """Compare a group's two offsets with the last ones. Where the source's went back too, somebody reset the group."""
+    """Compare a group's two offsets with the last ones. Where the source's went back too, the group was reset."""
     if old is None or source < old.source:
         return SyncedOffset(source, target)
     if target < old.target:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr import secrets
-from mm2mgr.observe.companion_problems import (
-    checkpoints_not_emitted,
-    group_offsets_rewound,
-    heartbeats_not_emitted,
+from mm2mgr.observe.arrival_problems import (
+    StaleOffsets,
+    companion_arrival_problems,
+    flow_arrival_problems,
+    stale_offsets,
 )
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, measure
@@ -23,18 +24,14 @@ from mm2mgr.observe.problems import (
     ConnectorCase,
     FlowCase,
     Patience,
-    StaleOffsets,
     companion_notes,
     connector_problems,
     flow_notes,
     flow_problems,
     growth,
     offsets_note,
-    stale_offsets,
 )
 from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenKafka, Snapshot
-from mm2mgr.observe.record_problems import record_problems
-from mm2mgr.observe.sync_problems import sync_problems
 from mm2mgr.observe.trend import Trend
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.client_values import text_of
@@ -235,8 +232,7 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
     source, target = (reading.clusters.get(one.alias, _NO_KAFKA) for one in (flow.source, flow.target))
     kept = remembered.memory.of(flow.id)
     case = FlowCase(*_case(seen, remembered), flow=flow, lag=lag, source=source, kept=kept)
-    copied = sync_problems(case, remembered.memory.copied)
-    problems = (*flow_problems(case), *record_problems(case), *copied)
+    problems = (*flow_problems(case), *flow_arrival_problems(case, remembered.memory.copied))
     grown = growth(flow, reading.taken_at, case.marks, remembered.earlier.of(flow.id).marks)
     return FlowStatus(
         *_named(case),
@@ -308,13 +304,7 @@ def _case(seen: LiveConnector, remembered: Remembered) -> tuple[LiveConnector, P
 
 def _companion(case: ConnectorCase, memory: Memory, reading: Snapshot) -> ConnectorState:
     """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
-    look = memory.checkpoints.get(case.seen.key)
-    problems = (
-        *connector_problems(case),
-        *heartbeats_not_emitted(case, memory.beats.get(case.seen.key)),
-        *checkpoints_not_emitted(case, look, reading.topic_of(case.seen)),
-        *group_offsets_rewound(case, look, reading.taken_at),
-    )
+    problems = (*connector_problems(case), *companion_arrival_problems(case, memory, reading))
     health: Health = "problem" if problems else "ok" if case.seen.runs else "waiting"
     return ConnectorState(*_named(case), health, _tasks(case.seen), problems, companion_notes(case))
 

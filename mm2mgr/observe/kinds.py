@@ -211,7 +211,7 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
         ),
         "old-task-config": ProblemKind("Tasks still run on an older config than their connector's.", {"keys": _KEYS}),
         "records-lost": ProblemKind(
-            "Records may never arrive; a problem until somebody acknowledges it.",
+            "Records may never arrive; a problem until it is acknowledged.",
             {
                 "topic": "topic on the source",
                 "cause": "retention, re-created, past-end or truncation",

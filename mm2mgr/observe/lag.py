@@ -79,7 +79,7 @@ class PartitionLag(NamedTuple):
 
     @property
     def stored_lag_records(self) -> int:
-        """Records after the stored offset, whether they arrived or not: so many would come again if the workers died now."""
+        """Records after the stored offset, whether they arrived or not: so many would be mirrored again if the workers died now."""
         return max(0, self.log.end - self.stored_position)
 
     @property
@@ -238,7 +238,7 @@ def _short(remotes: Mapping[str, str], source: SeenKafka, target: SeenKafka) -> 
 
 
 def is_only_writer(flow: Flow) -> bool:
-    """Tell whether each new offset on the target is a mirrored record: other policies let anybody write, transactions add markers."""
+    """Tell whether each new offset on the target is a mirrored record: with other policies others may write there, transactions add markers."""
     return flow.settings.replication_policy == "default" and not (flow.exactly_once or flow.connect.exactly_once)
 
 

@@ -205,7 +205,7 @@ class FlowFacts:
             _basis(self.lag, of),
             max((one.unchanged_seconds for one in behind if one.unchanged_seconds is not None), default=None),
             mine,
-            self._level(by, of, mine) if of and not gone else None,
+            self._level(by, behind, mine) if of and not gone else None,
             self._overtaken(behind),
             unknown,
             of[0] if by == "partition" and of else None,
@@ -219,18 +219,17 @@ class FlowFacts:
     def _trend(self, key: str, behind: Sequence[PartitionLag]) -> Trend | None:
         return lag_trend(self.points.get(key, ()), behind, self.flush_interval_seconds)
 
-    def _level(self, by: LagLevel, of: Sequence[PartitionLag], mine: Trend | None) -> TimeForecast | None:
+    def _level(self, by: LagLevel, behind: Sequence[PartitionLag], mine: Trend | None) -> TimeForecast | None:
         """Return when it is level: a flow when the last of its tasks is, for a sum shrinks fastest before the slow ones are left."""
-        behind = [one for one in of if one.lag_records]
         if by == "flow":
             tasks = {one.task: [each for each in behind if each.task == one.task] for one in behind}
-            if tasks and all(self._trend(task_key(task), part) for task, part in tasks.items()):
-                return slowest_of([self._drained(task_key(task), part) for task, part in tasks.items()])
-        return level_in(sum(one.lag_records for one in of), mine, self._production(behind))
+            trends = {task: self._trend(task_key(task), part) for task, part in tasks.items()}
+            if tasks and all(trends.values()):
+                return slowest_of([self._drained(part, trends[task]) for task, part in tasks.items()])
+        return self._drained(behind, mine)
 
-    def _drained(self, key: str, behind: Sequence[PartitionLag]) -> TimeForecast | None:
-        records = sum(one.lag_records for one in behind)
-        return level_in(records, self._trend(key, behind), self._production(behind))
+    def _drained(self, behind: Sequence[PartitionLag], trend: Trend | None) -> TimeForecast | None:
+        return level_in(sum(one.lag_records for one in behind), trend, self._production(behind))
 
     def _production(self, behind: Iterable[PartitionLag]) -> RecordRate | None:
         since_ms = 1000 * (self.taken_at - 900)

@@ -165,7 +165,7 @@ def _counted(seen: PartitionLook, known: KnownPlace) -> int | None:
 def _advanced(seen: PartitionLook, known: KnownPlace, now: float) -> KnownPlace:
     """Return the place with `next` behind the stored offset; while that does not move, the first count of the target stays."""
     reached, next_, arrived, ahead = seen.stored + 1, known.next, known.arrived, known.ahead
-    if seen.stored < known.stored:  # set back by somebody: what comes again cannot be told from what comes first
+    if seen.stored < known.stored:  # set back: repeated records cannot be distinguished from new ones
         arrived, ahead = None, 0
     if reached > next_ or (reached == next_ and (seen.stored != known.stored or seen.is_exact)):
         counts = reached > next_ or seen.stored > known.stored or arrived is not None

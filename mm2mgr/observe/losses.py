@@ -1,6 +1,6 @@
 """The ledger's entries: what several looks, and several processes, saw to be lost, made into one entry for each range. Pure.
 
-Rows of the table `losses` are facts: ranges of offsets, and ranges that somebody acknowledged. Rows in any order, and however often
+Rows of the table `losses` are facts: ranges of offsets, and ranges that were acknowledged. Rows in any order, and however often
 they were written, make the same entries, so that no process has to wait for another.
 """
 
@@ -81,7 +81,7 @@ class LossEntry:
 
 
 def row_of(flow: str, cluster: str, partition: TopicPartition, lost: LostRange, now: float) -> LossRow:
-    """Return what is written of a lost range. Equal ranges have equal ids, whoever saw them."""
+    """Return what is written of a lost range. Equal ranges have equal ids."""
     key = (flow, cluster, partition.topic, lost.topic_id or None, partition.partition, lost.cause)
     return LossRow(
         LOSS,
@@ -127,7 +127,7 @@ def entries_of(rows: Iterable[LossRow]) -> tuple[LossEntry, ...]:
 
 
 def open_entries(entries: Iterable[LossEntry], flows: Iterable[str] | None = None) -> tuple[LossEntry, ...]:
-    """Return the entries that nobody acknowledged; of these flows only, unless None."""
+    """Return the entries that are not acknowledged; of these flows only, unless None."""
     wanted = None if flows is None else set(flows)
     return tuple(one for one in entries if one.acknowledged is None and (wanted is None or one.flow in wanted))
 

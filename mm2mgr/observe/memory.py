@@ -75,7 +75,7 @@ class Mark:
     moved: bool = False
 
     def has_moved_since(self, before: Mark) -> bool:
-        """Tell whether one of the sums has grown; one that was not read on both sides tells nothing."""
+        """Tell whether one of the sums has grown; one that was not read on both sides does not count."""
         has_arrived = self.arrived is not None and before.arrived is not None and self.arrived > before.arrived
         return self.stored > before.stored or has_arrived
 
@@ -106,7 +106,7 @@ class Unarrived:
     stored offsets say.
 
     `floor`: the offset that these begin at, a sum too (None: not known yet). Stored offsets follow what arrived, so it lies where the
-    source's log ended once the end stood still; where the remote topic has never held a record, all that is stored later counts.
+    source's log ended once the end stopped moving; where the remote topic has never held a record, all that is stored later counts.
     `advances`: looks that saw the records grow; the clock runs since the first of these.
     """
 
@@ -365,7 +365,7 @@ def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None
 
 
 def _unarrived(old: Mapping[str, Unarrived], lag: FlowLag, now: float) -> dict[str, Unarrived]:
-    """Follow the topics whose remote ends stand still, and what their stored offsets say meanwhile."""
+    """Follow the topics whose remote ends do not move, and what their stored offsets say meanwhile."""
     if lag.short is None:
         return {topic: _paused(one) for topic, one in old.items()}
     missing = {topic for topic, count in lag.short.items() if count == 0}

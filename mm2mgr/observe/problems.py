@@ -1,8 +1,8 @@
 """What is wrong with a connector or a flow: problems as values, and notes. Pure; output/ has the sentences of problems.
 
 From a case, that is what was read of one connector with how long things have lasted; no problem known does not mean that all is well
-(`health` decides that). To add a problem, write a function, put it into a tuple below (or into `record_problems` or
-`companion_problems`), its kind into `kinds`, its sentence into output/.
+(`health` decides that). To add a problem, write a function, put it into a tuple below (or into `arrival_problems`),
+its kind into `kinds`, its sentence into output/.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from mm2mgr.connect.types import trace_summary
 from mm2mgr.observe.causes import Classified, classify
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.memory import RESTING, FlowMemory, Mark, Memory
-from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.memory import RESTING, FlowMemory, Mark
+from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.reconcile.effect import compare
 from mm2mgr.reconcile.offsets import Journal, unmarked
@@ -38,7 +38,7 @@ class Patience:
 
     Progress gets more than a flush interval (60 s by default): only then must stored offsets have moved. Where the
     target cannot be read they are all there is to see, so one late flush is forgiven. A target whose followers are slow may show
-    records half a minute late to whoever does not wait for them (acks=1). A worker gets as long as Connect itself gives it by default
+    records half a minute late to clients that do not wait for them (acks=1). A worker gets as long as Connect itself gives it by default
     (session.timeout.ms).
     """
 
@@ -117,7 +117,7 @@ class FlowCase(ConnectorCase):
 
     @cached_property
     def trend(self) -> Trend | None:
-        """What the lag has done over all looks that are remembered, whoever took them; None where it is not known."""
+        """What the lag has done over all looks that are remembered, of every command; None where it is not known."""
         if self.lag.unknown is not None or self.lag.unread:
             return None
         behind = [one for one in self.lag.counted if one.lag_records]
@@ -441,53 +441,3 @@ def _unread(case: FlowCase) -> str:
     for partition, why in case.lag.unread.items():
         return f"{len(case.lag.unread)} partitions of the source could not be read ({partition}: {why})"
     return ""
-
-
-# --- offsets that are not stored -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StaleOffsets:
-    """Flows of one Connect cluster whose records arrive while their offsets are not stored; `sources` could not be read."""
-
-    connect: str
-    flows: tuple[str, ...]
-    seconds: float
-    records: int
-    sources: tuple[str, ...]
-
-    @property
-    def is_problem(self) -> bool:
-        """Whether a source is dead; otherwise the cause may be a long offset.flush.interval.ms, which workers do not show."""
-        return bool(self.sources)
-
-    def problem(self) -> LiveProblem:
-        """Return it as a problem."""
-        return LiveProblem("offsets-not-stored", ProblemSubject(self.connect), self.to_dict(), self.seconds)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "connect": self.connect,
-            "flows": list(self.flows),
-            "seconds": self.seconds,
-            "records": self.records,
-            "unread_sources": list(self.sources),
-        }
-
-
-def stale_offsets(reading: Snapshot, memory: Memory, patience_seconds: float) -> Iterator[StaleOffsets]:
-    """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a commit."""
-    for name in reading.connects:
-        flows = [flow for flow in reading.flows if flow.connect.name == name]
-        kept = [(flow.id, memory.of(flow.id).unstored) for flow in flows]
-        waiting = [(flow, one.records, one.clock.seconds) for flow, one in kept
-                   if one and one.clock and not one.clock.paused and one.clock.seconds >= patience_seconds]  # fmt: skip
-        dead = tuple(sorted({flow.source.alias for flow in flows if reading.clusters[flow.source.alias].failure}))
-        if len(waiting) > 1 or (waiting and dead):
-            yield StaleOffsets(
-                name,
-                tuple(flow for flow, _, _ in waiting),
-                min(seconds for _, _, seconds in waiting),
-                sum(records for _, records, _ in waiting),
-                dead,
-            )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.acls import Acl
-from mm2mgr.kafka.topic_configs import TopicSettings
+from mm2mgr.kafka.inspection import TopicSettings
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.effect import WorkerClients

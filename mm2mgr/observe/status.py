@@ -19,9 +19,8 @@ from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import committed_offsets, topic_acls
+from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
 from mm2mgr.kafka.records import read_logs
-from mm2mgr.kafka.topic_configs import topic_configs
 from mm2mgr.observe.companions import checkpointing
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
 from mm2mgr.observe.kept import (

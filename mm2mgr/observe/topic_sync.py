@@ -82,7 +82,7 @@ def _acls_missing(sides: Sides, _: TopicSync) -> frozenset[str] | None:
 def mirrored_acl(acl: Acl, remote_topic: str) -> Acl | None:
     """Return the ACL that MirrorMaker makes on the target from a literal one of a source topic; None for a grant to write, which it leaves out.
 
-    A grant of every operation becomes one to read, so that nobody but MirrorMaker writes to a mirror. It removes none (MirrorSourceConnector).
+    A grant of every operation becomes one to read, so that only MirrorMaker writes to a mirror. It removes none (MirrorSourceConnector).
     """
     if acl.allow and acl.operation == "Write":
         return None

@@ -24,7 +24,7 @@ _MOST_NAMED = 20  # topics, and partitions, of a flow that are followed
 _LEAST_POINTS = 3  # a slope through two has no error
 _LEAST_SPREAD = 1e-9  # seconds squared: looks that are no time apart show no rate
 _LEAST_ERROR = 0.05  # of a slope: the points of one run are not independent of each other
-_STILL = 0.001  # of production: a reader this slow stands still
+_STILL = 0.001  # of production: a reader this slow makes no progress
 
 
 class LagPoint(NamedTuple):

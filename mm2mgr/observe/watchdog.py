@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from mm2mgr.observe.kinds import LiveProblem
 
-TellReason = Literal["not-retryable", "breaker", "frozen"]
+EscalationReason = Literal["not-retryable", "breaker", "frozen"]
 FailedPart: TypeAlias = tuple[str, str, int | None]
 """A Connect cluster, a connector on it, and a task; None: the connector itself."""
 
@@ -70,10 +70,10 @@ class LookAgain:
 
 
 @dataclass(frozen=True)
-class Tell:
+class Escalate:
     """Leave it to a person: a restart cannot cure it, did not help, or is not allowed now."""
 
-    reason: TellReason
+    reason: EscalationReason
 
 
 def decide(
@@ -83,14 +83,14 @@ def decide(
     policy: RestartPolicy | None = None,
     *,
     frozen: bool = False,
-) -> Restart | LookAgain | Tell:
+) -> Restart | LookAgain | Escalate:
     """Decide about one failure: of one task, or of a connector itself."""
     policy = policy or RestartPolicy()
     if not problem.retryable:
-        return Tell("not-retryable")
+        return Escalate("not-retryable")
     recent = policy.recent(history.restarts, now)
     if history.is_open or len(recent) >= policy.restarts:
-        return Tell("breaker")
+        return Escalate("breaker")
     longer = 1 + policy.jitter * _fraction(problem, recent)
     since = now if history.failing_since is None else history.failing_since
     due = [since + policy.first_seconds * longer]
@@ -98,7 +98,7 @@ def decide(
     left = max(due) - now
     if left > 0:
         return LookAgain(left)
-    return Tell("frozen") if frozen else Restart(len(recent) + 1)
+    return Escalate("frozen") if frozen else Restart(len(recent) + 1)
 
 
 def _fraction(problem: LiveProblem, recent: tuple[float, ...]) -> float:
@@ -132,7 +132,7 @@ class WatchAction:
 
     action: Literal["restart", "wait", "tell", "recovered"]
     problem: LiveProblem
-    reason: TellReason | Literal[""] = ""
+    reason: EscalationReason | Literal[""] = ""
     number: int = 0
     after_seconds: float | None = None
     dry_run: bool = False
@@ -159,7 +159,7 @@ class Watchdog:
         *,
         frozen: bool = False,
     ) -> list[WatchAction]:
-        """Return what is new after a look: restarts, which the caller has to carry out and which count from now on, and what to tell.
+        """Return what is new after a look: restarts, which the caller has to carry out and which count from now on, and what to report.
 
         `running` are the parts that were seen to run, `read` the Connect clusters that could be read.
         """

@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     from mm2mgr.operations.render import Rendered as Rendered
     from mm2mgr.operations.render import init as init
     from mm2mgr.operations.render import render as render
+    from mm2mgr.operations.render import rules as rules
     from mm2mgr.operations.render import schema as schema
-    from mm2mgr.operations.rules import rules as rules
     from mm2mgr.operations.sample import Sampled as Sampled
     from mm2mgr.operations.sample import SampleOrder as SampleOrder
     from mm2mgr.operations.sample import TableSize as TableSize

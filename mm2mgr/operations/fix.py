@@ -1,4 +1,4 @@
-"""`lint --fix`: applies fixes to the texts of files, lints again, and writes them when told to."""
+"""`lint --fix`: applies fixes to the texts of files, lints again, and writes them on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mm2mgr.lint.findings import SEVERITIES, Finding, Severity
 from mm2mgr.lint.fixing import heal
 from mm2mgr.lint.reading import is_tree
 from mm2mgr.lint.subject import Estate
-from mm2mgr.operations.lint import OtherLine, read_inputs, surroundings, with_patch, without
+from mm2mgr.operations.lint import OtherLine, as_severe_as, read_inputs, surroundings, with_patch, without
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask_text
 
@@ -39,9 +39,8 @@ class Fixes:
 
     def fails(self, on: Severity | Literal["never"], *, written: bool) -> bool:
         """Tell whether a finding as severe as `on` is in the files as they are after this: `written`, or not."""
-        severe = () if on == "never" else SEVERITIES[: SEVERITIES.index(on) + 1]
         there = [finding for finding, _ in self.left] + ([] if written else list(self.fixed))
-        return any(finding.severity in severe for finding in there)
+        return any(finding.severity in as_severe_as(on) for finding in there)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diff, and the findings that are fixed and left, as JSON-ready values."""
@@ -97,7 +96,7 @@ def fix(  # noqa: PLR0913  one argument per option
             raise SpecError([Problem(str(each.spot), each.message) for each in found.invalid])
         return found.estate
 
-    read({})  # what cannot be read is told as by lint
+    read({})  # what cannot be read is reported as by lint
     trees = tuple(path for path in files if is_tree(path)) or (() if files else workspace.files)
     paths = [path for path in files if path not in trees]
     if trees:

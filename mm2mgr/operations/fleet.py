@@ -102,8 +102,7 @@ def fleet(  # noqa: PLR0913  one argument per option
         connects[name] = ConnectReport(need, judged, declared, running[name], predicted, ahead)
     shown = [
         flow_view(found.flows[one.flow_id], one.rates, evidence.weeks.get(one.flow_id, ()))
-        for one in scenarios
-        if views
+        for one in (scenarios if views else ())
     ]
     layout = per_pair(list(found.loads.values()))
     return FleetReport(connects, layout, evidence.failures, evidence.rates.text, tuple(shown))
@@ -125,7 +124,7 @@ def placements(evidence: Evidence, found: Outcome) -> dict[str, Placement]:
 
 @dataclass(frozen=True)
 class Changes:
-    """What would be other: names as people wrote them."""
+    """The changes of a scenario: names as they were typed."""
 
     traffic: float | None = None
     lost_sources: tuple[str, ...] = ()
@@ -134,7 +133,7 @@ class Changes:
     limits: tuple[tuple[str, str], ...] = ()
 
     def notes(self) -> list[str]:
-        """Return what else, beside load, speaks against these changes."""
+        """Return what else, apart from load, argues against these changes."""
         topics = ", ".join(topic for topic, _ in self.moves)
         note = (
             f"a flow that takes a topic over from another one mirrors it from the start: plan blocks such a move of {topics} "

@@ -16,13 +16,12 @@ from mm2mgr.kafka.timestamps import newest_record_at, written_at
 from mm2mgr.observe.lag import FlowLag, PartitionLag, most_behind
 from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
 from mm2mgr.observe.reading import Failure
-from mm2mgr.observe.status import ObserveOptions, observe
+from mm2mgr.observe.status import Observation, ObserveOptions, observe
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated, wait_for
 from mm2mgr.partitions import LogHistory, TopicPartition
 from mm2mgr.topics.names import HEARTBEATS
 
 if TYPE_CHECKING:
-    from mm2mgr.observe.status import Observation
     from mm2mgr.samples.schema import Store
     from mm2mgr.topology import Flow, KafkaCluster
 

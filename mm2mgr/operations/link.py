@@ -42,7 +42,7 @@ class BrokersReport:
     """What `link read` read: by cluster its entry of overrides/brokers.yaml. `failures`: clusters that could not be read, with why.
 
     `remarks`: what a reviewer should know, such as brokers that differ. `diff`: what changes in the file. `is_changed`: it was
-    written; `refused`: clusters whose entries somebody else changed meanwhile.
+    written; `refused`: clusters whose entries were changed meanwhile.
     """
 
     entries: Mapping[str, Mapping[str, Any]]
@@ -56,9 +56,12 @@ class BrokersReport:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
-            **{"clusters": {alias: dict(entry) for alias, entry in self.entries.items()}},
-            **{"failures": dict(self.failures), "remarks": list(self.remarks)},
-            **{"file": str(self.path), "diff": list(self.diff), "written": self.is_changed},
+            "clusters": {alias: dict(entry) for alias, entry in self.entries.items()},
+            "failures": dict(self.failures),
+            "remarks": list(self.remarks),
+            "file": str(self.path),
+            "diff": list(self.diff),
+            "written": self.is_changed,
         }
 
 
@@ -161,9 +164,13 @@ class LinkProbe:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
-            **{"ends": [end.to_dict() for end in self.ends], "verdict": self.verdict, "remarks": list(self.remarks)},
-            **{"transfer": asdict(self.transfer) if self.transfer else None},
-            **{"entry": dict(self.entry) if self.entry else None, "diff": list(self.diff), "written": self.written},
+            "ends": [end.to_dict() for end in self.ends],
+            "verdict": self.verdict,
+            "remarks": list(self.remarks),
+            "transfer": asdict(self.transfer) if self.transfer else None,
+            "entry": dict(self.entry) if self.entry else None,
+            "diff": list(self.diff),
+            "written": self.written,
         }
 
 

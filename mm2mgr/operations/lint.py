@@ -56,8 +56,7 @@ class LintReport:
 
     def fails(self, on: Severity | Literal["never"] = "error") -> bool:
         """Tell whether an input could not be read, or a finding is as severe as `on`."""
-        severe = () if on == "never" else SEVERITIES[: SEVERITIES.index(on) + 1]
-        return bool(self.unread) or any(finding.severity in severe for finding in self.loud)
+        return bool(self.unread) or any(finding.severity in as_severe_as(on) for finding in self.loud)
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return a summary, the findings (silenced ones only with `everything`) and what was not judged as JSON-ready values."""
@@ -74,6 +73,11 @@ class LintReport:
             "findings": [with_patch(each) for each in (self.findings if everything else loud)],
             "not_judged": [each.to_dict() for each in self.not_judged],
         }
+
+
+def as_severe_as(on: Severity | Literal["never"]) -> tuple[Severity, ...]:
+    """Return this severity and the worse ones; none for `never`."""
+    return () if on == "never" else SEVERITIES[: SEVERITIES.index(on) + 1]
 
 
 def with_patch(finding: Finding) -> dict[str, Any]:
@@ -137,7 +141,7 @@ def surroundings(  # noqa: PLR0913, PLR0917  one argument per option
     brokers: int | None,
     report: Callable[[OtherLine], None],
 ) -> Surroundings:
-    """Return what the options tell about files."""
+    """Return what the options say about files."""
     if bytes_per_second is not None and rtt_seconds is None:
         raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
     version = workers_version(kafka, report) if kafka is not None else None

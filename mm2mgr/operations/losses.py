@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.observe.losses import LossEntry, open_entries
+from mm2mgr.observe.losses import Acknowledgement, LossEntry, open_entries
 from mm2mgr.observe.status import ObserveOptions, read_losses
 from mm2mgr.observe.status import acknowledge as acknowledge_losses
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
@@ -26,7 +26,7 @@ class LossReport:
 
     @property
     def still_open(self) -> tuple[LossEntry, ...]:
-        """Those that nobody acknowledged."""
+        """Those that are not acknowledged."""
         return open_entries(self.entries)
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,7 +61,6 @@ def acknowledge(
 ) -> tuple[LossEntry, ...]:
     """Record that open losses were seen, with who, when and why, and return them; `all` as id means all, of these flows if
     any are named. Mm2mgrError, and nothing recorded, for an id that no open loss has."""
-    from mm2mgr.observe.losses import Acknowledgement
     from mm2mgr.reconcile.history import author
 
     options = ObserveOptions(store=store)

@@ -41,7 +41,7 @@ class Turned:
 
     @property
     def outcome(self) -> Literal["done", "failed", "inconclusive"]:
-        """`inconclusive`: a connector was not seen in its state in time, or its stored offsets did not stand still."""
+        """`inconclusive`: a connector was not seen in its state in time, or its stored offsets still changed."""
         if any(turn.action in {"refused", "failed"} for turn in self.turns):
             return "failed"
         verdicts = {turn.settled.verdict for turn in self.turns if turn.settled}
@@ -60,7 +60,7 @@ class How(TypedDict, total=False):
     """The arguments that all verbs share.
 
     `approve` gets what was decided before the first request; Mm2mgrError, with nothing sent, when it returns False. `report` gets
-    each connector once its request is sent. `wait_seconds`: how long connectors have to get there (0: do not look; default 60).
+    each connector once its request is sent. `wait_seconds`: time limit for connectors to reach the state (0: do not look; default 60).
     `reason` is kept in the history.
     """
 
@@ -76,7 +76,7 @@ def pause(workspace: Workspace, choice: Choice, **how: Unpack[How]) -> Turned:
 
 
 def resume(workspace: Workspace, choice: Choice, **how: Unpack[How]) -> Turned:
-    """Let paused or stopped connectors run."""
+    """Resume paused or stopped connectors."""
     return turn(workspace, Order("resume"), choice, how)
 
 

@@ -66,17 +66,17 @@ def plan(  # noqa: PLR0913  one argument per option
 
 
 def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
-    """Return the plan that says of connectors that somebody paused or stopped who it was and why, as far as the history has it."""
+    """Return the plan with who paused or stopped a connector and why, as far as the history has it."""
     connects = {change.connect for change in plan.changes if change.rests}
     if not connects:
         return plan
-    told: dict[Named, HistoryEntry] = {}
+    newest: dict[Named, HistoryEntry] = {}
     for entry in wait_for(read(workspace.topology, connects)).entries:
         if entry.state and entry.outcome != "failed":
-            told[entry.connect, entry.connector] = entry
+            newest[entry.connect, entry.connector] = entry
 
     def explained(change: Change) -> Change:
-        entry = told.get(_named(change))
+        entry = newest.get(_named(change))
         if not change.rests or entry is None or not entry.state or entry.state["after"] != change.rests:
             return change
         since = entry.when[:16].replace("T", " ")
@@ -427,7 +427,9 @@ class Progress:
         for each in deletes:
             if user := kept.get((each.kafka, each.entity.client_id)):
                 held.append(
-                    QuotaResult(each, f"kept: connector {user}, which has its client id, was not written", _AGAIN)
+                    QuotaResult(
+                        each, f"kept: connector {user}, which has its client id, was not written", "apply again"
+                    )
                 )
             else:
                 free.append(each)
@@ -454,9 +456,6 @@ class Progress:
             self.unrecorded,
             tuple(self.quotas),
         )
-
-
-_AGAIN = "apply again"
 
 
 def _named(change: Change) -> Named:

@@ -133,7 +133,7 @@ def reconcile(  # noqa: PLR0913  one argument per option
 ) -> Generator[ReconcileRound]:
     """Yield round after round, with a pause between them, until the caller stops or an interrupt ended a round's writes.
 
-    The first pause begins when the next round is asked for. A Connect cluster that fails rests longer each time.
+    The first pause begins when the next round is asked for. A Connect cluster that fails is tried again after longer and longer pauses.
     """
     log, loop = EventLog(events), _Loop(workspace, order or ReconcileOrder(), RoundSchedule(every_seconds), interrupts)
     try:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder
+from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.samples.schema import CRUISE_CONTROL_TOPIC
+from mm2mgr.text import listed
 
 if TYPE_CHECKING:
-    from mm2mgr.operations.workspace import Workspace
     from mm2mgr.samples.batch import Gathered, Inventory
     from mm2mgr.samples.convert import Converted
     from mm2mgr.samples.follow import Poll, Reader, Round, Schedule
@@ -151,7 +152,7 @@ _LOOKS_EVERY_SECONDS = 60.0
 class _StatusReader:
     """The looks of `status` as one of the readers that are polled, for the ledger of losses and the trends of lag.
 
-    It gives no samples: it looks once a minute at every partition, in a thread of its own, because no sample may wait for a target
+    It gives no samples: it looks once per minute at every partition, in a thread of its own, because no sample may wait for a target
     that does not answer. A run of one round does not look.
     """
 
@@ -186,8 +187,6 @@ class _StatusReader:
 
     def _look(self) -> tuple[str, ...]:
         from mm2mgr.observe.status import ObserveOptions, read_kafka, status
-        from mm2mgr.operations.workspace import wait_for
-        from mm2mgr.text import listed
 
         reading = partial(read_kafka, timeout_seconds=self._seconds)
         options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store, shares=True)
@@ -243,7 +242,7 @@ class MetricSource:
 def _metric_source_readers(
     asked: MetricSource, wanted: Iterable[tuple[KafkaCluster, Callable[[str], bool]]], store: SampleStore
 ) -> list[Reader]:
-    """Return one reader a cluster; Mm2mgrError when a cluster declares no such source."""
+    """Return one reader per cluster; Mm2mgrError when a cluster declares no such source."""
     from mm2mgr.endpoints import kafka_access
     from mm2mgr.samples.metric_sources import MetricSourceReader
     from mm2mgr.samples.schema import log_file_of

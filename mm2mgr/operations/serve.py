@@ -1,6 +1,6 @@
 """`serve`: looks at the estate again and again in the background, and holds what the last looks found as one immutable view.
 
-Whoever shows the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag; another one
+Showing the view asks no cluster: requests cost nothing there, however many come. One thread looks at status and lag; another one
 makes the slow part (`Survey`: lint, plan, history), because a plan of a large estate takes longer than the time between two looks.
 Where it is asked for, a third one is the watchdog, the same as `watch`: nothing else writes.
 """
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.observe.trend import FLOW
-from mm2mgr.operations.lag import LagOptions, report
+from mm2mgr.operations.lag import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, wait_for
 from mm2mgr.partitions import TopicPartition
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from mm2mgr.observe.health import FlowStatus, Status
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
-    from mm2mgr.operations.lag import LagReport
     from mm2mgr.samples.schema import Store
 
 ViewState = Literal["starting", "ok", "stale"]
@@ -175,16 +175,14 @@ class EstateView:
         now = next((one for one in self.look.status.flows if one.flow == flow), None) if self.look else None
         if self.look is None or now is None:
             return None
-        known = self.known.get(flow)
-        facts = next(one for one in self.look.lag.flows if one.flow == flow)
-        is_old = now.state == "unknown" and known is not None
-        shown = known.lag if is_old and known else facts
+        known = self.known.get(flow) if now.state == "unknown" else None
+        shown = known.lag if known else next(one for one in self.look.lag.flows if one.flow == flow)
         load = self.survey.load if self.survey else MeasuredLoad(unknown="it is read at a slower pace")
         return {
             "flow": flow,
             "taken_at": shown.taken_at,
             "status": now.to_dict(),
-            "last_known": _known_dict(known) if is_old and known else None,
+            "last_known": _known_dict(known) if known else None,
             "total": shown.total.to_dict(),
             "tasks": [row.to_dict() for row in shown.rows("task")],
             "task_load": load.of_tasks(now.pair.split("->")[0], shown.lag.tasks),
@@ -202,7 +200,7 @@ def _known_dict(known: LastKnown) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class WatchdogOrder:
-    """A watchdog inside `serve`: what `watch` takes, and who is told of each of its looks."""
+    """A watchdog inside `serve`: what `watch` takes, and what is called with each of its looks."""
 
     order: WatchOrder = field(default_factory=WatchOrder)
     every_seconds: float = 10.0
@@ -225,8 +223,6 @@ class ServeOrder:
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
-    from mm2mgr.observe.status import ObserveOptions, observe
-
     began_at, flows = time.time(), workspace.topology.flows
     seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store, shares=True)))
     found = report(seen, flows, LagOptions(store=store))
@@ -264,7 +260,7 @@ def measured_load(store: Store) -> MeasuredLoad:
         for one in rates_of(found):
             per_second = one.bytes_per_second_mean, one.records_per_second_mean
             rates.setdefault(one.cluster, {})[TopicPartition(one.topic, one.partition)] = per_second
-    except Exception as error:  # a store that cannot be read takes neither the survey nor the server along
+    except Exception as error:  # a store that cannot be read ends neither the survey nor the server
         return MeasuredLoad(unknown=_words(error))
     return MeasuredLoad(rates, found.window.text())
 
@@ -272,7 +268,7 @@ def measured_load(store: Store) -> MeasuredLoad:
 def _or_error(made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return made()
-    except Exception as error:  # one part that fails takes neither the others nor the server along
+    except Exception as error:  # one part that fails ends neither the others nor the server
         return {"error": _words(error)}
 
 
@@ -293,7 +289,7 @@ def after_look(view: EstateView, found: EstateLook) -> EstateView:
 
 
 class EstateWatch:
-    """Looks in the background from `start` to `close`; `view` is what is known now. `look` and `survey` may raise whatever they like."""
+    """Looks in the background from `start` to `close`; `view` is what is known now. `look` and `survey` may raise any exception."""
 
     def __init__(
         self,

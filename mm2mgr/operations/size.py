@@ -25,7 +25,7 @@ class SizingReport:
 
     `needed`: by flow id the number that the load asks for, where `sizings` have the one decided for. `measured`: which rates it
     was planned with. `path`: the file that was to be written (None: nothing was), `is_changed`: whether its content is another
-    one now, `refused`: flows whose entries somebody else changed meanwhile. `views`: what a page shows, if asked for.
+    one now, `refused`: flows whose entries were changed meanwhile. `views`: what a page shows, if asked for.
     """
 
     sizings: tuple[Sizing, ...]
@@ -107,8 +107,7 @@ def _judged(workspace: Workspace, evidence: Evidence, policy: Policy, *, views: 
     sizings = {flow_id: settled(one, decisions[flow_id]) for flow_id, one in found.items()}
     shown = [
         flow_view(replace(one, sizing=sizings[name]), scenarios[name].rates, evidence.weeks.get(name, ()))
-        for name, one in found.items()
-        if views
+        for name, one in (found.items() if views else ())
     ]
     needed = {flow_id: one.sizing.tasks for flow_id, one in found.items()}
     final, measured = tuple(sizings.values()), evidence.rates.text

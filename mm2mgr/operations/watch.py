@@ -182,7 +182,7 @@ class _Loop:
         self.unrecorded: dict[str, str] = {}
 
     def close(self) -> None:
-        """Give up the leases; a broker that does not answer holds nobody up."""
+        """Give up the leases; a broker that does not answer delays nothing."""
         thread = threading.Thread(target=self.leases.close, name="leaves the lease", daemon=True)
         thread.start()
         thread.join(_CLOSE_SECONDS)

@@ -98,7 +98,7 @@ def _arriving(one: Mirroring) -> dict[str, Any]:
 def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline: bool = False) -> TopicRoutes:
     """Find who mirrors a topic, owned or not, over all hops: from where it is written to every name that it ends up under.
 
-    `topic` is its name on `cluster`; else wherever it is, or, if brokers do not tell, wherever a connector may take it or writes it.
+    `topic` is its name on `cluster`; else wherever it is, or, if brokers do not answer, wherever a connector may take it or writes it.
     `offline`: only what the tree declares.
     """
     topology = workspace.topology

@@ -103,9 +103,8 @@ def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
 
     answer: list[Answer] = []
 
-    async def kept() -> (
-        None
-    ):  # asyncio prints the result of its main task on the way out: of a large plan, 50 ms for nobody
+    # It returns nothing: asyncio writes the result of its main task as text, which takes 50 ms for a large plan.
+    async def kept() -> None:
         answer.append(await coroutine)
 
     try:

@@ -136,7 +136,7 @@ class _Others:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Pass everything that is written to stdout and stderr in this block through this module, whoever writes it."""
+    """Pass everything that is written to stdout and stderr in this block through this module, whatever code writes it."""
     _open_descriptors()
     streams = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115

@@ -10,7 +10,7 @@ from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table
-from mm2mgr.text import few, number_of, rate_text, visible
+from mm2mgr.text import few, number_of, rate_text, shortened, visible
 
 _OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
 _LONGEST = 100
@@ -95,8 +95,7 @@ def _rate(bytes_per_second: float | None) -> str:
 
 
 def _short(value: str | None) -> str:
-    text = "(not set)" if value is None else visible(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return "(not set)" if value is None else shortened(visible(value), _LONGEST)
 
 
 def _say_reasons(what: str, reasons: Mapping[str, str]) -> None:

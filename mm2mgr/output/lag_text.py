@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table
-from mm2mgr.output.tables import Table
+from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.text import bytes_text, few, number_of, one_line, span_text
 
 _TREND_STYLES = {"growing": "yellow"}
@@ -60,7 +60,7 @@ def _first_of_each(rows: list[dict[str, Any]], shown: int) -> Iterator[dict[str,
 
 
 def _name(row: Mapping[str, Any], by: str) -> tuple[str, ...]:
-    task = "-" if row["task"] is None else str(row["task"])
+    task = or_dash(row["task"])
     names = {
         "flow": (),
         "task": (task,),

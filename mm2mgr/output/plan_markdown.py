@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mm2mgr.output.plan_text import counts_text, entity_text, price_text, quota_text, resting, short
-from mm2mgr.text import few, number_of, one_line, visible
+from mm2mgr.text import few, number_of, one_line, shortened, visible
 
 MOST_BYTES = 60_000
 _TABLE_BYTES, _LONGEST_CELL = 10_000, 300
@@ -194,7 +194,5 @@ def _text(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    line = visible(one_line(text))
-    if len(line) > _LONGEST_CELL:
-        line = f"{line[: _LONGEST_CELL - 1]}…"
+    line = shortened(visible(one_line(text)), _LONGEST_CELL)
     return _MARKUP.sub(lambda sign: f"&#{ord(sign[0])};", line)

@@ -14,7 +14,7 @@ from mm2mgr.output.tables import Table
 from mm2mgr.reconcile.quotas import QuotaResult
 from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Waiting, WaveVerified
 from mm2mgr.render import Connector
-from mm2mgr.text import bytes_text, few, number_of, one_line, rate_text, visible
+from mm2mgr.text import bytes_text, few, number_of, one_line, rate_text, shortened, visible
 from mm2mgr.topology import Topology
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}
@@ -184,7 +184,7 @@ def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
 
 
 def resting(changes: Iterable[dict[str, Any]]) -> list[str]:
-    """Return what somebody paused or stopped, which no apply changes, the connectors of one choice together."""
+    """Return what was paused or stopped by hand, which no apply changes, the connectors of one choice together."""
     names: dict[str, list[str]] = {}
     for change in changes:
         if change["rests"]:
@@ -288,7 +288,7 @@ def _values(key: dict[str, Any]) -> str:
 
 def short(text: str) -> str:
     """Cut a long value."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return shortened(text, _LONGEST)
 
 
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}

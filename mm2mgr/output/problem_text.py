@@ -9,7 +9,7 @@ from mm2mgr.output.losses_text import loss_sentence
 from mm2mgr.text import number_of, span_text
 
 _SHOWN, _FLOWS_SHOWN = 3, 5
-_RESTING = {"PAUSED", "STOPPED"}
+RESTING = frozenset({"PAUSED", "STOPPED"})
 
 Values = Mapping[str, Any]
 
@@ -27,7 +27,7 @@ def with_sentences(found: Values) -> dict[str, Any]:
 def orphan(one: Values) -> str:
     """Return what an orphan is, what it still does, and how to remove it."""
     works = {"source": f"mirrors {one['topics']}", "heartbeat": "sends heartbeats", "checkpoint": "copies checkpoints"}
-    rests = one["state"] in _RESTING
+    rests = one["state"] in RESTING
     doing = "it does nothing until it is resumed" if rests else f"it still {works[one['type']]} {one['pair']}"
     return (
         f"not declared in the tree, and {one['state']}: {doing}; "
@@ -155,7 +155,7 @@ def _group_offsets_rewound(_: Values, found: Values) -> str:
     return (
         f"offsets of {_some(found['groups'], 'consumer group', found['group_count'])} went back on {found['target']} and not on "
         f"{found['source']} ({one['group']}, {one['partition']}: {one['before']} to {one['offset']}): consumers there read records again; "
-        "somebody reset them, or MirrorMaker did (KAFKA-19794)"
+        "they were reset by hand, or by MirrorMaker (KAFKA-19794)"
     )
 
 

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 from mm2mgr.output.lag_text import lag_table, records_text
 from mm2mgr.output.page import lag_curve, table_values, template
 from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
-from mm2mgr.output.survey_page import MOST_ROWS, changes_of, or_dash, utc
-from mm2mgr.output.tables import Table
+from mm2mgr.output.survey_page import MOST_ROWS, changes_of, utc
+from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.text import number_of, rate_text, span_text
 
 Values = Mapping[str, Any]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.console import STYLES, say, say_json, say_json_line, say_table, talk
 from mm2mgr.output.lag_text import records_text, trend_text
 from mm2mgr.output.losses_text import losses_of
-from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
-from mm2mgr.output.tables import Table
+from mm2mgr.output.problem_text import RESTING, offsets_not_stored, orphan, sentence
+from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.text import number_of, one_line
 
-_RESTING = {"PAUSED", "STOPPED"}
 _SHOWN = 5
 
 
@@ -55,9 +54,15 @@ def say_warnings(warnings: Iterable[str]) -> None:
         talk(f"warning: {warning}", style="bold yellow")
 
 
-def say_look(taken_at: float) -> None:
-    """Print a line that separates a status from the one before."""
-    say(f"--- {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(taken_at))} ---", style="bold")
+def say_look(output: str, found: dict[str, Any], text: Callable[[dict[str, Any]], None], *, watching: bool) -> None:
+    """Print one look as `-o` asks; where several are watched, JSON on one line, and text below a line that separates it from the one before."""
+    say_warnings(found["warnings"])
+    if output == "json":
+        (say_json_line if watching else say_json)(found)
+        return
+    if watching:
+        say(f"--- {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(found['taken_at']))} ---", style="bold")
+    text(found)
 
 
 def say_description(found: dict[str, Any]) -> None:
@@ -87,7 +92,7 @@ def say_description(found: dict[str, Any]) -> None:
     say_table(Table(("source topic", "target topic", "partitions"), topics, right=("partitions",)))
     say("Partitions", style="bold")
     rows = [
-        (f"{one['topic']}-{one['partition']}", _or_dash(one["task"]), str(one["lag_records"])) for one in found["lag"]
+        (f"{one['topic']}-{one['partition']}", or_dash(one["task"]), str(one["lag_records"])) for one in found["lag"]
     ]
     say_table(Table(("partition", "task", "lag (records)"), rows, right=("task", "lag (records)")))
     if status["offsets_note"]:
@@ -102,7 +107,7 @@ def say_description(found: dict[str, Any]) -> None:
 def _beside(status: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
     """Yield what belongs to no flow of the table: name, sentence, and whether it is a problem."""
     for one in status["orphans"]:
-        yield f"{one['connect']}/{one['connector']}", orphan(one), one["state"] not in _RESTING
+        yield f"{one['connect']}/{one['connector']}", orphan(one), one["state"] not in RESTING
     for one in status["stale_offsets"]:
         yield f"connect {one['connect']}", offsets_not_stored(one), bool(one["unread_sources"])
     shown = {flow["flow"] for flow in status["flows"]}
@@ -161,12 +166,8 @@ def _trend(flow: dict[str, Any]) -> str:
 
 def _per_task(flow: dict[str, Any]) -> str:
     counts = flow["partitions_per_task"]
-    return " ".join(_or_dash(counts[task]) for task in sorted(counts, key=int))
+    return " ".join(or_dash(counts[task]) for task in sorted(counts, key=int))
 
 
 def _lag(flow: dict[str, Any]) -> str:
     return records_text(flow["lag_records"], flow["lag_at_least"])
-
-
-def _or_dash(value: object) -> str:
-    return "-" if value is None else str(value)

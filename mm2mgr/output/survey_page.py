@@ -10,7 +10,7 @@ from mm2mgr.output.history_text import history_table
 from mm2mgr.output.lint_text import finding_table
 from mm2mgr.output.losses_text import loss_cells
 from mm2mgr.output.page import table_values
-from mm2mgr.output.tables import Table
+from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.output.watch_text import action_line, not_watched
 from mm2mgr.text import few, number_of
 
@@ -24,13 +24,8 @@ def utc(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def or_dash(value: object) -> str:
-    """Return a value as text, a dash for none."""
-    return "-" if value is None else str(value)
-
-
 def losses(view: Values) -> dict[str, Any]:
-    """Return the losses that nobody has acknowledged."""
+    """Return the losses that are not acknowledged."""
     found = view["status"]["losses"] if view["status"] else ()
     rows = [loss_cells(one) for one in found]
     columns = ("id", "flow", "partition", "offsets", "records", "first seen", "what happened")

@@ -133,6 +133,11 @@ class Table:
         yield from self._below(number, width)
 
 
+def or_dash(value: object) -> str:
+    """Return a value as the text of a cell, a dash for none."""
+    return "-" if value is None else str(value)
+
+
 def _stripped(line: list[Piece]) -> Line:
     """Return the line without blanks at its end."""
     while line and not line[-1][0].strip():

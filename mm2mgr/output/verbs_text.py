@@ -7,7 +7,7 @@ from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
-from mm2mgr.output.tables import Table
+from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.reconcile.verbs import Turn
 from mm2mgr.text import number_of, one_line
 
@@ -48,7 +48,7 @@ def say_turned(turned: dict[str, Any]) -> None:
     unsure = sum(turn["verdict"] == "inconclusive" for turn in turned["connectors"])
     parts = [f"{turned['verb']}: {sent} of {number_of(len(turned['connectors']), 'connector')} sent a request"]
     parts += [f"{bad} failed or refused"] if bad else []
-    parts += [f"{unsure} not seen there in time"] if unsure else []
+    parts += [f"{unsure} not seen in that state in time"] if unsure else []
     say("; ".join(parts), style="bold")
 
 
@@ -64,7 +64,7 @@ def say_offsets(found: dict[str, Any]) -> None:
         rows = [
             (
                 f"{one['topic']}-{one['partition']}",
-                "-" if one["stored_offset"] is None else str(one["stored_offset"]),
+                or_dash(one["stored_offset"]),
                 str(one["log_start"]),
                 str(one["log_end"]),
                 str(one["lag_records"]),
@@ -81,12 +81,12 @@ def say_offsets(found: dict[str, Any]) -> None:
 
 
 def say_planned_resets(flows: Sequence[dict[str, Any]]) -> None:
-    """Print on stderr how many records come again or are skipped, by topic."""
+    """Print on stderr how many records are mirrored again or skipped, by topic."""
     for flow in flows:
         talk(f"{flow['flow']} ({flow['connect']}/{flow['connector']}):", None)
         for topic, counts in sorted(flow["topics"].items()):
-            moved = [f"{number_of(counts['again'], 'record')} come again"] if counts["again"] else []
-            moved += [f"{number_of(counts['skipped'], 'record')} are never mirrored"] if counts["skipped"] else []
+            moved = [f"{number_of(counts['again'], 'record')} mirrored again"] if counts["again"] else []
+            moved += [f"{number_of(counts['skipped'], 'record')} never mirrored"] if counts["skipped"] else []
             where = f"{number_of(counts['partitions'], 'partition')} written" if counts["partitions"] else "unchanged"
             talk(f"  {topic}: {', '.join([*moved, where])}", "yellow" if moved else None)
 
@@ -101,7 +101,7 @@ def say_resets(done: dict[str, Any]) -> None:
                 say(f"    {flow['hint']}")
         elif flow["written"]:
             count = number_of(sum(topic["partitions"] for topic in flow["topics"].values()), "partition")
-            say(f"~ {name}: offsets of {count} written and read back; mm2mgr resume '{flow['flow']}' lets it run")
+            say(f"~ {name}: offsets of {count} written and read back; mm2mgr resume '{flow['flow']}' starts it again")
         else:
             say(f"= {name}: nothing to write")
     say_unrecorded(done["unrecorded"])

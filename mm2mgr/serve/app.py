@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from mm2mgr.operations.serve import EstateView, Survey
+from mm2mgr.operations.serve import EstateView
 from mm2mgr.output import serve_page, survey_page
 from mm2mgr.output.problem_text import with_sentences
 from mm2mgr.serve.metrics import exposition
@@ -154,19 +154,18 @@ class _Pages:
         return JSONResponse(found.to_dict())
 
     def api_survey(self, request: Request) -> Response:
-        made = self._view().survey
+        made = _survey_dict(self._view())
         if made is None:
             return JSONResponse({"error": "not made yet"}, 503)
-        found = _survey_dict(made)
-        return JSONResponse({"taken_at": made.taken_at, **found[request.url.path.rpartition("/")[2]]})
+        return JSONResponse({"taken_at": made["taken_at"], **made[request.url.path.rpartition("/")[2]]})
 
     def overview(self, request: Request) -> Response:
-        now, view = self._now()
+        now = self._clock()
+        view = self._view().to_dict(now)
         return self._html(request, "overview", view, serve_page.overview(now, view))
 
     def flows(self, request: Request) -> Response:
-        _, view = self._now()
-        wanted = request.query_params
+        view, wanted = self._view().to_dict(self._clock()), request.query_params
         found = serve_page.flows(view, wanted.get("source", ""), wanted.get("target", ""))
         return self._html(request, "flows", view, found)
 
@@ -175,11 +174,10 @@ class _Pages:
         view, found = newest.to_dict(now), newest.flow_dict(request.query_params.get("id", ""))
         if found is None:
             return self._html(request, "flows", view, serve_page.flows(view) | {"heading": "No flow has this id"}, 404)
-        made = _survey_dict(newest.survey) if newest.survey else None
-        return self._html(request, "flow", view, serve_page.flow(now, found, made))
+        return self._html(request, "flow", view, serve_page.flow(now, found, _survey_dict(newest)))
 
     def losses(self, request: Request) -> Response:
-        _, view = self._now()
+        view = self._view().to_dict(self._clock())
         return self._html(request, "table", view, survey_page.losses(view))
 
     def watchdog(self, request: Request) -> Response:
@@ -189,14 +187,9 @@ class _Pages:
 
     def surveyed(self, request: Request) -> Response:
         newest = self._view()
-        made = _survey_dict(newest.survey) if newest.survey else None
         page = {"findings": survey_page.findings, "changes": survey_page.changes, "plan": survey_page.plan}
-        found = page[request.url.path.removeprefix("/")](made)
+        found = page[request.url.path.removeprefix("/")](_survey_dict(newest))
         return self._html(request, "table", newest.to_dict(self._clock()), found)
-
-    def _now(self) -> tuple[float, dict[str, Any]]:
-        now = self._clock()
-        return now, self._view().to_dict(now)
 
     def _html(
         self, request: Request, page: str, view: dict[str, Any], found: dict[str, Any], status: int = 200
@@ -208,5 +201,8 @@ class _Pages:
         return HTMLResponse(serve_page.html(page, view, seconds, **found), status)
 
 
-def _survey_dict(made: Survey) -> dict[str, Any]:
+def _survey_dict(view: EstateView) -> dict[str, Any] | None:
+    made = view.survey
+    if made is None:
+        return None
     return {"taken_at": made.taken_at, "findings": made.findings, "plan": made.plan, "history": made.history}

@@ -89,7 +89,7 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
             ("kind", "connect", "flow"),
             "Problems of one kind, of one flow or of no flow (an empty label). Missing where there is none.",
         ),
-        "mm2mgr_open_losses": ServedMetric("gauge", (), "Losses of records that nobody has acknowledged."),
+        "mm2mgr_open_losses": ServedMetric("gauge", (), "Losses of records that are not acknowledged."),
         "mm2mgr_unreadable_clusters": ServedMetric(
             "gauge", ("type",), "Connect and Kafka clusters that the last look could not read."
         ),

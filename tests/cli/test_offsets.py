@@ -101,10 +101,10 @@ def test_tasks_that_do_not_end_are_named(world: World, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("to", "shown", "stored"),
     [
-        ("earliest", "orders: 6 records come again, 1 partition written", None),
-        ("latest", "orders: 4 records are never mirrored, 1 partition written", 9),
-        ("4", "orders: 2 records come again, 1 partition written", 3),
-        ("8", "orders: 2 records are never mirrored, 1 partition written", 7),
+        ("earliest", "orders: 6 records mirrored again, 1 partition written", None),
+        ("latest", "orders: 4 records never mirrored, 1 partition written", 9),
+        ("4", "orders: 2 records mirrored again, 1 partition written", 3),
+        ("8", "orders: 2 records never mirrored, 1 partition written", 7),
     ],
 )
 def test_reset_shows_what_comes_again_or_is_skipped_writes_and_reads_back(
@@ -117,7 +117,7 @@ def test_reset_shows_what_comes_again_or_is_skipped_writes_and_reads_back(
     assert "offsets reset asks first and there is no terminal" in unasked.err
     assert list(world.stored.values()) == [5]
     said = world.mm2mgr(*line, "--yes")
-    assert "offsets of 1 partition written and read back; mm2mgr resume 'orders:a->b' lets it run" in said.out
+    assert "offsets of 1 partition written and read back; mm2mgr resume 'orders:a->b' starts it again" in said.out
     assert list(world.stored.values()) == ([] if stored is None else [stored])
     world.connect.requests.clear()
     assert "nothing to write" in world.mm2mgr(*line).out

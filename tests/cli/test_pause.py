@@ -104,7 +104,7 @@ def test_offsets_that_go_on_moving_are_inconclusive(applied: Site, mm2mgr: Comma
         over.set()
         moving.join()
     assert re.match(rf"~ east/{ORDERS}: PAUSED, stored offsets stood still for 0 of 0\.4 s", said.lines[0])
-    assert "1 not seen there in time" in said.lines[-1]
+    assert "1 not seen in that state in time" in said.lines[-1]
 
 
 def test_ctrl_c_ends_the_waiting_and_the_pause_stays(site: Site, mm2mgr: Command) -> None:

@@ -166,19 +166,19 @@ def test_offsets_reset_shows_and_does_what_comes_again_or_is_skipped(pair: Pair,
     shown = tree.json("offsets", "show", "back")["flows"][0]
     assert (shown["exact"], shown["lag_records"], shown["partitions"][0]["stored_offset"]) == (True, 0, 9)
     assert "offset 11 is not in every log" in tree.run("offsets", "reset", "back", "--to", "11", "--yes", code=1)
-    assert "back: 6 records come again" in tree.run("offsets", "reset", "back", "--to", "4", "--yes")
+    assert "back: 6 records mirrored again" in tree.run("offsets", "reset", "back", "--to", "4", "--yes")
     tree.run("resume", "back")
     until(lambda: values(pair.target, "src.back"), lambda found: found == [*ids[:10], *ids[4:10]])
 
     tree.run("stop", "back")
     write_values(pair.source, "back", *ids[10:13])
-    assert "back: 3 records are never mirrored" in tree.run("offsets", "reset", "back", "--to", "latest", "--yes")
+    assert "back: 3 records never mirrored" in tree.run("offsets", "reset", "back", "--to", "latest", "--yes")
     write_values(pair.source, "back", *ids[13:])
     tree.run("resume", "back")
     until(lambda: values(pair.target, "src.back"), lambda found: found[16:] == ids[13:])
 
     tree.run("stop", "back")
-    assert "back: 15 records come again" in tree.run("offsets", "reset", "back", "--to", "earliest", "--yes")
+    assert "back: 15 records mirrored again" in tree.run("offsets", "reset", "back", "--to", "earliest", "--yes")
     tree.run("resume", "back")
     until(lambda: values(pair.target, "src.back"), lambda found: found[18:] == ids)
 

@@ -13,7 +13,7 @@ from typing import Any
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl
-from mm2mgr.kafka.topic_configs import TopicSettings
+from mm2mgr.kafka.inspection import TopicSettings
 from mm2mgr.observe.causes import CAUSES
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status
 from mm2mgr.observe.kinds import KINDS, LiveProblem

@@ -28,9 +28,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import topic_acls
+from mm2mgr.kafka.inspection import topic_acls, topic_configs
 from mm2mgr.kafka.records import Producer
-from mm2mgr.kafka.topic_configs import topic_configs
 from mm2mgr.observe.health import ConnectorState, FlowStatus
 from mm2mgr.observe.kept import load
 from mm2mgr.observe.problems import Patience

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from mm2mgr.observe.causes import CAUSES
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.watchdog import (
+    Escalate,
     FailedPart,
     LookAgain,
     Restart,
     RestartHistory,
     RestartPolicy,
-    Tell,
     Watchdog,
     decide,
     part_of,
@@ -45,12 +45,12 @@ def test_a_delay_policy_is_arithmetic_on_given_times() -> None:
     later = replace(once, failing_since=1500.0)
     assert decide(failed(), later, 1500.0, calm) == LookAgain(10), "also a late failure gets the first wait"
     thrice = replace(fresh, restarts=(1010.0, 1030.0, 1070.0))
-    assert decide(failed(), thrice, 1200.0, calm) == Tell("breaker")
+    assert decide(failed(), thrice, 1200.0, calm) == Escalate("breaker")
     assert decide(failed(), thrice, 1611.0, calm) == Restart(3), "the first one has left the window"
-    assert decide(failed(), replace(thrice, is_open=True), 9e9, calm) == Tell("breaker"), "until it is seen to run"
-    assert decide(failed(), fresh, 1010.0, calm, frozen=True) == Tell("frozen")
-    assert decide(failed("record-size"), fresh, 9e9, calm) == Tell("not-retryable")
-    assert decide(failed("record-size"), fresh, 9e9, calm, frozen=True) == Tell("not-retryable")
+    assert decide(failed(), replace(thrice, is_open=True), 9e9, calm) == Escalate("breaker"), "until it is seen to run"
+    assert decide(failed(), fresh, 1010.0, calm, frozen=True) == Escalate("frozen")
+    assert decide(failed("record-size"), fresh, 9e9, calm) == Escalate("not-retryable")
+    assert decide(failed("record-size"), fresh, 9e9, calm, frozen=True) == Escalate("not-retryable")
 
 
 def test_waits_differ_from_task_to_task_and_are_the_same_when_asked_again() -> None:
@@ -170,4 +170,4 @@ def test_memory_stays_flat() -> None:
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_no_restart_at_all_can_be_allowed(restarts: int) -> None:
     policy = replace(POLICY, restarts=restarts, jitter=0)
-    assert decide(failed(), RestartHistory(0.0), 100.0, policy) == (Restart(1) if restarts else Tell("breaker"))
+    assert decide(failed(), RestartHistory(0.0), 100.0, policy) == (Restart(1) if restarts else Escalate("breaker"))

@@ -11,10 +11,10 @@ import pytest
 
 from mm2mgr.assignment import Assignment
 from mm2mgr.defaults import Origin, Text
+from mm2mgr.observe.arrival_problems import StaleOffsets
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
 from mm2mgr.observe.losses import LossEntry
-from mm2mgr.observe.problems import StaleOffsets
 from mm2mgr.observe.reading import Failure, Orphan
 from mm2mgr.observe.trend import Trend
 from mm2mgr.output.load_text import say_rates, say_sizings

@@ -183,11 +183,11 @@ LAYERS: dict[str, set[str]] = {
 
 # Modules of cli/ that are no command.
 SHARED_BY_COMMANDS = {"__init__", "interrupts", "options"}
-# Commands without an operation: one starts the demo, the other prints a script for the shell.
-OF_THE_COMMAND_LINE = {"completion", "demo"}
+# Modules of commands without an operation: it prints a script for the shell.
+OF_THE_COMMAND_LINE = {"completion"}
 
 # The edges that point down, inside functions and so after everything is loaded: the command `demo` starts the demo.
-LAZY_BACK = {("cli/demo.py", "demo")}
+LAZY_BACK = {("cli/sandbox.py", "demo")}
 
 # Single modules that are held closer than the folder they live in.
 CLOSER: dict[str, set[str]] = {
@@ -253,6 +253,7 @@ PURE = (
     "reconcile/guards",
     "reconcile/mirrored",
     "reconcile/resets",
+    "observe/arrival_problems",
     "observe/causes",
     "observe/health",
     "observe/kinds",

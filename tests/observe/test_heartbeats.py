@@ -1,4 +1,4 @@
-"""Companion connectors whose tasks run and from which nothing arrives."""
+"""Heartbeat connectors whose task runs and from which nothing arrives."""
 
 from __future__ import annotations
 

@@ -1,0 +1,256 @@
+"""What is wrong although connectors and tasks run: problems from what arrives, not from states. Pure.
+
+The same kind of rules as in `problems`: of a flow's records, of the settings and ACLs that it copies, of the offsets that Connect stores,
+and of companion connectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mm2mgr.observe.companions import Beats, CheckpointLook, checkpointing
+from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
+from mm2mgr.observe.memory import Memory, SyncLook, Unarrived
+from mm2mgr.observe.problems import ConnectorCase, FlowCase, no_progress
+from mm2mgr.observe.reading import Snapshot
+from mm2mgr.observe.topic_sync import COPIED
+from mm2mgr.topics.names import HEARTBEATS
+
+_NAMED = 20  # topics, settings, groups or offsets of one problem
+_HEARTBEAT_INTERVALS = 5  # a rebalance or a slow broker may cost some of them
+_CHECKPOINT_INTERVALS = 2
+
+
+# --- records, settings and ACLs of a flow -----------------------------------------------------------------------------
+
+
+def target_topic_missing(case: FlowCase) -> Iterator[LiveProblem]:
+    """Topics that tasks have and the target does not, while records wait; a new one is created at the next refresh."""
+    waiting = {one.partition.topic for one in case.lag.counted if one.lag_records > 1} - _written_elsewhere(case).keys()
+    late = {topic: seconds for topic, seconds in _late(case, lambda count: count == 0).items() if topic in waiting}
+    if late:
+        yield _topics_problem(case, "target-topic-missing", late, max(late.values()))
+
+
+def target_partitions_fewer(case: FlowCase) -> Iterator[LiveProblem]:
+    """Target topics with fewer partitions than their source's: where no refresh adds them, their records never arrive."""
+    late = _late(case, lambda count: count > 0)
+    if late:
+        yield _topics_problem(case, "target-partitions-fewer", late, max(late.values()))
+
+
+def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
+    """Records that are mirrored by the stored offsets while the remote topics do not grow or are not there: they go elsewhere."""
+    lost = _written_elsewhere(case)
+    if lost:
+        seconds = max(one.clock.seconds for one in lost.values() if one.clock)
+        records = {"records": sum(one.records for one in lost.values())}
+        yield _topics_problem(case, "records-not-on-target", lost, seconds, records)
+
+
+def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
+    """A lag that grows for long while every task mirrors; where one does not, that is another problem."""
+    status, found = case.seen.status, case.trend
+    if status is None or not status.runs or not case.lag.total_records or not case.marks or any(no_progress(case)):
+        return
+    if found is None or found.direction != "growing" or found.seconds < case.patience.slower_seconds:
+        return
+    net, produced, mirrored = found.net, found.produced, found.mirrored
+    if net and produced and mirrored and net.mean > net.error and mirrored.mean > mirrored.error:
+        evidence = {
+            "produced_records_per_second": produced.mean,
+            "mirrored_records_per_second": mirrored.mean,
+            "grown_records": found.records,
+            "lag_records": case.lag.total_records,
+        }
+        yield case.problem("slower-than-production", evidence, since=found.seconds)
+
+
+def not_copied(case: FlowCase, looks: Mapping[str, Mapping[str, SyncLook]]) -> Iterator[LiveProblem]:
+    """Settings and ACLs of topics that have not reached the target for longer than the connector takes from one round to the next."""
+    for kind, copied in COPIED.items():
+        look, sync = looks.get(kind, {}).get(case.flow.id), copied.sync(case.seen)
+        if look is None or sync is None:
+            continue
+        limit = sync.interval_seconds + case.patience.not_synced_seconds
+        late = [
+            (topic, what, clock.seconds)
+            for topic, clocks in look.missing.items()
+            for what, clock in clocks.items()
+            if clock.seconds > limit and not clock.paused
+        ]
+        if late:
+            missing = sorted({copied.name(what) for _, what, _ in late})[:_NAMED]
+            more = {copied.evidence: missing, "interval_seconds": sync.interval_seconds}
+            longest = max(seconds for _, _, seconds in late)
+            yield _topics_problem(case, f"topic-{kind}-differ", {topic for topic, _, _ in late}, longest, more)
+
+
+def flow_arrival_problems(case: FlowCase, copied: Mapping[str, Mapping[str, SyncLook]]) -> tuple[LiveProblem, ...]:
+    """Return the problems of what arrives of a flow; `copied`: what is remembered of settings and ACLs."""
+    return (
+        *target_topic_missing(case),
+        *target_partitions_fewer(case),
+        *records_not_on_target(case),
+        *slower_than_production(case),
+        *not_copied(case, copied),
+    )
+
+
+def _written_elsewhere(case: FlowCase) -> dict[str, Unarrived]:
+    """Return the topics whose stored offsets advance without a record on the target.
+
+    Only a record that a task has handed over moves its stored offset: transaction markers, aborted transactions and what compaction
+    removed do not. Transforms may drop records, and so do tolerated errors, and a replication policy that is not known here gives
+    other names: such flows are left out. Two advances, since one may be a reset.
+    """
+    config = case.seen.info.config if case.seen.info else {}
+    drops = config.get("transforms") or config.get("errors.tolerance", "none") != "none"
+    if drops or case.flow.selection.policy is None:
+        return {}
+    limit = case.patience.not_on_target_seconds
+    return {
+        topic: one
+        for topic, one in case.kept.unarrived.items()
+        if one.advances > 1 and one.clock and not one.clock.paused and one.clock.seconds >= limit
+    }
+
+
+def _late(case: FlowCase, with_count: Callable[[int], bool]) -> dict[str, float]:
+    """Return topics of which the target has too few partitions (so many) for longer than a refresh takes, with the seconds."""
+    if case.state != "RUNNING":
+        return {}
+    clocks = {topic: case.kept.short.get(topic) for topic, count in (case.lag.short or {}).items() if with_count(count)}
+    limit = case.flow.settings.refresh_interval + case.patience.no_progress_seconds
+    return {topic: clock.seconds for topic, clock in clocks.items() if clock and clock.seconds > limit}
+
+
+def _topics_problem(
+    case: FlowCase, kind: str, topics: Iterable[str], seconds: float, more: Mapping[str, Any] | None = None
+) -> LiveProblem:
+    """Return a problem of some of a flow's topics, named as on the target."""
+    names = sorted(case.flow.remote_topic(topic) for topic in topics)
+    found = {
+        "topics": names[:_NAMED],
+        "topic_count": len(names),
+        "source": case.flow.source.alias,
+        "target": case.flow.target.alias,
+        **(more or {}),
+    }
+    return case.problem(kind, found, since=seconds)
+
+
+# --- offsets that are not stored --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StaleOffsets:
+    """Flows of one Connect cluster whose records arrive while their offsets are not stored; `sources` could not be read."""
+
+    connect: str
+    flows: tuple[str, ...]
+    seconds: float
+    records: int
+    sources: tuple[str, ...]
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether a source is dead; otherwise the cause may be a long offset.flush.interval.ms, which workers do not show."""
+        return bool(self.sources)
+
+    def problem(self) -> LiveProblem:
+        """Return it as a problem."""
+        return LiveProblem("offsets-not-stored", ProblemSubject(self.connect), self.to_dict(), self.seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "connect": self.connect,
+            "flows": list(self.flows),
+            "seconds": self.seconds,
+            "records": self.records,
+            "unread_sources": list(self.sources),
+        }
+
+
+def stale_offsets(reading: Snapshot, memory: Memory, patience_seconds: float) -> Iterator[StaleOffsets]:
+    """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a commit."""
+    for name in reading.connects:
+        flows = [flow for flow in reading.flows if flow.connect.name == name]
+        kept = [(flow.id, memory.of(flow.id).unstored) for flow in flows]
+        waiting = [(flow, one.records, one.clock.seconds) for flow, one in kept
+                   if one and one.clock and not one.clock.paused and one.clock.seconds >= patience_seconds]  # fmt: skip
+        dead = tuple(sorted({flow.source.alias for flow in flows if reading.clusters[flow.source.alias].failure}))
+        if len(waiting) > 1 or (waiting and dead):
+            yield StaleOffsets(
+                name,
+                tuple(flow for flow, _, _ in waiting),
+                min(seconds for _, _, seconds in waiting),
+                sum(records for _, records, _ in waiting),
+                dead,
+            )
+
+
+# --- companion connectors ---------------------------------------------------------------------------------------------
+
+
+def heartbeats_not_emitted(case: ConnectorCase, beats: Beats | None) -> Iterator[LiveProblem]:
+    """A heartbeat connector whose task runs while its topic does not grow: it writes elsewhere, or cannot write.
+
+    Other pairs may write to the same topic, so growth proves nothing of this connector; no growth proves that none arrives.
+    """
+    every = case.seen.number("emit.heartbeats.interval.seconds", 1)
+    if beats is None or beats.clock.paused or every is None:
+        return
+    if beats.clock.seconds >= max(case.patience.no_heartbeat_seconds, _HEARTBEAT_INTERVALS * every):
+        cluster = case.seen.desired.config["target.cluster.alias"]
+        found = {"cluster": cluster, "topic": HEARTBEATS, "interval_seconds": every}
+        yield case.problem("heartbeats-not-emitted", found, since=beats.clock.seconds)
+
+
+def checkpoints_not_emitted(case: ConnectorCase, look: CheckpointLook | None, topic: str) -> Iterator[LiveProblem]:
+    """A checkpoint connector whose tasks run and whose topic does not grow although groups must have got a checkpoint."""
+    does = checkpointing(case.seen)
+    if does is None or look is None or look.owed is None or look.owed.paused:
+        return
+    if look.owed.seconds >= _CHECKPOINT_INTERVALS * does.interval_seconds + case.patience.no_checkpoint_seconds:
+        found = {"topic": topic, "interval_seconds": does.interval_seconds, **_groups(case, look.owed_groups)}
+        yield case.problem("checkpoints-not-emitted", found, since=look.owed.seconds)
+
+
+def group_offsets_rewound(case: ConnectorCase, look: CheckpointLook | None, now: float) -> Iterator[LiveProblem]:
+    """Offsets of groups that went back on the target and not on the source: their records would be read again (KAFKA-19794)."""
+    rewound = [
+        (group, partition, one)
+        for group, places in (look.synced if look else {}).items()
+        for partition, one in places.items()
+        if one.before is not None
+    ]
+    if rewound:
+        offsets = [
+            {"group": group, "partition": partition, "offset": one.target, "before": one.before}
+            for group, partition, one in rewound[:_NAMED]
+        ]
+        found = {**_groups(case, sorted({group for group, _, _ in rewound})), "offsets": offsets}
+        yield case.problem("group-offsets-rewound", found, since=now - min(one.rewound_at for _, _, one in rewound))
+
+
+def companion_arrival_problems(case: ConnectorCase, memory: Memory, reading: Snapshot) -> tuple[LiveProblem, ...]:
+    """Return the problems of what a companion connector writes."""
+    look = memory.checkpoints.get(case.seen.key)
+    return (
+        *heartbeats_not_emitted(case, memory.beats.get(case.seen.key)),
+        *checkpoints_not_emitted(case, look, reading.topic_of(case.seen)),
+        *group_offsets_rewound(case, look, reading.taken_at),
+    )
+
+
+def _groups(case: ConnectorCase, groups: Sequence[str]) -> dict[str, Any]:
+    config = case.seen.desired.config
+    return {
+        "groups": list(groups[:_NAMED]),
+        "group_count": len(groups),
+        "source": config["source.cluster.alias"],
+        "target": config["target.cluster.alias"],
+    }
