@@ -15,7 +15,6 @@ import numpy as np
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, window_text
 from mm2mgr.samples.tables import DataFile, by_period
-from mm2mgr.throughput import PartitionRate
 from mm2mgr.throughput.part_files import (
     PartitionNames,
     RateRows,
@@ -81,6 +80,35 @@ class Throughput:
 
     def __len__(self) -> int:
         return len(self.place)
+
+
+@dataclass(frozen=True)
+class PartitionRate:
+    """The rates of one partition in a window; the field names are the columns of the result.
+
+    `samples` counts distinct moments, `covered_seconds` the time that has a rate. Rates are None where the window
+    has no usable interval; bytes are None also where no record size is known anywhere in the cluster.
+    Percentiles are weighted by time: p95 is the rate that was not exceeded during 95 % of the covered seconds.
+    """
+
+    cluster: str
+    topic: str
+    partition: int
+    window_start_ms: int
+    window_end_ms: int
+    samples: int
+    covered_seconds: float
+    resets: int
+    gaps: int
+    bytes_per_second_mean: float | None
+    bytes_per_second_p50: float | None
+    bytes_per_second_p95: float | None
+    bytes_per_second_max: float | None
+    records_per_second_mean: float | None
+    records_per_second_p50: float | None
+    records_per_second_p95: float | None
+    records_per_second_max: float | None
+    record_bytes: float | None
 
 
 def choose(store: Store, since_ms: int | None = None, until_ms: int | None = None) -> Window:

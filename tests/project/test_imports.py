@@ -195,7 +195,7 @@ CLOSER: dict[str, set[str]] = {
     "throughput": {
         *("mm2mgr.errors", "mm2mgr.samples.schema", "mm2mgr.samples.clock", "mm2mgr.samples.tables"),
     },
-    "output": {"mm2mgr.throughput"},  # values only: no Spark, no Parquet
+    "output": {"mm2mgr.throughput.hourly", "mm2mgr.throughput.windows"},  # the types of their values only
 }
 
 # Third-party package → the only files or folders that import it.
@@ -445,6 +445,12 @@ def test_some_parts_see_only_single_modules_of_another(part: str, allowed: set[s
         str(each) for each, other in inner() if each.part == part and other in folders and each.module not in allowed
     ]
     assert strange == []
+
+
+def test_output_loads_no_parquet() -> None:
+    assert [
+        str(each) for each, other in inner() if (each.part, other) == ("output", "throughput") and not each.is_lazy
+    ] == []
 
 
 def test_each_third_party_package_has_one_owner() -> None:

@@ -10,9 +10,8 @@ from typing import TypeVar
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.schema import KAFKA_OFFSETS, Store
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput import PartitionRate
 from mm2mgr.throughput.rollup_job import Report, make, one_by_one
-from mm2mgr.throughput.windows import read_throughput
+from mm2mgr.throughput.windows import PartitionRate, read_throughput
 from tests.samples.rows import Sample, batches
 
 StoreT = TypeVar("StoreT", Path, str)
