@@ -242,7 +242,6 @@ PURE = (
     "topology",
     "expand",
     "sizing",
-    "evidence/declared",
     "check/judge",
     "check/needs",
     "kafka/acls",
