@@ -176,7 +176,7 @@ class Evidence:
         rates = self.rates.of_topics(alias, topics) | beats
         rules = rules_of(flow, self.capacities.get(flow.id), self.rates.statistic)
         ends = (flow.name, alias, flow.target.alias, flow.connect.name)
-        buffers, now = buffers_of(flow), current_tasks(flow)
+        buffers, now = buffers_of(flow), CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic)
         own = flow.settings.catch_up.limit if flow.settings.catch_up else None
         shared = flow.link.catch_up.limit if flow.link and flow.link.catch_up else None
         return Scenario(*ends, listing, flow.assigns, assignment, rates, rules, buffers, now, profile, own, shared)
@@ -244,11 +244,6 @@ def buffers_of(flow: Flow) -> Buffers:
     limits = flow.source.limits
     brokers = limits.brokers if limits.read else len(flow.source.model.bootstrap_servers)
     return Buffers(fetch, of_partition, waiting, brokers, client_number(flow, "source consumer", "max.poll.records"))
-
-
-def current_tasks(flow: Flow) -> CurrentTasks:
-    """Return the number of tasks that the tree has for a flow."""
-    return CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic)
 
 
 def declared_workers(

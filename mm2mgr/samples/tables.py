@@ -268,6 +268,12 @@ class StoredTable:
                 hint="mm2mgr never commits half a file: check the storage",
             ) from error
 
+    def no_rows(self, columns: Sequence[str]) -> Any:
+        """Return these columns of no file, as `read_file` would."""
+        text = pa.dictionary(pa.int32(), pa.string())
+        kinds = [pa.field(name, text if name in STRINGS else self.schema.field(name).type) for name in columns]
+        return pa.schema(kinds).empty_table()
+
     def _conform(self, table: Any, columns: Sequence[str]) -> Any:
         found = []
         for name in columns:
@@ -309,13 +315,6 @@ def gone(uri: str) -> Mm2mgrError:
     """Return the error about a table that was there when this process began."""
     hint = "mount it again, and samples go on; to begin a new store, start `mm2mgr sample` again"
     return Mm2mgrError(f"the table {uri} is gone", hint=hint)
-
-
-def one_table(tables: Sequence[Any], empty: Any) -> Any:
-    """Put tables together in one chunk, with one dictionary for each column of strings."""
-    if len(tables) == 1 and all(column.num_chunks == 1 for column in tables[0].columns):
-        return tables[0]
-    return pa.concat_tables([*tables, *([] if tables else [empty])]).unify_dictionaries().combine_chunks()
 
 
 @contextmanager
@@ -419,7 +418,7 @@ def read_share(
     table: StoredTable, files: Iterable[DataFile], columns: Sequence[str], share: Share
 ) -> tuple[Any, dict[str, str]]:
     """Return the rows of a share in the order of the files, and the reason for each file left out."""
-    found, unreadable = [_empty(table, columns)], {}
+    found, unreadable = [table.no_rows(columns)], {}
     for file in files:
         try:
             found.append(share.rows(table.read_file(file, columns, share.may_hold)))
@@ -482,9 +481,3 @@ def _counts(batch: Any) -> Iterator[tuple[TopicName, int]]:
     counts = np.bincount(cluster.astype(np.int64) * len(topics) + topic)
     for key in np.flatnonzero(counts).tolist():
         yield (str(clusters[key // len(topics)]), str(topics[key % len(topics)])), int(counts[key])
-
-
-def _empty(table: StoredTable, columns: Sequence[str]) -> Any:
-    text = pa.dictionary(pa.int32(), pa.string())
-    kinds = [pa.field(name, text if name in STRINGS else table.schema.field(name).type) for name in columns]
-    return pa.schema(kinds).empty_table()

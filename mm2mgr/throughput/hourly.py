@@ -235,12 +235,11 @@ def _added(labels: Sequence[tuple[str, str]], rows: Any, group: Any, found: Thro
         hours.T.tolist(),
         strict=True,
     )
-    return _busiest_first(
-        [
-            GroupRate(name, cluster, partitions, _known(mean), _known(planned), *_peak(loads, window), _all(loads))
-            for (name, cluster), partitions, mean, planned, loads in columns
-        ]
-    )
+    groups = [
+        GroupRate(name, cluster, partitions, _known(mean), _known(planned), *_peak(loads, window), _all(loads))
+        for (name, cluster), partitions, mean, planned, loads in columns
+    ]
+    return sorted(groups, key=lambda one: (-(one.bytes_per_second_p95_sum or 0.0), one.cluster, one.name))
 
 
 def _peak(loads: Sequence[float], hours: Sequence[str]) -> tuple[float | None, str | None]:
@@ -263,7 +262,3 @@ def _sum(rates: Any) -> Any:
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _busiest_first(groups: Sequence[GroupRate]) -> list[GroupRate]:
-    return sorted(groups, key=lambda one: (-(one.bytes_per_second_p95_sum or 0.0), one.cluster, one.name))

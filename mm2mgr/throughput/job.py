@@ -78,12 +78,13 @@ def run(
     """
     if not is_due(store):
         return Report()
-    own = None if spark else session(java_home, log_file)
+    if spark:
+        return _on(spark, store)
+    own = session(java_home, log_file)
     try:
-        return _on(spark or own, store)
+        return _on(own, store)
     finally:
-        if own:
-            end(own)
+        end(own)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,14 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _on(spark: SparkSession | None, store: Store) -> Report:
+def _on(spark: SparkSession, store: Store) -> Report:
     def spread(units: Sequence[WorkUnit]) -> list[Done]:
         """Run every unit as a task of its own, one row each.
 
         The arrays of a unit never pass through the JVM, which is most of what Spark would cost here.
         """
-        if not units or spark is None:
-            return []
         do = F.udf(lambda number: pickle.dumps(work(units[number])), BinaryType(), useArrow=False)
         answers = spark.range(0, len(units), 1, len(units)).select(do("id").alias("done")).collect()
         return [pickle.loads(answer["done"]) for answer in answers]  # noqa: S301  # our own tasks pickled it

@@ -178,7 +178,8 @@ def read_window(store: Store, window: Window) -> Throughput:
     names = no_names().joined(rows)
     group = names.places(rows)
     with np.errstate(invalid="ignore", divide="ignore"):
-        sizes = _sizes(store, window, rows, names)
+        sums = _no_sums(names)
+        sizes = _chosen_sizes(store, sums, _add_sizes(sums, rows, names), names)
     values = _merge(rows, group, len(names), sizes)
     return Throughput(window, names, tuple(sorted(rows.sources)), np.arange(len(names)), values)
 
@@ -259,14 +260,9 @@ def _percentiles(rows: RateRows, group: Any, count: int, factor: Any, values: di
     return found
 
 
-def _sizes(store: Store, window: Window, rows: RateRows, names: PartitionNames) -> Any:
-    """Return the mean record size of every partition: its own in the window, else its own at any other time, else its
-    topic's, else its cluster's, else NaN."""
-    sums = _no_sums(names)
-    return _chosen_sizes(store, sums, _add_sizes(sums, rows, names), names)
-
-
 def _chosen_sizes(store: Store, of_window: Sums, missing: Any, names: PartitionNames) -> Any:
+    """Return the mean record size of every partition: its own in the window, else its own at any other time, else its
+    topic's, else its cluster's, else NaN. `missing`: which partitions have a row without bytes in the window."""
     if not (missing & (of_window[1] == 0)).any():
         return _mean_sizes(of_window, names)
     table, everything, sums = throughput_table(store), choose(store), _no_sums(names)
