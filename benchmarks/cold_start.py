@@ -104,7 +104,7 @@ def applied_estate(stack: ExitStack, folder: Path) -> dict[str, str]:
 
 
 def copy_estate(source: Path, target: Path, urls: Sequence[str]) -> dict[str, str]:
-    """Copy the YAML files with one URL a Connect cluster and no TLS; return the variables that they read."""
+    """Copy the YAML files with one URL per Connect cluster and no TLS; return the variables that they read."""
     variables: set[str] = set()
     given = iter(urls)
     for file in source.rglob("*.yaml"):

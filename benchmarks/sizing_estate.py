@@ -32,7 +32,7 @@ WEEKS = 4
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the workspace, size it in a fresh Python, print, and return 1 above a bound."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # the fresh Python is told where the estate is
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # where the estate is, for the fresh Python
     parser.add_argument("--only-read", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.folder:

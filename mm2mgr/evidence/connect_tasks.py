@@ -130,7 +130,7 @@ def _first_rows(topics: Sequence[str]) -> dict[str, int]:
 
 
 def _sizes(batch: Batch) -> dict[str, float]:
-    """Return the mean of the record sizes that the batch tells, by topic."""
+    """Return the mean of the record sizes that the batch has, by topic."""
     known: defaultdict[str, list[float]] = defaultdict(list)
     for row, size in enumerate(batch.record_bytes or ()):
         if size is not None and size >= 0:

@@ -114,7 +114,7 @@ class _Link(NamedTuple):
 def settings_mark(config: Mapping[str, str]) -> str:
     """Return a digest of the settings that decide how much a connector's tasks carry: its client settings, without secrets.
 
-    Under a catch-up limit it is another one: what tasks carry then says nothing of what they can carry.
+    Under a catch-up limit it differs, because what tasks carry then does not show what they can carry.
     """
     deciding = sorted(
         (key, value)

@@ -81,7 +81,7 @@ def read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
 
 
 def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
-    """Return the assignment to size with: the running connector's if it has the partitions of now, else a predicted one."""
+    """Return the assignment to size with: the running connector's if it has today's partitions, else a predicted one."""
     note = running if isinstance(running, str) else "the partitions of the running connector differ from those in Kafka"
     if not isinstance(running, str) and _is_current(running, listing, mirrored):
         return running
@@ -165,7 +165,7 @@ class Evidence:
         return tuple(self._scenario(flow, unlisted[flow.source.alias]) for flow in self.flows)
 
     def _scenario(self, flow: Flow, unlisted: set[str]) -> Scenario:
-        """Take measured topics that Kafka no longer lists along: they are named, and not counted."""
+        """Return a flow as a scenario; measured topics that Kafka no longer lists are in it to be named, and are not counted."""
         alias = flow.source.alias
         listing, profile = self.listings[alias], self.rates.profile(alias)
         running = self.connects[flow.connect.name].assignments[flow.id]

@@ -229,7 +229,7 @@ def store_of(text: str) -> Store:
 
 
 def log_file_of(store: Store, cache: Callable[[], Path]) -> Path:
-    """Return where Spark's own words go: into a local store, else into the cache folder."""
+    """Return the file that Spark's own messages go to: in a local store, else in the cache folder."""
     return (cache() if is_remote(store) else Path(store)) / "spark.log"
 
 

@@ -1,7 +1,7 @@
 """Delta Lake tables at a URI: created, appended to, read file by file or share by share, and changed in one atomic commit.
 
 Credentials and endpoints of object storage come from the environment (AWS_…, GOOGLE_…, AZURE_…), as the `deltalake` package
-reads them; they are neither stored nor printed. Everything else about a table's files is here: nobody else imports `deltalake`.
+reads them; they are neither stored nor printed. Everything else about a table's files is here: no other module imports `deltalake`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ class StoredTable:
             return
         if self._holds_other_files() and not self.exists():
             # A table's folder is cleaned of files that the table does not know.
-            raise Mm2mgrError(f"{self.uri} holds files and is no table", hint="name another folder or URI with --store")
+            raise Mm2mgrError(
+                f"{self.uri} holds files and is not a table", hint="name another folder or URI with --store"
+            )
         with writing(self.uri):
             if not is_remote(self.store):
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
@@ -347,7 +349,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_damage(error: OSError) -> bool:
-    """Tell an unreadable sector or page from storage that cannot be reached."""
+    """Tell whether an error is about an unreadable sector or page, not about storage that cannot be reached."""
     return error.errno in (None, 5) and not isinstance(error, FileNotFoundError | PermissionError | ConnectionError)
 
 
@@ -436,8 +438,8 @@ def shares_of(table: StoredTable, files: Sequence[DataFile], rows_per_share: int
     for file in files:
         kinds.setdefault(file.bounds.get("cluster"), []).append(file)
     for alike in kinds.values():
-        # The polls of a cluster are much alike: one stands for all of them. Rewritten files have topics of their own.
-        read = _standing_for(alike)
+        # The polls of a cluster are much alike: one represents all of them. Rewritten files have topics of their own.
+        read = _representative(alike)
         scale = sum(one.rows for one in alike) / max(1, sum(one.rows for one in read))
         for file in read:
             try:
@@ -464,13 +466,13 @@ def codes_of(column: Any) -> tuple[list[str | None], Any]:
     codes = whole.indices.to_numpy(zero_copy_only=False)
     if (
         whole.indices.null_count
-    ):  # NaN by now; `fill_null` would load pyarrow.compute, which takes longer than small jobs
+    ):  # nulls are NaN here; `fill_null` would load pyarrow.compute, which takes longer than small jobs
         codes = np.where(np.isnan(codes), len(names), codes).astype(np.int32)
         names.append(None)
     return names, codes
 
 
-def _standing_for(alike: Sequence[DataFile]) -> Sequence[DataFile]:
+def _representative(alike: Sequence[DataFile]) -> Sequence[DataFile]:
     largest = max(alike, key=lambda one: one.rows)
     return [one for one in alike if 2 * one.rows > largest.rows] if len(alike) <= 8 else [largest]
 

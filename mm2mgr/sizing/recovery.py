@@ -38,7 +38,7 @@ class CatchUp:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Time to catch up on so many workers: with the tasks of now, and with as many as the workers hold and partitions allow."""
+    """Time to catch up on so many workers: with the current tasks, and with as many as the workers hold and partitions allow."""
 
     workers: int
     tasks: int
@@ -69,7 +69,7 @@ class WorkerLoss:
 @dataclass(frozen=True)
 class Outlook:
     """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated. `limited`: the flows that would catch up
-    sooner without their catch-up limit, with the workers of now."""
+    sooner without their catch-up limit, with the current workers."""
 
     lag: str
     losses: tuple[WorkerLoss, ...]

@@ -64,7 +64,7 @@ class Bounds:
 class Rules:
     """The numbers that people configure.
 
-    `default_bytes_per_second` stands for a partition of a flow that was never measured: small, because such flows are
+    `default_bytes_per_second` is taken for a partition of a flow that was never measured: small, because such flows are
     new or idle, but not zero, because thousands of partitions are a load. `statistic`: which of the hours count; with p95 a
     task may be above what is usable in 5 % of them.
     """

@@ -129,7 +129,7 @@ def _hour(table: StoredTable, files: Sequence[DataFile], names: PartitionNames, 
         mean = sums / times
     if inner:
         peak = np.where(sized, rows[inner[0]], rows[inner[1]] * size)[known]
-        if statistic == "p50":  # of several logs or sources in one hour no median is known: the mean stands for it
+        if statistic == "p50":  # of several logs or sources in one hour no median is known: the mean is taken instead
             alone = np.bincount(at, minlength=len(names))[at] == 1
             at, peak = at[alone], peak[alone]
             mean[at] = np.where(np.isfinite(peak), peak, mean[at])

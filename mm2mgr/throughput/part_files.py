@@ -91,12 +91,12 @@ def throughput_table(store: Store) -> StoredTable:
 
 
 def is_hour(period: str) -> bool:
-    """Tell an hour such as 2026-11-21T10 from a day such as 2026-11-21."""
+    """Tell whether a period is an hour such as 2026-11-21T10, not a day such as 2026-11-21."""
     return "T" in period
 
 
 def past_hours(periods: Iterable[str]) -> list[str]:
-    """Return the hours among these that are not in the future, by this machine's clock, oldest first; all where all are."""
+    """Return the hours among these that are not in the future, by this machine's clock, oldest first; all of them where all are."""
     hours = sorted(filter(is_hour, periods))
     return hours[: len(hours) - len(ahead(hours, time.time_ns() // 1_000_000))] or hours
 

@@ -35,7 +35,7 @@ Sums: TypeAlias = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Window:
-    """Whole hours, first to last, such as 2026-11-21T10, and the periods whose rows tell about them, each with its files.
+    """Whole hours, first to last, such as 2026-11-21T10, and the periods whose rows describe them, each with its files.
 
     A day stands for its hours where all of them are in the window; of long ago there are only days, and no hours.
     """
@@ -66,9 +66,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Throughput:
-    """One entry a partition that has a roll-up in the window, ordered by cluster, topic and partition number.
+    """One entry per partition that has a roll-up in the window, ordered by cluster, topic and partition number.
 
-    `place` is where the partition stands in `names`. Rates are per second, NaN where unknown; `sources` are what the
+    `place` is the position of the partition in `names`. Rates are per second, NaN where unknown; `sources` are what the
     window was measured by.
     """
 
@@ -119,7 +119,7 @@ def choose(store: Store, since_ms: int | None = None, until_ms: int | None = Non
 def _chosen(
     store: Store, files: Mapping[str, Sequence[DataFile]], since_ms: int | None, until_ms: int | None
 ) -> Window:
-    known = past_hours(files)  # the newest hours are those of now
+    known = past_hours(files)  # an hour in the future is not the newest
     if not known:
         raise Mm2mgrError(f"{store} holds no throughput", hint="run `mm2mgr throughput` first")
     first = "" if since_ms is None else hour_of(since_ms)
@@ -160,7 +160,7 @@ def busiest(found: Throughput, top: int) -> Any:
 
 
 def rates_of(found: Throughput, rows: Any = None) -> list[PartitionRate]:
-    """Return one value a partition, of all or of some rows; what is not known is None."""
+    """Return one value per partition, of all or of some rows; what is not known is None."""
     names, chosen = found.names, slice(None) if rows is None else rows
     place = found.place[chosen]
     clusters = [names.clusters[number] for number in names.cluster[place].tolist()]
@@ -173,7 +173,7 @@ def rates_of(found: Throughput, rows: Any = None) -> list[PartitionRate]:
 
 
 def read_window(store: Store, window: Window) -> Throughput:
-    """Merge the roll-ups of a window to one entry a partition."""
+    """Merge the roll-ups of a window to one entry per partition."""
     rows = read_rows(throughput_table(store), window.of(window.periods), DAY_COLUMNS)
     names = no_names().joined(rows)
     group = names.places(rows)

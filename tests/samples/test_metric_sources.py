@@ -117,7 +117,7 @@ def test_a_long_catch_up_comes_in_pieces(
     one = reader(mock_cluster, source, tmp_path)
     poll = one.poll()
     assert [each.time_ms for each in poll.batches] == [NOW - 9000, NOW - 8000]
-    assert "catching up: more to come" in poll.notes
+    assert "catching up; more samples are pending" in poll.notes
     assert poll.has_more
     poll = one.poll()
     assert [each.time_ms for each in poll.batches] == [NOW - 7000, NOW - 6000]
