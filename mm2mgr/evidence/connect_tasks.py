@@ -336,9 +336,19 @@ async def _assignments(client: ConnectClient, name: str) -> Mapping[int, TaskAss
 
 def _row(one: _WatchedConnector, span: MeasuredSpan) -> TaskRow:
     flow = one.flow
-    names = (flow.connect.name, one.name, flow.source.alias, flow.target.alias, span.settings, span.task)
-    carried = (span.bytes_per_second, span.lag_records, span.uncertain_ms)
-    return TaskRow(*names, span.time_ms, span.span_ms, *carried)
+    return TaskRow(
+        connect=flow.connect.name,
+        connector=one.name,
+        source=flow.source.alias,
+        target=flow.target.alias,
+        settings=span.settings,
+        task=span.task,
+        time_ms=span.time_ms,
+        span_ms=span.span_ms,
+        bytes_per_second=span.bytes_per_second,
+        lag_records=span.lag_records,
+        uncertain_ms=span.uncertain_ms,
+    )
 
 
 def _now_ms() -> int:

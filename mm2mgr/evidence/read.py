@@ -167,19 +167,28 @@ class Evidence:
     def _scenario(self, flow: Flow, unlisted: set[str]) -> Scenario:
         """Return a flow as a scenario; measured topics that Kafka no longer lists are in it to be named, and are not counted."""
         alias = flow.source.alias
-        listing, profile = self.listings[alias], self.rates.profile(alias)
+        listing = self.listings[alias]
         running = self.connects[flow.connect.name].assignments[flow.id]
         assignment = current_assignment(listing, flow.assigns, running)
         topics = {one.topic for one in assignment.order} | {topic for topic in unlisted if flow.carries(topic)}
         # Heartbeats are not sampled: one record per second is no load.
         beats = {one: 0.0 for one in assignment.order if flow.selection.is_heartbeats(one.topic)}
-        rates = self.rates.of_topics(alias, topics) | beats
-        rules = rules_of(flow, self.capacities.get(flow.id), self.rates.statistic)
-        ends = (flow.name, alias, flow.target.alias, flow.connect.name)
-        buffers, now = buffers_of(flow), CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic)
-        own = flow.settings.catch_up.limit if flow.settings.catch_up else None
-        shared = flow.link.catch_up.limit if flow.link and flow.link.catch_up else None
-        return Scenario(*ends, listing, flow.assigns, assignment, rates, rules, buffers, now, profile, own, shared)
+        return Scenario(
+            flow.name,
+            source=alias,
+            target=flow.target.alias,
+            connect=flow.connect.name,
+            listing=listing,
+            carries=flow.assigns,
+            assignment=assignment,
+            rates=self.rates.of_topics(alias, topics) | beats,
+            rules=rules_of(flow, self.capacities.get(flow.id), self.rates.statistic),
+            buffers=buffers_of(flow),
+            now=CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic),
+            profile=self.rates.profile(alias),
+            own_limit=flow.settings.catch_up.limit if flow.settings.catch_up else None,
+            link_limit=flow.link.catch_up.limit if flow.link and flow.link.catch_up else None,
+        )
 
 
 def read(  # noqa: PLR0913  one argument per option

@@ -205,7 +205,7 @@ def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> 
         old = [*made.get(period.name, ()), *made.get(period.name[:_DAY_LENGTH], ())]
         try:
             table.replace(state, list(dict.fromkeys(old)), new)
-            return True
+            break
         except Conflict:
             if not left:
                 raise
