@@ -1,7 +1,7 @@
 """Measures what a user waits for before mm2mgr does anything: `--help`, and `plan` on the repository's estate as applied.
 
-In: `clusters/` and fake Connect clusters over real HTTP; out: medians beside a bare Python start of the same interpreter, taken
-in the same rounds. It starts no JVM and leaves the repository's files as they are.
+Reads `clusters/`, asks fake Connect clusters over real HTTP, and prints medians beside a bare Python start of the same interpreter,
+taken in the same rounds. It starts no JVM and leaves the repository's files as they are.
 """
 
 from __future__ import annotations

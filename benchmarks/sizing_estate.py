@@ -1,6 +1,6 @@
 """Measures the sizing of a large workspace: 1 000 flows of 50 clusters, 90 000 topics, 500 000 partitions with skewed rates, four weeks.
 
-Out: seconds of each stage (CPU, what an idle machine takes, and wall clock) and the peak memory of a fresh Python that starts from files, beside reading the same Parquet and nothing else;
+Prints seconds of each stage (CPU, what an idle machine takes, and wall clock) and the peak memory of a fresh Python that starts from files, beside reading the same Parquet and nothing else;
 what the sum of the rates alone would have given; exits with 1 above 60 s or 4 GiB. It contacts nothing.
 """
 

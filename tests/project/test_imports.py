@@ -23,7 +23,7 @@ from mm2mgr.cli import cli
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "mm2mgr"
 
-# What each part may import of mm2mgr, in reading order: only what stands above it. Data goes down the list, never back up.
+# What each part may import of mm2mgr, in reading order: only what is above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "text": set(),
     "secrets": set(),
@@ -273,7 +273,7 @@ EFFECTS = {
 
 @dataclass(frozen=True)
 class Import:
-    """One import statement's module, and where it stands."""
+    """One import statement's module, and where it is."""
 
     file: Path
     line: int
@@ -340,7 +340,7 @@ def test_the_table_lists_each_part_once_and_only_looks_up() -> None:
     parts = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.suffix == ".py" or has_code(path)}
     assert parts - {"__init__", "__main__"} == set(LAYERS), "each part has its line in LAYERS"
     for part, allowed in LAYERS.items():
-        assert allowed <= set(above(part)), f"{part} may import only what stands above it"
+        assert allowed <= set(above(part)), f"{part} may import only what is above it"
 
 
 def has_code(path: Path) -> bool:
@@ -358,7 +358,7 @@ def test_data_flows_one_way() -> None:
 
 
 def above(part: str) -> list[str]:
-    """Return the parts that stand above one; all, for the entry point."""
+    """Return the parts that are above one; all, for the entry point."""
     names = list(LAYERS)
     return names[: names.index(part)] if part in names else names
 

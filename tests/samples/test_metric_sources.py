@@ -165,7 +165,7 @@ def test_what_a_full_disk_did_not_take_is_asked_for_again(
     assert asked[:3] == [None, NOW - 8000, NOW - 8000]
 
 
-def test_times_that_cannot_be_true_are_dropped_aloud_and_stop_nothing(
+def test_times_that_cannot_be_true_are_dropped_with_a_note_and_stop_nothing(
     mock_cluster: KafkaAccess, tmp_path: Path
 ) -> None:
     lies = [batch(NOW + 40 * 86_400_000, rows=2), batch(5)]

@@ -1,4 +1,4 @@
-"""Prometheus as a source, over canned answers: what becomes a sample, what is refused aloud, and how far a catch-up goes."""
+"""Prometheus as a source, over canned answers: what becomes a sample, what is refused with a note, and how far a catch-up goes."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_half_an_answer_says_what_is_missing(http: Http, wire: CannedServer) -> 
     assert "1 of 4 partitions have samples; missing (not zero): partitions of payments" in notes
 
 
-def test_series_of_another_cluster_and_of_partitions_that_are_none_are_left_out_aloud(
+def test_series_of_another_cluster_and_of_partitions_that_are_none_are_left_out_and_counted(
     http: Http, wire: CannedServer
 ) -> None:
     def answer(query: str, times: list[float]) -> list[Series]:

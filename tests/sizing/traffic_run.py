@@ -132,7 +132,7 @@ def _plans(world: World, sets: Sequence[TrafficSet], store: Path, chance: random
 def _usable(each: TrafficSet, assignment: Assignment, chance: random.Random) -> float:
     """Choose what a task may carry: of many draws the one furthest from every load that it is compared with.
 
-    At the line itself two measurements of one truth may differ; `sent` is known here as nobody knows it in production.
+    At the line itself two measurements of one truth may differ; `sent` is known here as it never is in production.
     Only sets that are about hot partitions get one, where there is a choice.
     """
     rates = [each.sent[one].bytes_per_second for one in assignment.order]

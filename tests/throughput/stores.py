@@ -41,7 +41,7 @@ def stored(folder: StoreT, *samples: Sequence[Sample]) -> StoreT:
 
 
 def rates(source: str, points: Iterable[tuple[int, float]], resolution_ms: int = 0) -> list[Batch]:
-    """Batches of a source that tells bytes per second of t-0, at (seconds after the start, rate)."""
+    """Batches of a source that reports bytes per second of t-0, at (seconds after the start, rate)."""
     return [
         Batch(
             "dc1",
@@ -61,7 +61,7 @@ def rolled(folder: Store) -> Report:
     return make(folder, one_by_one)
 
 
-def told(folder: Path, *samples: Sequence[Sample]) -> dict[str, PartitionRate]:
+def throughput_of(folder: Path, *samples: Sequence[Sample]) -> dict[str, PartitionRate]:
     """Store, roll up, and read everything back by topic; topics of other clusters as cluster/topic."""
     stored(folder, *samples)
     rolled(folder)

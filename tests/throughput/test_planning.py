@@ -1,4 +1,4 @@
-"""The hours that sizing judges: what stands for an hour, which hours are taken, and what is unknown."""
+"""The hours that sizing judges: what counts for an hour, which hours are taken, and what is unknown."""
 
 from __future__ import annotations
 
