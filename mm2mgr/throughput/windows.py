@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, window_text
+from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, utc_text
 from mm2mgr.samples.tables import DataFile, by_period
 from mm2mgr.throughput.part_files import (
     PartitionNames,
@@ -111,27 +111,24 @@ class PartitionRate:
     record_bytes: float | None
 
 
-def choose(store: Store, since_ms: int | None = None, until_ms: int | None = None) -> Window:
-    """Find the hours that a window touches (since inclusive, until exclusive); Mm2mgrError when none has a roll-up."""
-    return _chosen(store, by_period(throughput_table(store).files()), since_ms, until_ms)
+def choose(store: Store, since_ms: int | None = None) -> Window:
+    """Find the hours from a moment on (None: all); Mm2mgrError when none has a roll-up."""
+    return _chosen(store, by_period(throughput_table(store).files()), since_ms)
 
 
-def _chosen(
-    store: Store, files: Mapping[str, Sequence[DataFile]], since_ms: int | None, until_ms: int | None
-) -> Window:
+def _chosen(store: Store, files: Mapping[str, Sequence[DataFile]], since_ms: int | None) -> Window:
     known = past_hours(files)  # an hour in the future is not the newest
     if not known:
         raise Mm2mgrError(f"{store} holds no throughput", hint="run `mm2mgr throughput` first")
     first = "" if since_ms is None else hour_of(since_ms)
-    last = "~" if until_ms is None else hour_of(until_ms - 1)
-    hours = [hour for hour in known if first <= hour <= last]
-    if not hours:
+    hours = [hour for hour in known if first <= hour]
+    if since_ms is not None and not hours:
         hint = hours_text(known).replace("samples exist", "roll-ups exist")
-        raise Mm2mgrError(f"no throughput {window_text(since_ms, until_ms)} in {store}", hint=hint)
+        raise Mm2mgrError(f"no throughput since {utc_text(since_ms / 1000)} in {store}", hint=hint)
     inside, with_hours = set(hours), {hour[:_DAY_LENGTH] for hour in filter(is_hour, files)}
     days = {period: hours_of_day(files[period][0]) for period in files if not is_hour(period)}
     merged_days = {day: of_day for day, of_day in days.items() if day in with_hours and of_day <= inside}
-    past = [day for day in days if day not in with_hours and first <= f"{day}T00" and f"{day}T23" <= last]
+    past = [day for day in days if day not in with_hours and first <= f"{day}T00"]
     loose = inside.difference(*merged_days.values())
     return Window(tuple(hours), tuple(sorted([*merged_days, *past, *loose])), files)
 
@@ -142,7 +139,7 @@ def last_hours(store: Store, seconds: float | None) -> Window:
     if seconds is None:
         return everything
     count = max(1, -(-round(seconds * 1000) // HOUR_MS))
-    return _chosen(store, everything.files, hour_start_ms(everything.hours[-1]) - (count - 1) * HOUR_MS, None)
+    return _chosen(store, everything.files, hour_start_ms(everything.hours[-1]) - (count - 1) * HOUR_MS)
 
 
 def read_throughput(store: Store, last_seconds: float | None = None) -> list[PartitionRate]:
