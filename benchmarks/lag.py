@@ -2,8 +2,8 @@
 
     python benchmarks/lag.py [--looks N] [--topics N] [--partitions N]     # --partitions 0 leaves the real broker out
 
-Ten flows from one Kafka cluster to another, 200 topics of 50 partitions each. Connect answers over HTTP from a process of its own; fake
-brokers that answer at once take the place of the client library. Everything between is what `mm2mgr lag` and `mm2mgr status` run: requests
+Ten flows from one Kafka cluster to another, 200 topics of 50 partitions each. Connect answers over HTTP from a process of its own; in the
+place of the client library stand brokers that answer at once. Everything between is what `mm2mgr lag` and `mm2mgr status` run: requests
 and their parsing, the estate's memory on disk, lag, trends and the report. What the client library takes is measured with one real
 broker and added for all partitions of both sides. Exits with 1 above ten seconds, or above two requests per 500 partitions for a broker.
 """
@@ -73,7 +73,7 @@ flows:
 
 
 def serve(pipe: Connection, core: int, topics: int) -> None:
-    """Be a fake Connect cluster until the pipe says something; it first sends its URL."""
+    """Be a fake Connect cluster until the pipe says something; it first tells its URL."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from tests.fake_connect import FakeConnect, serving
 
