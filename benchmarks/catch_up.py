@@ -4,7 +4,7 @@
 
 Each worker gets a share of a processor by a control group of its own, so that a second one brings as much as a second machine would.
 The connector is paused, a backlog is written, it is resumed, and traffic goes on until nothing is behind. One worker without traffic
-tells what a worker can move; every other time is forecast from that. Exits with 1 when a forecast is off by more than a fifth.
+shows what a worker can move; every other time is forecast from that. Exits with 1 when a forecast is off by more than a fifth.
 Needs Linux and the right to make control groups (root).
 """
 

@@ -1,7 +1,7 @@
 """Measures what a user waits for before mm2mgr does anything: `--help`, and `plan` on the repository's estate as applied.
 
-In: `clusters/` and fake Connect clusters over real HTTP; out: medians beside a bare Python start of the same interpreter, taken
-in the same rounds. It starts no JVM and leaves the repository's files as they are.
+Reads `clusters/`, asks fake Connect clusters over real HTTP, and prints medians beside a bare Python start of the same interpreter,
+taken in the same rounds. It starts no JVM and leaves the repository's files as they are.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def applied_estate(stack: ExitStack, folder: Path) -> dict[str, str]:
 
 
 def copy_estate(source: Path, target: Path, urls: Sequence[str]) -> dict[str, str]:
-    """Copy the YAML files with one URL a Connect cluster and no TLS; return the variables that they read."""
+    """Copy the YAML files with one URL per Connect cluster and no TLS; return the variables that they read."""
     variables: set[str] = set()
     given = iter(urls)
     for file in source.rglob("*.yaml"):

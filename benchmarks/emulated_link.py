@@ -33,7 +33,7 @@ _LOCKS = Path("/run")
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of setns(2)
 _CAPABILITIES = (12, 21)  # CAP_NET_ADMIN and CAP_SYS_ADMIN of capability.h; root in a container may have neither
 _SMALLEST_QUEUE = 262_144
-# What Linux sets where nobody tuned it; namespaces would inherit the machine's own values.
+# What Linux sets where it was not tuned; namespaces would inherit the machine's own values.
 _SYSCTL = {"tcp_rmem": "4096 131072 6291456", "tcp_wmem": "4096 16384 4194304"}
 # A loopback MTU of 64 KiB lets local clients of a broker with 100 KiB buffers stall, which no real network card does.
 _LOOPBACK_MTU = 9000

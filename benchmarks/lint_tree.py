@@ -1,6 +1,6 @@
 """Measures `lint` on a large tree (1 000 flows of 50 clusters on 20 Connect clusters) and on one small file, in fresh Pythons.
 
-Out: the median CPU times (what an idle machine takes: one thread that waits for nothing) of loading, expanding, rendering and
+Prints the median CPU times (what an idle machine takes: one thread that waits for nothing) of loading, expanding, rendering and
 linting beside rendering; the commands `lint` and `render` as people type them, start-up included, wall and CPU beside the
 promised bound, and `lint` of a file beside a bare Python. Exits with 1 when a command's CPU is above its bound. Contacts nothing.
 """

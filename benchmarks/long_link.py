@@ -103,7 +103,7 @@ def row(texts: Sequence[str], heads: Sequence[str]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure, print a line a row and at the end with `-o json` all of them; return 1 when the machine lacks something or a corner stalls."""
+    """Measure, print a line per row and at the end with `-o json` all of them; return 1 when the machine lacks something or a corner stalls."""
     given = _options(words)
     if lacks := missing():
         print(f"{Path(__file__).name} needs {'; '.join(lacks)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Measures `mm2mgr plan` with nothing to change, beside a floor: a script that only does what nobody can leave out.
+"""Measures `mm2mgr plan` with nothing to change, beside a floor: a script that does only what cannot be left out.
 
 500 connectors on two fake Connect clusters over real HTTP. The floor parses the same YAML with libyaml, asks each Connect
 cluster twice and compares what it runs with desired configs from a file. Both are whole processes, each also run with its

@@ -3,7 +3,7 @@
     python benchmarks/predicted_load.py [--sets N] [--at-once N] [--seed N] [--spans HISTORY INTERVAL SAMPLED MEASURED]
 
 Each set is produced steadily, sampled by mm2mgr, rolled up and sized for several tasks, each of a capacity that no load is close to; then
-its connector is created with that many tasks, and what arrives at the target is measured while traffic goes on. One line a set, then a
+its connector is created with that many tasks, and what arrives at the target is measured while traffic goes on. One line per set, then a
 count for each bar; exits with 1 when a bar is missed. Sets that run at once take about three minutes together, and a core.
 """
 
@@ -33,7 +33,7 @@ def line(one: Outcome) -> str:
     hot = f"{len(one.sizing.hot_partitions)}/{len(one.truly_hot)}"
     mean_error = max(one.errors(one.mean), key=abs)
     log_share = sum(one.in_log.values()) / sum(one.measured.values()) - 1
-    said = "; ".join([*one.faults(), *([] if one.foreseen else ["deal not foreseen"])]) or "ok"
+    said = "; ".join([*one.faults(), *([] if one.foreseen else ["assignment not foreseen"])]) or "ok"
     rates = [f"{rate / 1e3:.1f}" for rate in (one.usable, one.sizing.busiest_bytes_per_second, one.measured_busiest)]
     shares = [f"{share:+.1%}" for share in (one.busiest_error, one.task_error, mean_error, log_share)]
     count = (len(one.order), rates[0], one.sizing.tasks)
@@ -46,8 +46,8 @@ def summary(outcomes: Sequence[Outcome]) -> bool:
     total, foreseen = len(outcomes), sum(one.foreseen for one in outcomes)
     cold = sum(not one.truly_hot for one in outcomes)
     print(f"\nof {total} sets, {cold} of them without a hot partition")
-    print(f"  deal foreseen before the connector existed      {foreseen} (bar {FORESEEN_SHARE:.0%})")
-    print(f"  deal read back replayed at another number       {sum(one.replayed for one in outcomes)}")
+    print(f"  assignment foreseen before the connector exists {foreseen} (bar {FORESEEN_SHARE:.0%})")
+    print(f"  assignment read back replayed at another number {sum(one.replayed for one in outcomes)}")
     print(
         f"  busiest task within {RATES_WITHIN:.0%}                         {_within([o.busiest_error for o in outcomes])}"
     )
@@ -69,19 +69,19 @@ def _within(errors: Sequence[float]) -> str:
 def sweep(outcomes: Sequence[Outcome], seed: int) -> None:
     """Print how the same rates are judged at capacities drawn blindly, where a load may lie right at the line."""
     chance = random.Random(seed)
-    told = [
+    judged = [
         one.at(sum(one.measured.values()) / chance.uniform(1.2, 8)) for one in outcomes for _ in range(_BLIND_DRAWS)
     ]
-    over = [one.load - 1 for one in told if one.overloaded]
-    lines = [abs(one.measured[p] / one.usable - 1) for one in told for p in one.truly_hot ^ one.said_hot]
-    print(f"the same rates at {len(told)} capacities drawn blindly, on the line or not:")
+    over = [one.load - 1 for one in judged if one.overloaded]
+    lines = [abs(one.measured[p] / one.usable - 1) for one in judged for p in one.truly_hot ^ one.said_hot]
+    print(f"the same rates at {len(judged)} capacities drawn blindly, on the line or not:")
     print(f"  overloaded {len(over)}, at most by {max(over, default=0):.1%}")
-    print(f"  more tasks than the smallest number plus one {sum(one.too_many for one in told)}")
+    print(f"  more tasks than the smallest number plus one {sum(one.too_many for one in judged)}")
     print(f"  hot partitions judged otherwise {len(lines)}, at most {max(lines, default=0):.1%} from the line")
 
 
 def main() -> int:
-    """Print a line a set and the summary; return 1 when a bar is missed."""
+    """Print a line per set and the summary; return 1 when a bar is missed."""
     parser = argparse.ArgumentParser(description="Predicted against measured load of tasks.")
     parser.add_argument("--sets", type=int, default=36)
     parser.add_argument("--at-once", type=int, default=4)

@@ -61,7 +61,7 @@ def resident_mib() -> float:
 
 def large_estate(rounds: int) -> float:
     """Print and return seconds per poll of the fake estate; the first poll, which names every partition, is shown apart."""
-    told: list[tuple[float, float, Round]] = []
+    polls: list[tuple[float, float, Round]] = []
     with tempfile.TemporaryDirectory() as folder:
         store = SampleStore(Path(folder))
         readers = [KafkaReader(KafkaAccess(f"dc{n:02d}", "none"), connect=Estate) for n in range(CLUSTERS)]
@@ -70,24 +70,24 @@ def large_estate(rounds: int) -> float:
             readers,
             Schedule(0.001, 3600.0),
             store,
-            lambda one: told.append((time.monotonic(), resident_mib(), one)),
-            _After(told, rounds),
+            lambda one: polls.append((time.monotonic(), resident_mib(), one)),
+            _After(polls, rounds),
         )
         cpu = time.process_time() - cpu
         written = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
-        spans = [end - start for (end, _, _), start in zip(told, [begun, *(end for end, _, _ in told)], strict=False)]
-        samples = sum(one.samples for _, _, one in told)
-        print(f"{samples // len(told)} partitions on {CLUSTERS} clusters, fake clients, {len(told)} polls")
+        spans = [end - start for (end, _, _), start in zip(polls, [begun, *(end for end, _, _ in polls)], strict=False)]
+        samples = sum(one.samples for _, _, one in polls)
+        print(f"{samples // len(polls)} partitions on {CLUSTERS} clusters, fake clients, {len(polls)} polls")
         print(f"  first poll (table created)      {spans[0]:6.1f} s")
         print(f"  later polls, median / longest    {statistics.median(spans[1:]):6.2f} s / {max(spans[1:]):.2f} s")
-        print(f"  CPU per poll                     {cpu / len(told):6.2f} s")
-        print(f"  on disk per poll                 {written / len(told) / 2**20:6.2f} MiB")
-        print(f"  memory after poll 2 / the last   {told[1][1]:6.0f} MiB / {told[-1][1]:.0f} MiB")
+        print(f"  CPU per poll                     {cpu / len(polls):6.2f} s")
+        print(f"  on disk per poll                 {written / len(polls) / 2**20:6.2f} MiB")
+        print(f"  memory after poll 2 / the last   {polls[1][1]:6.0f} MiB / {polls[-1][1]:.0f} MiB")
         hours = store.hours()
         compacting = _seconds(lambda: [store.compact(hour) for hour in hours])
         small = sum(file.size for file in store.table.files())
         print(
-            f"  compacting these {len(told)} polls        {compacting:6.1f} s, then {small / samples:.2f} bytes a sample"
+            f"  compacting these {len(polls)} polls        {compacting:6.1f} s, then {small / samples:.2f} bytes per sample"
         )
         print(f"  memory after compaction          {resident_mib():6.0f} MiB")
     return statistics.median(spans[1:])
@@ -96,11 +96,11 @@ def large_estate(rounds: int) -> float:
 class _After:
     """Ends the loop after so many rounds without waiting between them."""
 
-    def __init__(self, told: Sequence[object], rounds: int) -> None:
-        self.told, self.rounds = told, rounds
+    def __init__(self, polls: Sequence[object], rounds: int) -> None:
+        self.polls, self.rounds = polls, rounds
 
     def wait(self, timeout: float | None = None) -> bool:
-        return len(self.told) >= self.rounds
+        return len(self.polls) >= self.rounds
 
 
 def real_broker(partitions: int) -> float:

@@ -1,6 +1,6 @@
 """Measures the sizing of a large workspace: 1 000 flows of 50 clusters, 90 000 topics, 500 000 partitions with skewed rates, four weeks.
 
-Out: seconds of each stage (CPU, what an idle machine takes, and wall clock) and the peak memory of a fresh Python that starts from files, beside reading the same Parquet and nothing else;
+Prints seconds of each stage (CPU, what an idle machine takes, and wall clock) and the peak memory of a fresh Python that starts from files, beside reading the same Parquet and nothing else;
 what the sum of the rates alone would have given; exits with 1 above 60 s or 4 GiB. It contacts nothing.
 """
 
@@ -32,7 +32,7 @@ WEEKS = 4
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the workspace, size it in a fresh Python, print, and return 1 above a bound."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # the fresh Python is told where the estate is
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # where the estate is, for the fresh Python
     parser.add_argument("--only-read", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.folder:

@@ -46,7 +46,7 @@ POLARS = (
     + """
 import polars as pl
 sizes = pl.scan_parquet(sizes)
-# One key that is known to be sorted: groups are cut out instead of hashed, a quarter of the time. Of one record size a partition:
+# One key that is known to be sorted: groups are cut out instead of hashed, a quarter of the time. With one record size per partition:
 # sums and quantiles are multiplied by it once, instead of a join of every sample.
 times = {}
 for name, file, by in (("hourly roll-ups", "hours", 1_000_000), ("throughput", "window", 1)):
@@ -79,7 +79,7 @@ import duckdb
 con = duckdb.connect()
 con.execute("SET threads=2"); con.execute("SET temp_directory='" + out + "'")
 # Windows without PARTITION BY stream over the file's own order: no sort, no temporary copy.
-# Of one record size a partition: sums and quantiles are multiplied by it once, instead of a join of every sample.
+# With one record size per partition: sums and quantiles are multiplied by it once, instead of a join of every sample.
 rates = f'''WITH d AS (SELECT id, t, "end" - lag("end") OVER () AS d, t - lag(t) OVER () AS dt, id = lag(id) OVER () AS same FROM read_parquet('{raw}')),
  r AS (SELECT id, t // 3600000 AS hour, d, dt, d / (dt / 1000) AS rate FROM d WHERE same AND d >= 0),
  g AS (SELECT {{by}}, count(*) AS n, sum(d) AS d, sum(dt)::BIGINT AS dt, quantile_disc(rate, [0.5, 0.95]) AS q, max(rate) AS max FROM r GROUP BY {{by}})
@@ -181,8 +181,8 @@ def against_peers(folder: Path, given: argparse.Namespace) -> bool:
     )
     for _ in range(given.rounds):
         for name, run in competitors(store, peers).items():
-            seconds, cpu, told = run()
-            parts = ", ".join(f"{part} {value:.1f}" for part, value in told.items())
+            seconds, cpu, stages = run()
+            parts = ", ".join(f"{part} {value:.1f}" for part, value in stages.items())
             print(
                 f"  {name:<18} {seconds:6.1f} s wall, {cpu:6.1f} s CPU  ({parts}; load {os.getloadavg()[0]:.1f})",
                 flush=True,
@@ -247,7 +247,7 @@ def timed(*command: str, folder: Path | None = None) -> tuple[float, float, dict
 def cpu_of_all(process: subprocess.Popen[bytes]) -> float:
     """Wait for a process; return the CPU seconds of it and all below it, seen until a moment before each of them ended.
 
-    Spark's Python workers are killed and waited for by nobody, so the operating system adds them to no parent.
+    Spark's Python workers are killed and no process waits for them, so the operating system adds them to no parent.
     """
     seen: dict[tuple[int, float], float] = {}
     root = psutil.Process(process.pid)
@@ -441,8 +441,8 @@ def executors(folder: Path, partitions: int, hours: int) -> None:
     store = generate(folder / f"store-{hours}", partitions, hours)
     for count in (1, 2):
         shutil.rmtree(store / "throughput", ignore_errors=True)
-        _, _, told = timed("-c", ON_EXECUTORS, str(store), str(count))
-        print(f"  {count} executor(s): {told['job']:.1f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+        _, _, stages = timed("-c", ON_EXECUTORS, str(store), str(count))
+        print(f"  {count} executor(s): {stages['job']:.1f} s, load {os.getloadavg()[0]:.1f}", flush=True)
 
 
 def estate(store: Path, partitions: int) -> None:
@@ -470,8 +470,10 @@ def estate(store: Path, partitions: int) -> None:
             file = table.write_file((hour_of(start), "made up"), [rows], use_dictionary=["cluster", "topic", "source"])
             table.replace(table.snapshot(), [], [file])
     shutil.rmtree(store / "polls", ignore_errors=True)
-    _, _, told = timed("-c", ESTATE, str(store), str(partitions), "168")
-    print(f"  {partitions} partitions: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()), flush=True)
+    _, _, stages = timed("-c", ESTATE, str(store), str(partitions), "168")
+    print(
+        f"  {partitions} partitions: " + ", ".join(f"{name} {value:.2f}" for name, value in stages.items()), flush=True
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measures what the first question about a Kafka key costs: import, load and one look-up, each run in a fresh Python.
 
-Out: the median of the parts beside a bare parse of the same JSON, and the promised bound; exits with 1 above it.
+Prints the median of the parts beside a bare parse of the same JSON, and the promised bound; exits with 1 above it.
 """
 
 from __future__ import annotations

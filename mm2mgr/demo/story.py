@@ -245,7 +245,7 @@ def _refuse_others(directory: Path) -> None:
 
 
 def _is_older(directory: Path) -> bool:
-    """Tell the folder of a version that set no marker: its tree, beside its sandbox."""
+    """Recognize the demo of a version that set no marker, by its tree beside its sandbox."""
     tree = directory / "clusters" / "clusters.yaml"
     return (directory / "sandbox" / "state.lock").is_file() and tree.is_file() and as_written(tree)
 

@@ -130,7 +130,7 @@ def _first_rows(topics: Sequence[str]) -> dict[str, int]:
 
 
 def _sizes(batch: Batch) -> dict[str, float]:
-    """Return the mean of the record sizes that the batch tells, by topic."""
+    """Return the mean of the record sizes that the batch has, by topic."""
     known: defaultdict[str, list[float]] = defaultdict(list)
     for row, size in enumerate(batch.record_bytes or ()):
         if size is not None and size >= 0:
@@ -336,9 +336,19 @@ async def _assignments(client: ConnectClient, name: str) -> Mapping[int, TaskAss
 
 def _row(one: _WatchedConnector, span: MeasuredSpan) -> TaskRow:
     flow = one.flow
-    names = (flow.connect.name, one.name, flow.source.alias, flow.target.alias, span.settings, span.task)
-    carried = (span.bytes_per_second, span.lag_records, span.uncertain_ms)
-    return TaskRow(*names, span.time_ms, span.span_ms, *carried)
+    return TaskRow(
+        connect=flow.connect.name,
+        connector=one.name,
+        source=flow.source.alias,
+        target=flow.target.alias,
+        settings=span.settings,
+        task=span.task,
+        time_ms=span.time_ms,
+        span_ms=span.span_ms,
+        bytes_per_second=span.bytes_per_second,
+        lag_records=span.lag_records,
+        uncertain_ms=span.uncertain_ms,
+    )
 
 
 def _now_ms() -> int:

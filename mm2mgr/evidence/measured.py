@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mm2mgr.samples.store import TaskRow
     from mm2mgr.topology import Flow
 
-_WEEKS_SECONDS = 28 * 86_400.0
 _WEEK_HOURS = 168
 _CELLS = 50_000_000  # partitions × hours held at once, 400 MB; a large estate shows fewer weeks, never less than one
 _RECENT_MS = RECENT_DAYS * 86_400_000
@@ -92,10 +91,10 @@ def read_rates(store: str | Path, window_seconds: float | None = None, statistic
 
 def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:
     """Read the mean load by day of week and hour of day of each flow from the newest weeks of roll-ups, four at most."""
-    from mm2mgr.throughput.hourly import hourly, members, week_pattern
+    from mm2mgr.throughput.hourly import WEEKS_SECONDS, hourly, members, week_pattern
     from mm2mgr.throughput.windows import last_hours, read_window
 
-    found = read_window(store, last_hours(store, _WEEKS_SECONDS))
+    found = read_window(store, last_hours(store, WEEKS_SECONDS))
     window = found.window.last(max(_WEEK_HOURS, _CELLS // max(1, len(found))))
     by_hour = hourly(store, window, found)
     rows = {flow.id: members(found, flow.source.alias, flow.carries) for flow in flows}
@@ -115,7 +114,7 @@ class _Link(NamedTuple):
 def settings_mark(config: Mapping[str, str]) -> str:
     """Return a digest of the settings that decide how much a connector's tasks carry: its client settings, without secrets.
 
-    Under a catch-up limit it is another one: what tasks carry then says nothing of what they can carry.
+    Under a catch-up limit it differs, because what tasks carry then does not show what they can carry.
     """
     deciding = sorted(
         (key, value)

@@ -1,7 +1,7 @@
 """`read`: everything that sizing needs of a workspace, read once and first. `size`, `fleet`, `simulate` and pages judge its result.
 
-Rates and task capacity come from the store, topics from the brokers, assignments and placement from Connect's workers. A cluster
-that does not answer is a value with its reason, not an error.
+Rates and task capacity come from the store, topics from the brokers, assignments and placement from Connect's workers, rules,
+buffers and the workers there are from the tree. A cluster that does not answer is a value with its reason, not an error.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from mm2mgr.assignment import Assignment, Listing, assignment_read_back, listing_of, predict
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.evidence.declared import buffers_of, current_tasks, rules_of
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
-from mm2mgr.sizing.capacity import MeasuredCapacity
+from mm2mgr.link import FlowTraffic
+from mm2mgr.link_forecast import client_number, forecast_of
+from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
+from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
 from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
-from mm2mgr.sizing.scenario import Scenario, Week
+from mm2mgr.sizing.scenario import ConnectWorkers, Scenario, Week
+from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
 from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Topology
 
 if TYPE_CHECKING:
@@ -77,7 +81,7 @@ def read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
 
 
 def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
-    """Return the assignment to size with: the running connector's if it has the partitions of now, else a predicted one."""
+    """Return the assignment to size with: the running connector's if it has today's partitions, else a predicted one."""
     note = running if isinstance(running, str) else "the partitions of the running connector differ from those in Kafka"
     if not isinstance(running, str) and _is_current(running, listing, mirrored):
         return running
@@ -114,7 +118,6 @@ async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState
 
 
 async def _running(client: ConnectClient, flow: Flow, known: Collection[str]) -> Assignment | str:
-
     name = flow.connector_name("source")
     if name not in known:
         return "not created yet"
@@ -162,21 +165,30 @@ class Evidence:
         return tuple(self._scenario(flow, unlisted[flow.source.alias]) for flow in self.flows)
 
     def _scenario(self, flow: Flow, unlisted: set[str]) -> Scenario:
-        """Take measured topics that Kafka no longer lists along: they are named, and not counted."""
+        """Return a flow as a scenario; measured topics that Kafka no longer lists are in it to be named, and are not counted."""
         alias = flow.source.alias
-        listing, profile = self.listings[alias], self.rates.profile(alias)
+        listing = self.listings[alias]
         running = self.connects[flow.connect.name].assignments[flow.id]
         assignment = current_assignment(listing, flow.assigns, running)
         topics = {one.topic for one in assignment.order} | {topic for topic in unlisted if flow.carries(topic)}
         # Heartbeats are not sampled: one record per second is no load.
         beats = {one: 0.0 for one in assignment.order if flow.selection.is_heartbeats(one.topic)}
-        rates = self.rates.of_topics(alias, topics) | beats
-        rules = rules_of(flow, self.capacities.get(flow.id), self.rates.statistic)
-        ends = (flow.name, alias, flow.target.alias, flow.connect.name)
-        buffers, now = buffers_of(flow), current_tasks(flow)
-        own = flow.settings.catch_up.limit if flow.settings.catch_up else None
-        shared = flow.link.catch_up.limit if flow.link and flow.link.catch_up else None
-        return Scenario(*ends, listing, flow.assigns, assignment, rates, rules, buffers, now, profile, own, shared)
+        return Scenario(
+            flow.name,
+            source=alias,
+            target=flow.target.alias,
+            connect=flow.connect.name,
+            listing=listing,
+            carries=flow.assigns,
+            assignment=assignment,
+            rates=self.rates.of_topics(alias, topics) | beats,
+            rules=rules_of(flow, self.capacities.get(flow.id), self.rates.statistic),
+            buffers=buffers_of(flow),
+            now=CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic),
+            profile=self.rates.profile(alias),
+            own_limit=flow.settings.catch_up.limit if flow.settings.catch_up else None,
+            link_limit=flow.link.catch_up.limit if flow.link and flow.link.catch_up else None,
+        )
 
 
 def read(  # noqa: PLR0913  one argument per option
@@ -203,3 +215,61 @@ def read(  # noqa: PLR0913  one argument per option
     listings = {alias: listing for alias, listing in found.items() if not isinstance(listing, Mm2mgrError)}
     readable = tuple(flow for flow in chosen if flow.source.alias in listings)
     return Evidence(readable, rates, listings, read_connects(readable), capacities, failures, by_flow)
+
+
+# --- what the tree declares -------------------------------------------------------------------------------------------
+
+
+def rules_of(flow: Flow, measured: MeasuredCapacity | None, statistic: Statistic) -> Rules:
+    """Return the rules to size a flow by; `measured` is the capacity measured of one of its tasks.
+
+    A measured task carried the records there are, whatever their size: then only a written record capacity counts.
+    """
+    tasks, capacity = flow.settings.tasks, capacity_of(flow, measured)
+    was_measured = measured is not None and capacity is measured.capacity
+    is_written = flow.origin("tasks", "record_capacity").kind != "default"
+    records = tasks.record_capacity if is_written or not was_measured else inf
+    capacity = replace(capacity, records_per_second=records)
+    bounds = Bounds(tasks.min, tasks.limit, tasks.partition_limit)
+    return Rules(capacity, bounds, tasks.default_rate, statistic)
+
+
+def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacity:
+    """Return what one task of the flow can carry: as written in the tree, else as measured, else by its link, else the default."""
+    tasks = flow.settings.tasks
+    declared = Capacity(tasks.capacity, tasks.threshold)
+    if flow.origin("tasks", "capacity").kind != "default":
+        return by_hand(declared, measured)
+    if flow.route is not None:  # of one partition: with more, a task may carry more, but not for a hot one
+        declared = by_link(forecast_of(flow, flow.route, FlowTraffic()), flow.route, declared)
+    return by_evidence(measured, declared)
+
+
+def buffers_of(flow: Flow) -> Buffers:
+    """Return the buffer sizes of the flow's clients; a source whose brokers were not read is taken to have as many as addresses are declared."""
+    fetch = client_number(flow, "source consumer", "fetch.max.bytes")
+    of_partition = client_number(flow, "source consumer", "max.partition.fetch.bytes")
+    waiting = client_number(flow, "record producer", "buffer.memory")
+    limits = flow.source.limits
+    brokers = limits.brokers if limits.read else len(flow.source.model.bootstrap_servers)
+    return Buffers(fetch, of_partition, waiting, brokers, client_number(flow, "source consumer", "max.poll.records"))
+
+
+def declared_workers(
+    connects: Mapping[str, ConnectCluster], flows: Iterable[Flow], failover: Failover | None = None
+) -> dict[str, ConnectWorkers]:
+    """Return the workers that the tree declares, by Connect cluster, with the idle tasks of the pairs there."""
+    idle: dict[str, dict[str, int]] = {name: {} for name in connects}
+    pairs: dict[str, list[Flow]] = {}
+    for flow in flows:
+        pairs.setdefault(flow.pair, []).append(flow)
+    for pair, of_pair in pairs.items():
+        heartbeats = any(flow.with_heartbeats for flow in of_pair)
+        checkpoints = any(flow.with_checkpoints for flow in of_pair)
+        idle[of_pair[0].connect.name][pair] = heartbeats + checkpoints
+    found = {}
+    for name, connect in connects.items():
+        workers = connect.model.workers
+        limits = WorkerLimits(workers.tasks_per_worker, workers.memory, workers.network)
+        found[name] = ConnectWorkers(limits, workers.count, idle[name], failover or Failover())
+    return found

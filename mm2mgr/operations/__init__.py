@@ -149,9 +149,9 @@ if TYPE_CHECKING:
     from mm2mgr.sandbox.layout import lines_of as lines_of
     from mm2mgr.sandbox.layout import random_values as random_values
     from mm2mgr.sizing.fleet import Failover as Failover
+    from mm2mgr.sizing.load import Statistic as Statistic
     from mm2mgr.sizing.recovery import Lag as Lag
     from mm2mgr.sizing.scenario import FlowView as FlowView
-    from mm2mgr.throughput import Statistic as Statistic
 
 
 @cache

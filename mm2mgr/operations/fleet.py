@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.evidence.declared import declared_workers
-from mm2mgr.evidence.read import Evidence, read
+from mm2mgr.evidence.read import Evidence, declared_workers, read
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.sizing import scenario as what_if
 from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, WorkerNeed, per_pair

@@ -13,9 +13,9 @@ from mm2mgr.files import cache_folder
 if TYPE_CHECKING:
     from mm2mgr.operations.workspace import Workspace
     from mm2mgr.samples.schema import Store
-    from mm2mgr.throughput import GroupRate, PartitionRate, WeekPattern
+    from mm2mgr.throughput.hourly import GroupRate, WeekPattern
     from mm2mgr.throughput.rollup_job import Report
-    from mm2mgr.throughput.windows import Throughput
+    from mm2mgr.throughput.windows import PartitionRate, Throughput
 
 _CURVE_HOURS = 24
 Working = Callable[[str], AbstractContextManager[object]]

@@ -12,7 +12,8 @@ from mm2mgr.text import listed, number_of, rate_text, span_text
 
 if TYPE_CHECKING:
     from mm2mgr.sizing.tasks import Sizing
-    from mm2mgr.throughput import GroupRate, PartitionRate, WeekPattern
+    from mm2mgr.throughput.hourly import GroupRate, WeekPattern
+    from mm2mgr.throughput.windows import PartitionRate
     from mm2mgr.topology import TaskMaximum
 
 _BARS = "▁▂▃▄▅▆▇█"

@@ -33,7 +33,7 @@ LARGEST: Mapping[str, float] = {
     "bytes_per_second": _RATE,
     "record_bytes": _RECORD,
 }
-"""The columns of a sample that a source may fill, and what is not believed any more."""
+"""The columns of a sample that a source may fill, and the largest value of each that is believed."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Batch:
         if wrong:
             raise ValueError(f"{', '.join(wrong)} and topics differ in length")
         if len(self.partitions) and not 0 <= min(self.partitions) <= max(self.partitions) < _PARTITIONS:
-            raise ValueError(f"{self.cluster} has a partition number that is none")
+            raise ValueError(f"{self.cluster} has an impossible partition number")
 
     def __len__(self) -> int:
         return len(self.topics)
@@ -90,7 +90,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Gathered:
-    """One answer of a source: its samples, and in words everything that a reader of them has to know."""
+    """One answer of a source: its samples, and sentences with everything that a reader of them has to know."""
 
     batches: list[Batch]
     notes: list[str]
@@ -129,7 +129,7 @@ class TopicNames:
         notes = []
         for label in sorted(self.ambiguous):
             fitting = " and ".join(sorted(self._flat[label]))
-            notes.append(f"“{label}” is refused: with . written as _ it fits {fitting}")
+            notes.append(f"ambiguous label “{label}”: “.” is exported as “_”, and it matches {fitting}")
         if self.unknown:
             some = few(sorted(self.unknown), _NAMED)
             notes.append(f"{len(self.unknown)} topics in the answer are not this cluster's: {some}")
@@ -145,7 +145,7 @@ class Doubts(Counter[str]):
         if number is not None and 0 <= number <= largest:
             return number
         if number is None or math.isnan(number):
-            self["no number"] += 1
+            self["not a number"] += 1
         else:
             self["negative" if number < 0 else f"above {largest:.0e}"] += 1
         return None
@@ -183,7 +183,7 @@ class Rows:
             self._rows.setdefault(at_ms, {}).update({(topic, number): kept for number in range(count)})
 
     def batches(self) -> list[Batch]:
-        """Return one batch a sample time, oldest first."""
+        """Return one batch per sample time, oldest first."""
         return [self._batch(time, rows) for time, rows in sorted(self._rows.items())]
 
     def notes(self) -> list[str]:
@@ -194,7 +194,7 @@ class Rows:
         if not measured or not missing:
             return self.doubts.notes()
         total, of = sum(info.partitions for info in self._wanted.values()), few(sorted(missing), _NAMED)
-        note = f"{len(measured)} of {total} partitions answered for; missing (not zero): partitions of {of}"
+        note = f"{len(measured)} of {total} partitions have samples; missing (not zero): partitions of {of}"
         return [*self.doubts.notes(), note]
 
     def _believed(self, values: Mapping[str, object]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Which clock samples and retention go by: this machine's, but never on the word of one look.
+"""Which clock samples and retention use: this machine's, but never because of a single reading.
 
 A jump of the clock counts only after it has lasted, and retention asks the stored samples how much time has passed.
 It computes times and sentences from clocks and hours, and reads and removes no file.
@@ -13,7 +13,7 @@ from mm2mgr.samples.schema import HOUR_MS, hour_start_ms, utc_text
 from mm2mgr.text import few
 
 JUMP_SECONDS = 60.0
-"""Less than this is how clocks are set right: it harms no sample, and nothing waits for it."""
+"""Smaller jumps are normal corrections of a clock: they harm no sample, and nothing waits for them."""
 LASTING_SECONDS = 600.0
 """So long the clock must have stayed where it jumped to before samples carry its time."""
 AHEAD_MS = 300_000
@@ -116,7 +116,7 @@ def held_text(hours: Sequence[str]) -> str:
     """Say why hours that are too old by this machine's clock stay, by the rule of `kept_since_ms`."""
     return (
         f"samples up to {hours[-1]} (UTC) are older than what is to be kept, and stay for now: after a pause of the "
-        "sampler, or while the clock of this machine is ahead, at most a day of samples goes for each new hour"
+        "sampler, or while the clock of this machine is ahead, at most a day of samples is removed per new hour"
     )
 
 

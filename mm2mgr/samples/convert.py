@@ -44,9 +44,9 @@ def convert(old: Path, new: Store, warn: Callable[[str], None], progress: Callab
     found = layout.read_text(encoding="utf-8", errors="replace").strip() if layout.is_file() else ""
     if found != _LAYOUT:
         raise Mm2mgrError(
-            f"{old} is no store that can be converted: {OLD_LAYOUT} says {found[:80]!r}, not {_LAYOUT!r}"
+            f"{old} is not a store that can be converted: {OLD_LAYOUT} says {found[:80]!r}, not {_LAYOUT!r}"
             if found
-            else f"{old} is no store of an earlier version: it has no {OLD_LAYOUT} file",
+            else f"{old} is not a store of an earlier version: it has no {OLD_LAYOUT} file",
             hint="name the folder that earlier versions used with --store",
         )
     store, tables = SampleStore(new, warn), {name: StoredTable(new, name) for name in TABLES}

@@ -145,7 +145,7 @@ class _FollowedSource:
     news: News = field(default_factory=News)
 
     def poll(self) -> Poll:
-        """Ask the source if its time has come; an empty poll stands for one that failed or waits."""
+        """Ask the source if its time has come; the poll is empty where it failed or has to wait."""
         if time.monotonic() < self._not_before:
             return Poll([])
         try:
@@ -156,20 +156,20 @@ class _FollowedSource:
         if self.failure is not None:
             self.news.append(f"{self.reader.name}: answers again after {time.monotonic() - self._failing_since:.0f} s")
             self.failure, self._failures, self._said = None, 0, ""
-        self._tell_left_out(answer)
+        self._report_left_out(answer)
         return answer
 
     def _fail(self, error: Mm2mgrError) -> None:
         now = time.monotonic()
         if self.failure is None:
             self._failing_since = now
-        # Half an interval less: the beat decides the moment, and the clock must not miss it by a millisecond.
+        # Half an interval less: the schedule decides the moment, and the clock must not miss it by a millisecond.
         wait = self.interval_seconds * (2 ** min(self._failures, 20) - 0.5)
         self._not_before = now + min(wait, max(_LONGEST_WAIT_SECONDS, self.interval_seconds / 2))
         self.failure, self._failures = error, self._failures + 1
         self._say(error.message, _kind(error.message))
 
-    def _tell_left_out(self, poll: Poll) -> None:
+    def _report_left_out(self, poll: Poll) -> None:
         # By magnitude: a number that goes up and down by one is no news.
         kinds = [f"{_kind(reason)}/{count.bit_length()}" for reason, count in poll.left_out.items()]
         key = ", ".join(sorted([*kinds, *map(_kind, poll.notes)]))
@@ -211,7 +211,7 @@ class _Keeper:
             for poll in polls:
                 poll.lost()
             if error.message != self._trouble:
-                self.news.append(f"{error.message}; the samples of this time are lost")
+                self.news.append(f"{error.message}; the samples of this round are lost")
             self._trouble = error.message
             self._expire()  # retention may give a full disk its space back
             return 0

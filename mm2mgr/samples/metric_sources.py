@@ -111,7 +111,7 @@ class Http:
         try:
             return _answer(self._loop.run(asked))
         except web.BodyRefused as error:
-            raise self.error(str(error), "check `url`: no metric source answers so much") from error
+            raise self.error(str(error), "check `url`: no metric source sends so much") from error
         except (web.Late, httpx.ConnectTimeout) as error:
             late = "no whole answer" if isinstance(error, web.Late) and error.begun else "no answer"
             hint = "check that it runs and can be reached from this machine"
@@ -192,7 +192,7 @@ class Source(Protocol):
         """Yield what it knows of the span (since exclusive, None: only the newest, or all of a topic), oldest first."""
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,12 @@ class MetricSourceReader:
                 self._newest_ms = max([self._newest_ms or 0, *(batch.time_ms for batch in believed)]) or None
                 if sum(map(len, batches)) >= _ROWS_PER_POLL:
                     self._answer = answer
-                    return Poll(batches, notes=(*notes, "catching up: more to come"), has_more=True, lost=self._forget)
+                    return Poll(
+                        batches,
+                        notes=(*notes, "catching up; more samples are pending"),
+                        has_more=True,
+                        lost=self._forget,
+                    )
         except Mm2mgrError as error:
             if not batches:
                 raise
@@ -248,7 +253,7 @@ class MetricSourceReader:
         return Poll(batches, notes=tuple(notes), lost=self._forget)
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Close the source."""
         self.source.close()
 
     def _forget(self) -> None:

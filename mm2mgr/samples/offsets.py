@@ -103,7 +103,7 @@ class RecordSizes:
 
 @dataclass(frozen=True)
 class TopicRows:
-    """Where a topic's partitions stand in the columns of a batch."""
+    """Where a topic's partitions are in the columns of a batch."""
 
     topic: str
     first: int

@@ -1,4 +1,4 @@
-"""Samples from Prometheus: offsets per partition where an exporter tells them, else rates of topics shared out evenly.
+"""Samples from Prometheus: offsets per partition where an exporter has them, else rates of topics shared out evenly.
 
 A span of time comes in pieces, oldest first, so that an interrupted catch-up goes on where it stopped. A sample carries the
 time of its scrape, so a span that is asked twice gives the same samples again. A new exporter is one entry in a tuple here.
@@ -21,7 +21,7 @@ Cells = dict[tuple[str, int], dict[int, object]]
 _ROWS_PER_ANSWER = 200_000
 _POINTS_PER_ANSWER = 1_000  # Prometheus itself refuses more than 11 000 a series
 _YEAR_3000_MS = 32_503_680_000_000
-_SHARED = "no exporter tells offsets: the rates of topics are shared out evenly over their partitions"
+_SHARED = "no exporter reports offsets: the rates of topics are shared out evenly over their partitions"
 _LATE_MS = 30_000  # a scrape takes a moment to be seen; the rate of a window waits for it
 
 
@@ -51,7 +51,7 @@ class OffsetMetrics:
 
 @dataclass(frozen=True)
 class TopicCounters:
-    """Bytes and records that brokers took in per topic: counters, one series a broker."""
+    """Bytes and records that brokers took in per topic: counters, one series per broker."""
 
     exporter: str
     bytes_in: Metric
@@ -92,7 +92,7 @@ COUNTERS = (
         Metric("kafka_server_brokertopicmetrics_messagesin_total"),
     ),
     TopicCounters(
-        "JMX exporter, one name a meter",
+        "JMX exporter, one name per meter",
         Metric("kafka_server_brokertopicmetrics_bytesinpersec_count"),
         Metric("kafka_server_brokertopicmetrics_messagesinpersec_count"),
     ),
@@ -148,7 +148,7 @@ def matchers(labels: Mapping[str, str], *more: str) -> str:
     """Return `{name="value",…}`; the values are quoted as PromQL wants it."""
     for name in labels:
         if not re.fullmatch(r"[a-zA-Z_]\w*", name, re.ASCII):
-            raise ValueError(f"{name!r} is no label name of Prometheus")
+            raise ValueError(f"{name!r} is not a label name of Prometheus")
     return "{" + ",".join([*more, *(f"{name}={json.dumps(value)}" for name, value in labels.items())]) + "}"
 
 
@@ -185,7 +185,7 @@ class PrometheusSource:
     http: Http
     reading: PrometheusReading
     _present: Present | None = None
-    _told: list[str] = field(default_factory=list)
+    _warnings: list[str] = field(default_factory=list)
     source_prefix: ClassVar[str] = PROMETHEUS_PREFIX
 
     def close(self) -> None:
@@ -281,9 +281,9 @@ class PrometheusSource:
     # --- the API ------------------------------------------------------------------------------------------------------
 
     def _gathered(self, rows: Rows, notes: list[str]) -> Gathered:
-        said = [*self._told, *notes, *rows.notes()]
-        self._told = []
-        return Gathered(rows.batches(), list(dict.fromkeys(said)))
+        notes = [*self._warnings, *notes, *rows.notes()]
+        self._warnings = []
+        return Gathered(rows.batches(), list(dict.fromkeys(notes)))
 
     def _discover(self, now_ms: int) -> Present:
         query = {"query": discovery(self.reading.labels), "time": _seconds(now_ms)}
@@ -291,7 +291,7 @@ class PrometheusSource:
         if not found.offsets and not found.counters:
             labels = matchers(self.reading.labels)
             raise self.http.error(
-                f"no series with {labels} of a metric that tells the load of partitions",
+                f"no series with {labels} of a metric that shows the load of partitions",
                 f"check `labels`, and that one of these is scraped: {', '.join(known_names())}",
             )
         return found
@@ -316,10 +316,10 @@ class PrometheusSource:
         for key in ("warnings", "infos"):
             said = body.get(key)
             texts = [each for each in said[:10] if isinstance(each, str)] if isinstance(said, list) else []
-            self._told += [f"Prometheus says: {shorten(each)}" for each in texts]
+            self._warnings += [f"Prometheus says: {shorten(each)}" for each in texts]
         data = body.get("data")
         if not isinstance(data, dict) or data.get("resultType") != kind or not _well_formed(data.get("result"), kind):
-            raise self.http.error(f"the answer is no {kind} of Prometheus' HTTP API")
+            raise self.http.error(f"the answer is not a {kind} of Prometheus' HTTP API")
         return list(data["result"])
 
 

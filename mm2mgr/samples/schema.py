@@ -1,4 +1,4 @@
-"""The tables of a store: their names, columns, types and units, as plain values; and hours and windows in words.
+"""The tables of a store: their names, columns, types and units, as plain values; and hours in words.
 
 It imports no Parquet library and reads nothing. The reference page of the tables is generated from `TABLES`.
 """
@@ -229,7 +229,7 @@ def store_of(text: str) -> Store:
 
 
 def log_file_of(store: Store, cache: Callable[[], Path]) -> Path:
-    """Return where Spark's own words go: into a local store, else into the cache folder."""
+    """Return the file that Spark's own messages go to: in a local store, else in the cache folder."""
     return (cache() if is_remote(store) else Path(store)) / "spark.log"
 
 
@@ -260,13 +260,3 @@ def hours_text(hours: Sequence[str]) -> str:
     if len(hours) == 1:
         return f"samples exist for the hour {hours[0]} (UTC)"
     return f"samples exist for {len(hours)} hours from {hours[0]} to {hours[-1]} (UTC)"
-
-
-def window_text(since_ms: int | None, until_ms: int | None) -> str:
-    """Say a time window in words, in UTC; None is an open side."""
-    parts = [
-        f"{word} {utc_text(bound / 1000)}"
-        for word, bound in (("since", since_ms), ("until", until_ms))
-        if bound is not None
-    ]
-    return " ".join(parts) or "at any time"

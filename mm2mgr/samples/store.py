@@ -1,6 +1,6 @@
 """The sample store: what samplers append to and roll-ups are made from, and beside it the history of tasks.
 
-A round is one commit, so that a crash, a full disk or a damaged file never takes other samples along. Several samplers may
+A round is one commit, so that a crash, a full disk or a damaged file never harms other samples. Several samplers may
 append at once; a repeated row counts once.
 """
 
@@ -317,7 +317,7 @@ class LagStore:
 
 
 def _expire(table: StoredTable, before_ms: int) -> list[str]:
-    """Remove the hours that ended before a moment, unless another sampler is at it; return them."""
+    """Remove the hours that ended before a moment, unless another sampler is replacing files; return them."""
     state = table.snapshot()
     old = [file for file in state.files if hour_end_ms(file.values[0]) <= before_ms]
     with suppress(Conflict):

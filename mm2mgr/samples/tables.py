@@ -1,7 +1,7 @@
 """Delta Lake tables at a URI: created, appended to, read file by file or share by share, and changed in one atomic commit.
 
 Credentials and endpoints of object storage come from the environment (AWS_…, GOOGLE_…, AZURE_…), as the `deltalake` package
-reads them; they are neither stored nor printed. Everything else about a table's files is here: nobody else imports `deltalake`.
+reads them; they are neither stored nor printed. Everything else about a table's files is here: no other module imports `deltalake`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ class StoredTable:
             return
         if self._holds_other_files() and not self.exists():
             # A table's folder is cleaned of files that the table does not know.
-            raise Mm2mgrError(f"{self.uri} holds files and is no table", hint="name another folder or URI with --store")
+            raise Mm2mgrError(
+                f"{self.uri} holds files and is not a table", hint="name another folder or URI with --store"
+            )
         with writing(self.uri):
             if not is_remote(self.store):
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
@@ -268,6 +270,12 @@ class StoredTable:
                 hint="mm2mgr never commits half a file: check the storage",
             ) from error
 
+    def no_rows(self, columns: Sequence[str]) -> Any:
+        """Return these columns of no file, as `read_file` would."""
+        text = pa.dictionary(pa.int32(), pa.string())
+        kinds = [pa.field(name, text if name in STRINGS else self.schema.field(name).type) for name in columns]
+        return pa.schema(kinds).empty_table()
+
     def _conform(self, table: Any, columns: Sequence[str]) -> Any:
         found = []
         for name in columns:
@@ -311,13 +319,6 @@ def gone(uri: str) -> Mm2mgrError:
     return Mm2mgrError(f"the table {uri} is gone", hint=hint)
 
 
-def one_table(tables: Sequence[Any], empty: Any) -> Any:
-    """Put tables together in one chunk, with one dictionary for each column of strings."""
-    if len(tables) == 1 and all(column.num_chunks == 1 for column in tables[0].columns):
-        return tables[0]
-    return pa.concat_tables([*tables, *([] if tables else [empty])]).unify_dictionaries().combine_chunks()
-
-
 @contextmanager
 def writing(place: Store) -> Iterator[None]:
     """Turn failures to write into a Mm2mgrError that names the place."""
@@ -348,7 +349,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_damage(error: OSError) -> bool:
-    """Tell an unreadable sector or page from storage that cannot be reached."""
+    """Tell whether an error is about an unreadable sector or page, not about storage that cannot be reached."""
     return error.errno in (None, 5) and not isinstance(error, FileNotFoundError | PermissionError | ConnectionError)
 
 
@@ -419,7 +420,7 @@ def read_share(
     table: StoredTable, files: Iterable[DataFile], columns: Sequence[str], share: Share
 ) -> tuple[Any, dict[str, str]]:
     """Return the rows of a share in the order of the files, and the reason for each file left out."""
-    found, unreadable = [_empty(table, columns)], {}
+    found, unreadable = [table.no_rows(columns)], {}
     for file in files:
         try:
             found.append(share.rows(table.read_file(file, columns, share.may_hold)))
@@ -437,8 +438,8 @@ def shares_of(table: StoredTable, files: Sequence[DataFile], rows_per_share: int
     for file in files:
         kinds.setdefault(file.bounds.get("cluster"), []).append(file)
     for alike in kinds.values():
-        # The polls of a cluster are much alike: one stands for all of them. Rewritten files have topics of their own.
-        read = _standing_for(alike)
+        # The polls of a cluster are much alike: one represents all of them. Rewritten files have topics of their own.
+        read = _representative(alike)
         scale = sum(one.rows for one in alike) / max(1, sum(one.rows for one in read))
         for file in read:
             try:
@@ -465,13 +466,13 @@ def codes_of(column: Any) -> tuple[list[str | None], Any]:
     codes = whole.indices.to_numpy(zero_copy_only=False)
     if (
         whole.indices.null_count
-    ):  # NaN by now; `fill_null` would load pyarrow.compute, which takes longer than small jobs
+    ):  # nulls are NaN here; `fill_null` would load pyarrow.compute, which takes longer than small jobs
         codes = np.where(np.isnan(codes), len(names), codes).astype(np.int32)
         names.append(None)
     return names, codes
 
 
-def _standing_for(alike: Sequence[DataFile]) -> Sequence[DataFile]:
+def _representative(alike: Sequence[DataFile]) -> Sequence[DataFile]:
     largest = max(alike, key=lambda one: one.rows)
     return [one for one in alike if 2 * one.rows > largest.rows] if len(alike) <= 8 else [largest]
 
@@ -482,9 +483,3 @@ def _counts(batch: Any) -> Iterator[tuple[TopicName, int]]:
     counts = np.bincount(cluster.astype(np.int64) * len(topics) + topic)
     for key in np.flatnonzero(counts).tolist():
         yield (str(clusters[key // len(topics)]), str(topics[key % len(topics)])), int(counts[key])
-
-
-def _empty(table: StoredTable, columns: Sequence[str]) -> Any:
-    text = pa.dictionary(pa.int32(), pa.string())
-    kinds = [pa.field(name, text if name in STRINGS else table.schema.field(name).type) for name in columns]
-    return pa.schema(kinds).empty_table()

@@ -136,7 +136,7 @@ class Endpoints:
 
 
 def as_written(path: Path) -> bool:
-    """Tell whether a file is as `write_tree` wrote it; versions before left no checksum in it."""
+    """Tell whether a file is as `write_tree` wrote it; earlier versions left no checksum in it."""
     with path.open("rb") as file:
         text = file.read(1_000_000).decode("utf-8", errors="replace")
     head, rest = text[: len(_HEAD)], text[len(_HEAD) :]

@@ -64,11 +64,6 @@ def find_java() -> Java:
     )
 
 
-def is_bundled(java: Java) -> bool:
-    """Tell whether this is the runtime from PyPI rather than one of the machine."""
-    return java.origin == _BUNDLED
-
-
 def spark_java_home(java: Java) -> Path:
     """Return a JAVA_HOME for PySpark: the runtime's own, or a small one in the cache without Spark's module flag.
 
@@ -130,10 +125,10 @@ _TRUSTED_CERTIFICATE = 2
 
 
 def trust_arguments(java: Java, store: Path) -> list[str]:
-    """Return the JVM flag that names `store`, written now; nothing for a system Java or when somebody chose a store."""
+    """Return the JVM flag that names `store`, written now; nothing for a system Java or where JAVA_TOOL_OPTIONS names a store."""
     chosen = "javax.net.ssl.trustStore" in os.environ.get("JAVA_TOOL_OPTIONS", "")
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
-    if chosen or not certificates or not is_bundled(java):
+    if chosen or not certificates or java.origin != _BUNDLED:
         return []
     store.write_bytes(java_key_store(certificates))
     return [f"-Djavax.net.ssl.trustStore={store}"]

@@ -265,7 +265,7 @@ def read_state(path: Path) -> State | None:
 
 
 def _number(value: object, least: int, most: int) -> int:
-    """Return a whole number within bounds: process 0 is this program's own group, and 1 would stand for all processes."""
+    """Return a whole number within bounds: process 0 is this program's own group, and 1 would mean all processes."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError("a number that cannot be")
     return value

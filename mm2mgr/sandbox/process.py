@@ -26,7 +26,7 @@ _CONSOLE_SECONDS = 5.0
 
 
 class ProcessDied(SandboxError):
-    """The process ended while somebody waited for it; the message carries the end of its log."""
+    """The process ended while this program waited for it; the message carries the end of its log."""
 
 
 @dataclass(frozen=True)

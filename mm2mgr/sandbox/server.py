@@ -186,7 +186,7 @@ class Server(ABC):
         if set(ports) != set(self.port_names):
             what = f"{self.kind} {self.name}: the sandbox's state does not have the ports {', '.join(self.port_names)}"
             raise SandboxError(what, hint="end its Java processes by hand, then delete state.json")
-        # A number and a start time can be written down by anybody; that the process names this folder cannot.
+        # Anyone can write a number and a start time into a file; only a process of this folder has it on its command line.
         words = process.words() if process else []
         named = [word.removeprefix(_LOG_DIRECTORY) for word in words if word.startswith(_LOG_DIRECTORY)]
         if process and words and self.directory.resolve() not in [Path(name).resolve() for name in named]:

@@ -210,8 +210,17 @@ def need(load: ConnectLoad) -> WorkerNeed:
     asked = [one for one in by_limit.values() if one is not None]
     workers = max(asked) if len(asked) == len(by_limit) else None
     at = fullest(load, workers or load.today or max(1, load.tasks))
-    counts = (load.name, load.tasks, load.side_tasks, load.bytes_per_second, load.today)
-    return WorkerNeed(*counts, workers, by_limit, at, tuple(_reasons(load, workers, by_limit, at)))
+    return WorkerNeed(
+        load.name,
+        tasks=load.tasks,
+        side_tasks=load.side_tasks,
+        bytes_per_second=load.bytes_per_second,
+        workers_today=load.today,
+        workers_needed=workers,
+        by_limit=by_limit,
+        fullest=at,
+        reasons=tuple(_reasons(load, workers, by_limit, at)),
+    )
 
 
 def per_pair(loads: Sequence[ConnectLoad]) -> PairLayout:
@@ -219,8 +228,14 @@ def per_pair(loads: Sequence[ConnectLoad]) -> PairLayout:
     old = [need(alone) for load in loads for alone in _pairs_alone(load)]
     new = [need(load) for load in loads if load.runs]
     workers, shared = _with_spare(old), _with_spare(new)
-    before, after = (len(old), workers, workers * WORKER_HEAP_BYTES), (len(new), shared, shared * WORKER_HEAP_BYTES)
-    return PairLayout(*before, *after)
+    return PairLayout(
+        clusters=len(old),
+        workers=workers,
+        heap_bytes=workers * WORKER_HEAP_BYTES,
+        shared_clusters=len(new),
+        shared_workers=shared,
+        shared_heap_bytes=shared * WORKER_HEAP_BYTES,
+    )
 
 
 def _pairs_alone(load: ConnectLoad) -> list[ConnectLoad]:

@@ -88,7 +88,7 @@ class Placement:
     limits: WorkerLimits = field(default_factory=WorkerLimits)
 
     def sentences(self, declared: int | None) -> list[str]:
-        """Say what is odd about it: other workers than declared, too much for one, tasks without a worker, or nothing to be read."""
+        """Say what is unusual: other workers than declared, too much for one, tasks without a worker, or nothing to be read."""
         if self.note:
             return [f"Running tasks could not be read, so an even spread is assumed: {self.note}."]
         seen = len(self.workers)

@@ -38,7 +38,7 @@ class CatchUp:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Time to catch up on so many workers: with the tasks of now, and with as many as the workers hold and partitions allow."""
+    """Time to catch up on so many workers: with the current tasks, and with as many as the workers hold and partitions allow."""
 
     workers: int
     tasks: int
@@ -69,7 +69,7 @@ class WorkerLoss:
 @dataclass(frozen=True)
 class Outlook:
     """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated. `limited`: the flows that would catch up
-    sooner without their catch-up limit, with the workers of now."""
+    sooner without their catch-up limit, with the current workers."""
 
     lag: str
     losses: tuple[WorkerLoss, ...]
@@ -148,15 +148,33 @@ def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:
     left, tasks = workers - lost, [len(run.per_task) for run in load.runs]
     if left < 1:
         reason = "The only worker lost: no task runs." if workers == 1 else f"All {workers} workers lost: no task runs."
-        never = CatchUp(None, "", tuple(run.flow_id for run in load.runs))
-        return WorkerLoss(lost, 0, load.tasks, None, None, (), never, (), reason)
-    stopped, seconds = min(load.tasks, fullest(load, workers).tasks * lost), load.failover.stopped_seconds
+        return WorkerLoss(
+            lost,
+            workers=0,
+            stopped_tasks=load.tasks,
+            stopped_seconds=None,
+            leader_stopped_seconds=None,
+            broken=(),
+            after=CatchUp(None, "", tuple(run.flow_id for run in load.runs)),
+            behind_anyway=(),
+            reason=reason,
+        )
+    seconds = load.failover.stopped_seconds
     before = _catch_up(utilisations(load, workers, tasks), seconds).never
     after = _catch_up(utilisations(load, left, tasks), seconds)
     after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
     rest = fullest(load, left)
-    limits = over_limits(load.worker, rest)
-    found = WorkerLoss(lost, left, stopped, seconds, load.failover.leader_stopped_seconds, limits, after, before, "")
+    found = WorkerLoss(
+        lost,
+        workers=left,
+        stopped_tasks=min(load.tasks, fullest(load, workers).tasks * lost),
+        stopped_seconds=seconds,
+        leader_stopped_seconds=load.failover.leader_stopped_seconds,
+        broken=over_limits(load.worker, rest),
+        after=after,
+        behind_anyway=before,
+        reason="",
+    )
     return replace(found, reason=_loss_reason(load, rest, found))
 
 

@@ -161,11 +161,17 @@ def flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
     partitions, limit = max(1, len(scenario.assignment.order)), scenario.rules.bounds.limit
     tasks = min(scenario.now.tasks if scenario.now and scenario.now.by_hand else flow.sizing.tasks, partitions)
     most = max(tasks, min(partitions, limit or partitions))
-    load = flow.load
     size = scenario.record_bytes
-    records = load.total / size if size else None
-    capacity = scenario.rules.capacity.bytes_per_second
-    return FlowRun(scenario.flow_id, scenario.pair, load, tasks, most, capacity, scenario.buffers, records)
+    return FlowRun(
+        scenario.flow_id,
+        scenario.pair,
+        flow.load,
+        tasks=tasks,
+        most=most,
+        capacity_bytes_per_second=scenario.rules.capacity.bytes_per_second,
+        buffers=scenario.buffers,
+        records_per_second=flow.load.total / size if size else None,
+    )
 
 
 def with_traffic(scenarios: Iterable[Scenario], factor: float) -> tuple[Scenario, ...]:

@@ -64,7 +64,7 @@ class Bounds:
 class Rules:
     """The numbers that people configure.
 
-    `default_bytes_per_second` stands for a partition of a flow that was never measured: small, because such flows are
+    `default_bytes_per_second` is taken for a partition of a flow that was never measured: small, because such flows are
     new or idle, but not zero, because thousands of partitions are a load. `statistic`: which of the hours count; with p95 a
     task may be above what is usable in 5 % of them.
     """
@@ -189,11 +189,22 @@ def size_load(flow_id: str, known: FlowLoad, rules: Rules, now: CurrentTasks | N
     """Size one flow; measured partitions that no longer exist are named and not counted."""
     load, coverage = known.load, known.coverage
     tasks, capped_by = _tasks(load, rules.bounds)
-    judged = _judge(known, now, tasks) if now else None
-    counts = (coverage.measured, coverage.topic, coverage.flow, coverage.default)
-    numbers = (tasks, load.total, load.busiest(tasks), rules.capacity.usable_bytes_per_second)
     found = Sizing(
-        flow_id, *numbers, known.assignment.source, *counts, _hot(known), capped_by, judged, known.growth, ()
+        flow_id,
+        tasks=tasks,
+        bytes_per_second=load.total,
+        busiest_bytes_per_second=load.busiest(tasks),
+        usable_bytes_per_second=rules.capacity.usable_bytes_per_second,
+        assignment=known.assignment.source,
+        measured_partitions=coverage.measured,
+        topic_rate_partitions=coverage.topic,
+        flow_rate_partitions=coverage.flow,
+        default_partitions=coverage.default,
+        hot_partitions=_hot(known),
+        capped_by=capped_by,
+        now=_judge(known, now, tasks) if now else None,
+        growth=known.growth,
+        reasons=(),
     )
     return replace(found, reasons=tuple(_reasons(found, known, rules)))
 

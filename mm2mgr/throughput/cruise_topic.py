@@ -1,7 +1,7 @@
-"""Cruise Control's own sample topic, read and decoded by Spark straight from Kafka: one task a partition, explicit offsets.
+"""Cruise Control's own sample topic, read and decoded by Spark straight from Kafka: one task per partition, explicit offsets.
 
-Samples come slice by slice, with counts of what was skipped. It joins no group and commits nothing. Executors need confluent-kafka, and get the settings, passwords included, with their
-tasks. It does not judge whether a value is believable.
+Samples come slice by slice, with counts of what was skipped. It joins no group and commits nothing. Executors need
+confluent-kafka, and get the settings, passwords included, with their tasks. It does not judge whether a value is believable.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _slices(ranges: list[Range]) -> Iterator[list[Range]]:
 
 
 def _range_rows(settings: Mapping[str, Any], topic: str, wanted: Range) -> Iterator[dict[str, Any]]:
-    """Yield the samples of one range, then one row a fault; an exception ends the task with its words."""
+    """Yield the samples of one range, then one row per fault; an exception ends the task with its message."""
     partition, reached, end = wanted
     faults, heard = Counter[str](), time.monotonic()
     with closing(confluent_kafka.Consumer({**settings, **_READER})) as consumer:

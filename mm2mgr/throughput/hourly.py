@@ -13,15 +13,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from mm2mgr.samples.schema import HOUR_MS, Store, hour_start_ms
 from mm2mgr.samples.tables import DataFile, StoredTable
-from mm2mgr.throughput import GroupRate, Statistic, WeekPattern
 from mm2mgr.throughput.part_files import PartitionNames, no_names, read_rows, throughput_table
 from mm2mgr.throughput.windows import Throughput, Window, last_hours, record_sizes
+
+Statistic = Literal["mean", "p50", "p95", "max"]
 
 WEEKS_SECONDS = 28 * 86_400.0
 """How far back sizing looks by default: each hour of the week four times, and nothing that is older."""
@@ -48,6 +49,38 @@ class HourlyRates:
     record_bytes: Any
     first_ms: int
     last_ms: int
+
+
+@dataclass(frozen=True)
+class GroupRate:
+    """What the partitions of a topic or a flow carry together, in bytes per second; None where nothing is known.
+
+    `bytes_per_second_p95_sum` adds up the p95 of the partitions, whenever each has it; sizing plans with what they carry at the
+    same time. `by_hour` are the means of single hours, oldest first; `busiest_hour` is one of them, such as
+    2026-11-21T10 (UTC).
+    """
+
+    name: str
+    cluster: str
+    partitions: int
+    bytes_per_second_mean: float | None
+    bytes_per_second_p95_sum: float | None
+    bytes_per_second_busiest_hour: float | None
+    busiest_hour: str | None
+    by_hour: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class WeekPattern:
+    """Mean bytes per second by day of week (Monday first) and hour of day (UTC), None where nothing was measured.
+
+    `peak` is (day, hour) of the busiest cell; `quiet` the first and the last-exclusive hour of day of the four hours in
+    a row with the least load, None unless they are measured.
+    """
+
+    bytes_per_second: tuple[tuple[float | None, ...], ...]
+    peak: tuple[int, int] | None
+    quiet: tuple[int, int] | None
 
 
 def hourly_rates(store: Store, window_seconds: float | None, statistic: Statistic) -> HourlyRates:
@@ -96,7 +129,7 @@ def _hour(table: StoredTable, files: Sequence[DataFile], names: PartitionNames, 
         mean = sums / times
     if inner:
         peak = np.where(sized, rows[inner[0]], rows[inner[1]] * size)[known]
-        if statistic == "p50":  # of several logs or sources in one hour no median is known: the mean stands for it
+        if statistic == "p50":  # of several logs or sources in one hour no median is known: the mean is taken instead
             alone = np.bincount(at, minlength=len(names))[at] == 1
             at, peak = at[alone], peak[alone]
             mean[at] = np.where(np.isfinite(peak), peak, mean[at])
@@ -202,12 +235,11 @@ def _added(labels: Sequence[tuple[str, str]], rows: Any, group: Any, found: Thro
         hours.T.tolist(),
         strict=True,
     )
-    return _busiest_first(
-        [
-            GroupRate(name, cluster, partitions, _known(mean), _known(planned), *_peak(loads, window), _all(loads))
-            for (name, cluster), partitions, mean, planned, loads in columns
-        ]
-    )
+    groups = [
+        GroupRate(name, cluster, partitions, _known(mean), _known(planned), *_peak(loads, window), _all(loads))
+        for (name, cluster), partitions, mean, planned, loads in columns
+    ]
+    return sorted(groups, key=lambda one: (-(one.bytes_per_second_p95_sum or 0.0), one.cluster, one.name))
 
 
 def _peak(loads: Sequence[float], hours: Sequence[str]) -> tuple[float | None, str | None]:
@@ -230,7 +262,3 @@ def _sum(rates: Any) -> Any:
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _busiest_first(groups: Sequence[GroupRate]) -> list[GroupRate]:
-    return sorted(groups, key=lambda one: (-(one.bytes_per_second_p95_sum or 0.0), one.cluster, one.name))

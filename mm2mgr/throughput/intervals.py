@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.integer[Any]] | Flags | slice
 
-MOST_BYTES_PER_SECOND = 1e12  # beyond any broker: a source that says more lies, or reset its counter
+MOST_BYTES_PER_SECOND = 1e12  # beyond any broker: a source that reports more is wrong, or reset its counter
 MOST_RECORDS_PER_SECOND = 1e9
 GAP_FACTOR = 3
 # Even, so that an interval's own kind is never outnumbered where two overlapping samplers alternate short and long.
@@ -141,7 +141,7 @@ def clean(raw: Series, since_ms: int, until_ms: int) -> Series:
 
 
 def _within(values: Floats, low: float, most: float) -> Floats:
-    """Make unknown what cannot be true: a source that lies must not move a plan."""
+    """Make unknown what cannot be true: a source that is wrong must not change a plan."""
     if _is_unknown(values):
         return values
     with np.errstate(invalid="ignore"):
@@ -223,10 +223,10 @@ def _sizes_in_force(series: Series) -> Floats:
 
 @dataclass(frozen=True)
 class Intervals:
-    """One row a sample: the stretch of time that ends with it and the rates in it.
+    """One row per sample: the stretch of time that ends with it and the rates in it.
 
     `usable` intervals have a rate and end in the hour; `bytes_per_second` is NaN where no record size is known and
-    the source tells no bytes, `records_per_second` where it tells no records.
+    the source reports no bytes, `records_per_second` where it reports no records.
     """
 
     elapsed_ms: Ints
@@ -301,7 +301,7 @@ def _gaps(series: Series, elapsed: Ints) -> Flags:
 
 
 def _shadowed(series: Series, span: Ints, usable: Flags, hour_start_ms: int) -> Flags:
-    """Flag intervals of whose part in the hour a better source tells at least half; sources are numbered from best to worst.
+    """Flag intervals of whose part in the hour a better source covers at least half; sources are numbered from best to worst.
 
     Only that part: of the hour before, just the last samples of the better source are here.
     """

@@ -1,7 +1,7 @@
 """The throughput job on Spark: it rolls up the hours of a sample store that are new or changed; and its Spark session.
 
 Called as `run(...)`, or unchanged by `spark-submit mm2mgr/throughput/job.py --store URI`; driver and executors share nothing
-but the tables at this URI. A job that dies leaves every roll-up as it was or as it shall be. A local session starts fast from an
+but the tables at this URI. A job that dies leaves every roll-up either unchanged or complete. A local session starts fast from an
 archive of loaded classes in the cache folder; only environment variables that are not set yet are changed.
 """
 
@@ -54,7 +54,7 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    # The job's only query is one row a task: compiling it would take longer than running it.
+    # The job's only query is one row per task: compiling it would take longer than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -62,7 +62,7 @@ _LOCAL = {
 _EXIT_SECONDS = 60
 # How a line of Python or Java begins that names an error; a line of a stack trace begins with "at" or "File".
 _NAMES_ERROR = re.compile(r"(?:Caused by: |: )?([\w.$]*(?:Error|Exception)\b.*)")
-_OURS = re.compile(r"^mm2mgr\.[\w.]+: ")  # the name of an error of mm2mgr says nothing to a user
+_OURS = re.compile(r"^mm2mgr\.[\w.]+: ")  # the name of an error of mm2mgr means nothing to a user
 _LONGEST_REASON = 300
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _NO_PACKAGE = re.compile(r"No module named '(\w+)")
@@ -78,12 +78,13 @@ def run(
     """
     if not is_due(store):
         return Report()
-    own = None if spark else session(java_home, log_file)
+    if spark:
+        return _on(spark, store)
+    own = session(java_home, log_file)
     try:
-        return _on(spark or own, store)
+        return _on(own, store)
     finally:
-        if own:
-            end(own)
+        end(own)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,14 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _on(spark: SparkSession | None, store: Store) -> Report:
+def _on(spark: SparkSession, store: Store) -> Report:
     def spread(units: Sequence[WorkUnit]) -> list[Done]:
         """Run every unit as a task of its own, one row each.
 
         The arrays of a unit never pass through the JVM, which is most of what Spark would cost here.
         """
-        if not units or spark is None:
-            return []
         do = F.udf(lambda number: pickle.dumps(work(units[number])), BinaryType(), useArrow=False)
         answers = spark.range(0, len(units), 1, len(units)).select(do("id").alias("done")).collect()
         return [pickle.loads(answer["done"]) for answer in answers]  # noqa: S301  # our own tasks pickled it
@@ -145,7 +144,7 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
     options = f"{FAST_START} {_archive_option(java_home)} -Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}"
     for key, value in {**_LOCAL, "spark.driver.extraJavaOptions": options}.items():
         builder = builder.config(key, value)
-    where = f"; its own words are in {log_file}" if log_file else ""
+    where = f"; its own messages are in {log_file}" if log_file else ""
     return _started(builder, log_file, f"run `java -version`; PySpark 4 needs Java 17 or newer{where}")
 
 
@@ -198,7 +197,7 @@ def _started(builder: SparkSession.Builder, log_file: Path | None, hint: str) ->
 
 
 def _hand_over(spark: SparkSession, package: Path) -> None:
-    """Give the executors this very mm2mgr. As a zip: PySpark takes no wheel along (SPARK-6764)."""
+    """Give the executors this very mm2mgr. As a zip: PySpark sends no wheels to executors (SPARK-6764)."""
     if not package.is_dir():  # it came from an archive of --py-files, so they have it already
         return
     folder = tempfile.mkdtemp(prefix="mm2mgr-")
@@ -208,7 +207,7 @@ def _hand_over(spark: SparkSession, package: Path) -> None:
 
 
 def class_archive(java_home: Path | str | None) -> Path:
-    """Return where the archive of classes lies: one per Java and PySpark, because the JVM refuses those of others."""
+    """Return the path of the archive of classes: one per Java and PySpark, because the JVM refuses those of others."""
     java = Path(java_home) / "bin" / "java" if java_home else Path(shutil.which("java") or "java")
     real = java.resolve()
     age = real.stat().st_mtime_ns if real.is_file() else 0

@@ -18,7 +18,7 @@ import pyarrow as pa
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import THROUGHPUT, Store
-from mm2mgr.samples.tables import STRINGS, DataFile, Share, StoredTable, UnreadableFile, codes_of, one_table
+from mm2mgr.samples.tables import STRINGS, DataFile, Share, StoredTable, UnreadableFile, codes_of
 from mm2mgr.throughput.rollup import LISTS, ROLLUP_COLUMNS, RollUp
 
 NAMES = ("cluster", "topic", "partition", "topic_id", "source")
@@ -91,12 +91,12 @@ def throughput_table(store: Store) -> StoredTable:
 
 
 def is_hour(period: str) -> bool:
-    """Tell an hour such as 2026-11-21T10 from a day such as 2026-11-21."""
+    """Tell whether a period is an hour such as 2026-11-21T10, not a day such as 2026-11-21."""
     return "T" in period
 
 
 def past_hours(periods: Iterable[str]) -> list[str]:
-    """Return the hours among these that are not in the future, by this machine's clock, oldest first; all where all are."""
+    """Return the hours among these that are not in the future, by this machine's clock, oldest first; all of them where all are."""
     hours = sorted(filter(is_hour, periods))
     return hours[: len(hours) - len(ahead(hours, time.time_ns() // 1_000_000))] or hours
 
@@ -126,7 +126,7 @@ def read_rows(table: StoredTable, files: Sequence[DataFile], columns: Iterable[s
         reason = error.message if isinstance(error, UnreadableFile) else f"{table.uri}: {error}"
         hint = f"remove {table.uri} and run `mm2mgr throughput`: it is made again from the samples that are kept"
         raise Mm2mgrError(f"a roll-up is not readable: {reason}", hint=hint) from error
-    return _as_arrays(one_table(found, _empty(table, wanted)))
+    return _as_arrays(_in_one_chunk(found or [table.no_rows(wanted)]))
 
 
 def write_rows(
@@ -162,12 +162,19 @@ def write_rows(
     return table.write_file(period, [rows], use_dictionary=list(STRINGS), column_encoding=_DELTA)
 
 
+def _in_one_chunk(tables: Sequence[Any]) -> Any:
+    """Put tables together, with one dictionary for each column of strings."""
+    if len(tables) == 1 and all(column.num_chunks == 1 for column in tables[0].columns):
+        return tables[0]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
 def _as_arrays(table: Any) -> RateRows:
     values: dict[str, Any] = {}
     texts: dict[str, list[Any]] = {}
     offsets = np.zeros(len(table) + 1, np.int32)
     for name in table.column_names:
-        if name in list(STRINGS):
+        if name in STRINGS:
             texts[name], values[name] = codes_of(table[name])
             continue
         column = table[name].chunk(0) if table[name].num_chunks else table[name].combine_chunks()
@@ -178,12 +185,6 @@ def _as_arrays(table: Any) -> RateRows:
         else:
             values[name] = column.to_numpy(zero_copy_only=False)  # a null among floats is NaN by itself
     return RateRows(values, offsets, texts["cluster"], texts["topic"], texts["topic_id"], texts["source"])
-
-
-def _empty(table: StoredTable, columns: Sequence[str]) -> Any:
-    text = pa.dictionary(pa.int32(), pa.string())
-    kinds = [(name, text if name in list(STRINGS) else table.schema.field(name).type) for name in columns]
-    return pa.schema(kinds).empty_table()
 
 
 def _text(codes: Any, texts: Sequence[str | None]) -> Any:

@@ -25,7 +25,7 @@ ROLLUP_COLUMNS = (
     *("sketch_buckets", "sketch_ms"),
 )
 """Columns of a roll-up; the last two are lists. `samples` are distinct moments, `bytes` is null where no record size is
-known, `records` where the source tells none; rates are per second. `record_bytes` is the mean of the sizes read in the
+known, `records` where the source reports none; rates are per second. `record_bytes` is the mean of the sizes read in the
 hour, else the mean size in force. The sketch holds bytes per second, and where `bytes` is null records per second:
 buckets with their milliseconds. Unknown is null, never zero."""
 
@@ -45,14 +45,14 @@ Column = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class RollUp:
-    """The values by column name, one entry a series; the lists lie end to end, row i's from offset i to offset i + 1."""
+    """The values by column name, one entry per series; the lists lie end to end, row i's from offset i to offset i + 1."""
 
     values: Mapping[str, Column]
     offsets: Column
 
 
 def roll_up(series: Series, hour_start_ms: int) -> RollUp | None:
-    """Reduce the samples of an hour, with some of the hour before in front, to one row a series; None without any.
+    """Reduce the samples of an hour, with some of the hour before in front, to one row per series; None without any.
 
     A series without a sample in the hour has no row.
     """

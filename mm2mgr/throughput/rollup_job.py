@@ -1,10 +1,10 @@
-"""The roll-up job apart from who does the work, which is Spark or this process: what is due, and one commit for each period.
+"""The roll-up job, whether Spark or this process does the work: what is due, and one commit for each period.
 
 An hour is due when the number of its samples, or of the hour before, is not the one its roll-up was made from. A commit takes
 the old files of the hour out and puts the new ones in, so that readers never see an hour absent or twice; a job that dies
-leaves hours as they were or as they shall be. Two jobs at once do the same work and change nothing twice.
+leaves each hour either unchanged or complete. Two jobs at once do the same work and change nothing twice.
 
-Roll-ups of days stand beside those of their hours. Hours stay for five weeks, days for 400 days.
+The table has roll-ups of days beside those of their hours. Hours stay for five weeks, days for 400 days.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> 
         old = [*made.get(period.name, ()), *made.get(period.name[:_DAY_LENGTH], ())]
         try:
             table.replace(state, list(dict.fromkeys(old)), new)
-            return True
+            break
         except Conflict:
             if not left:
                 raise
@@ -228,11 +228,11 @@ def _expire(table: StoredTable) -> None:
 
 
 def _there(table: StoredTable, files: Sequence[DataFile], report: Report) -> list[DataFile]:
-    """Leave out files that are lost for everybody, this process as well; what only an executor misses fails the job."""
+    """Leave out files that this process does not see either; a file that only an executor misses fails the job."""
     if is_remote(table.store):
         return list(files)
     lost = [file for file in files if table.filesystem.get_file_info(file.path).size != file.size]
-    report.unreadable |= {f"{table.uri}/{file.path}": "the file is not there in its size" for file in lost}
+    report.unreadable |= {f"{table.uri}/{file.path}": "the file is missing or has another size" for file in lost}
     return [file for file in files if file not in lost]
 
 
@@ -247,7 +247,7 @@ def _require(table: StoredTable, files: Sequence[DataFile]) -> None:
 
 
 def _newest_ms(hours: Iterable[str]) -> int:
-    """Return the start of the newest hour that is not in the future, by this machine's clock; of all where all are."""
+    """Return the start of the newest hour that is not in the future, by this machine's clock; of all hours where all are."""
     past = past_hours(hours)
     return hour_start_ms(past[-1]) if past else 0
 

@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, window_text
+from mm2mgr.samples.schema import HOUR_MS, Store, hour_of, hour_start_ms, hours_text, utc_text
 from mm2mgr.samples.tables import DataFile, by_period
-from mm2mgr.throughput import PartitionRate
 from mm2mgr.throughput.part_files import (
     PartitionNames,
     RateRows,
@@ -36,7 +35,7 @@ Sums: TypeAlias = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Window:
-    """Whole hours, first to last, such as 2026-11-21T10, and the periods whose rows tell about them, each with its files.
+    """Whole hours, first to last, such as 2026-11-21T10, and the periods whose rows describe them, each with its files.
 
     A day stands for its hours where all of them are in the window; of long ago there are only days, and no hours.
     """
@@ -67,9 +66,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Throughput:
-    """One entry a partition that has a roll-up in the window, ordered by cluster, topic and partition number.
+    """One entry per partition that has a roll-up in the window, ordered by cluster, topic and partition number.
 
-    `place` is where the partition stands in `names`. Rates are per second, NaN where unknown; `sources` are what the
+    `place` is the position of the partition in `names`. Rates are per second, NaN where unknown; `sources` are what the
     window was measured by.
     """
 
@@ -83,27 +82,53 @@ class Throughput:
         return len(self.place)
 
 
-def choose(store: Store, since_ms: int | None = None, until_ms: int | None = None) -> Window:
-    """Find the hours that a window touches (since inclusive, until exclusive); Mm2mgrError when none has a roll-up."""
-    return _chosen(store, by_period(throughput_table(store).files()), since_ms, until_ms)
+@dataclass(frozen=True)
+class PartitionRate:
+    """The rates of one partition in a window; the field names are the columns of the result.
+
+    `samples` counts distinct moments, `covered_seconds` the time that has a rate. Rates are None where the window
+    has no usable interval; bytes are None also where no record size is known anywhere in the cluster.
+    Percentiles are weighted by time: p95 is the rate that was not exceeded during 95 % of the covered seconds.
+    """
+
+    cluster: str
+    topic: str
+    partition: int
+    window_start_ms: int
+    window_end_ms: int
+    samples: int
+    covered_seconds: float
+    resets: int
+    gaps: int
+    bytes_per_second_mean: float | None
+    bytes_per_second_p50: float | None
+    bytes_per_second_p95: float | None
+    bytes_per_second_max: float | None
+    records_per_second_mean: float | None
+    records_per_second_p50: float | None
+    records_per_second_p95: float | None
+    records_per_second_max: float | None
+    record_bytes: float | None
 
 
-def _chosen(
-    store: Store, files: Mapping[str, Sequence[DataFile]], since_ms: int | None, until_ms: int | None
-) -> Window:
-    known = past_hours(files)  # the newest hours are those of now
+def choose(store: Store, since_ms: int | None = None) -> Window:
+    """Find the hours from a moment on (None: all); Mm2mgrError when none has a roll-up."""
+    return _chosen(store, by_period(throughput_table(store).files()), since_ms)
+
+
+def _chosen(store: Store, files: Mapping[str, Sequence[DataFile]], since_ms: int | None) -> Window:
+    known = past_hours(files)  # an hour in the future is not the newest
     if not known:
         raise Mm2mgrError(f"{store} holds no throughput", hint="run `mm2mgr throughput` first")
     first = "" if since_ms is None else hour_of(since_ms)
-    last = "~" if until_ms is None else hour_of(until_ms - 1)
-    hours = [hour for hour in known if first <= hour <= last]
-    if not hours:
+    hours = [hour for hour in known if first <= hour]
+    if since_ms is not None and not hours:
         hint = hours_text(known).replace("samples exist", "roll-ups exist")
-        raise Mm2mgrError(f"no throughput {window_text(since_ms, until_ms)} in {store}", hint=hint)
+        raise Mm2mgrError(f"no throughput since {utc_text(since_ms / 1000)} in {store}", hint=hint)
     inside, with_hours = set(hours), {hour[:_DAY_LENGTH] for hour in filter(is_hour, files)}
     days = {period: hours_of_day(files[period][0]) for period in files if not is_hour(period)}
     merged_days = {day: of_day for day, of_day in days.items() if day in with_hours and of_day <= inside}
-    past = [day for day in days if day not in with_hours and first <= f"{day}T00" and f"{day}T23" <= last]
+    past = [day for day in days if day not in with_hours and first <= f"{day}T00"]
     loose = inside.difference(*merged_days.values())
     return Window(tuple(hours), tuple(sorted([*merged_days, *past, *loose])), files)
 
@@ -114,7 +139,7 @@ def last_hours(store: Store, seconds: float | None) -> Window:
     if seconds is None:
         return everything
     count = max(1, -(-round(seconds * 1000) // HOUR_MS))
-    return _chosen(store, everything.files, hour_start_ms(everything.hours[-1]) - (count - 1) * HOUR_MS, None)
+    return _chosen(store, everything.files, hour_start_ms(everything.hours[-1]) - (count - 1) * HOUR_MS)
 
 
 def read_throughput(store: Store, last_seconds: float | None = None) -> list[PartitionRate]:
@@ -132,7 +157,7 @@ def busiest(found: Throughput, top: int) -> Any:
 
 
 def rates_of(found: Throughput, rows: Any = None) -> list[PartitionRate]:
-    """Return one value a partition, of all or of some rows; what is not known is None."""
+    """Return one value per partition, of all or of some rows; what is not known is None."""
     names, chosen = found.names, slice(None) if rows is None else rows
     place = found.place[chosen]
     clusters = [names.clusters[number] for number in names.cluster[place].tolist()]
@@ -145,12 +170,13 @@ def rates_of(found: Throughput, rows: Any = None) -> list[PartitionRate]:
 
 
 def read_window(store: Store, window: Window) -> Throughput:
-    """Merge the roll-ups of a window to one entry a partition."""
+    """Merge the roll-ups of a window to one entry per partition."""
     rows = read_rows(throughput_table(store), window.of(window.periods), DAY_COLUMNS)
     names = no_names().joined(rows)
     group = names.places(rows)
     with np.errstate(invalid="ignore", divide="ignore"):
-        sizes = _sizes(store, window, rows, names)
+        sums = _no_sums(names)
+        sizes = _chosen_sizes(store, sums, _add_sizes(sums, rows, names), names)
     values = _merge(rows, group, len(names), sizes)
     return Throughput(window, names, tuple(sorted(rows.sources)), np.arange(len(names)), values)
 
@@ -231,14 +257,9 @@ def _percentiles(rows: RateRows, group: Any, count: int, factor: Any, values: di
     return found
 
 
-def _sizes(store: Store, window: Window, rows: RateRows, names: PartitionNames) -> Any:
-    """Return the mean record size of every partition: its own in the window, else its own at any other time, else its
-    topic's, else its cluster's, else NaN."""
-    sums = _no_sums(names)
-    return _chosen_sizes(store, sums, _add_sizes(sums, rows, names), names)
-
-
 def _chosen_sizes(store: Store, of_window: Sums, missing: Any, names: PartitionNames) -> Any:
+    """Return the mean record size of every partition: its own in the window, else its own at any other time, else its
+    topic's, else its cluster's, else NaN. `missing`: which partitions have a row without bytes in the window."""
     if not (missing & (of_window[1] == 0)).any():
         return _mean_sizes(of_window, names)
     table, everything, sums = throughput_table(store), choose(store), _no_sums(names)

@@ -73,7 +73,7 @@ def work(unit: WorkUnit) -> Done:
         else:
             _merge(unit, done)
     except OSError as error:
-        # What to do is part of the message: Spark hands on nothing else, and not more than a few hundred characters.
+        # What to do is part of the message: Spark passes nothing else on, and not more than a few hundred characters.
         reason = os.strerror(error.errno) if error.errno else str(error)[:100]
         raise Mm2mgrError(
             f"{socket.gethostname()} cannot read or write the tables of {unit.store}: {reason}; every machine that runs "

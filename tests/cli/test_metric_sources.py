@@ -42,7 +42,7 @@ def test_samples_of_one_moment_that_come_in_two_readings_count_once(monkeypatch:
         (T0, [1], None),
         (T1, [0], None),
     ]
-    assert any("2 values dropped: 1 negative, 1 no number" in note for note in second.notes)
+    assert any("2 values dropped: 1 negative, 1 not a number" in note for note in second.notes)
     (third,) = source.gather(KNOWN, T1, T1)
     assert third.batches == []
     assert asked == [None, T0, T1]

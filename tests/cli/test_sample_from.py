@@ -1,4 +1,4 @@
-"""sample --from: another system than Kafka tells the load; what it lacks is said, and its secrets are not."""
+"""sample --from: another system than Kafka supplies the load; what it lacks is reported, and its secrets are not."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_samples_come_from_prometheus_and_what_is_missing_is_said(
     produce(mock_cluster, "logs.web")
     said = mm2mgr("sample", "--from", "prometheus", *ONE_ROUND)
     assert said.lines == ["2 samples of 1 clusters in store"]
-    assert "values dropped: 2 no number" in said.err
-    assert "2 of 4 partitions answered for; missing (not zero): partitions of logs.web" in said.err
+    assert "values dropped: 2 not a number" in said.err
+    assert "2 of 4 partitions have samples; missing (not zero): partitions of logs.web" in said.err
     rows = stored(SampleStore(mm2mgr.folder / "store")).to_pylist()
     assert [(row["topic"], row["partition"], row["end_offset"]) for row in rows] == [
         ("logs.web", 0, 70),

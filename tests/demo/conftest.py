@@ -1,4 +1,4 @@
-"""The flow of the demo's story tests: the demo's own tree, with addresses that nobody asks."""
+"""The flow of the demo's story tests: the demo's own tree, with addresses that are never asked."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_the_readme_is_short_and_leads_to_every_part_of_the_documentation() -> N
     assert [name for name in DOCUMENTS if name.startswith("docs/") and name not in reached] == []
 
 
-def test_how_soon_a_problem_is_told_is_what_the_code_says() -> None:
+def test_how_soon_a_problem_is_reported_is_what_the_code_says() -> None:
     rows = re.findall(r"^\| after .*", DOCUMENTS["docs/how-to/something-is-red.md"], re.MULTILINE)
     told = re.findall(r"\b(a|\d+) (s|minutes?)\b", " ".join(rows))
     assert {float(count.replace("a", "1")) * (1 if unit == "s" else 60) for count, unit in told} == set(

@@ -1,4 +1,4 @@
-"""Tasks watched beside sampling, on a Connect that answers as a real one: what lags is kept, what cannot be told is not."""
+"""Tasks watched beside sampling, on a Connect that answers as a real one: what lags is kept, what is not certain is not."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_what_is_not_answered_has_no_moment_and_never_a_wrong_one(
     assert world.minutes(1) == [[]]
     after = world.minutes(2)
     whole = [(row.span_ms, row.bytes_per_second) for row in after[0]]
-    if "offsets" in path:  # the look is missing, and the next span is as long as what it tells
+    if "offsets" in path:  # the look is missing, and the next span is as long as what it measures
         assert whole == [(120_000, 200_000.0)] * 2
     else:
         assert whole == [(0, 0.0)] * 2

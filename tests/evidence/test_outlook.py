@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.evidence.declared import capacity_of
+from mm2mgr.evidence.read import capacity_of
 from mm2mgr.link_forecast import outlook
 from mm2mgr.topology import Flow
 from tests.spec.trees import BASE, FLOW, expanded

@@ -342,7 +342,7 @@ def test_a_store_that_is_unmounted_gets_no_successor_under_its_mount_point(tmp_p
     run = Run(store)(9, unmount)
     assert run.samples == [1, 1, 1, 0, 0, 0, 1, 1, 1]
     assert run.news == [
-        f"the table {mounted}/samples is gone; the samples of this time are lost",
+        f"the table {mounted}/samples is gone; the samples of this round are lost",
         "samples are written again",
     ]
     assert run.source.lost == 3

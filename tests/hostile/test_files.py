@@ -473,7 +473,7 @@ def test_a_folder_with_files_of_somebody_else_is_no_table(tmp_path: Path) -> Non
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "certificate.pem").write_text("precious")
     store = SampleStore(tmp_path)
-    with pytest.raises(Mm2mgrError, match="samples holds files and is no table"):
+    with pytest.raises(Mm2mgrError, match="samples holds files and is not a table"):
         store.append(Batch("a", "test", 1_763_722_800_000, ["orders"], [0], end_offset=[1]))
     assert [path.name for path in tmp_path.rglob("*")] == ["samples", "certificate.pem"]
 

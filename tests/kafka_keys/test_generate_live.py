@@ -31,7 +31,7 @@ def test_a_line_regenerated_from_its_jars_is_the_committed_one() -> None:
     assert rows.text(after) == DATA.read_text()
 
 
-def test_a_changed_file_is_noticed_and_mended(
+def test_a_changed_file_is_noticed_and_fixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     committed = DATA.read_text()
@@ -60,7 +60,7 @@ def test_kafka_itself_lists_the_same_keys(scope: str, listing: str) -> None:
     assert listed == {key.name: [key.type, key.importance] for key in known if key and not key.internal}
 
 
-def test_jars_without_the_classes_are_told_as_such(tmp_path: Path) -> None:
+def test_jars_without_the_classes_are_reported_as_such(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match=r"the config definitions of kafka-9\.9\.9 could not be read"):
         read(find_java().java, [tmp_path / "kafka-9.9.9" / "none.jar"])
 

@@ -1,4 +1,4 @@
-"""Rows hold facts over spans of lines; nothing is lost on the way in and out, and changes are told in words."""
+"""Rows hold facts over spans of lines; nothing is lost on the way in and out, and changes are reported in words."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ from mm2mgr.render import render
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.spec.loader import load
 from mm2mgr.text import cells
-from mm2mgr.throughput import GroupRate, PartitionRate, WeekPattern
+from mm2mgr.throughput.hourly import GroupRate, WeekPattern
+from mm2mgr.throughput.windows import PartitionRate
 from mm2mgr.topology import TaskMaximum
 from tests.reconcile.site import running
 from tests.sizing.sizes import size_flow

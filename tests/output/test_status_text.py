@@ -22,7 +22,7 @@ from mm2mgr.output.problem_text import SENTENCES, with_sentences
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.tasks import Bounds, Rules
-from mm2mgr.throughput import PartitionRate
+from mm2mgr.throughput.windows import PartitionRate
 from mm2mgr.topology import TaskMaximum
 from tests.sizing.sizes import size_flow
 

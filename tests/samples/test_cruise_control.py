@@ -89,7 +89,7 @@ def test_units_are_kib_and_mib_and_a_missing_partition_stays_missing(http: Http,
     assert list(zip(batch.topics, batch.partitions, strict=True)) == [("logs", 0), ("a.b", 0)]
     assert batch.bytes_per_second == [7.5 * 1024] * 2
     assert (batch.records_per_second, batch.log_bytes) == ([40.0] * 2, [2 * 1024 * 1024] * 2)
-    assert "2 of 4 partitions answered for; missing (not zero): partitions of logs" in found.notes
+    assert "2 of 4 partitions have samples; missing (not zero): partitions of logs" in found.notes
 
 
 def test_each_window_is_asked_for_once_by_moments_inside_it(http: Http, wire: CannedServer) -> None:

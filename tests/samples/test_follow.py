@@ -142,7 +142,7 @@ def test_a_full_disk_costs_the_samples_of_that_time_only(
     rounds = run(clock, store, 6, FakeReader("dc1", lambda n: n))
     assert [one.samples for one in rounds] == [1, 1, 0, 0, 1, 1]
     assert news(rounds) == [
-        (3, "samples cannot be written: No space left on device; the samples of this time are lost"),
+        (3, "samples cannot be written: No space left on device; the samples of this round are lost"),
         (5, "samples are written again"),
     ]
     assert stored(store)["end_offset"].to_pylist() == [1, 2, 5, 6]

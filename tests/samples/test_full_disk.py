@@ -147,7 +147,7 @@ def test_following_survives_a_full_disk_and_says_when_it_began_and_ended(
     assert [one.number for one in rounds if not one.samples] == list(range(4, 14))
     news = [(one.number, sentence) for one in rounds for sentence in one.news]
     assert {number for number, _ in news} <= {4, 6, 7, 12, 13, 14}
-    assert "File too large; the samples of this time are lost" in news[0][1]
+    assert "File too large; the samples of this round are lost" in news[0][1]
     assert news[-1] == (14, "samples are written again")
     assert len(stored(store)) == 10 * 300
     assert store.loose_hours() in ([], [hour_of(clock.now_ms)])

@@ -1,4 +1,4 @@
-"""The HTTP side of metric sources over real sockets: an answer that is late, cut, endless or nobody's."""
+"""The HTTP side of metric sources over real sockets: an answer that is late, cut, endless or missing."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_what_does_not_come_whole_is_an_error(
     assert caught.value.__cause__ is not None or speak is trickling
 
 
-def test_nobody_there_is_an_error_without_object_addresses() -> None:
+def test_no_server_there_is_an_error_without_object_addresses() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
     with Http(Endpoint("Cruise Control of 'dc1'", url)) as http, pytest.raises(SourceError) as caught:

@@ -117,7 +117,7 @@ def test_a_long_catch_up_comes_in_pieces(
     one = reader(mock_cluster, source, tmp_path)
     poll = one.poll()
     assert [each.time_ms for each in poll.batches] == [NOW - 9000, NOW - 8000]
-    assert "catching up: more to come" in poll.notes
+    assert "catching up; more samples are pending" in poll.notes
     assert poll.has_more
     poll = one.poll()
     assert [each.time_ms for each in poll.batches] == [NOW - 7000, NOW - 6000]
@@ -165,7 +165,7 @@ def test_what_a_full_disk_did_not_take_is_asked_for_again(
     assert asked[:3] == [None, NOW - 8000, NOW - 8000]
 
 
-def test_times_that_cannot_be_true_are_dropped_aloud_and_stop_nothing(
+def test_times_that_cannot_be_true_are_dropped_with_a_note_and_stop_nothing(
     mock_cluster: KafkaAccess, tmp_path: Path
 ) -> None:
     lies = [batch(NOW + 40 * 86_400_000, rows=2), batch(5)]

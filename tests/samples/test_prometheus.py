@@ -1,4 +1,4 @@
-"""Prometheus as a source, over canned answers: what becomes a sample, what is refused aloud, and how far a catch-up goes."""
+"""Prometheus as a source, over canned answers: what becomes a sample, what is refused with a note, and how far a catch-up goes."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_a_lie_is_dropped_and_counted(lie: str, http: Http, wire: CannedServer) 
     found = gathered(http, inventory(logs=2))
     assert cells(found.batches, "end_offset") == {("logs", 0, NOW): 5}
     assert any("1 values dropped" in note for note in found.notes)
-    assert any("1 of 2 partitions answered for" in note for note in found.notes)
+    assert any("1 of 2 partitions have samples" in note for note in found.notes)
 
 
 @given(st.one_of(st.floats(), st.integers(), st.text(max_size=5), st.none(), st.booleans(), st.lists(st.integers())))
@@ -247,10 +247,10 @@ def test_half_an_answer_says_what_is_missing(http: Http, wire: CannedServer) -> 
     notes = gathered(http, inventory(logs=1, payments=3)).notes
     assert "Prometheus says: store 2 did not answer" in notes
     assert any("PromQL info" in note for note in notes)
-    assert "1 of 4 partitions answered for; missing (not zero): partitions of payments" in notes
+    assert "1 of 4 partitions have samples; missing (not zero): partitions of payments" in notes
 
 
-def test_series_of_another_cluster_and_of_partitions_that_are_none_are_left_out_aloud(
+def test_series_of_another_cluster_and_of_partitions_that_are_none_are_left_out_and_counted(
     http: Http, wire: CannedServer
 ) -> None:
     def answer(query: str, times: list[float]) -> list[Series]:
@@ -278,7 +278,9 @@ def test_a_name_that_fits_two_topics_is_refused_by_name(http: Http, wire: Canned
     serve(wire, Prometheus([JMX], one_topic({"logendoffset": "3"}, topic="shop_orders")))
     found = gathered(http, inventory(shop__orders=1, shop_orders=1))
     assert found.batches == []
-    assert any("“shop_orders” is refused" in note and "shop.orders and shop_orders" in note for note in found.notes)
+    assert any(
+        "ambiguous label “shop_orders”" in note and "shop.orders and shop_orders" in note for note in found.notes
+    )
 
 
 def test_a_source_that_keeps_dots_is_taken_at_its_word() -> None:
@@ -301,8 +303,8 @@ def test_a_source_that_keeps_dots_is_taken_at_its_word() -> None:
     [
         (200, '{"status":"success","data":{"resultType":"vector","result":[', "HTTP 200"),
         (200, "<html>login</html>", "login"),
-        (200, '{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}', "is no vector"),
-        (200, '{"status":"success","data":{"resultType":"vector","result":[{"metric":4}]}}', "is no vector"),
+        (200, '{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}', "is not a vector"),
+        (200, '{"status":"success","data":{"resultType":"vector","result":[{"metric":4}]}}', "is not a vector"),
         (422, '{"status":"error","errorType":"execution","error":"too many samples"}', "execution too many samples"),
         (503, "", "HTTP 503"),
         (401, "no", "HTTP 401"),
@@ -320,7 +322,7 @@ def test_an_answer_that_is_none_is_an_error_that_names_the_source(
 
 def test_without_a_known_metric_the_names_looked_for_are_said(http: Http, wire: CannedServer) -> None:
     serve(wire, Prometheus([], one_topic({})))
-    with pytest.raises(SourceError, match="tells the load of partitions") as caught:
+    with pytest.raises(SourceError, match="shows the load of partitions") as caught:
         gathered(http, inventory(logs=1), reading=PrometheusReading({"cluster": "dc9"}))
     assert 'cluster="dc9"' in caught.value.message
     assert "kafka_topic_partition_current_offset" in str(caught.value.hint)

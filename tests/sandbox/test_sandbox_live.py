@@ -207,7 +207,7 @@ def test_tls_with_passwords_on_a_second_listener(tmp_path: Path) -> None:
     assert not broker.running
 
 
-def test_a_wrong_property_is_told_with_the_log(tmp_path: Path) -> None:
+def test_a_wrong_property_is_reported_with_the_log(tmp_path: Path) -> None:
     broker = Broker("odd", tmp_path, {"num.partitions": "many"})
     with pytest.raises(SandboxError, match=r"broker odd ended while starting(.|\n)*num\.partitions"):
         broker.start()

@@ -135,11 +135,11 @@ def test_one_failure_ends_those_started_with_it_and_spares_those_that_ran(make: 
     ran, new = make("ran"), make("new")
     ran.start()
     broken = Broken("broken", tmp_path / "broken", runtime=NO_JAVA)
-    told: list[str] = []
+    changed_names: list[str] = []
     with pytest.raises(ProcessDied, match="listener broken ended while starting"):
-        start_all([ran, new, broken], changed=lambda server: told.append(server.name))
+        start_all([ran, new, broken], changed=lambda server: changed_names.append(server.name))
     assert (ran.running, new.running, broken.running) == (True, False, False)
-    assert told[:2] == ["new", "broken"]
+    assert changed_names[:2] == ["new", "broken"]
 
 
 def test_waiting_for_what_was_not_started(make: Make) -> None:

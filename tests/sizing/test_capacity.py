@@ -1,4 +1,4 @@
-"""Capacity of a task: only what it held while it lagged counts; a link bounds it; and each number tells its age or its line."""
+"""Capacity of a task: only what it held while it lagged counts; a link bounds it; and each number comes with its age or its line."""
 
 from __future__ import annotations
 

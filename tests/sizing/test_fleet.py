@@ -56,7 +56,7 @@ def busy(load: ConnectLoad, group: Group) -> list[list[float]]:
 
 
 def hold(load: ConnectLoad, group: Group) -> None:
-    """Hold every worker of a group against the fullest that is foretold."""
+    """Hold every worker of a group against the fullest that is predicted."""
     most = fullest(load, len(group.workers))
     hands = busy(load, group)
     assert max(map(len, hands)) <= most.tasks

@@ -1,4 +1,4 @@
-"""Moments of tasks: one that keeps up has none, whatever its commits' phase; a saturated one is told, and never too high."""
+"""Moments of tasks: one that keeps up has none, whatever its commits' phase; a saturated one is measured, and never too high."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_one_offset_behind_may_be_the_marker_of_a_transaction() -> None:
         ({"a": 99}, {"a": 300}, Log(100, 500, 100.0), Step(20_100.0, 199)),
     ],
 )
-def test_what_cannot_be_told_is_not_guessed(
+def test_what_is_not_known_is_not_guessed(
     before: Mapping[str, int], now: Mapping[str, int], log: Log | None, step: Step
 ) -> None:
     assert steps(look(0, **before), look(60, **now), lambda _: log) == {A: step}

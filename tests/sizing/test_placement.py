@@ -1,4 +1,4 @@
-"""What runs now: who has which tasks, what they carry as dealt, and what is said where Connect says something odd."""
+"""What runs now: who has which tasks, what they carry as assigned, and what is said where Connect reports something odd."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_worker_keeps_a_task_in_any_state_but_unassigned(state: str) -> None:
     assert placement_of([seen("c", "w1", state=state)], {}).nowhere == ()
 
 
-def test_tasks_that_nobody_has_are_named() -> None:
+def test_tasks_that_no_worker_has_are_named() -> None:
     found = placement_of([seen("c", "w1", "w2", state="UNASSIGNED"), seen("d", "")], {})
     assert found.nowhere == ("c-0", "c-1", "d-0")
     assert found.sentences(1) == ["Tasks without a worker now: c-0, c-1, d-0."]

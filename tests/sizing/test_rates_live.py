@@ -94,10 +94,10 @@ def test_a_wrong_verdict_on_a_hot_partition_is_a_fault() -> None:
     assert "hot partitions are ['t-0']" in outcome(42, p0=43.0).faults()
 
 
-def test_another_deal_than_foreseen_is_told() -> None:
+def test_another_assignment_than_foreseen_is_reported() -> None:
     one = outcome(70)
     assert not replace(one, predicted_hands=one.predicted_hands[::-1]).foreseen
-    assert "the deal read back does not replay" in replace(one, replayed=False).faults()
+    assert "the assignment read back does not replay" in replace(one, replayed=False).faults()
 
 
 def test_sets_are_the_same_for_a_seed_and_each_kind_is_skewed_in_its_way() -> None:

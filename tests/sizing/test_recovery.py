@@ -77,27 +77,27 @@ flows_of_tasks = st.lists(st.lists(st.floats(0.1 * MB, 9 * MB), min_size=1, max_
 
 @settings(max_examples=60)
 @given(flows_of_tasks, st.integers(1, 4), st.integers(0, 6), st.integers(1, 8), st.none() | st.floats(20 * MB, 60 * MB))
-def test_a_simulation_is_never_slower_than_foretold(
+def test_a_simulation_is_never_slower_than_predicted(
     loads: list[list[float]], workers: int, side_tasks: int, places: int, network: float | None
 ) -> None:
     runs = [run(f"f{number}", each) for number, each in enumerate(loads)]
     load = connect(*runs, worker=WorkerLimits(places, network_bytes_per_second=network), side_tasks=side_tasks)
-    told = recovery(load, workers, 600.0).now
-    if told.never or told.seconds is None or told.seconds > 50_000:
+    forecast = recovery(load, workers, 600.0).now
+    if forecast.never or forecast.seconds is None or forecast.seconds > 50_000:
         return
-    step = max(told.seconds, 1.0) / 400
-    real = simulated(load, workers, 600.0, step, told.seconds * 1.05 + 2 * step)
-    assert real is not None, f"later than the {told.seconds:.0f} s foretold"
-    if network is None and places >= load.tasks:  # nobody shares: exact
-        assert real == pytest.approx(told.seconds, abs=2 * step)
+    step = max(forecast.seconds, 1.0) / 400
+    real = simulated(load, workers, 600.0, step, forecast.seconds * 1.05 + 2 * step)
+    assert real is not None, f"later than the {forecast.seconds:.0f} s predicted"
+    if network is None and places >= load.tasks:  # nothing is shared: exact
+        assert real == pytest.approx(forecast.seconds, abs=2 * step)
 
 
 def test_the_simulation_is_no_faster_where_every_worker_is_as_full() -> None:
     """Six even tasks on two workers of two places each: three share what two can move."""
     load = connect(run("f", [4 * MB] * 6), worker=WorkerLimits(2))
-    told = recovery(load, 2, 600.0).now.seconds
-    assert told == pytest.approx(600 * 0.6 / 0.4)
-    assert simulated(load, 2, 600.0, 1.0, 2000.0) == pytest.approx(told, abs=2)
+    forecast = recovery(load, 2, 600.0).now.seconds
+    assert forecast == pytest.approx(600 * 0.6 / 0.4)
+    assert simulated(load, 2, 600.0, 1.0, 2000.0) == pytest.approx(forecast, abs=2)
 
 
 def test_a_lag_in_records_on_workers_that_tasks_share() -> None:

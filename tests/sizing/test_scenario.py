@@ -98,7 +98,7 @@ def test_people_s_own_number_runs_and_the_recommended_one_else() -> None:
 def test_workers_follow_from_the_machines_of_the_connect_cluster() -> None:
     machines = {"w": ConnectWorkers(WorkerLimits(1), 4, {"a->hub": 1})}
     found = outcome(CASES, machines).loads["w"]
-    assert (found.worker.tasks, found.today, found.side_tasks) == (1, 4, 3)  # b->hub is not told: two
+    assert (found.worker.tasks, found.today, found.side_tasks) == (1, 4, 3)  # b->hub is not declared: two
     assert outcome([], machines).needs == {}
 
 

@@ -147,7 +147,7 @@ def test_no_task_is_above_usable_in_more_than_a_twentieth_of_the_hours_where_any
 def test_after_growth_the_next_week_holds_too(
     chance: Chance, partitions: int, factor: float, ago: int, weeks: int
 ) -> None:
-    """Traffic with a weekly season grew so many hours ago: what was seen of it since and the old hours tell of the next week."""
+    """Traffic with a weekly season grew so many hours ago: what was seen of it since and the old hours predict the next week."""
     shapes = (daily, weekends, steady)
     week = [chance.choice(shapes)(chance, WEEK) for _ in range(partitions)]
     week = [[min(rate, 6.9 * MB / factor) for rate in row] for row in week]

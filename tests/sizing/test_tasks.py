@@ -160,7 +160,7 @@ def test_unknown_partitions_take_the_topic_mean_then_the_median_of_the_flow_and_
     )
 
 
-def test_a_flow_that_nobody_measured_takes_the_default() -> None:
+def test_a_flow_that_was_not_measured_takes_the_default() -> None:
     sizing = sized({}, Rules(default_bytes_per_second=1000), more=[*evenly(2, 0.0)], now=CurrentTasks(1))
     assert (sizing.bytes_per_second, sizing.default_partitions) == (2000, 2)
     assert sizing.reasons[1] == "Of 2 partitions, 0 have a rate of their own, 2 take the default of 1 kB/s."

@@ -103,7 +103,7 @@ class Plan:
     """What mm2mgr makes of a set before its connector exists."""
 
     traffic: TrafficSet
-    deal: Assignment
+    assignment: Assignment
     sizing: Sizing
     planned: Mapping[TopicPartition, float]
     mean: Mapping[TopicPartition, float]
@@ -119,21 +119,23 @@ def _plans(world: World, sets: Sequence[TrafficSet], store: Path, chance: random
     planned, mean = (read_rates(store, None, by).by_cluster[SOURCE] for by in ("p95", "mean"))
     listing, plans = listing_of(world.listing()), []
     for each in sets:
-        deal = predict(listing, each.topics.__contains__)
-        own, own_mean = ({one: float(rates[one.topic][one].max()) for one in deal.order} for rates in (planned, mean))
-        capacity = Capacity(_usable(each, deal, chance) / 0.7, 0.7)
-        sizing = size_flow(each.name, deal, own, Rules(capacity, Bounds()))
-        plans.append(Plan(each, deal, sizing, own, own_mean))
+        assignment = predict(listing, each.topics.__contains__)
+        own, own_mean = (
+            {one: float(rates[one.topic][one].max()) for one in assignment.order} for rates in (planned, mean)
+        )
+        capacity = Capacity(_usable(each, assignment, chance) / 0.7, 0.7)
+        sizing = size_flow(each.name, assignment, own, Rules(capacity, Bounds()))
+        plans.append(Plan(each, assignment, sizing, own, own_mean))
     return plans
 
 
-def _usable(each: TrafficSet, deal: Assignment, chance: random.Random) -> float:
+def _usable(each: TrafficSet, assignment: Assignment, chance: random.Random) -> float:
     """Choose what a task may carry: of many draws the one furthest from every load that it is compared with.
 
-    At the line itself two measurements of one truth may differ; `sent` is known here as nobody knows it in production.
+    At the line itself two measurements of one truth may differ; `sent` is known here as it never is in production.
     Only sets that are about hot partitions get one, where there is a choice.
     """
-    rates = [each.sent[one].bytes_per_second for one in deal.order]
+    rates = [each.sent[one].bytes_per_second for one in assignment.order]
     draws = [sum(rates) / chance.uniform(2.0, 4.5) for _ in range(_DRAWS)]
     cold = [] if each.skew in HOT else [usable for usable in draws if usable > max(rates)]
     return max(cold or draws, key=lambda usable: _clearance(rates, usable))
@@ -151,7 +153,7 @@ async def _mirrored(world: World, plans: Sequence[Plan], spans: Spans) -> list[O
         hands = await asyncio.gather(*(_deploy(world, connect, plan.traffic, plan.sizing.tasks) for plan in plans))
         arrived = Mirrored(world.source, world.tgt, SOURCE)
         measured = await asyncio.to_thread(arrived.measure, [plan.traffic for plan in plans], spans.measured)
-        others = [_other(plan.sizing.tasks, len(plan.deal.order)) for plan in plans]
+        others = [_other(plan.sizing.tasks, len(plan.assignment.order)) for plan in plans]
         again = await asyncio.gather(
             *(_deploy(world, connect, p.traffic, n) for p, n in zip(plans, others, strict=True))
         )
@@ -161,20 +163,20 @@ async def _mirrored(world: World, plans: Sequence[Plan], spans: Spans) -> list[O
             plan.traffic.name,
             plan.traffic.skew,
             plan.sizing,
-            partitions_by_task(plan.deal.order, plan.sizing.tasks),
+            partitions_by_task(plan.assignment.order, plan.sizing.tasks),
             _parsed(first),
             _replays(first, then),
             plan.planned,
             plan.mean,
-            {one: measured.records[one] for one in plan.deal.order},
-            {one: measured.logs[one] for one in plan.deal.order},
+            {one: measured.records[one] for one in plan.assignment.order},
+            {one: measured.logs[one] for one in plan.assignment.order},
         )
         for plan, first, then in zip(plans, hands, again, strict=True)
     ]
 
 
 def _other(tasks: int, partitions: int) -> int:
-    """Return another number of tasks, to which the deal that is read back must apply too."""
+    """Return another number of tasks, to which the assignment that is read back must apply too."""
     return tasks + 1 if tasks < partitions else max(1, tasks - 1)
 
 
@@ -195,6 +197,8 @@ def _parsed(assigned: Sequence[str]) -> list[list[TopicPartition]]:
 
 
 def _replays(first: Sequence[str], then: Sequence[str]) -> bool:
-    """Tell whether the deal read back from the first assignment gives the second."""
-    deal = assignment_read_back(first)
-    return deal is not None and [list(hand) for hand in partitions_by_task(deal.order, len(then))] == _parsed(then)
+    """Tell whether what is read back from the first assignment gives the second."""
+    assignment = assignment_read_back(first)
+    return assignment is not None and [
+        list(hand) for hand in partitions_by_task(assignment.order, len(then))
+    ] == _parsed(then)

@@ -45,12 +45,12 @@ class Outcome:
 
     @property
     def foreseen(self) -> bool:
-        """Tell whether Connect dealt as was predicted before the connector existed."""
+        """Tell whether Connect assigned as was predicted before the connector existed."""
         return list(map(list, self.predicted_hands)) == list(map(list, self.assigned_hands))
 
     @property
     def order(self) -> list[TopicPartition]:
-        """Return the partitions as Connect dealt them."""
+        """Return the partitions as Connect assigned them."""
         tasks = len(self.assigned_hands)
         count = sum(map(len, self.assigned_hands))
         return [self.assigned_hands[position % tasks][position // tasks] for position in range(count)]
@@ -110,9 +110,9 @@ class Outcome:
 
     def at(self, usable: float) -> Outcome:
         """Return what would have come of it had a task been said to carry this much."""
-        deal = Assignment(tuple(self.order), "live")
-        sizing = size_flow(self.name, deal, self.planned, Rules(Capacity(usable, 1.0)))
-        hands = partitions_by_task(deal.order, sizing.tasks)
+        assignment = Assignment(tuple(self.order), "live")
+        sizing = size_flow(self.name, assignment, self.planned, Rules(Capacity(usable, 1.0)))
+        hands = partitions_by_task(assignment.order, sizing.tasks)
         return replace(self, sizing=sizing, predicted_hands=hands, assigned_hands=hands)
 
     def _does(self, tasks: int) -> bool:
@@ -133,9 +133,9 @@ class Outcome:
         return alone and beside and max(rests) <= self.usable and sum(rests) <= (tasks - len(hot)) * self.usable
 
     def faults(self) -> list[str]:
-        """Say which bars are missed, but for the foreseen deal, whose bar is a share of all sets."""
+        """Say which bars are missed, but for the foreseen assignment, whose bar is a share of all sets."""
         bars = {
-            "the deal read back does not replay": not self.replayed,
+            "the assignment read back does not replay": not self.replayed,
             f"busiest task {self.busiest_error:+.1%}": abs(self.busiest_error) > RATES_WITHIN,
             f"a task {self.task_error:+.1%}": abs(self.task_error) > RATES_WITHIN,
             f"a task is overloaded, {self.smallest} tasks would do": self.overloaded,

@@ -10,9 +10,8 @@ from typing import TypeVar
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.schema import KAFKA_OFFSETS, Store
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput import PartitionRate
 from mm2mgr.throughput.rollup_job import Report, make, one_by_one
-from mm2mgr.throughput.windows import read_throughput
+from mm2mgr.throughput.windows import PartitionRate, read_throughput
 from tests.samples.rows import Sample, batches
 
 StoreT = TypeVar("StoreT", Path, str)
@@ -42,7 +41,7 @@ def stored(folder: StoreT, *samples: Sequence[Sample]) -> StoreT:
 
 
 def rates(source: str, points: Iterable[tuple[int, float]], resolution_ms: int = 0) -> list[Batch]:
-    """Batches of a source that tells bytes per second of t-0, at (seconds after the start, rate)."""
+    """Batches of a source that reports bytes per second of t-0, at (seconds after the start, rate)."""
     return [
         Batch(
             "dc1",
@@ -62,7 +61,7 @@ def rolled(folder: Store) -> Report:
     return make(folder, one_by_one)
 
 
-def told(folder: Path, *samples: Sequence[Sample]) -> dict[str, PartitionRate]:
+def throughput_of(folder: Path, *samples: Sequence[Sample]) -> dict[str, PartitionRate]:
     """Store, roll up, and read everything back by topic; topics of other clusters as cluster/topic."""
     stored(folder, *samples)
     rolled(folder)

@@ -76,12 +76,12 @@ def model(rows: Iterable[Row]) -> dict[tuple[str, int, str], dict[str, float | N
         start_ms = min(row.time_ms for (_, _, one), each in series.items() if one == hour for row in each)
         start_ms -= start_ms % HOUR_MS
         for number in range(PARTITIONS):
-            told: list[Interval] = []
+            covered: list[Interval] = []
             for source in SOURCES:
                 own = cleaned.get((number, source, hour), [])
                 lead = cleaned.get((number, source, hour_of(start_ms - 1)), [])
                 if own:
-                    found[hour, number, source] = roll_up(with_sizes(lead)[-7:], own, told, start_ms)
+                    found[hour, number, source] = roll_up(with_sizes(lead)[-7:], own, covered, start_ms)
     return found
 
 
@@ -116,8 +116,8 @@ def with_sizes(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, size=size) for row, size in zip(rows, sizes, strict=True)]
 
 
-def roll_up(lead: list[Row], own: list[Row], told: list[Interval], start_ms: int) -> dict[str, float | None]:
-    """Roll one series up; `told` is what better sources tell in this hour, and gets what this one adds."""
+def roll_up(lead: list[Row], own: list[Row], covered: list[Interval], start_ms: int) -> dict[str, float | None]:
+    """Roll one series up; `covered` is what better sources cover in this hour, and gets what this one adds."""
     rows = with_sizes([*lead, *own])
     distances = [b.time_ms - a.time_ms for a, b in pairwise(rows)]
     used, resets, gaps = list[Interval](), 0, 0
@@ -143,8 +143,8 @@ def roll_up(lead: list[Row], own: list[Row], told: list[Interval], start_ms: int
             used.append(Interval(row.time_ms - span, row.time_ms, row.records, volume))
         elif is_gap:
             gaps += 1
-    used = [one for one in used if one.ms > 0 and not is_told(one.since(start_ms), told)]
-    told += used
+    used = [one for one in used if one.ms > 0 and not is_covered(one.since(start_ms), covered)]
+    covered += used
     return {
         "samples": len(own),
         "covered_ms": sum(one.ms for one in used),
@@ -157,13 +157,13 @@ def roll_up(lead: list[Row], own: list[Row], told: list[Interval], start_ms: int
     }
 
 
-def is_told(one: Interval, told: Iterable[Interval]) -> bool:
-    """Say whether better sources, which may overlap, tell at least half of it."""
-    covered, reached = 0, one.start_ms
-    for other in sorted(told, key=lambda each: each.start_ms):
-        covered += max(0, min(one.end_ms, other.end_ms) - max(reached, other.start_ms))
+def is_covered(one: Interval, covered: Iterable[Interval]) -> bool:
+    """Say whether better sources, which may overlap, cover at least half of it."""
+    covered_ms, reached = 0, one.start_ms
+    for other in sorted(covered, key=lambda each: each.start_ms):
+        covered_ms += max(0, min(one.end_ms, other.end_ms) - max(reached, other.start_ms))
         reached = max(reached, other.end_ms)
-    return 2 * covered >= one.ms
+    return 2 * covered_ms >= one.ms
 
 
 def amounts(name: str, used: Sequence[tuple[int, float | None]]) -> dict[str, float | None]:
@@ -283,17 +283,17 @@ def test_any_heap_of_samples_gives_what_the_model_gives_and_the_rows_of_a_tidy_s
             assert actual == (None if value is None else pytest.approx(value, rel=1e-6, abs=1e-9)), (key, name)
 
 
-def test_a_window_of_an_hour_is_told_in_its_hour_and_hidden_where_offsets_tell_it(tmp_path: Path) -> None:
+def test_a_window_of_an_hour_counts_in_its_hour_and_is_hidden_where_offsets_cover_it(tmp_path: Path) -> None:
     windows = [
         Row(0, CRUISE_CONTROL, START + hour * HOUR_MS - 1, volume=5e5, resolution_ms=HOUR_MS) for hour in (1, 2, 3)
     ]
     offsets = [Row(0, KAFKA_OFFSETS, START + 60_000 * minute, 60 * minute, 100.0) for minute in range(61)]
     stored(tmp_path, [windows, offsets])
     rolled(tmp_path)
-    covered = {key: row["covered_ms"] for key, row in rolled_up(tmp_path).items() if row["covered_ms"]}
+    covered_ms = {key: row["covered_ms"] for key, row in rolled_up(tmp_path).items() if row["covered_ms"]}
     hours = [hour_of(START + hour * HOUR_MS) for hour in range(3)]
-    # An hour's worth in the first hour, from offsets; what they tell of the second is the sample at its beginning.
-    assert covered == {
+    # An hour's worth in the first hour, from offsets; what they cover of the second is the sample at its beginning.
+    assert covered_ms == {
         (hours[0], 0, KAFKA_OFFSETS): HOUR_MS - 60_000,
         (hours[1], 0, KAFKA_OFFSETS): 60_000,
         (hours[1], 0, CRUISE_CONTROL): HOUR_MS,
@@ -301,15 +301,15 @@ def test_a_window_of_an_hour_is_told_in_its_hour_and_hidden_where_offsets_tell_i
     }
 
 
-def test_a_window_across_the_hour_is_not_told_again_where_offsets_tell_both_sides(tmp_path: Path) -> None:
+def test_a_window_across_the_hour_does_not_count_again_where_offsets_cover_both_sides(tmp_path: Path) -> None:
     offsets = [Row(0, KAFKA_OFFSETS, START + 30_000 * half, 30 * half, 100.0) for half in range(240)]
     windows = [
         Row(0, CRUISE_CONTROL, START + 300_000 * n + 30_000, volume=5e5, resolution_ms=300_000) for n in range(1, 24)
     ]
     stored(tmp_path, [offsets, windows])
     rolled(tmp_path)
-    covered = {key[::2]: row["covered_ms"] for key, row in rolled_up(tmp_path).items()}
-    assert {hour: covered[hour, CRUISE_CONTROL] for hour in (hour_of(START), hour_of(START + HOUR_MS))} == {
+    covered_ms = {key[::2]: row["covered_ms"] for key, row in rolled_up(tmp_path).items()}
+    assert {hour: covered_ms[hour, CRUISE_CONTROL] for hour in (hour_of(START), hour_of(START + HOUR_MS))} == {
         hour_of(START): 0,
         hour_of(START + HOUR_MS): 0,
     }

@@ -1,4 +1,4 @@
-"""The hours that sizing judges: what stands for an hour, which hours are taken, and what is unknown."""
+"""The hours that sizing judges: what counts for an hour, which hours are taken, and what is unknown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.schema import hour_of, hour_start_ms
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput import Statistic, hourly
-from mm2mgr.throughput.hourly import HourlyRates, hourly_rates
+from mm2mgr.throughput import hourly
+from mm2mgr.throughput.hourly import HourlyRates, Statistic, hourly_rates
 
 from .stores import HOUR_MS, START, rates, rolled, series, stored
 

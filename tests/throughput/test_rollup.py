@@ -16,7 +16,7 @@ from mm2mgr.throughput.rollup import roll_up
 from mm2mgr.throughput.windows import read_throughput
 
 from .reference import Point, reference
-from .stores import HOUR_MS, START, elsewhere, rates, rolled, series, stored, told
+from .stores import HOUR_MS, START, elsewhere, rates, rolled, series, stored, throughput_of
 
 HOUR = 3_600_000 * 489_000
 
@@ -75,7 +75,7 @@ def test_rates_resets_gaps_and_borrowed_sizes_at_a_glance(tmp_path: Path) -> Non
     ]
     unsized = series("unsized", [(0, 0), (10, 10)], size=None)
     lonely = series("lonely", [(0, 5)])
-    of = told(tmp_path, steady, reset, gap, recreated, unsized, lonely, elsewhere(unsized, "dc2"))
+    of = throughput_of(tmp_path, steady, reset, gap, recreated, unsized, lonely, elsewhere(unsized, "dc2"))
     assert (of["steady"].bytes_per_second_p95, of["steady"].records_per_second_mean) == (1000.0, 10.0)
     assert (of["steady"].covered_seconds, of["steady"].samples, of["steady"].resets, of["steady"].gaps) == (30, 4, 0, 0)
     assert (of["reset"].resets, of["reset"].covered_seconds, of["reset"].records_per_second_max) == (1, 20.0, 10.0)
@@ -93,7 +93,7 @@ def paced(topic: str, *seconds: int) -> list[tuple[str, list[tuple[int, int]]]]:
 
 
 def gaps(folder: Path, *cases: list[tuple[str, list[tuple[int, int]]]]) -> dict[str, int]:
-    found = told(folder, *[series(topic, where) for case in cases for topic, where in case])
+    found = throughput_of(folder, *[series(topic, where) for case in cases for topic, where in case])
     return {topic: rate.gaps for topic, rate in found.items()}
 
 
@@ -127,18 +127,18 @@ def test_overlapping_samplers_make_no_gaps(tmp_path: Path) -> None:
 def test_clocks_that_disagree_make_no_resets_and_lose_nothing(tmp_path: Path) -> None:
     ahead = [(second, 10 * second) for second in range(0, 601, 60)]
     behind = [(second - 40, 10 * second) for second in range(90, 601, 60)]  # 40 seconds slow
-    rate = told(tmp_path, series("t", sorted([*ahead, *behind])))["t"]
+    rate = throughput_of(tmp_path, series("t", sorted([*ahead, *behind])))["t"]
     assert rate.resets <= 1  # the very last sample has none after it that would show it was late
     assert rate.records_per_second_mean == pytest.approx(10.0, rel=0.1)
     set_back = [(0, 0), (60, 600), (120, 1200), (90, 1500), (180, 1800)]
-    assert told(tmp_path / "back", series("t", set_back))["t"].resets == 0
+    assert throughput_of(tmp_path / "back", series("t", set_back))["t"].resets == 0
 
 
 @pytest.mark.parametrize("lie", [10**18, -5])
 def test_an_offset_that_cannot_be_true_moves_no_rate(tmp_path: Path, lie: int) -> None:
     honest = [(second, 10 * second) for second in range(0, 601, 60)]
     lied = [(second, lie if second == 300 else offset) for second, offset in honest]
-    rate = told(tmp_path, series("t", lied))["t"]
+    rate = throughput_of(tmp_path, series("t", lied))["t"]
     assert (rate.records_per_second_max, rate.records_per_second_p95) == (10.0, 10.0)
 
 
@@ -165,7 +165,7 @@ def test_of_several_sources_the_better_one_tells_and_nothing_counts_twice(tmp_pa
 
 
 def test_percentiles_weigh_intervals_by_their_seconds(tmp_path: Path) -> None:
-    rate = told(tmp_path, series("t", [(0, 0), (30, 30), (60, 60), (90, 90), (91, 1090)]))["t"]
+    rate = throughput_of(tmp_path, series("t", [(0, 0), (30, 30), (60, 60), (90, 90), (91, 1090)]))["t"]
     assert (rate.records_per_second_p50, rate.records_per_second_p95) == (1.0, 1.0)
     assert (rate.records_per_second_max, rate.covered_seconds) == (1000.0, 91.0)
 

@@ -1,4 +1,4 @@
-"""What spark-submit prepared is used as it is and left to it; what Spark says in pages is told in a line."""
+"""What spark-submit prepared is used as it is and left to it; what Spark reports in pages becomes one line."""
 
 from __future__ import annotations
 
@@ -106,13 +106,13 @@ def test_what_came_from_an_archive_is_not_handed_over_again() -> None:
     ],
     ids=["the client's error", "ours", "Java's cause", "no Python", "no name", "no word"],
 )
-def test_the_error_that_is_named_last_is_told(text: str, told: str) -> None:
+def test_the_error_that_is_named_last_is_reported(text: str, told: str) -> None:
     error = failure("it failed", ValueError(text), "try again")
     assert (error.message, error.hint) == (f"it failed: {told}", "try again")
 
 
 @pytest.mark.parametrize("package", ["confluent_kafka", "pyarrow", "numpy"])
-def test_a_package_that_executors_lack_is_told_with_a_remedy(package: str) -> None:
+def test_a_package_that_executors_lack_is_reported_with_a_remedy(package: str) -> None:
     missing = IN_A_TASK.format(error=f"ModuleNotFoundError: No module named '{package}.core'")
     error = failure("it failed", ValueError(missing), "try again")
     assert error.message.startswith(

@@ -34,7 +34,7 @@ _CLIENTS = {
     "consumer": "clients.consumer.ConsumerConfig",
     "admin": "clients.admin.AdminClientConfig",
 }
-# What a connector must say before the framework's own methods tell what they set.
+# The least that a config must hold for the framework's own methods to return what they set.
 WORKER = {
     **{"bootstrap.servers": "worker:1", "group.id": "worker", "key.converter": _BYTES, "value.converter": _BYTES},
     **{f"{name}.storage.topic": name for name in ("config", "offset", "status")},

@@ -21,7 +21,7 @@ from mm2mgr.truth.keys import DATA
 from tools.kafka_keys import definitions, rows
 
 _OPTION = {"default": None, "importance": "medium", "typed": True, "read_by": "ConnectorConfig"}
-# (scopes, name, first line, facts): read by Kafka's code, held by no definition that stands without a plugin's class.
+# (scopes, name, first line, facts): read by Kafka's code, in no definition that exists without a plugin's class.
 TYPED: tuple[tuple[tuple[str, ...], str, str, rows.Facts], ...] = (
     # ConnectorConfig.enrich adds these two to the definition of a transformation's own class.
     (("source", "checkpoint", "heartbeat"), "transforms.<alias>.predicate", "2.6", {"type": "string", **_OPTION}),

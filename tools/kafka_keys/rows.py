@@ -45,7 +45,7 @@ def _rows(lines: Sequence[str], facts_by_line: Sequence[Facts | None]) -> list[R
 
 
 def unpack(data: Mapping[str, Any]) -> dict[str, Snapshot]:
-    """Return one snapshot a line: the inverse of `pack`."""
+    """Return one snapshot per line: the inverse of `pack`."""
     lines = list(data["kafka"])
     snapshots: dict[str, Snapshot] = {
         line: {section: {scope: {} for scope in data[section]} for section in SECTIONS} for line in lines
@@ -78,7 +78,7 @@ def _block(names: Mapping[str, Sequence[Row]]) -> str:
 
 
 def changes(before: Snapshot, after: Snapshot) -> list[str]:
-    """Return one sentence for each key that two snapshots tell differently."""
+    """Return one sentence for each key that differs between two snapshots."""
     reported = []
     for section in SECTIONS:
         for scope in dict.fromkeys([*before.get(section, {}), *after.get(section, {})]):
