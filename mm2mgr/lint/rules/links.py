@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from mm2mgr.ceilings import ENOUGH_PARTITIONS, ceilings
 from mm2mgr.link import (
     BATCH_SHARE,
     BY_SYSTEM,
@@ -24,6 +23,7 @@ from mm2mgr.link import (
     records_of,
     window,
 )
+from mm2mgr.link_forecast import ENOUGH_PARTITIONS, ceilings
 from mm2mgr.lint.findings import (
     READER,
     RECORDS,
