@@ -162,7 +162,7 @@ def connectors(file: Dedicated) -> Iterator[FoundConnector]:
     Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level security
     keys, which no client reads; all clusters have them as their defaults.
     """
-    # Those that mirror first: what is found in a line that several pairs have is told of one of them.
+    # Those that mirror first: what is found in a line that several pairs have is reported for one of them.
     for source, target in sorted(file.pairs(), key=lambda pair: not file.enabled(*pair)):
         types: Sequence[str] = list(CLASSES) if file.enabled(source, target) else []
         if not types and file.beats(source, target):

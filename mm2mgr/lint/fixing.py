@@ -127,7 +127,7 @@ def _decided(every: Sequence[Found]) -> list[Found]:
 
 
 def _removal(hit: Hit) -> Hit | None:
-    """Return the hit with nothing but the removal of its key, which nobody reads; None when its fix is no such move, or moves a login."""
+    """Return the hit with nothing but the removal of its key, which nothing reads; None when its fix is no such move, or moves a login."""
     if hit.key.endswith(tuple(CLUSTER_KEYS)):
         return None
     gone = tuple(edit for edit in hit.edits if edit.value is None and edit.key == hit.key)

@@ -140,7 +140,7 @@ def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
 
 
 async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], recorder: Recorder) -> None:
-    """Leave a claim on what is adopted, or would be if nobody else claimed it, and withdraw those that are over."""
+    """Leave a claim on what is adopted, or would be if no other owner claimed it, and withdraw those that are over."""
     parts, owners = tuple(parts), Ownership.of(topology)
     readable = {part.connect for part in parts if not part.error}
     concerned = {named[0] for named in (*owners.adopted, *owners.released)} & readable

@@ -351,7 +351,7 @@ def read_topics(
 
 
 async def read_quotas_of(topology: Topology, aliases: Iterable[str]) -> dict[str, ProducerQuotas | str]:
-    """Read producers' quotas of declared Kafka clusters side by side; of one that does not tell them, why not."""
+    """Read producers' quotas of declared Kafka clusters side by side; of one that does not report them, why not."""
 
     def one(alias: str) -> ProducerQuotas | str:
         try:

@@ -1,8 +1,8 @@
 """What was changed, by whom and when, and the config that each connector was last given: kept in one compacted topic on the
 Kafka cluster that a Connect cluster runs on, so that whoever comes next finds it.
 
-Values are masked before they leave the process. The topic is created where it is missing; where it cannot be written, whoever
-records is told why, and nothing else fails. The name is one that MirrorMaker never mirrors. A Kafka client is loaded only when
+Values are masked before they leave the process. The topic is created where it is missing; where it cannot be written, the reason
+is reported, and nothing else fails. The name is one that MirrorMaker never mirrors. A Kafka client is loaded only when
 something is recorded or read.
 """
 

@@ -391,7 +391,7 @@ class _Making:
     # --- what costs more than is written unasked ----------------------------------------------------------------------
 
     def with_other_tasks(self, run: Connectors) -> set[str]:
-        """Return the sources of connectors whose number of tasks changes: their topics tell how many partitions move."""
+        """Return the sources of connectors whose number of tasks changes: their topics show how many partitions move."""
         writes = (change for change in self.writes() if change.action == "update" and change.type == "source")
         changed = (
             (each.connect, each.connector) for each in writes if any(key.key == "tasks.max" for key in each.keys)

@@ -321,7 +321,7 @@ def renamed(widening: Widening, seen: MirroredState) -> Iterator[tuple[str, str]
     if not before or not after:
         return
     topics = seen.begun.get(widening.named)
-    if topics is None:  # the source was not read: any topic that both take tells
+    if topics is None:  # the source was not read: any topic that both take counts
         shared = meeting([before, after]).topic
         topics = [shared] if shared else []
     for topic in topics:
@@ -492,7 +492,7 @@ def _ends(name: str) -> Iterator[tuple[str, str]]:
 def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Container[str]) -> bool:
     """Tell whether a topic of the target may be one of `topics` that was mirrored under another separator, policy or source alias.
 
-    Names that are kept do not tell. What begins with the alias of another declared cluster is that one's; what a connector
+    Names that are kept show nothing. What begins with the alias of another declared cluster is that one's; what a connector
     that could be read brings is judged by its offsets.
     """
     known = [hop.selection for hop in (widening.before, *widening.others.values()) if hop and hop.selection]

@@ -61,7 +61,7 @@ def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: Bot
     for named in begun:
         planning.take_back(named)
     for entry in moved:
-        if entry not in continued:  # what was begun comes first: its connectors stand still until it ends
+        if entry not in continued:  # what was begun comes first: its connectors do not run until it ends
             planning.take(entry)
     known = {part.connect for part in parts}
     more = {connect: ClusterPlan(connect) for connect, _ in planning.changes if connect not in known}
@@ -169,7 +169,7 @@ class _Planning:
         )
         gives = self.changes.get(giver)
         narrowed = gives is not None and gives.action == "update" and any(key.key in SELECTING for key in gives.keys)
-        if entry.dedicated:  # nothing tells afterwards whether it was taken over
+        if entry.dedicated:  # nothing shows afterwards whether it was taken over
             return change.action == "create"
         return takes and (narrowed if entry.topics else True)
 
@@ -213,7 +213,7 @@ class _Planning:
             if journal
             else "takes over"
         )
-        said = f"{verb} from {where}, with its stored offsets; both stand still meanwhile"
+        said = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
         warnings = (*change.warnings, *self.renamed(receiver, giver, change.config or {}, live))
         if over.back and over.move.created:
             change = replace(change, action="delete", keys=diff(estate.live[receiver], {}), config=None, state=None)

@@ -1,4 +1,4 @@
-"""The one place that tells whose a live connector is: by the owner mark in its config, and by this tree's `adopt:` and `release:`. Pure."""
+"""The one place that decides whose a live connector is: by the owner mark in its config, and by this tree's `adopt:` and `release:`. Pure."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     if journal is None:
         yield Undo(_finished(named, live, was))
         if then != "STOPPED":
-            # Before it is stopped: afterwards nobody could tell that it is to run again. Workers that are not exactly-once
+            # Before it is stopped: afterwards nothing shows that it is to run again. Workers that are not exactly-once
             # any more refuse `required`, which would bar the way to at_least_once.
             lenient = {key: value for key, value in live.items() if key != "exactly.once.support"}
             yield WriteConfig(named, Journal(then).marked(lenient), "the journal")

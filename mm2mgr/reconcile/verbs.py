@@ -58,7 +58,7 @@ class Target:
 class Turn:
     """One connector on its way: what is sent (`write`) or why nothing is, the state before, and what was seen afterwards.
 
-    `doubt` says why nobody can tell whether a request was carried out.
+    `doubt` says why it is unknown whether a request was carried out.
     """
 
     target: Target

@@ -35,7 +35,7 @@ _SHOWN = 80
 
 
 def mistakes(error: ValidationError, values: Any, base: PathKey = (), of: str = "") -> list[Mistake]:
-    """Return one message per wrong place. `base` is where `values` stand in the tree, `of` is added to each name."""
+    """Return one message per wrong place. `base` is where `values` are in the tree, `of` is added to each name."""
     groups: dict[PathKey, list[Any]] = {}
     for item in error.errors(include_url=False):
         groups.setdefault(_real_path(item, values), []).append(item)
@@ -177,7 +177,7 @@ def _remedy(path: PathKey, node: Node, value: object) -> str:
     if all(_is_text(kind) for kind in kinds) and not isinstance(value, dict | list):
         return ": write it in quotes"
     if isinstance(value, str) and re.search(r"[\w-]\s+=\s|[\w-]:[\[{\"']", value):
-        return f": a colon and a blank stand between key and value{_for_example(key, node)}"
+        return f": write a colon and a blank between key and value{_for_example(key, node)}"
     meant = None if _holds_secret(path, value) else _meant(node, kinds, value)
     return f": write {_yaml(key, meant)}" if meant is not None and len(str(meant)) < _SHOWN else _for_example(key, node)
 

@@ -191,7 +191,7 @@ def check_url(value: object) -> object:
     if not has_port:
         raise ValueError("a URL with a port from 1 to 65535, such as http://connect-1:8083")
     if parts.query or parts.fragment:
-        raise ValueError(f"write only {value.partition('?')[0].partition('#')[0]}, without what stands behind ? or #")
+        raise ValueError(f"write only {value.partition('?')[0].partition('#')[0]}, without what follows ? or #")
     if (end := value.rfind("/connector")) > 0 and value[end:].rstrip("/") in {"/connectors", "/connector-plugins"}:
         raise ValueError(f"write only {value[:end]}, without a path of Connect's REST API")
     return value

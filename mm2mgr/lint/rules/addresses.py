@@ -14,7 +14,7 @@ from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.truth.reach import Client, numbers
 
 _ADDRESS = "bootstrap.servers"
-# Utils.getHost and getPort, before and since 3.8 (KAFKA-16824): what stands before the last address was passed over.
+# Utils.getHost and getPort, before and since 3.8 (KAFKA-16824): what is before the last address was passed over.
 _LOOSE = re.compile(r".*?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _STRICT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://")
@@ -107,7 +107,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 def _meant(servers: str, version: str) -> str:
-    """Return the addresses as Kafka reads them; `…` stands where only a person knows."""
+    """Return the addresses as Kafka reads them; `…` is in the place of what only a person knows."""
     texts = re.split(r"[,;\s]+", re.sub(r"\s*:\s*", ":", servers))
     bare = [re.sub(r"(?<=\d)/.*", "", text.strip("\"'`")) for text in texts]
     if servers.startswith("[") and servers.endswith("]") and "::" not in servers:  # a list in JSON

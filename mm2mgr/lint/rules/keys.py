@@ -400,7 +400,7 @@ def server_key(subject: Subject) -> Iterator[Hit]:
     """A setting of topics or of brokers is configured on a connector.
 
     retention.ms or min.insync.replicas are settings of topics, log.retention.hours of brokers. On a connector, behind any
-    prefix, Connect stores them and nobody reads them. MirrorMaker copies the settings of the source's topics to those of
+    prefix, Connect stores them and nothing reads them. MirrorMaker copies the settings of the source's topics to those of
     the target (sync.topic.configs.enabled), except the ones in config.properties.exclude, which by default include
     min.insync.replicas. Set the others on the source's topics, and these on the target's; settings of brokers belong in
     their own properties.
@@ -436,7 +436,7 @@ def other_tools_key(subject: Subject) -> Iterator[Hit]:
 
     Configs that were moved from Confluent Replicator (topic.whitelist, src.kafka.*, dest.kafka.*, topic.rename.format),
     Mirus (topics.whitelist, destination.topic.name.*), MirrorMaker 1 (whitelist, num.streams), uReplicator or Brooklin
-    keep keys that Connect accepts and nobody reads; topics.whitelist, topics.include and groups.include were never keys
+    keep keys that Connect accepts and nothing reads; topics.whitelist, topics.include and groups.include were never keys
     of MirrorMaker 2. It is an error where the key selects topics or groups, because the defaults take all of them, and
     a warning otherwise. Write the key of MirrorMaker with the same meaning. Where custom classes are configured, which may
     read such keys, nothing is reported.

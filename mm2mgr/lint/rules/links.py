@@ -345,7 +345,7 @@ def link_placement(subject: Subject) -> Iterator[Hit]:
 def link_unused(estate: Estate) -> Iterator[Hit]:
     """A declared link is between two clusters that no flow connects.
 
-    A link counts for the flows between its two clusters, in either direction, and for those whose workers stand beside
+    A link counts for the flows between its two clusters, in either direction, and for those whose workers run beside
     one of them. One that no flow uses has no effect: a wrong alias, or a flow that is gone.
     """
     for spot, ends in estate.unused_links:

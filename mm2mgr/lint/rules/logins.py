@@ -1,6 +1,6 @@
 """Rules about logins: sasl.jaas.config as Kafka's parser reads it, modules and mechanisms that fit, and whose login a client has.
 
-No message may repeat a part of a JAAS string but the name of its module: whatever else stands there may be a secret.
+No message may repeat a part of a JAAS string but the name of its module: whatever else is there may be a secret.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class _Jaas:
-    """A JAAS string; `wrong` tells in one phrase why Kafka refuses it, "" for a right one. Options may be secrets."""
+    """A JAAS string; `wrong` says in one phrase why Kafka refuses it, "" for a right one. Options may be secrets."""
 
     module: str = ""
     options: tuple[str, ...] = field(default=(), repr=False)

@@ -57,7 +57,7 @@ def lacking_in_override(subject: Subject) -> list[str]:
 _SEEN = "tests/lint/test_seen_live_start.py::"
 # Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for sure.
 _SECRET = re.compile(r"(^|\.)(password|passphrase|secret|jaas\.config|keystore\.key|user\.info)$")
-# Where inline PEM may stand, and the type that has to be with it.
+# Where inline PEM may be, and the type that has to be with it.
 _PEM = {
     "ssl.truststore.certificates": "ssl.truststore.type",
     "ssl.keystore.certificate.chain": "ssl.keystore.type",
@@ -184,7 +184,7 @@ def _sides(subject: Subject) -> Iterator[Client]:
     """Yield one client per side: the clients of a side share its settings."""
     for name in ("source admin", "target admin", "record producer"):
         if name == "record producer" and lacking_in_override(subject):
-            continue  # override-insecure tells it, by comparing with the target
+            continue  # override-insecure reports it, by comparing with the target
         if client := subject.client(name):
             yield client
 

@@ -84,7 +84,7 @@ def _faults(kind: SubjectKind, values: tuple[str, ...]) -> tuple[tuple[_ValueChe
     found = []
     for check, value in zip(_checks(kind), values, strict=True):
         definition = check.definition
-        left_alone = "${" in value or (definition.required and not value)  # null-value tells of the latter
+        left_alone = "${" in value or (definition.required and not value)  # null-value reports the latter
         if wrong := "" if left_alone else fault(definition.scope, definition.name, kind.setting.version, value):
             found.append((check, wrong))
     return tuple(found)
