@@ -378,7 +378,7 @@ _SERVES_NOTHING = "skipped: the flow that it serves was not created", "see the e
 
 
 def _error(change: Change, what: str, hint: str) -> ConnectError:
-    return error_at((change.connect, change.connector), what, hint)
+    return error_at(change.named, what, hint)
 
 
 def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result:

@@ -29,6 +29,7 @@ _SAMPLED_PARTITIONS = 60
 _RECORDS_PER_WINDOW = 200
 _AT_ONCE = 64
 _TIMEOUT_SECONDS = 3.0
+_MEASURING_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Estimate:
 
     def priced(self, change: Change) -> Change:
         """Return the change with what it costs."""
-        named = change.connect, change.connector
+        named = change.named
         more = self.moves(change)
         if named in self.verdicts:
             more += self.mirrors(change, self.widenings[named], self.verdicts[named])
@@ -58,7 +59,7 @@ class Estimate:
 
     def moves(self, change: Change) -> Price:
         """Return how many partitions get another task."""
-        named = change.connect, change.connector
+        named = change.named
         wanted, live = self.run.desired.get(named), self.run.live.get(named)
         if change.type != "source" or change.action != "update" or not wanted or not live or not change.tasks:
             return Price()
@@ -180,7 +181,7 @@ async def _read_groups(
         with suppress(Mm2mgrError):
             found[named] = await asyncio.to_thread(read_groups, access, groups.matches, topics.takes)
 
-    priced = ((each.connect, each.connector) for each in writes if each.price.group_patterns)
+    priced = (each.named for each in writes if each.price.group_patterns)
     await asyncio.gather(*(of(named) for named in priced if named in run.desired))
     return found
 
@@ -189,23 +190,22 @@ def read_groups(
     access: KafkaAccess,
     wanted: Callable[[str], bool],
     carried: Callable[[str], bool],
-    timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> tuple[str, ...]:
     """Return the wanted consumer groups that committed offsets on a topic that is carried. Blocks; raises KafkaError."""
     from mm2mgr.kafka.client import Kafka
     from mm2mgr.kafka.inspection import translated_groups
 
-    with Kafka(access, timeout_seconds) as kafka:
-        kafka.within(timeout_seconds)
+    with Kafka(access, _TIMEOUT_SECONDS) as kafka:
+        kafka.within(_TIMEOUT_SECONDS)
         return translated_groups(kafka, wanted, carried)
 
 
-def read_sizes(access: KafkaAccess, topics: Mapping[str, int], timeout_seconds: float = _TIMEOUT_SECONDS) -> TopicSizes:
+def read_sizes(access: KafkaAccess, topics: Mapping[str, int]) -> TopicSizes:
     """Return logs and record sizes of topics (name → partitions), sampled at the start, the middle and the end of large ones. Blocks; raises KafkaError."""
     from mm2mgr.kafka.client import Kafka
     from mm2mgr.kafka.records import ReadLimits, mean_record_bytes
 
-    with Kafka(access, timeout_seconds) as kafka:
+    with Kafka(access, _TIMEOUT_SECONDS) as kafka:
         logs = kafka.offsets(TopicPartition(name, number) for name, count in topics.items() for number in range(count))
     by_size = sorted(
         (one for one in logs if logs[one].end > logs[one].start), key=lambda one: logs[one].start - logs[one].end
@@ -219,15 +219,13 @@ def read_sizes(access: KafkaAccess, topics: Mapping[str, int], timeout_seconds: 
             log = logs[one]
             start = log.start + int(part * max(0, log.end - log.start - _RECORDS_PER_WINDOW))
             windows[one] = Offsets(start, min(log.end, start + _RECORDS_PER_WINDOW))
-        limits = ReadLimits(_RECORDS_PER_WINDOW, limit_seconds=timeout_seconds)
+        limits = ReadLimits(_RECORDS_PER_WINDOW, limit_seconds=_TIMEOUT_SECONDS)
         for one, mean in mean_record_bytes(access, windows, limits).items():
             found.setdefault(one.topic, []).append(mean)
     return TopicSizes(logs, {topic: sum(means) / len(means) for topic, means in found.items()})
 
 
-def read_stored(
-    access: KafkaAccess, topics: Mapping[str, tuple[int, float]], timeout_seconds: float = 10.0
-) -> dict[str, float]:
+def read_stored(access: KafkaAccess, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
     """Return what a record takes in the logs of topics (name → partitions, and the size of a record before compression).
 
     Too small ones are left out. Blocks; raises KafkaError.
@@ -235,7 +233,7 @@ def read_stored(
     from mm2mgr.kafka.client import Kafka
     from mm2mgr.kafka.records import stored_record_bytes
 
-    with Kafka(access, timeout_seconds) as kafka:
+    with Kafka(access, _MEASURING_SECONDS) as kafka:
         every = (TopicPartition(name, number) for name, (count, _) in topics.items() for number in range(count))
         logs = kafka.offsets(every)
     of = ({one: log for one, log in logs.items() if one.topic == name} for name in topics)

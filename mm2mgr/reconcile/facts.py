@@ -190,9 +190,7 @@ class ClusterIds:
     unknown: dict[str, str] = field(default_factory=dict)
 
 
-async def cluster_ids(
-    topology: Topology, aliases: Iterable[str], timeout_seconds: float = _TIMEOUT_SECONDS, *, ask: bool = True
-) -> ClusterIds:
+async def cluster_ids(topology: Topology, aliases: Iterable[str], *, ask: bool = True) -> ClusterIds:
     """Return the declared ids, and ask the other clusters, all at once, if they are to be asked."""
     ids = ClusterIds()
     asked = []
@@ -202,7 +200,7 @@ async def cluster_ids(
             ids.known[alias] = declared
         elif ask:
             asked.append(alias)
-    answers = (asyncio.to_thread(_ask, topology.clusters[alias], timeout_seconds) for alias in asked)
+    answers = (asyncio.to_thread(_ask, topology.clusters[alias]) for alias in asked)
     for alias, answer in zip(asked, await asyncio.gather(*answers), strict=True):
         if isinstance(answer, Mm2mgrError):
             ids.unknown[alias] = answer.message
@@ -211,11 +209,11 @@ async def cluster_ids(
     return ids
 
 
-def _ask(cluster: KafkaCluster, timeout_seconds: float) -> str | Mm2mgrError:
+def _ask(cluster: KafkaCluster) -> str | Mm2mgrError:
     from mm2mgr.kafka.client import Kafka  # loads librdkafka, which a plan with declared ids does without
 
     try:
-        with Kafka(kafka_access(cluster), timeout_seconds) as kafka:
+        with Kafka(kafka_access(cluster), _TIMEOUT_SECONDS) as kafka:
             return kafka.cluster_id()
     except Mm2mgrError as error:
         return error

@@ -123,7 +123,7 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: ClusterF
     result: dict[Named, Sequence[Objection]] = {}
     for part in parts:
         changed = [change for change in part.changes if change.action in WRITES]
-        named = [(change.connect, change.connector) for change in part.changes]
+        named = [change.named for change in part.changes]
         subjects = tuple(connectors.desired[each] for each in named if each in connectors.desired)
         worker = known.workers.get(part.connect)
         if not changed:
@@ -149,7 +149,7 @@ def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections
 
     There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
     """
-    changes = {(change.connect, change.connector): change for part in parts for change in part.changes}
+    changes = {change.named: change for part in parts for change in part.changes}
     if connectors.live.keys() <= connectors.desired.keys() and not any(c.action in WRITES for c in changes.values()):
         return {}
     after = connectors.after(changes)
@@ -287,7 +287,7 @@ def _id_of(known: ClusterFacts, connect: str) -> str | None:
 
 def _held(change: Change, said: Objections) -> Change:
     """Block what would be written."""
-    blocking = [each for each in said.get((change.connect, change.connector), ()) if each.blocks]
+    blocking = [each for each in said.get(change.named, ()) if each.blocks]
     if change.action == "update" and change.only_rests:
         blocking = [each for each in blocking if each.rule == _STATE_TOO_NEW]
     if not blocking or change.action not in WRITES:
@@ -298,7 +298,7 @@ def _held(change: Change, said: Objections) -> Change:
 
 def _warned(change: Change, said: Objections) -> Change:
     """Say what only warns; of what runs already, or cannot be written anyway, all."""
-    against = said.get((change.connect, change.connector), ())
+    against = said.get(change.named, ())
     warnings = [each for each in against if not each.blocks or change.action == "no-op"]
     if not warnings:
         return change

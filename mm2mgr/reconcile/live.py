@@ -180,7 +180,7 @@ class _Making:
         run = self.all_connectors(as_lint_sees_it())
         found = widenings(self.writes(), run.desired, run.live)
         seen = await self.read_mirrored(found, self.with_other_tasks(run))
-        givers = {(c.connect, c.connector): c.takes_over.giver for c in self.writes() if c.takes_over}
+        givers = {c.named: c.takes_over.giver for c in self.writes() if c.takes_over}
         verdicts = {
             each.named: judge(each, seen, run, self.version(each.named[0]), givers.get(each.named)) for each in found
         }
@@ -383,7 +383,7 @@ class _Making:
     def used_client_ids(self, made: Plan) -> UsedClientIds:
         """Return the client ids that a quota may be for, after a plan too: those of connectors that it does not write or delete."""
         running = self.running_client_ids()
-        planned = {(change.connect, change.connector): change.action for change in made.changes}
+        planned = {change.named: change.action for change in made.changes}
         kept = {one for named, one in running.items() if planned.get(named, "blocked") == "blocked"}
         concerned = frozenset(one for named, one in running.items() if named in planned)
         return UsedClientIds(concerned, None if self.errors else frozenset(kept), self.only is None)
@@ -393,9 +393,7 @@ class _Making:
     def with_other_tasks(self, run: Connectors) -> set[str]:
         """Return the sources of connectors whose number of tasks changes: their topics show how many partitions move."""
         writes = (change for change in self.writes() if change.action == "update" and change.type == "source")
-        changed = (
-            (each.connect, each.connector) for each in writes if any(key.key == "tasks.max" for key in each.keys)
-        )
+        changed = (each.named for each in writes if any(key.key == "tasks.max" for key in each.keys))
         return {run.desired[each].source for each in changed if each in run.desired} & self.topology.clusters.keys()
 
     def allows(self, kind: str, connector: Named) -> bool:
@@ -423,7 +421,7 @@ class _Making:
                     await asyncio.to_thread(read_dedicated, kafka_access(over.dedicated), over.picks.before)
                 except Mm2mgrError as error:
                     objection = Objection("moved", error.message, error.hint or "plan again when it can be read")
-                    found.append(((change.connect, change.connector), objection))
+                    found.append((change.named, objection))
         return found
 
     async def ask_retention(self, seen: MirroredState) -> list[tuple[Named, Objection]]:
@@ -434,7 +432,7 @@ class _Making:
             stored = seen.offsets.get(over.giver) if over and not over.move.carried else None
             if over is None or not stored or not isinstance(seen.topics.get(alias), TopicListing):
                 continue
-            named, position = (change.connect, change.connector), {one: last + 1 for one, last in stored.items()}
+            named, position = change.named, {one: last + 1 for one, last in stored.items()}
             try:
                 access = kafka_access(self.topology.clusters[alias])
                 late = await asyncio.to_thread(read_expiring, access, position, LONGEST_PAUSE_SECONDS)
@@ -475,7 +473,7 @@ class _Making:
         chosen = {each.named: each for each in found}
 
         def with_topics_of(change: Change) -> Change:
-            widening = chosen.get((change.connect, change.connector))
+            widening = chosen.get(change.named)
             if widening is None:
                 return change
             verdict, listed = verdicts[widening.named], seen.listed(widening.source)

@@ -54,7 +54,7 @@ def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: Bot
     begun = [named for named in estate.owned if JOURNAL_KEY in estate.live[named]]
     if not moved and not begun:
         return parts
-    planning = _Planning(estate, {(each.connect, each.connector): each for part in parts for each in part.changes})
+    planning = _Planning(estate, {each.named: each for part in parts for each in part.changes})
     continued = [entry for entry in moved if planning.receiver(entry) in begun]
     for entry in continued:
         planning.take(entry)
@@ -189,7 +189,7 @@ class _Planning:
 
     def arrange(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> None:
         """Make both changes one unit."""
-        estate, receiver = self.estate, (change.connect, change.connector)
+        estate, receiver = self.estate, change.named
         reason = next(self.refusals(change, giver, entry, journal), None)
         if change.action == "blocked" or reason:
             if reason and change.action != "blocked":
@@ -233,7 +233,7 @@ class _Planning:
 
     def taken_over(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> TakeOver:
         """Return what a receiver takes over, and how far that is already."""
-        estate, receiver = self.estate, (change.connect, change.connector)
+        estate, receiver = self.estate, change.named
         live = estate.live.get(giver)
         move = journal.move if journal else None
         if move is None:
@@ -291,7 +291,7 @@ class _Planning:
         self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None
     ) -> Iterator[tuple[str, str]]:
         """Yield why a move cannot be done, with what to do about it."""
-        estate, receiver = self.estate, (change.connect, change.connector)
+        estate, receiver = self.estate, change.named
         live, had, config = estate.live.get(receiver), estate.live.get(giver), change.config
         other = f"'{giver[1]}' on Connect cluster '{giver[0]}'"
         if giver[0] in estate.unread:
@@ -349,7 +349,7 @@ class _Planning:
                 f"'{move.giver[1]}' on Connect cluster '{move.giver[0]}' was deleted before its offsets were carried",
                 "remove the entry of moved: to take the move back",
             )
-        live = self.estate.live[change.connect, change.connector]
+        live = self.estate.live[change.named]
         otherwise = any(live.get(key) != (change.config or {}).get(key) for key in SELECTING)
         if move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
             yield (
@@ -372,7 +372,7 @@ class _Planning:
             )
 
     def block(self, change: Change, reason: str, remedy: str) -> None:
-        self.changes[change.connect, change.connector] = change.blocked(f"moved: {reason}", remedy)
+        self.changes[change.named] = change.blocked(f"moved: {reason}", remedy)
 
     def hold(self, giver: Named, reason: str) -> None:
         """Keep what gives its topics away as it is."""
@@ -388,11 +388,11 @@ def _pair(config: Config) -> tuple[str, str]:
 def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
     """Block the whole of a move of which something is blocked."""
     parts = tuple(parts)
-    blocked = {(c.connect, c.connector): c for part in parts for c in part.changes if c.action == "blocked"}
-    units = {c.moves_to: (c.connect, c.connector) for part in parts for c in part.changes if c.moves_to}
+    blocked = {c.named: c for part in parts for c in part.changes if c.action == "blocked"}
+    units = {c.moves_to: c.named for part in parts for c in part.changes if c.moves_to}
 
     def held(change: Change) -> Change:
-        named = change.connect, change.connector
+        named = change.named
         other = change.moves_to or (change.takes_over and change.takes_over.giver) or units.get(named)
         if change.action in {"blocked", "no-op"} or not other or other not in blocked:
             return change

@@ -59,12 +59,11 @@ class Price:
     irreversible: tuple[str, ...] = ()
 
     def __add__(self, other: Price) -> Price:
-        both = self.again and other.again
         return Price(
             self.restarts + other.restarts,
             None if self.moved is None or other.moved is None else self.moved + other.moved,
             self.partitions + other.partitions,
-            self.again + other.again if self.again and other.again else both or self.again or other.again,
+            self.again + other.again if self.again and other.again else self.again or other.again,
             tuple(dict.fromkeys((*self.groups, *other.groups))),
             tuple(dict.fromkeys((*self.group_patterns, *other.group_patterns))),
             tuple(dict.fromkeys((*self.irreversible, *other.irreversible))),

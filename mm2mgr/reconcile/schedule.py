@@ -117,7 +117,7 @@ def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_
             else:
                 left -= moved
         if why:
-            found[change.connect, change.connector] = why
+            found[change.named] = why
     return found
 
 
@@ -125,7 +125,7 @@ def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
     """Return the plan with these updates held: shown with their reason, and not written."""
 
     def held(change: Change) -> Change:
-        why = reasons.get((change.connect, change.connector))
+        why = reasons.get(change.named)
         if not why or not _lowers_tasks(change):
             return change
         (key,) = change.keys

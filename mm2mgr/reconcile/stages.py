@@ -171,7 +171,7 @@ Stage = (
 
 def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  one list for each kind of change
     """Return what is done for a change, in order; nothing for one that is not written."""
-    named, config = (change.connect, change.connector), dict(change.config or {})
+    named, config = change.named, dict(change.config or {})
     before, wished = dict(change.before or {}), change.state[1] if change.state else None
     same = Compare(named, owner, change.before)
     if change.moves_to or change.action not in {"create", "update", "delete"}:
