@@ -400,10 +400,10 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
             yield ("flows", flow.name, "record_producer", "client.id"), message
     for pair, group in _by_pair(flows).items():
         checked = [flow for flow in group if flow.with_checkpoints]
-        beating = [flow for flow in group if flow.settings.heartbeats.enabled]
+        with_heartbeats = [flow for flow in group if flow.settings.heartbeats.enabled]
         yield from _unequal(group, f"the pair {pair}", SHARED_BY_PAIR)
         yield from _unequal(checked, f"the checkpoint connector of {pair}", SHARED_BY_CHECKPOINTS)
-        yield from _unequal(beating, f"the heartbeat connector of {pair}", SHARED_BY_HEARTBEATS)
+        yield from _unequal(with_heartbeats, f"the heartbeat connector of {pair}", SHARED_BY_HEARTBEATS)
         for flow in group[1:]:
             if flow.connect != group[0].connect:
                 names = f"flows '{flow.name}' and '{group[0].name}' share the pair {pair}"

@@ -191,7 +191,9 @@ def objections(
 ) -> dict[str, tuple[Objection, ...]]:
     """Return the objections to each connector by name."""
     subjects = [informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
-    beating = {subject.pair for subject in subjects if subject.type == "source" and _carries_heartbeats(subject)}
+    pairs_with_heartbeats = {
+        subject.pair for subject in subjects if subject.type == "source" and _carries_heartbeats(subject)
+    }
     hits: dict[Subject, list[Finding]] = {}
     for finding, hit in found(Estate(tuple(subjects), estate.files), rules):
         if hit.subject:
@@ -200,7 +202,7 @@ def objections(
     for subject in subjects:
         said = [
             *(_objection(each, _remedy(connect, subject, each, known)) for each in reported(hits.get(subject, ()))),
-            *_unknown_to_the_worker(subject, beating),
+            *_unknown_to_the_worker(subject, pairs_with_heartbeats),
             *_disputed(subject, connect, known),
         ]
         if said:
@@ -236,7 +238,7 @@ def _remedy(connect: str, subject: Subject, finding: Finding, known: ClusterFact
     return finding.fix
 
 
-def _unknown_to_the_worker(subject: Subject, beating: Container[str]) -> Iterator[Objection]:
+def _unknown_to_the_worker(subject: Subject, pairs_with_heartbeats: Container[str]) -> Iterator[Objection]:
     """Keys that older workers skip in silence, where what they do instead matters."""
     version = subject.worker.version
     if version is None or subject.type != "source":
@@ -248,7 +250,7 @@ def _unknown_to_the_worker(subject: Subject, beating: Container[str]) -> Iterato
             "syncs to the source anyway",
             "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the workers",
         )
-    if numbers(version) < (4, 0) and subject.pair in beating and not _carries_heartbeats(subject):
+    if numbers(version) < (4, 0) and subject.pair in pairs_with_heartbeats and not _carries_heartbeats(subject):
         yield Objection(
             "key-too-new",
             f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the "

@@ -464,7 +464,7 @@ class _Making:
         for permit, flows in idle.items():
             yield f"`allow: [{permit}]` of {few(flows)} is not needed (any more): the line can go"
 
-    # --- what is said beside the changes ------------------------------------------------------------------------------
+    # --- warnings and notes beside the changes ------------------------------------------------------------------------------
 
     def with_topics(
         self, part: ClusterPlan, found: Sequence[Widening], seen: MirroredState, verdicts: Mapping[Named, MirrorVerdict]

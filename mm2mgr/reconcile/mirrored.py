@@ -183,7 +183,7 @@ def again(
 ) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
-    `is_abandoned` tells which connectors are owned and no longer declared; the offsets of its `giver` come along.
+    `is_abandoned` says which connectors are owned and no longer declared; the offsets of its `giver` come along.
     """
     own = {**(seen.offsets.get(widening.named) or {}), **((giver and seen.offsets.get(giver)) or {})}
     for other, hop in widening.others.items():

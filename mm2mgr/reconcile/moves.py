@@ -343,7 +343,7 @@ class _Planning:
             )
 
     def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
-        """Yield why a move that was begun cannot go on by the tree of now."""
+        """Yield why a move that was begun cannot continue with the tree as it is now."""
         if not move.carried and had is None and entry and not entry.dedicated:
             yield (
                 f"'{move.giver[1]}' on Connect cluster '{move.giver[0]}' was deleted before its offsets were carried",

@@ -133,8 +133,8 @@ def moved(
     was, now = (
         {
             one: task
-            for task, hand in enumerate(partitions_by_task(predict(listing, takes).order, max(count, 1)))
-            for one in hand
+            for task, its_own in enumerate(partitions_by_task(predict(listing, takes).order, max(count, 1)))
+            for one in its_own
         }
         for takes, count in zip((before, after), tasks, strict=True)
     )

@@ -216,7 +216,7 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
             yield WriteConfig(named, Journal(then).marked(lenient), "the journal")
     moving = Journal(then, behind).marked(wanted)
     yield Stop(named)
-    if place(live) != behind:  # cut short before: only the config of then finds them
+    if place(live) != behind:  # cut short before: only the config that it had then finds them
         yield WriteConfig(named, at(behind, moving), "the place of its offsets", known=True)
     yield ReadOffsets(named)
     yield WriteConfig(named, moving, "the new place of its offsets", known=True)

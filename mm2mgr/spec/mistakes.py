@@ -77,7 +77,7 @@ def _real_path(item: Any, values: Any) -> PathKey:
 
 
 def _is_of_entry(path: PathKey) -> bool:
-    """Tell whether a key belongs into an entry, but stands beside the entries."""
+    """Tell whether a key belongs into an entry, but is beside the entries."""
     below = values_of(node_at(path[:-1])) if path else None
     return isinstance(below, Mapping) and any(path[-1] in properties_of(name) for name in _definitions(below))
 
@@ -288,7 +288,7 @@ def _unknown(path: PathKey) -> tuple[str, str]:  # noqa: PLR0911 - one return a 
     key, above = str(path[-1]), node_at(path[:-1])
     known = sorted({name for choice in choices(above) for name in choice.get("properties", ())})
     if len(path) == 1:
-        known = [name for name in known if name not in models.OVERRIDE_KEYS]  # nobody writes them by hand
+        known = [name for name in known if name not in models.OVERRIDE_KEYS]  # they are not written by hand
     same = next((name for name in known if _bare(name) == _bare(key)), _ALSO_CALLED.get(key))
     if same in known:
         return str(same), f"write '{same}'"

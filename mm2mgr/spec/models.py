@@ -325,7 +325,7 @@ class Heartbeats(Model, json_schema_extra=_example(interval="1s")):
     enabled: bool = True
     """`heartbeats: false` is short for this."""
     interval: TimeSpan = 1
-    """Time between two beats, in whole seconds: Kafka knows nothing finer."""
+    """Time between two heartbeats, in whole seconds: Kafka knows nothing finer."""
     connector_name: ConnectorName | None = None
     """Name of the heartbeat connector of the pair where it has one already; default: `mm2.SOURCE.TARGET.heartbeat`."""
 

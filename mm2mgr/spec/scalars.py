@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 _MOST_CHARS = 1_000_000
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
-# What Java and Python read alike and nobody has to look at twice, such as `team[.][a-z0-9]+-.*`.
+# What Java and Python certainly read alike, such as `team[.][a-z0-9]+-.*`.
 _PLAIN = re.compile(r"(?:(?:[\w.-]|\\[.-]|\[(?:a-z|A-Z|0-9|[\w.])+\])[*+?]?)+", re.ASCII)
 _QUOTED = re.compile(r"\\Q(.*?)(\\E|\Z)", re.DOTALL)
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")

@@ -54,7 +54,7 @@ class OverrideFile:
 
     @property
     def first_line(self) -> str:
-        """The line that tells files of the command from files of people."""
+        """The line by which files of the command are known from files of people."""
         return f"# Written by `mm2mgr {self.command}` from {self.source}: review it like any change, then commit.\n"
 
     def path(self, sources: Collection[Path]) -> Path:

@@ -245,7 +245,7 @@ CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
             since=_READ_BACK,
         ),
     ),
-    # Written so that beats land on the flow's source: there `target` is the cluster that the flow reads from.
+    # Written so that heartbeats land on the flow's source: there `target` is the cluster that the flow reads from.
     "heartbeat": (
         *_framework(None),
         _own("target admin", "admin", "target", "heartbeats-target-admin", block="source_admin"),

@@ -371,7 +371,7 @@ def _untrimmed(file: SourceFile) -> Iterator[str]:
     if file.kind == "dedicated":
         driver = Dedicated(file.entries)
         for source, target in driver.pairs():
-            if not driver.beats(source, target):
+            if not driver.sends_heartbeats(source, target):
                 yield f"{source}->{target}.enabled"
 
 

@@ -36,6 +36,16 @@ def configured(subject: Subject, client: str, plain: str) -> str:
     return found.value if found else ""
 
 
+@lru_cache(maxsize=4096)
+def keys_with_clients(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client], ...]:
+    """Return the keys that give clients a plain key, each with one of these clients; an admin client fails first."""
+    found: dict[str, Client] = {}
+    for client in sorted(kind.clients, key=lambda each: each.kind != "admin"):
+        if key := kind.winners[client.name].get(plain):
+            found.setdefault(key, client)
+    return tuple(found.items())
+
+
 def protocol(subject: Subject, client: str) -> str:
     """Return a client's security.protocol in capitals; "" when it is not set or a placeholder."""
     value = configured(subject, client, "security.protocol")

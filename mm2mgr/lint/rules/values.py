@@ -200,8 +200,8 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
     and is not reported. On Connect, pause or stop the connector instead, so that its state is visible.
     """
     if subject.form != "dedicated" and not subject.flag("enabled", default=True):
-        beats = subject.type == "heartbeat"
-        message = "a heartbeat connector ignores enabled=false" if beats else "it is RUNNING without a task"
+        is_heartbeat = subject.type == "heartbeat"
+        message = "a heartbeat connector ignores enabled=false" if is_heartbeat else "it is RUNNING without a task"
         more = ", and stop or delete the connector to disable it"
         yield removal_hit(subject, "enabled", f"enabled=false: {message}", more)
 
