@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from mm2mgr.assignment import listing_of, partitions_by_task, predict
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
@@ -20,16 +21,32 @@ from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.guards import Connectors
 from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, Widening, renamed_text
 from mm2mgr.reconcile.plan import Change, Named
-from mm2mgr.reconcile.price import Assigned, Price, TopicSizes, Volume, assigned, moved, volume
+from mm2mgr.reconcile.price import Price, Volume
 from mm2mgr.topology import KafkaCluster
 
 _LATEST = "source.consumer.auto.offset.reset"
+_Assigned = Callable[[str], bool]
+_RECORD_OVERHEAD_BYTES = (
+    10  # of a record in a log besides key, value and headers: lengths, attributes, deltas of time and offset
+)
+_BATCH_BYTES, _BATCH_HEADER_BYTES = 16_384, 61  # Kafka's default batch.size, and what each batch takes
 _MEASURED_TOPICS = 40
 _SAMPLED_PARTITIONS = 60
 _RECORDS_PER_WINDOW = 200
 _AT_ONCE = 64
 _TIMEOUT_SECONDS = 3.0
 _MEASURING_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class TopicSizes:
+    """Logs of the partitions of some topics, and the mean size of their records (key, value and headers) by topic, where measured.
+
+    Sizes are before compression.
+    """
+
+    logs: Mapping[TopicPartition, Offsets]
+    record_bytes: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -89,8 +106,63 @@ class Estimate:
         return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {}, stored)
 
 
-def _assigned(subject: Subject) -> Assigned | None:
-    return assigned(selection_of(subject), heartbeats=subject.flag("heartbeats.replication.enabled", default=True))
+def volume(
+    sizes: TopicSizes, topics: Iterable[str], own: Mapping[TopicPartition, int], stored: Mapping[str, float]
+) -> Volume:
+    """Return what is mirrored of these topics, from the log's start or the offsets that a connector has of its `own`.
+
+    `stored` has what a record takes on the target, where it was measured on what is there; else its log counts as uncompressed.
+    """
+    records, size, unmeasured = 0, 0.0, []
+    for topic in sorted(topics):
+        logs = {one: log for one, log in sizes.logs.items() if one.topic == topic}
+        count = sum(max(0, log.end - max(log.start, own.get(one, -1) + 1)) for one, log in logs.items())
+        mean = sizes.record_bytes.get(topic)
+        if not logs or (count and mean is None):
+            unmeasured.append(topic)
+        records += count
+        size += count * (stored.get(topic) or log_bytes(mean)) if mean is not None else 0
+    return Volume(records, round(size), tuple(unmeasured))
+
+
+def log_bytes(record_bytes: float) -> float:
+    """Return what a record of this size takes in a log, with its share of the batch's header."""
+    whole = record_bytes + _RECORD_OVERHEAD_BYTES
+    return whole + _BATCH_HEADER_BYTES / max(1.0, _BATCH_BYTES // whole)
+
+
+def moved(
+    listed: Mapping[str, int], before: _Assigned | None, after: _Assigned | None, tasks: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return how many of a connector's partitions get another task, and how many it has; None where its topics are not known.
+
+    `listed` has all topics of the source as its brokers list them, which decides the order; `tasks` are those before and after.
+    """
+    if before is None or after is None:
+        return None
+    listing = listing_of({topic: count for topic, count in listed.items() if not topic.startswith("__")})
+    was, now = (
+        {
+            one: task
+            for task, its_own in enumerate(partitions_by_task(predict(listing, takes).order, max(count, 1)))
+            for one in its_own
+        }
+        for takes, count in zip((before, after), tasks, strict=True)
+    )
+    return sum(now.get(one, task) != task for one, task in was.items()), len(was)
+
+
+def _assigned(subject: Subject) -> _Assigned | None:
+    """Return which topics a connector assigns to its tasks: those it takes, and heartbeats that come in no circle."""
+    selection = selection_of(subject)
+    if selection is None:
+        return None
+    heartbeats = subject.flag("heartbeats.replication.enabled", default=True)
+
+    def takes(topic: str) -> bool:
+        return selection.takes(topic) or (heartbeats and selection.takes_heartbeats(topic))
+
+    return takes
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -105,12 +177,12 @@ async def read_estimate(  # noqa: PLR0913, PLR0917  what was found out for one p
     writes: Iterable[Change],
 ) -> Estimate:
     """Read what the estimate for these writes needs, beside what was read already."""
-    again = {each.named: each for each in found}
+    widenings = {each.named: each for each in found}
     sizes = await _read_sizes(clusters, seen, found, verdicts)
     stored, groups = await asyncio.gather(
         _read_stored(clusters, seen, found, verdicts, sizes), _read_groups(clusters, run, writes)
     )
-    return Estimate(run, seen, again, verdicts, sizes, stored, groups)
+    return Estimate(run, seen, widenings, verdicts, sizes, stored, groups)
 
 
 async def _read_sizes(

@@ -17,10 +17,10 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile import apply, arrivals, estimate, live, verify
 from mm2mgr.reconcile.apply import apply_plan, read_back
+from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
-from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.reconcile.waves import Result
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load

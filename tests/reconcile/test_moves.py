@@ -19,11 +19,11 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile import estimate, live
 from mm2mgr.reconcile.carry_out import carry_out
+from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Plan
-from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.reconcile.stages import stages
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load

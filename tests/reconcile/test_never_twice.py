@@ -30,13 +30,13 @@ from mm2mgr.output.plan_markdown import plan_markdown
 from mm2mgr.output.plan_text import say_plan
 from mm2mgr.reconcile import estimate, live
 from mm2mgr.reconcile.apply import apply_plan
+from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.history import Author, Recorder
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Named, Plan, Wish
 from mm2mgr.reconcile.planfile import write_plan
-from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.reconcile.waves import Rollout
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.render import Connector as Rendered
