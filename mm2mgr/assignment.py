@@ -78,11 +78,11 @@ def assignment_read_back(assigned: Sequence[str]) -> Assignment | None:
 
     None where these are not one assignment: tasks are missing, or some still have the configuration before a change.
     """
-    hands = [[_parsed(text) for text in hand.split(",") if text] for hand in assigned]
-    order = tuple(one for turn in zip_longest(*hands) for one in turn if one)
+    by_task = [[_parsed(text) for text in task.split(",") if text] for task in assigned]
+    order = tuple(one for turn in zip_longest(*by_task) for one in turn if one)
     if any(one.partition < 0 for one in order) or len(set(order)) < len(order) or not order:
         return None
-    if [list(hand) for hand in partitions_by_task(order, len(hands))] != hands:
+    if [list(task) for task in partitions_by_task(order, len(by_task))] != by_task:
         return None
     return Assignment(order, "live")
 

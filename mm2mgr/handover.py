@@ -43,7 +43,7 @@ class _Reading:
         return f"{place.file}:{place.line}"
 
     def known_once(self, path: PathKey, named: tuple[str, str], seen: dict[tuple[str, str], PathKey]) -> bool:
-        """Report a Connect cluster that nobody declares, and an entry that is there already."""
+        """Report a Connect cluster that is not declared, and an entry that is there already."""
         connect, connector = named
         if connect not in self.tree.connect:
             self.unknown((*path, "connect"), "Connect cluster", connect, self.tree.connect)

@@ -318,8 +318,8 @@ class _Model:
     def reading(self, leg: Leg, partitions: int, handed_on: float) -> _Rate:
         """One fetch D in flight per broker: c D / (RTT + D/r + c D/P). A partition waits until its last fetch was polled in full.
 
-        Where one poll returns all of it (max.poll.records), the next fetch is on its way while the records are handed on; nobody
-        reads the socket meanwhile, which takes what its buffer holds.
+        Where one poll returns all of it (max.poll.records), the next fetch is on its way while the records are handed on; the
+        socket is not read meanwhile, and takes what its buffer holds.
         """
         brokers, ratio = max(min(self.source.brokers, partitions), 1), self.traffic.compression
         rate, limit = self.reading_connection(leg)

@@ -1,17 +1,21 @@
-"""What the link model says of a flow, with the settings of the tree and with two others beside them, in both placements. No I/O."""
+"""What the link model says of a flow: with the settings of the tree and with two others beside them, in both placements, and where the
+socket buffers of brokers cap it. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from mm2mgr.ceilings import ENOUGH_PARTITIONS, Ceiling, ceilings
 from mm2mgr.defaults import Text, by_default
 from mm2mgr.link import (
+    BY_SYSTEM,
+    GAIN_WORTH_SAYING,
     MIB,
     USUAL_HEAP_BYTES,
     WORKER_HEAP_BYTES,
+    BrokerLimits,
     Clients,
     FlowTraffic,
     Forecast,
@@ -22,9 +26,11 @@ from mm2mgr.link import (
 )
 from mm2mgr.link_settings import compiled_clients, may_pipeline
 from mm2mgr.text import number_of, rate_text
-from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLIENTS
+
+if TYPE_CHECKING:
+    from mm2mgr.topology import Flow  # with its models, which a lint of single files does without
 
 Settings = Literal["Kafka's defaults", "published recipe", "this tree"]
 SETTINGS: tuple[Settings, ...] = get_args(Settings)
@@ -263,6 +269,78 @@ def outlook(flow: Flow) -> LinkForecast | None:
         )
     unread = tuple(end.alias for end in (flow.source, flow.target) if not end.limits.read)
     return LinkForecast(route, forecast_of(flow, route, FlowTraffic(tasks, tasks)), other, unread)
+
+
+# --- the socket buffers of brokers that cap a flow ---------------------------------------------------------------------
+
+ENOUGH_PARTITIONS = 64
+"""Taken where the number of partitions is not known: more tasks than that make up for no buffer."""
+_AS_MUCH = 0.9
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A buffer of the brokers at one end that caps a flow: bytes per second of one partition `now` and once `lifted`.
+
+    With it the flow would carry `flow_lifted`; without it, so many `tasks` carry `flow`, which is as much, or the most that they can.
+    """
+
+    end: Literal["source", "target"]
+    key: str
+    leg: Leg
+    now: float
+    lifted: float
+    tasks: int
+    flow: float
+    flow_lifted: float
+
+    def advice(self, cluster: str) -> str:
+        """Return what to do about it, and what it gains."""
+        rates = f"{rate_text(self.now)} -> {rate_text(self.lifted)} per partition"
+        return f"set {self.key}=-1 on the brokers of {cluster}, with a rolling restart: {rates}"
+
+    def meanwhile(self, tasks: int) -> str:
+        """Return how far tasks make up for it."""
+        if self.flow < _AS_MUCH * self.flow_lifted:
+            return f"without it {number_of(self.tasks, 'task')} {'carries' if self.tasks == 1 else 'carry'} {rate_text(self.flow)}, with it {rate_text(self.flow_lifted)}"
+        return f"its {tasks} tasks make up for it" if self.tasks <= tasks else f"without it use {self.tasks} tasks"
+
+
+@lru_cache(4096)  # many flows of an estate are alike
+def ceilings(
+    route: Route, clients: Clients, traffic: FlowTraffic, source: BrokerLimits, target: BrokerLimits
+) -> tuple[Ceiling, ...]:
+    """Return the buffers that cap a flow and were read from brokers, on the legs that its workers have to them."""
+    found: list[Ceiling] = []
+    if route.reading and source.read and source.send_buffer_bytes != BY_SYSTEM:
+        ways = (source, target), (replace(source, send_buffer_bytes=BY_SYSTEM), target)
+        found += _ceiling("source", "socket.send.buffer.bytes", route, route.reading, clients, traffic, ways)
+    if route.writing and target.read and target.receive_buffer_bytes != BY_SYSTEM:
+        ways = (source, target), (source, replace(target, receive_buffer_bytes=BY_SYSTEM))
+        found += _ceiling("target", "socket.receive.buffer.bytes", route, route.writing, clients, traffic, ways)
+    return tuple(found)
+
+
+def _ceiling(  # noqa: PLR0913, PLR0917  the arguments of the model, twice
+    end: Literal["source", "target"],
+    key: str,
+    route: Route,
+    leg: Leg,
+    clients: Clients,
+    traffic: FlowTraffic,
+    ways: tuple[tuple[BrokerLimits, BrokerLimits], tuple[BrokerLimits, BrokerLimits]],
+) -> Iterator[Ceiling]:
+    one = replace(traffic, partitions=1, tasks=1)
+    now, lifted = (predict(route, clients, one, *way).partition for way in ways)
+    if not lifted or lifted <= GAIN_WORTH_SAYING * now:
+        return
+    whole = predict(route, clients, traffic, *ways[1]).flow
+    flows = {
+        n: predict(route, clients, replace(traffic, tasks=n), *ways[0]).flow for n in range(1, traffic.partitions + 1)
+    }
+    enough = (n for n, flow in flows.items() if flow >= _AS_MUCH * whole)
+    tasks = next(enough, max(flows, key=lambda n: flows[n]))
+    yield Ceiling(end, key, leg, now, lifted, tasks, flows[tasks], whole)
 
 
 def capped(flows: Iterable[Flow]) -> list[str]:

@@ -39,7 +39,7 @@ _JAAS_OPEN = {
     *("useTicketCache", "storeKey", "doNotPrompt", "tokenauth", "scope", "debug"),
 }
 _NO_SECRETS = frozenset(["", "true", "false", "null", "none", MASK])
-# A plain word or number is hidden only where it stands alone: a password `kafka` must not blank every class name.
+# A plain word or number is hidden only where it is alone: a password `kafka` must not blank every class name.
 _WHOLE_WORD = re.compile(r"[A-Za-z]{1,7}|\d{1,7}")
 _SHORTEST = 4  # shorter ones are hidden under their keys only: hiding every `x` or `10` would make texts unreadable
 _PEM_LINE = 8
@@ -117,7 +117,7 @@ def masked(config: Mapping[str, str]) -> dict[str, str]:
 def _masked_jaas(value: str) -> str:
     module = _JAAS_MODULE.match(value)
     rest = _JAAS_OPTION.sub("", value[module.end() :]) if module else value
-    if not module or rest.strip("; \t\r\n"):  # not of the form that JAAS has, so nothing tells what is secret in it
+    if not module or rest.strip("; \t\r\n"):  # not of the form that JAAS has, so nothing shows what is secret in it
         return MASK
 
     def shown(option: re.Match[str]) -> str:
@@ -227,7 +227,7 @@ _VALUE = (
     r"|(?:\$\{[^}]*\}|[^\s\"',;])(?:\$\{[^}]*\}|[^\s\"',;])*"
 )
 _JAAS = r"(?:(?:[\w$]+\.)+[\w$]+|\w*LoginModule)\s+(?:required|requisite|sufficient|optional)(?=\s+[\w.-]+\s*=)"
-# In YAML the value is what remains of the line; an alias such as `private-dc` stands before a colon, too.
+# In YAML the value is what remains of the line; an alias such as `private-dc` is before a colon, too.
 _YAML_KEY = r"(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?)$"
 # A text with none of these holds nothing but, perhaps, a secret that was seen.
 _TELLTALE = r"[=:@]|eyJ|-----|(?i:basic|bearer|authorization|cookie)|Invalid value"
@@ -273,7 +273,7 @@ def _without_token(found: re.Match[str]) -> str:
 
 
 def _without_assigned(text: str) -> str:
-    """Hide what stands behind a key of a secret and `=`, and in JSON and YAML behind its colon."""
+    """Hide what follows a key of a secret and `=`, and in JSON and YAML behind its colon."""
     parts, at = [], 0
     for found in re.compile(_KEY, re.MULTILINE).finditer(text):
         if found.start() < at or not is_secret(found["key"]):

@@ -242,6 +242,11 @@ class Adopted:
     from_owner: str | None
     place: str
 
+    @property
+    def named(self) -> tuple[str, str]:
+        """The Connect cluster and the connector."""
+        return self.connect, self.connector
+
 
 @dataclass(frozen=True)
 class Released:
@@ -250,6 +255,11 @@ class Released:
     connect: str
     connector: str
     place: str
+
+    @property
+    def named(self) -> tuple[str, str]:
+        """The Connect cluster and the connector."""
+        return self.connect, self.connector
 
 
 @dataclass(frozen=True)
@@ -318,13 +328,17 @@ def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
 
 def connector_names(flows: Iterable[Flow]) -> Iterator[tuple[Flow, Type, str]]:
     """Yield the connectors of flows whose heartbeats are marked, by pair as they are rendered: flow, type and name of each."""
-    pairs: dict[str, list[Flow]] = {}
-    for flow in flows:
-        pairs.setdefault(flow.pair, []).append(flow)
-    for group in pairs.values():
+    for group in _by_pair(flows).values():
         yield from ((flow, "heartbeat", flow.connector_name("heartbeat")) for flow in group if flow.with_heartbeats)
         yield from ((flow, "source", flow.connector_name("source")) for flow in group)
         yield from [(f, "checkpoint", f.connector_name("checkpoint")) for f in group if f.with_checkpoints][:1]
+
+
+def _by_pair(flows: Iterable[Flow]) -> dict[str, list[Flow]]:
+    pairs: dict[str, list[Flow]] = {}
+    for flow in flows:
+        pairs.setdefault(flow.pair, []).append(flow)
+    return pairs
 
 
 def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
@@ -384,15 +398,12 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
         if flow.catch_up and flow.settings.record_producer.get("client.id"):
             message = f"the catch-up limit of flow '{flow.name}' counts a client.id that mm2mgr writes: remove this one, or catch_up"
             yield ("flows", flow.name, "record_producer", "client.id"), message
-    pairs: dict[str, list[Flow]] = {}
-    for flow in flows:
-        pairs.setdefault(flow.pair, []).append(flow)
-    for pair, group in pairs.items():
+    for pair, group in _by_pair(flows).items():
         checked = [flow for flow in group if flow.with_checkpoints]
-        beating = [flow for flow in group if flow.settings.heartbeats.enabled]
+        with_heartbeats = [flow for flow in group if flow.settings.heartbeats.enabled]
         yield from _unequal(group, f"the pair {pair}", SHARED_BY_PAIR)
         yield from _unequal(checked, f"the checkpoint connector of {pair}", SHARED_BY_CHECKPOINTS)
-        yield from _unequal(beating, f"the heartbeat connector of {pair}", SHARED_BY_HEARTBEATS)
+        yield from _unequal(with_heartbeats, f"the heartbeat connector of {pair}", SHARED_BY_HEARTBEATS)
         for flow in group[1:]:
             if flow.connect != group[0].connect:
                 names = f"flows '{flow.name}' and '{group[0].name}' share the pair {pair}"

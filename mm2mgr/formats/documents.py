@@ -25,7 +25,7 @@ _MOST_VALUES = 1_000_000
 _BLANK = re.compile(r"[ \t\r\n]*")
 _PLAIN = re.compile(r"true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _WRAPPERS = frozenset({"config", "info", "spec", "connectorConfiguration", "configs", "connector", "value"})
-# What stands where JSON has something else -> what to do about it.
+# What people write where JSON needs something else -> what to do about it.
 _SLIPS = (
     (r"//|#|/\*", "it has no comments: remove this one"),
     (r"[‘’“”„«»]", 'typographic quotes: write double quotes, "'),
@@ -37,8 +37,8 @@ _SLIPS = (
     (r"(None|nil|undefined|NULL)\b", "write null"),
     (r"(NaN|Infinity|-Infinity|\+)", "not a number of JSON: write digits, or text in double quotes"),
     (r",", "a comma too many, or a value is missing before it"),
-    (r"=", "a colon stands between key and value, not ="),
-    (r";", "a comma stands between entries, not ;"),
+    (r"=", "write a colon between key and value, not ="),
+    (r";", "write a comma between entries, not ;"),
     (r"(?<=[-: 0]0)\d", "a number does not begin with 0: remove it, or write text in double quotes"),
     (r"[A-Za-z_]", "keys and text need double quotes"),
 )
@@ -116,7 +116,7 @@ class _Scanner:
         return SpecError([Problem(Place(self.file, line, index - self.starts[line - 1] + 1), message)])
 
     def unexpected(self, index: int, wanted: str) -> SpecError:
-        """Return the error about what stands where something else should: what it probably is, and what to write."""
+        """Return the error about what should not be there: what it probably is, and what to write."""
         found = next(
             (words for sign, words in _SLIPS if re.compile(sign).match(self.text, index)), f"expected {wanted}"
         )

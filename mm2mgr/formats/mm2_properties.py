@@ -146,7 +146,7 @@ class Dedicated:
         """Tell whether a pair mirrors."""
         return self.flag(f"{source}->{target}.enabled")
 
-    def beats(self, source: str, target: str) -> bool:
+    def sends_heartbeats(self, source: str, target: str) -> bool:
         """Tell whether a pair's heartbeat connector runs; it also runs for pairs that mirror nothing."""
         everywhere = self.flag("emit.heartbeats.enabled", default=True)
         return self.flag(f"{source}->{target}.emit.heartbeats.enabled", default=everywhere)
@@ -162,10 +162,10 @@ def connectors(file: Dedicated) -> Iterator[FoundConnector]:
     Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level security
     keys, which no client reads; all clusters have them as their defaults.
     """
-    # Those that mirror first: what is found in a line that several pairs have is told of one of them.
+    # Those that mirror first: what is found in a line that several pairs have is reported for one of them.
     for source, target in sorted(file.pairs(), key=lambda pair: not file.enabled(*pair)):
         types: Sequence[str] = list(CLASSES) if file.enabled(source, target) else []
-        if not types and file.beats(source, target):
+        if not types and file.sends_heartbeats(source, target):
             types = ["MirrorHeartbeatConnector"]
         for class_name in types:
             yield _connector(file, source, target, class_name)

@@ -110,7 +110,7 @@ def _is_dedicated(file: mm2_properties.Dedicated, keys: Iterable[str]) -> bool:
 
 
 def _why_none(root: Node) -> str:
-    """Return what a document without a connector is, and how to get the one that was meant; "" if it cannot be told."""
+    """Return what a document without a connector is, and how to get the one that was meant; "" if that is unknown."""
     if root.get("error_code"):
         return f"it is an error that Connect answered ({root.word('error_code')})"
     if root.get("tasks") and root.at("connector", "state"):

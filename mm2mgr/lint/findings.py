@@ -74,8 +74,8 @@ class Rule:
     `severity` is that of its worst case; a hit may lower it.
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
     `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified); one that
-    ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines that nobody here
-    knows, at which no other rule looks.
+    ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines that are not
+    known here, at which no other rule looks.
     Plan and apply block every write that an error is about, judged by what the real workers say.
     """
 
@@ -198,7 +198,7 @@ class Finding:
         }
 
 
-# The setting of a tree that becomes a connector's key; what is not here is written by a template and by nobody else.
+# The setting of a tree that becomes a connector's key; what is not here is written by a template and by nothing else.
 _TREE = {
     "tasks.max": "tasks: {max: VALUE}",
     "topics": "topics: {include: LIST}",
@@ -233,7 +233,7 @@ _OF_TEMPLATES = (
     "replication.policy.internal.topic.separator.enabled",
 )
 _WORDS = {class_: word for word, class_ in defaults.POLICIES.items()}
-# A tree adds these to its own lists, so nobody writes them there.
+# A tree adds these to its own lists, so they are not written there.
 _ALWAYS = {
     "topics.exclude": defaults.TOPICS_EXCLUDE,
     "groups.exclude": defaults.GROUPS_EXCLUDE,

@@ -1,4 +1,4 @@
-"""Applies the edits of findings to the texts of files, and keeps only those after which lint finds less and nothing worse. Writes no file."""
+"""What is made of the edits of findings: new texts of files, kept only where lint then finds less and nothing worse, or a JSON Patch. Writes no file."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mm2mgr.formats.structured import StructuredText
 from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, spelled
 from mm2mgr.lint.rules import RULES, found
 from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.secrets import mask
 from mm2mgr.spec.places import PathKey, read_yaml
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
@@ -126,7 +127,7 @@ def _decided(every: Sequence[Found]) -> list[Found]:
 
 
 def _removal(hit: Hit) -> Hit | None:
-    """Return the hit with nothing but the removal of its key, which nobody reads; None when its fix is no such move, or moves a login."""
+    """Return the hit with nothing but the removal of its key, which nothing reads; None when its fix is no such move, or moves a login."""
     if hit.key.endswith(tuple(CLUSTER_KEYS)):
         return None
     gone = tuple(edit for edit in hit.edits if edit.value is None and edit.key == hit.key)
@@ -262,3 +263,53 @@ def _flattened(text: str) -> tuple[PathKey, Any]:
         [(name, value)] = value.items()
         path.append(name)
     return tuple(path), value
+
+
+# --- as JSON Patch, for tools that keep configs themselves ----------------------------------------------------------------
+
+
+def patch(hit: Hit) -> list[dict[str, str]]:
+    """Return a fix as JSON Patch (RFC 6902) of the connector's config, or of the lines of an mm2.properties.
+
+    [] where a fix is none, changes another connector too, or would show a secret.
+    """
+    config = {**hit.subject.config} if hit.subject else {}
+    config |= {edit.at.key: edit.at.value for edit in hit.edits if edit.at}
+    if any(edit.of and edit.of is not hit.subject for edit in hit.edits):
+        return []
+    gone = [each for each in map(_gone, hit.edits) if each in config]
+    operations: list[dict[str, str]] = []
+    for edit in hit.edits:
+        if edit.value is None:
+            continue
+        same = next((key for key in gone if config[key] == edit.value), None)
+        if same is not None and edit.key not in config:
+            gone.remove(same)
+            operations.append({"op": "move", "from": _pointer(same), "path": _pointer(edit.key)})
+        elif mask(edit.key, edit.value) != edit.value:
+            return []
+        else:
+            operations += _test(edit.key, config)
+            op = "replace" if edit.key in config else "add"
+            operations.append({"op": op, "path": _pointer(edit.key), "value": edit.value})
+    for key in gone:
+        operations += [*_test(key, config), {"op": "remove", "path": _pointer(key)}]
+    return operations
+
+
+def _gone(edit: Edit) -> str | None:
+    """Return the key that an edit removes."""
+    if edit.at and (edit.value is None or edit.at.key != edit.key):
+        return edit.at.key
+    return edit.key if edit.value is None else None
+
+
+def _test(key: str, config: Mapping[str, str]) -> list[dict[str, str]]:
+    value = config.get(key)
+    if value is None or mask(key, value) != value:
+        return []
+    return [{"op": "test", "path": _pointer(key), "value": value}]
+
+
+def _pointer(key: str) -> str:
+    return "/" + key.replace("~", "~0").replace("/", "~1")

@@ -122,8 +122,8 @@ def leg(hop: Hop, topic: str) -> TopicHop | None:
         )
     if why := selection.refusal(topic):
         return TopicHop(hop, start, takes=False, why=why)
-    beats = carries_heartbeats(hop.subject) and selection.takes_heartbeats(topic)
-    if not (selection.takes(topic) or beats):
+    as_heartbeats = carries_heartbeats(hop.subject) and selection.takes_heartbeats(topic)
+    if not (selection.takes(topic) or as_heartbeats):
         return None
     if not hop.plain:
         by = "its transformations" if hop.policy else "a replication policy of its own"

@@ -117,7 +117,7 @@ class KafkaFacts:
 class LinkFacts:
     """The link between source and target: round trip in seconds, bandwidth in bytes per second (None: no known limit).
 
-    A tree also tells the `route` of its workers, what brokers allow, and the heap of a worker that so many tasks share.
+    A tree also declares the `route` of its workers, what brokers allow, and the heap of a worker that so many tasks share.
     """
 
     rtt_seconds: float

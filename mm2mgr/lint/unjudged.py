@@ -15,7 +15,7 @@ from mm2mgr.lint.subject import Estate, Subject
 class Fact:
     """A fact that some rules need. `open` is what is not judged without it, `give` what supplies it; `lacking` are the connectors without.
 
-    `asked`: brokers tell it, and those that were asked and did not answer are reasons.
+    `asked`: brokers report it, and those that were asked and did not answer are reasons.
     """
 
     name: str

@@ -23,7 +23,7 @@ from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.reconcile.effect import compare
 from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import diff
-from mm2mgr.reconcile.restarts import lowers_tasks
+from mm2mgr.reconcile.schedule import lowers_tasks
 from mm2mgr.text import few
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of

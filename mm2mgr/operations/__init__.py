@@ -134,8 +134,8 @@ if TYPE_CHECKING:
     from mm2mgr.reconcile.quotas import QuotaResult as QuotaResult
     from mm2mgr.reconcile.resets import Place as Place
     from mm2mgr.reconcile.resets import ResetOrder as ResetOrder
-    from mm2mgr.reconcile.restarts import OffPeak as OffPeak
-    from mm2mgr.reconcile.restarts import RestartRules as RestartRules
+    from mm2mgr.reconcile.schedule import OffPeak as OffPeak
+    from mm2mgr.reconcile.schedule import RestartRules as RestartRules
     from mm2mgr.reconcile.verbs import Turn as Turn
     from mm2mgr.reconcile.waves import Halted as Halted
     from mm2mgr.reconcile.waves import Result as Result

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
-from mm2mgr.lint.patches import patch
+from mm2mgr.lint.fixing import patch
 from mm2mgr.lint.reading import Surroundings, completed, is_tree, joined, read_files, read_worker
 from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.rules import lint as run_rules

@@ -28,7 +28,7 @@ from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, with_many_changes_h
 from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
 from mm2mgr.reconcile.price import KINDS
 from mm2mgr.reconcile.quotas import QuotaChange, QuotaResult, client_id_of
-from mm2mgr.reconcile.restarts import RestartRules, Saving, waiting, with_waiting
+from mm2mgr.reconcile.schedule import RestartRules, Saving, waiting, with_waiting
 from mm2mgr.reconcile.verify import Settled, States
 from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Rollout, WaveVerified
 from mm2mgr.text import few

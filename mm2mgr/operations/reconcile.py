@@ -32,8 +32,7 @@ from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import HistoryEntry, Recorder, author, lease_group
 from mm2mgr.reconcile.leases import Leases
 from mm2mgr.reconcile.plan import Named, Plan, Wish
-from mm2mgr.reconcile.restarts import RestartRules
-from mm2mgr.reconcile.schedule import RoundSchedule
+from mm2mgr.reconcile.schedule import RestartRules, RoundSchedule
 from mm2mgr.reconcile.waves import Event, Rollout
 
 _NAP_SECONDS = 1.0

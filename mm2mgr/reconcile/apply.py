@@ -54,7 +54,7 @@ _READ_BACK_SECONDS = 5.0
 _READ_BACK_PAUSE_SECONDS = 0.3
 
 
-async def apply_plan(  # noqa: PLR0913  what to do, whom to tell, and when to end
+async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when to end
     topology: Topology,
     plan: Plan,
     *,
@@ -104,7 +104,7 @@ class _Canary:
         self._trouble: tuple[Trouble, str] | None = None
         self._known = asyncio.Event()
 
-    def tell(self, connect: str, verdict: Verdict, why: str = "") -> None:
+    def record(self, connect: str, verdict: Verdict, why: str = "") -> None:
         """Take in the verdict of a Connect cluster; a second one changes nothing."""
         if connect in self.awaited:
             self.awaited.discard(connect)
@@ -154,7 +154,7 @@ class _Cluster:
         self.is_gone = False
         self.gate = asyncio.Semaphore(_AT_ONCE)
 
-    def tell(self, result: Result) -> None:
+    def record(self, result: Result) -> None:
         self.results[result.connector] = result
         self.work.report(result)
 
@@ -164,17 +164,17 @@ class _Cluster:
             writer = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
         except Mm2mgrError as error:  # its credentials or certificates are not there any more
             for change in (each for wave in self.waves for each in wave if each.action != "no-op"):
-                self.tell(_result(change, error, 0.0))
-            self.work.canary.tell(self.connect, "failed", error.one_line)
+                self.record(_result(change, error, 0.0))
+            self.work.canary.record(self.connect, "failed", error.one_line)
             return
         try:
             async with writer:
                 self.clients[self.connect] = writer
                 await self._run(writer.within(LOOK_SECONDS))
         except asyncio.CancelledError:
-            pass  # cut short: what was begun has told
+            pass  # cut short: what was begun has been reported
         finally:
-            self.work.canary.tell(self.connect, "inconclusive", "it was not looked at")
+            self.work.canary.record(self.connect, "inconclusive", "it was not looked at")
 
     async def _run(self, client: ConnectClient) -> None:
         work, rollout = self.work, self.work.rollout
@@ -190,7 +190,7 @@ class _Cluster:
             await verification.remember()
         for number, changes in enumerate(self.waves, 1):
             if not rollout.is_canary(changes[0]):
-                work.canary.tell(self.connect, "ok")
+                work.canary.record(self.connect, "ok")
                 trouble = await work.canary.trouble(work.halt)
                 if trouble and not work.halt.is_set():
                     return self._halted(*trouble)
@@ -206,7 +206,7 @@ class _Cluster:
                 if verdict == "failed" and rollout.rollback:
                     await self._roll_back(client, verification)
                 return self._halted(verdict, why)
-        work.canary.tell(self.connect, "ok")
+        work.canary.record(self.connect, "ok")
         return None
 
     async def _write(self, changes: Sequence[Change]) -> None:
@@ -218,7 +218,7 @@ class _Cluster:
                     continue
                 if change.type != "source" and change.flows and refused.issuperset(change.flows):
                     self.work.begin(change)
-                    self.tell(_result(change, _error(change, *_SERVES_NOTHING), 0.0))
+                    self.record(_result(change, _error(change, *_SERVES_NOTHING), 0.0))
                 else:
                     group.create_task(self._write_one(change))
 
@@ -237,7 +237,7 @@ class _Cluster:
                 error = _error(change, "interrupted while it was written", "apply again to finish it")
         if not change.takes_over:  # else it may be the other Connect cluster
             self.is_gone = self.is_gone or _no_worker_answers(error)
-        self.tell(_result(change, error, time.monotonic() - begun))
+        self.record(_result(change, error, time.monotonic() - begun))
         for each in given:
             self.given.append(_result(each, error, time.monotonic() - begun))
             self.work.report(self.given[-1])
@@ -279,7 +279,7 @@ class _Cluster:
 
     def _halted(self, verdict: Trouble, why: str) -> None:
         left = tuple(c.connector for c in self.part.writes if c.connector not in self.results and not c.moves_to)
-        self.work.canary.tell(self.connect, verdict, why)
+        self.work.canary.record(self.connect, verdict, why)
         self.work.report(Halted(self.connect, verdict, why, left))
 
     async def _roll_back(self, client: ConnectClient, verification: Verification) -> None:
@@ -336,7 +336,7 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
 
 
 async def _read_back(client: ConnectClient, owner: str, done: list[Result]) -> list[Result]:
-    written = [result for result in done if result.action != "create"]  # nobody else creates what is there
+    written = [result for result in done if result.action != "create"]  # what exists is created by no other process
     if written:
         slowest = max(result.seconds for result in written)
         race = min(max(_RACE_SECONDS, 2 * slowest), max(_RACE_SECONDS, _LONGEST_RACE_SECONDS))
@@ -378,7 +378,7 @@ _SERVES_NOTHING = "skipped: the flow that it serves was not created", "see the e
 
 
 def _error(change: Change, what: str, hint: str) -> ConnectError:
-    return error_at((change.connect, change.connector), what, hint)
+    return error_at(change.named, what, hint)
 
 
 def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result:

@@ -157,7 +157,7 @@ class _Run:
         """Wait for what `Verify` says; a failed task ends it at once."""
         name = stage.named[1]
         values = {key: stage.config.get(key) for key in (JOURNAL_KEY, "topics")}
-        telling = {
+        readable = {
             key: value for key, value in values.items() if "${" not in (value or "")
         }  # workers show another text
 
@@ -172,7 +172,7 @@ class _Run:
             if stage.state != "RUNNING":
                 return status.state == stage.state
             tasks = await client.tasks(name)
-            has = all(task.config.get(key) == value for task in tasks for key, value in telling.items())
+            has = all(task.config.get(key) == value for task in tasks for key, value in readable.items())
             # Tasks come with the first topic: without offsets there may be none yet.
             return status.runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
 

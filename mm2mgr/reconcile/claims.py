@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
-from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.history import Recorder, topic_of
+from mm2mgr.reconcile.history import Recorder, read_topics
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Named
 from mm2mgr.secrets import mask_text
@@ -37,6 +36,11 @@ class Claim:
     who: str
     commit: str
     when: str
+
+    @property
+    def named(self) -> Named:
+        """The Connect cluster and the connector."""
+        return self.connect, self.connector
 
     @property
     def key(self) -> str:
@@ -86,7 +90,7 @@ def deleting(parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
 def _pair(change: Change) -> tuple[Named, Pair]:
     config = change.before or {}
     pair = config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
-    return (change.connect, change.connector), pair
+    return change.named, pair
 
 
 async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: Iterable[str] = ()) -> Claims:
@@ -94,18 +98,8 @@ async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: It
     names = {connect for connect, _ in wanted} | set(also)
     kept = {name for name in names if topology.connects[name].model.history}
     unread = dict.fromkeys(names - kept, "the tree says history: false")
-    aliases = sorted({topology.connects[name].kafka for name in kept})
-
-    def one(alias: str) -> list[Claim] | str:
-        try:
-            texts = topic_of(topology, alias).read()
-        except Mm2mgrError as error:
-            return error.one_line
-        claims = (Claim.parse(text) for key, text in texts.items() if key.startswith(_CLAIM))
-        return [claim for claim in claims if claim]
-
-    answers = await asyncio.gather(*(asyncio.to_thread(one, alias) for alias in aliases))
-    by_alias = dict(zip(aliases, answers, strict=True))
+    answers = await read_topics(topology, {topology.connects[name].kafka for name in kept})
+    by_alias = {alias: each if isinstance(each, str) else _claims_in(each) for alias, each in answers.items()}
     others, own = dict[Named, Claim](), list[Claim]()
     for name in sorted(kept):
         found = by_alias[topology.connects[name].kafka]
@@ -119,6 +113,11 @@ async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: It
             if claim.owner != topology.owner and wanted.get((name, claim.connector)) == claim.pair
         }
     return Claims(others, tuple(own), unread)
+
+
+def _claims_in(texts: Mapping[str, str]) -> list[Claim]:
+    claims = (Claim.parse(text) for key, text in texts.items() if key.startswith(_CLAIM))
+    return [claim for claim in claims if claim]
 
 
 def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
@@ -140,14 +139,14 @@ def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
 
 
 async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], recorder: Recorder) -> None:
-    """Leave a claim on what is adopted, or would be if nobody else claimed it, and withdraw those that are over."""
+    """Leave a claim on what is adopted, or would be if no other owner claimed it, and withdraw those that are over."""
     parts, owners = tuple(parts), Ownership.of(topology)
     readable = {part.connect for part in parts if not part.error}
     concerned = {named[0] for named in (*owners.adopted, *owners.released)} & readable
     wanted = adopting(owners, parts)
     claims = await read_claims(topology, wanted, concerned)
-    stopped = {(c.connect, c.connector) for part in parts for c in part.changes if c.action == "blocked"}
-    mine = {(claim.connect, claim.connector): claim for claim in claims.own}
+    stopped = {c.named for part in parts for c in part.changes if c.action == "blocked"}
+    mine = {claim.named: claim for claim in claims.own}
     for named, pair in wanted.items():
         is_held = named not in stopped or named in claims.others
         if is_held and named not in mine and named[0] not in claims.unread:
@@ -157,7 +156,7 @@ async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], record
             claim = Claim(str(topology.owner), *named, pair, urls, by.who, by.commit, when)
             recorder.write(claim.connect, claim.key, json.dumps(asdict(claim)))
     declared = owners.adopted.keys()
-    seen = {(c.connect, c.connector) for part in parts for c in part.changes}
+    seen = {c.named for part in parts for c in part.changes}
     for named, claim in mine.items():
         is_marked = named in seen and named not in wanted
         if named not in declared or is_marked:
@@ -168,6 +167,6 @@ async def withdraw_undeclared(topology: Topology, connects: Iterable[str], recor
     """Withdraw this tree's claims on connectors that it adopts no more: the line of `adopt:` may go without one of `release:`."""
     declared = Ownership.of(topology).adopted
     for claim in (await read_claims(topology, {}, connects)).own:
-        if (claim.connect, claim.connector) not in declared:
+        if claim.named not in declared:
             recorder.write(claim.connect, claim.key, None)
     await asyncio.to_thread(recorder.close)

@@ -150,7 +150,7 @@ def _changed(
 
 
 def _is_same(applied: str | None, live: str | None) -> bool:
-    """Compare a value that may be masked: of what was masked, only that something stands there is known."""
+    """Compare a value that may be masked: of what was masked, only that there is a value is known."""
     if applied is None or live is None or MASK not in applied:
         return applied == live
     return re.fullmatch(".*".join(map(re.escape, applied.split(MASK))), live, re.DOTALL) is not None and live != ""

@@ -35,7 +35,7 @@ class WorkerClients:
 @dataclass(frozen=True)
 class Comparison:
     """`differing` keys must be written to get what the tree says; `pending` ones are spelled otherwise, or are defaults of mm2mgr
-    that nobody asked for: they are written when something else is.
+    that are not in the tree: they are written when something else is.
     """
 
     differing: tuple[str, ...] = ()

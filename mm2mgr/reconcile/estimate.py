@@ -1,18 +1,52 @@
-"""Estimates what each write of a plan costs beyond its Connect cluster, from what was read of topics, offsets and sizes. Pure."""
+"""Estimates what each write of a plan costs beyond its Connect cluster. What it needs is read from Kafka clusters first; one that does not answer
+leaves its part of the estimate out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
-from mm2mgr.lint.hops import selection_of
+from mm2mgr.assignment import listing_of, partitions_by_task, predict
+from mm2mgr.endpoints import kafka_access
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.lint.hops import filter_of, selection_of
 from mm2mgr.lint.subject import Subject
+from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.guards import Connectors
 from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, Widening, renamed_text
 from mm2mgr.reconcile.plan import Change, Named
-from mm2mgr.reconcile.price import Assigned, Price, TopicSizes, Volume, assigned, moved, volume
+from mm2mgr.reconcile.price import Price, Volume
+from mm2mgr.topology import KafkaCluster
 
 _LATEST = "source.consumer.auto.offset.reset"
+_Assigned = Callable[[str], bool]
+_RECORD_OVERHEAD_BYTES = (
+    10  # of a record in a log besides key, value and headers: lengths, attributes, deltas of time and offset
+)
+_BATCH_BYTES, _BATCH_HEADER_BYTES = 16_384, 61  # Kafka's default batch.size, and what each batch takes
+_MEASURED_TOPICS = 40
+_SAMPLED_PARTITIONS = 60
+_RECORDS_PER_WINDOW = 200
+_AT_ONCE = 64
+_TIMEOUT_SECONDS = 3.0
+_MEASURING_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class TopicSizes:
+    """Logs of the partitions of some topics, and the mean size of their records (key, value and headers) by topic, where measured.
+
+    Sizes are before compression.
+    """
+
+    logs: Mapping[TopicPartition, Offsets]
+    record_bytes: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -31,7 +65,7 @@ class Estimate:
 
     def priced(self, change: Change) -> Change:
         """Return the change with what it costs."""
-        named = change.connect, change.connector
+        named = change.named
         more = self.moves(change)
         if named in self.verdicts:
             more += self.mirrors(change, self.widenings[named], self.verdicts[named])
@@ -42,7 +76,7 @@ class Estimate:
 
     def moves(self, change: Change) -> Price:
         """Return how many partitions get another task."""
-        named = change.connect, change.connector
+        named = change.named
         wanted, live = self.run.desired.get(named), self.run.live.get(named)
         if change.type != "source" or change.action != "update" or not wanted or not live or not change.tasks:
             return Price()
@@ -72,5 +106,209 @@ class Estimate:
         return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {}, stored)
 
 
-def _assigned(subject: Subject) -> Assigned | None:
-    return assigned(selection_of(subject), heartbeats=subject.flag("heartbeats.replication.enabled", default=True))
+def volume(
+    sizes: TopicSizes, topics: Iterable[str], own: Mapping[TopicPartition, int], stored: Mapping[str, float]
+) -> Volume:
+    """Return what is mirrored of these topics, from the log's start or the offsets that a connector has of its `own`.
+
+    `stored` has what a record takes on the target, where it was measured on what is there; else its log counts as uncompressed.
+    """
+    records, size, unmeasured = 0, 0.0, []
+    for topic in sorted(topics):
+        logs = {one: log for one, log in sizes.logs.items() if one.topic == topic}
+        count = sum(max(0, log.end - max(log.start, own.get(one, -1) + 1)) for one, log in logs.items())
+        mean = sizes.record_bytes.get(topic)
+        if not logs or (count and mean is None):
+            unmeasured.append(topic)
+        records += count
+        size += count * (stored.get(topic) or log_bytes(mean)) if mean is not None else 0
+    return Volume(records, round(size), tuple(unmeasured))
+
+
+def log_bytes(record_bytes: float) -> float:
+    """Return what a record of this size takes in a log, with its share of the batch's header."""
+    whole = record_bytes + _RECORD_OVERHEAD_BYTES
+    return whole + _BATCH_HEADER_BYTES / max(1.0, _BATCH_BYTES // whole)
+
+
+def moved(
+    listed: Mapping[str, int], before: _Assigned | None, after: _Assigned | None, tasks: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return how many of a connector's partitions get another task, and how many it has; None where its topics are not known.
+
+    `listed` has all topics of the source as its brokers list them, which decides the order; `tasks` are those before and after.
+    """
+    if before is None or after is None:
+        return None
+    listing = listing_of({topic: count for topic, count in listed.items() if not topic.startswith("__")})
+    was, now = (
+        {
+            one: task
+            for task, its_own in enumerate(partitions_by_task(predict(listing, takes).order, max(count, 1)))
+            for one in its_own
+        }
+        for takes, count in zip((before, after), tasks, strict=True)
+    )
+    return sum(now.get(one, task) != task for one, task in was.items()), len(was)
+
+
+def _assigned(subject: Subject) -> _Assigned | None:
+    """Return which topics a connector assigns to its tasks: those it takes, and heartbeats that come in no circle."""
+    selection = selection_of(subject)
+    if selection is None:
+        return None
+    heartbeats = subject.flag("heartbeats.replication.enabled", default=True)
+
+    def takes(topic: str) -> bool:
+        return selection.takes(topic) or (heartbeats and selection.takes_heartbeats(topic))
+
+    return takes
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+async def read_estimate(  # noqa: PLR0913, PLR0917  what was found out for one plan
+    clusters: Mapping[str, KafkaCluster],
+    run: Connectors,
+    seen: MirroredState,
+    found: Sequence[Widening],
+    verdicts: Mapping[Named, MirrorVerdict],
+    writes: Iterable[Change],
+) -> Estimate:
+    """Read what the estimate for these writes needs, beside what was read already."""
+    widenings = {each.named: each for each in found}
+    sizes = await _read_sizes(clusters, seen, found, verdicts)
+    stored, groups = await asyncio.gather(
+        _read_stored(clusters, seen, found, verdicts, sizes), _read_groups(clusters, run, writes)
+    )
+    return Estimate(run, seen, widenings, verdicts, sizes, stored, groups)
+
+
+async def _read_sizes(
+    clusters: Mapping[str, KafkaCluster],
+    seen: MirroredState,
+    found: Iterable[Widening],
+    verdicts: Mapping[Named, MirrorVerdict],
+) -> dict[str, TopicSizes]:
+    """Measure what would be mirrored a second time, by source; a source that does not answer is missing."""
+    wanted: dict[str, dict[str, int]] = {}
+    for each in found:
+        if listed := seen.listed(each.source):
+            for topic in verdicts[each.named].topics:
+                wanted.setdefault(each.source, {})[topic] = listed.partitions.get(topic, 0)
+    sizes: dict[str, TopicSizes] = {}
+
+    async def of_kafka(alias: str) -> None:
+        with suppress(Mm2mgrError):
+            sizes[alias] = await asyncio.to_thread(read_sizes, kafka_access(clusters[alias]), wanted[alias])
+
+    await asyncio.gather(*map(of_kafka, wanted))
+    return sizes
+
+
+async def _read_stored(
+    clusters: Mapping[str, KafkaCluster],
+    seen: MirroredState,
+    found: Iterable[Widening],
+    verdicts: Mapping[Named, MirrorVerdict],
+    sizes: Mapping[str, TopicSizes],
+) -> dict[tuple[str, str], float]:
+    """Measure what records take where they were mirrored to, by alias and topic, on the largest; what cannot be measured is missing."""
+    sampled: dict[str, dict[str, tuple[int, float]]] = {}
+    for each in found:
+        listed, known = seen.listed(each.target), sizes.get(each.source)
+        if not listed or not known:
+            continue
+        for topic in verdicts[each.named].topics:
+            name, mean = each.renamed(topic), known.record_bytes.get(topic)
+            if mean is not None and listed.written.get(name, 0):
+                sampled.setdefault(each.target, {})[name] = listed.partitions[name], mean
+    stored: dict[tuple[str, str], float] = {}
+
+    async def of_kafka(alias: str) -> None:
+        listed = seen.listed(alias)
+        largest = sorted(sampled[alias], key=lambda name: -listed.written[name] if listed else 0)
+        topics = {name: sampled[alias][name] for name in largest[:_MEASURED_TOPICS]}
+        with suppress(Mm2mgrError):
+            read = await asyncio.to_thread(read_stored, kafka_access(clusters[alias]), topics)
+            stored.update({(alias, name): size for name, size in read.items()})
+
+    await asyncio.gather(*map(of_kafka, sampled))
+    return stored
+
+
+async def _read_groups(
+    clusters: Mapping[str, KafkaCluster], run: Connectors, writes: Iterable[Change]
+) -> dict[Named, tuple[str, ...]]:
+    """Read which consumer groups the checkpoint connectors translate that start anew; those of a source that does not answer are missing."""
+    found: dict[Named, tuple[str, ...]] = {}
+
+    async def of(named: Named) -> None:
+        subject = run.desired[named]
+        groups, topics = filter_of(subject, "groups"), filter_of(subject)
+        if groups is None or topics is None or subject.source not in clusters:
+            return
+        access = kafka_access(clusters[subject.source])
+        with suppress(Mm2mgrError):
+            found[named] = await asyncio.to_thread(read_groups, access, groups.matches, topics.takes)
+
+    priced = (each.named for each in writes if each.price.group_patterns)
+    await asyncio.gather(*(of(named) for named in priced if named in run.desired))
+    return found
+
+
+def read_groups(
+    access: KafkaAccess,
+    wanted: Callable[[str], bool],
+    carried: Callable[[str], bool],
+) -> tuple[str, ...]:
+    """Return the wanted consumer groups that committed offsets on a topic that is carried. Blocks; raises KafkaError."""
+    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.kafka.inspection import translated_groups
+
+    with Kafka(access, _TIMEOUT_SECONDS) as kafka:
+        kafka.within(_TIMEOUT_SECONDS)
+        return translated_groups(kafka, wanted, carried)
+
+
+def read_sizes(access: KafkaAccess, topics: Mapping[str, int]) -> TopicSizes:
+    """Return logs and record sizes of topics (name → partitions), sampled at the start, the middle and the end of large ones. Blocks; raises KafkaError."""
+    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.kafka.records import ReadLimits, mean_record_bytes
+
+    with Kafka(access, _TIMEOUT_SECONDS) as kafka:
+        logs = kafka.offsets(TopicPartition(name, number) for name, count in topics.items() for number in range(count))
+    by_size = sorted(
+        (one for one in logs if logs[one].end > logs[one].start), key=lambda one: logs[one].start - logs[one].end
+    )
+    first = {one.topic: one for one in reversed(by_size)}
+    sampled = list(dict.fromkeys((*first.values(), *by_size)))[:_SAMPLED_PARTITIONS]
+    found: dict[str, list[float]] = {}
+    for part in (0.0, 0.5, 1.0):
+        windows = {}
+        for one in sampled:
+            log = logs[one]
+            start = log.start + int(part * max(0, log.end - log.start - _RECORDS_PER_WINDOW))
+            windows[one] = Offsets(start, min(log.end, start + _RECORDS_PER_WINDOW))
+        limits = ReadLimits(_RECORDS_PER_WINDOW, limit_seconds=_TIMEOUT_SECONDS)
+        for one, mean in mean_record_bytes(access, windows, limits).items():
+            found.setdefault(one.topic, []).append(mean)
+    return TopicSizes(logs, {topic: sum(means) / len(means) for topic, means in found.items()})
+
+
+def read_stored(access: KafkaAccess, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
+    """Return what a record takes in the logs of topics (name → partitions, and the size of a record before compression).
+
+    Too small ones are left out. Blocks; raises KafkaError.
+    """
+    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.kafka.records import stored_record_bytes
+
+    with Kafka(access, _MEASURING_SECONDS) as kafka:
+        every = (TopicPartition(name, number) for name, (count, _) in topics.items() for number in range(count))
+        logs = kafka.offsets(every)
+    of = ({one: log for one, log in logs.items() if one.topic == name} for name in topics)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = threads.map(partial(stored_record_bytes, access), of, (size for _, size in topics.values()))
+        return {name: size for name, size in zip(topics, found, strict=True) if size is not None}

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, WrongBody
@@ -25,8 +24,7 @@ from mm2mgr.kafka.access import KafkaAccess, login_user
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
-from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.price import TopicSizes
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import KafkaCluster, Topology
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.client_values import settings
@@ -192,9 +190,7 @@ class ClusterIds:
     unknown: dict[str, str] = field(default_factory=dict)
 
 
-async def cluster_ids(
-    topology: Topology, aliases: Iterable[str], timeout_seconds: float = _TIMEOUT_SECONDS, *, ask: bool = True
-) -> ClusterIds:
+async def cluster_ids(topology: Topology, aliases: Iterable[str], *, ask: bool = True) -> ClusterIds:
     """Return the declared ids, and ask the other clusters, all at once, if they are to be asked."""
     ids = ClusterIds()
     asked = []
@@ -204,7 +200,7 @@ async def cluster_ids(
             ids.known[alias] = declared
         elif ask:
             asked.append(alias)
-    answers = (asyncio.to_thread(_ask, topology.clusters[alias], timeout_seconds) for alias in asked)
+    answers = (asyncio.to_thread(_ask, topology.clusters[alias]) for alias in asked)
     for alias, answer in zip(asked, await asyncio.gather(*answers), strict=True):
         if isinstance(answer, Mm2mgrError):
             ids.unknown[alias] = answer.message
@@ -213,11 +209,11 @@ async def cluster_ids(
     return ids
 
 
-def _ask(cluster: KafkaCluster, timeout_seconds: float) -> str | Mm2mgrError:
+def _ask(cluster: KafkaCluster) -> str | Mm2mgrError:
     from mm2mgr.kafka.client import Kafka  # loads librdkafka, which a plan with declared ids does without
 
     try:
-        with Kafka(kafka_access(cluster), timeout_seconds) as kafka:
+        with Kafka(kafka_access(cluster), _TIMEOUT_SECONDS) as kafka:
             return kafka.cluster_id()
     except Mm2mgrError as error:
         return error
@@ -352,71 +348,8 @@ def read_topics(
     return TopicListing(partitions, records, written)
 
 
-def read_groups(
-    access: KafkaAccess,
-    wanted: Callable[[str], bool],
-    carried: Callable[[str], bool],
-    timeout_seconds: float = _TIMEOUT_SECONDS,
-) -> tuple[str, ...]:
-    """Return the wanted consumer groups that committed offsets on a topic that is carried. Blocks; raises KafkaError."""
-    from mm2mgr.kafka.client import Kafka
-    from mm2mgr.kafka.inspection import translated_groups
-
-    with Kafka(access, timeout_seconds) as kafka:
-        kafka.within(timeout_seconds)
-        return translated_groups(kafka, wanted, carried)
-
-
-_SAMPLED_PARTITIONS = 60
-_RECORDS_PER_WINDOW = 200
-
-
-def read_sizes(access: KafkaAccess, topics: Mapping[str, int], timeout_seconds: float = _TIMEOUT_SECONDS) -> TopicSizes:
-    """Return logs and record sizes of topics (name → partitions), sampled at the start, the middle and the end of large ones. Blocks; raises KafkaError."""
-    from mm2mgr.kafka.client import Kafka
-    from mm2mgr.kafka.records import ReadLimits, mean_record_bytes
-
-    with Kafka(access, timeout_seconds) as kafka:
-        logs = kafka.offsets(TopicPartition(name, number) for name, count in topics.items() for number in range(count))
-    by_size = sorted(
-        (one for one in logs if logs[one].end > logs[one].start), key=lambda one: logs[one].start - logs[one].end
-    )
-    first = {one.topic: one for one in reversed(by_size)}
-    sampled = list(dict.fromkeys((*first.values(), *by_size)))[:_SAMPLED_PARTITIONS]
-    found: dict[str, list[float]] = {}
-    for part in (0.0, 0.5, 1.0):
-        windows = {}
-        for one in sampled:
-            log = logs[one]
-            start = log.start + int(part * max(0, log.end - log.start - _RECORDS_PER_WINDOW))
-            windows[one] = Offsets(start, min(log.end, start + _RECORDS_PER_WINDOW))
-        limits = ReadLimits(_RECORDS_PER_WINDOW, limit_seconds=timeout_seconds)
-        for one, mean in mean_record_bytes(access, windows, limits).items():
-            found.setdefault(one.topic, []).append(mean)
-    return TopicSizes(logs, {topic: sum(means) / len(means) for topic, means in found.items()})
-
-
-def read_stored(
-    access: KafkaAccess, topics: Mapping[str, tuple[int, float]], timeout_seconds: float = 10.0
-) -> dict[str, float]:
-    """Return what a record takes in the logs of topics (name → partitions, and the size of a record before compression).
-
-    Too small ones are left out. Blocks; raises KafkaError.
-    """
-    from mm2mgr.kafka.client import Kafka
-    from mm2mgr.kafka.records import stored_record_bytes
-
-    with Kafka(access, timeout_seconds) as kafka:
-        every = (TopicPartition(name, number) for name, (count, _) in topics.items() for number in range(count))
-        logs = kafka.offsets(every)
-    of = ({one: log for one, log in logs.items() if one.topic == name} for name in topics)
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = threads.map(partial(stored_record_bytes, access), of, (size for _, size in topics.values()))
-        return {name: size for name, size in zip(topics, found, strict=True) if size is not None}
-
-
 async def read_quotas_of(topology: Topology, aliases: Iterable[str]) -> dict[str, ProducerQuotas | str]:
-    """Read producers' quotas of declared Kafka clusters side by side; of one that does not tell them, why not."""
+    """Read producers' quotas of declared Kafka clusters side by side; of one that does not report them, why not."""
 
     def one(alias: str) -> ProducerQuotas | str:
         try:

@@ -123,7 +123,7 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: ClusterF
     result: dict[Named, Sequence[Objection]] = {}
     for part in parts:
         changed = [change for change in part.changes if change.action in WRITES]
-        named = [(change.connect, change.connector) for change in part.changes]
+        named = [change.named for change in part.changes]
         subjects = tuple(connectors.desired[each] for each in named if each in connectors.desired)
         worker = known.workers.get(part.connect)
         if not changed:
@@ -149,7 +149,7 @@ def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections
 
     There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
     """
-    changes = {(change.connect, change.connector): change for part in parts for change in part.changes}
+    changes = {change.named: change for part in parts for change in part.changes}
     if connectors.live.keys() <= connectors.desired.keys() and not any(c.action in WRITES for c in changes.values()):
         return {}
     after = connectors.after(changes)
@@ -191,7 +191,9 @@ def objections(
 ) -> dict[str, tuple[Objection, ...]]:
     """Return the objections to each connector by name."""
     subjects = [informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
-    beating = {subject.pair for subject in subjects if subject.type == "source" and _carries_heartbeats(subject)}
+    pairs_with_heartbeats = {
+        subject.pair for subject in subjects if subject.type == "source" and _carries_heartbeats(subject)
+    }
     hits: dict[Subject, list[Finding]] = {}
     for finding, hit in found(Estate(tuple(subjects), estate.files), rules):
         if hit.subject:
@@ -200,7 +202,7 @@ def objections(
     for subject in subjects:
         said = [
             *(_objection(each, _remedy(connect, subject, each, known)) for each in reported(hits.get(subject, ()))),
-            *_unknown_to_the_worker(subject, beating),
+            *_unknown_to_the_worker(subject, pairs_with_heartbeats),
             *_disputed(subject, connect, known),
         ]
         if said:
@@ -236,7 +238,7 @@ def _remedy(connect: str, subject: Subject, finding: Finding, known: ClusterFact
     return finding.fix
 
 
-def _unknown_to_the_worker(subject: Subject, beating: Container[str]) -> Iterator[Objection]:
+def _unknown_to_the_worker(subject: Subject, pairs_with_heartbeats: Container[str]) -> Iterator[Objection]:
     """Keys that older workers skip in silence, where what they do instead matters."""
     version = subject.worker.version
     if version is None or subject.type != "source":
@@ -248,7 +250,7 @@ def _unknown_to_the_worker(subject: Subject, beating: Container[str]) -> Iterato
             "syncs to the source anyway",
             "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the workers",
         )
-    if numbers(version) < (4, 0) and subject.pair in beating and not _carries_heartbeats(subject):
+    if numbers(version) < (4, 0) and subject.pair in pairs_with_heartbeats and not _carries_heartbeats(subject):
         yield Objection(
             "key-too-new",
             f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the "
@@ -287,7 +289,7 @@ def _id_of(known: ClusterFacts, connect: str) -> str | None:
 
 def _held(change: Change, said: Objections) -> Change:
     """Block what would be written."""
-    blocking = [each for each in said.get((change.connect, change.connector), ()) if each.blocks]
+    blocking = [each for each in said.get(change.named, ()) if each.blocks]
     if change.action == "update" and change.only_rests:
         blocking = [each for each in blocking if each.rule == _STATE_TOO_NEW]
     if not blocking or change.action not in WRITES:
@@ -298,7 +300,7 @@ def _held(change: Change, said: Objections) -> Change:
 
 def _warned(change: Change, said: Objections) -> Change:
     """Say what only warns; of what runs already, or cannot be written anyway, all."""
-    against = said.get((change.connect, change.connector), ())
+    against = said.get(change.named, ())
     warnings = [each for each in against if not each.blocks or change.action == "no-op"]
     if not warnings:
         return change

@@ -1,8 +1,8 @@
 """What was changed, by whom and when, and the config that each connector was last given: kept in one compacted topic on the
 Kafka cluster that a Connect cluster runs on, so that whoever comes next finds it.
 
-Values are masked before they leave the process. The topic is created where it is missing; where it cannot be written, whoever
-records is told why, and nothing else fails. The name is one that MirrorMaker never mirrors. A Kafka client is loaded only when
+Values are masked before they leave the process. The topic is created where it is missing; where it cannot be written, the reason
+is reported, and nothing else fails. The name is one that MirrorMaker never mirrors. A Kafka client is loaded only when
 something is recorded or read.
 """
 
@@ -149,8 +149,7 @@ class Recorder:
     def begin(self, change: Change) -> None:
         """Record that a change begins; what stays of a command that is killed."""
         shown = change.to_dict()
-        named = change.connect, change.connector
-        before = self._failed_before.get(named)
+        before = self._failed_before.get(change.named)
         again = before and (before.action, list(before.keys)) == (change.action, shown["keys"])
         entry = HistoryEntry(
             before.id if before and again else f"{self._run}-{len(self._entries)}",
@@ -163,12 +162,12 @@ class Recorder:
             state=shown["state"],
             **self._common,
         )
-        self._entries[named] = entry
+        self._entries[change.named] = entry
         self.put(entry)
 
     def end(self, change: Change, outcome: str, error: str | None = None) -> None:
         """Record what became of a change that was begun; a later call for the same connector replaces it."""
-        named = change.connect, change.connector
+        named = change.named
         if named not in self._entries:
             self.begin(change)
         found = replace(self._entries[named], outcome=outcome, error=error and _safe(error))
@@ -203,7 +202,7 @@ class Recorder:
         """Record that a change was rolled back: the config before it is the one that was applied last."""
         self.end(change, "rolled back", "its wave, or a later one, was not good")
         kept = replace(change, action="create", config=change.before)
-        self._keep((change.connect, change.connector), kept if change.before else replace(change, action="delete"))
+        self._keep(change.named, kept if change.before else replace(change, action="delete"))
 
     def put(self, entry: HistoryEntry) -> None:
         """Record an entry as it is."""
@@ -272,27 +271,31 @@ async def record(topology: Topology, entries: Sequence[HistoryEntry]) -> dict[st
     return await asyncio.to_thread(recorder.close)
 
 
+async def read_topics(topology: Topology, aliases: Iterable[str]) -> dict[str, dict[str, str] | str]:
+    """Read the topic on each of these Kafka clusters side by side: the text of each key, or why it could not be read."""
+
+    def one(alias: str) -> dict[str, str] | str:
+        try:
+            return topic_of(topology, alias).read()
+        except Mm2mgrError as error:
+            return error.one_line
+
+    names = sorted(aliases)
+    answers = await asyncio.gather(*(asyncio.to_thread(one, alias) for alias in names))
+    return dict(zip(names, answers, strict=True))
+
+
 async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
     """Read what is recorded of this tree's owner on some Connect clusters, or on all, from their Kafka clusters side by side."""
     every = set(topology.connects if connects is None else connects)
     wanted = {connect for connect in every if topology.connects[connect].model.history}
-    aliases = sorted({topology.connects[connect].kafka for connect in wanted})
-
-    def one(alias: str) -> dict[str, str] | Mm2mgrError:
-        try:
-            return topic_of(topology, alias).read()
-        except Mm2mgrError as error:
-            return error
-
-    answers = dict(
-        zip(aliases, await asyncio.gather(*(asyncio.to_thread(one, alias) for alias in aliases)), strict=True)
-    )
+    answers = await read_topics(topology, {topology.connects[connect].kafka for connect in wanted})
     entries, applied = list[HistoryEntry](), dict[Named, Mapping[str, str]]()
     unread = dict.fromkeys(sorted(every - wanted), "the tree says history: false")
     for alias, answer in answers.items():
         here = {connect for connect in wanted if topology.connects[connect].kafka == alias}
-        if isinstance(answer, Mm2mgrError):
-            unread.update(dict.fromkeys(sorted(here), answer.one_line))
+        if isinstance(answer, str):
+            unread.update(dict.fromkeys(sorted(here), answer))
             continue
         found = (HistoryEntry.parse(text) for key, text in answer.items() if key.startswith(_ENTRY))
         entries += [one for one in found if one and one.owner == topology.owner and one.connect in here]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -16,14 +15,13 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.lint.hops import filter_of
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.claims import Claims, adopting, deleting, read_claims, refused
 from mm2mgr.reconcile.dedicated import read_dedicated
 from mm2mgr.reconcile.effect import WorkerClients
-from mm2mgr.reconcile.estimate import Estimate
+from mm2mgr.reconcile.estimate import read_estimate
 from mm2mgr.reconcile.facts import (
     ClusterIds,
     TopicListing,
@@ -31,10 +29,7 @@ from mm2mgr.reconcile.facts import (
     cluster_ids,
     harmless,
     read_expiring,
-    read_groups,
     read_quotas_of,
-    read_sizes,
-    read_stored,
     read_topics,
     running,
     user_of,
@@ -73,7 +68,6 @@ from mm2mgr.reconcile.plan import (
     plan_cluster,
     with_mass_deletes_held,
 )
-from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.reconcile.quotas import (
     ClientId,
     UsedClientIds,
@@ -88,7 +82,6 @@ from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology, matches_nothing
 
 _REQUESTS_AT_ONCE = 8
-_MEASURED_TOPICS = 40
 # Stages of a move wait up to a minute each; a person who finishes an interrupted one needs longer.
 LONGEST_PAUSE_SECONDS = 900.0
 
@@ -187,19 +180,16 @@ class _Making:
         run = self.all_connectors(as_lint_sees_it())
         found = widenings(self.writes(), run.desired, run.live)
         seen = await self.read_mirrored(found, self.with_other_tasks(run))
-        givers = {(c.connect, c.connector): c.takes_over.giver for c in self.writes() if c.takes_over}
+        givers = {c.named: c.takes_over.giver for c in self.writes() if c.takes_over}
         verdicts = {
             each.named: judge(each, seen, run, self.version(each.named[0]), givers.get(each.named)) for each in found
         }
-        sizes = await self.read_sizes(found, verdicts, seen)
         against = {each.named: self.against(each, verdicts[each.named]) for each in found}
         for named, objection in (*await self.ask_dedicated(), *await self.ask_retention(seen)):
             against.setdefault(named, []).append(objection)
         successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
         successors |= unseen_successors(run)
-        by_name = {each.named: each for each in found}
-        stored, groups = await asyncio.gather(self.read_stored(found, verdicts, seen, sizes), self.read_groups(run))
-        estimate = Estimate(run, seen, by_name, verdicts, sizes, stored, groups)
+        estimate = await read_estimate(self.topology.clusters, run, seen, found, verdicts, self.writes())
         parts = [self.with_topics(part, found, seen, verdicts).each(estimate.priced) for part in self.compared()]
         judged = guarded(with_mass_deletes_held(parts, self.wish), run, self.known(ids), against, successors)
         return self.made(judged, ids, found, seen)
@@ -382,70 +372,6 @@ class _Making:
         await asyncio.gather(*(of_kafka(alias, arrived) for alias, arrived in sorted(targets.items())))
         return MirroredState(offsets, topics, begun, former, self.topology.clusters)
 
-    async def read_sizes(
-        self, found: Sequence[Widening], verdicts: Mapping[Named, MirrorVerdict], seen: MirroredState
-    ) -> dict[str, TopicSizes]:
-        """Measure what would be mirrored a second time, by source; a source that does not answer is missing."""
-        wanted: dict[str, dict[str, int]] = {}
-        for each in found:
-            listed = seen.listed(each.source)
-            for topic in verdicts[each.named].topics if listed else ():
-                wanted.setdefault(each.source, {})[topic] = listed.partitions.get(topic, 0) if listed else 0
-
-        async def of_kafka(alias: str) -> TopicSizes | None:
-            try:
-                return await asyncio.to_thread(read_sizes, kafka_access(self.topology.clusters[alias]), wanted[alias])
-            except Mm2mgrError:
-                return None
-
-        sizes = await asyncio.gather(*map(of_kafka, wanted))
-        return {alias: each for alias, each in zip(wanted, sizes, strict=True) if each}
-
-    async def read_stored(
-        self,
-        found: Sequence[Widening],
-        verdicts: Mapping[Named, MirrorVerdict],
-        seen: MirroredState,
-        sizes: Mapping[str, TopicSizes],
-    ) -> dict[tuple[str, str], float]:
-        """Measure what records take where they were mirrored to, by alias and topic, on the largest; what cannot be measured is missing."""
-        sampled: dict[str, dict[str, tuple[int, float]]] = {}
-        for each in found:
-            listed, known = seen.listed(each.target), sizes.get(each.source)
-            for topic in verdicts[each.named].topics if listed and known else ():
-                name, mean = each.renamed(topic), known.record_bytes.get(topic) if known else None
-                if listed and mean is not None and listed.written.get(name, 0):
-                    sampled.setdefault(each.target, {})[name] = listed.partitions[name], mean
-        stored: dict[tuple[str, str], float] = {}
-
-        async def of_kafka(alias: str) -> None:
-            listed = seen.listed(alias)
-            largest = sorted(sampled[alias], key=lambda name: -listed.written[name] if listed else 0)
-            topics = {name: sampled[alias][name] for name in largest[:_MEASURED_TOPICS]}
-            with suppress(Mm2mgrError):
-                read = await asyncio.to_thread(read_stored, kafka_access(self.topology.clusters[alias]), topics)
-                stored.update({(alias, name): size for name, size in read.items()})
-
-        await asyncio.gather(*map(of_kafka, sampled))
-        return stored
-
-    async def read_groups(self, run: Connectors) -> dict[Named, tuple[str, ...]]:
-        """Read which consumer groups the checkpoint connectors translate that start anew; those of a source that does not answer are missing."""
-        found: dict[Named, tuple[str, ...]] = {}
-
-        async def of(named: Named) -> None:
-            subject = run.desired[named]
-            groups, topics = filter_of(subject, "groups"), filter_of(subject)
-            if groups is None or topics is None or subject.source not in self.topology.clusters:
-                return
-            access = kafka_access(self.topology.clusters[subject.source])
-            with suppress(Mm2mgrError):
-                found[named] = await asyncio.to_thread(read_groups, access, groups.matches, topics.takes)
-
-        priced = ((each.connect, each.connector) for each in self.writes() if each.price.group_patterns)
-        await asyncio.gather(*(of(named) for named in priced if named in run.desired))
-        return found
-
     # --- quotas -------------------------------------------------------------------------------------------------------
 
     def running_client_ids(self) -> dict[Named, ClientId]:
@@ -457,7 +383,7 @@ class _Making:
     def used_client_ids(self, made: Plan) -> UsedClientIds:
         """Return the client ids that a quota may be for, after a plan too: those of connectors that it does not write or delete."""
         running = self.running_client_ids()
-        planned = {(change.connect, change.connector): change.action for change in made.changes}
+        planned = {change.named: change.action for change in made.changes}
         kept = {one for named, one in running.items() if planned.get(named, "blocked") == "blocked"}
         concerned = frozenset(one for named, one in running.items() if named in planned)
         return UsedClientIds(concerned, None if self.errors else frozenset(kept), self.only is None)
@@ -465,11 +391,9 @@ class _Making:
     # --- what costs more than is written unasked ----------------------------------------------------------------------
 
     def with_other_tasks(self, run: Connectors) -> set[str]:
-        """Return the sources of connectors whose number of tasks changes: their topics tell how many partitions move."""
+        """Return the sources of connectors whose number of tasks changes: their topics show how many partitions move."""
         writes = (change for change in self.writes() if change.action == "update" and change.type == "source")
-        changed = (
-            (each.connect, each.connector) for each in writes if any(key.key == "tasks.max" for key in each.keys)
-        )
+        changed = (each.named for each in writes if any(key.key == "tasks.max" for key in each.keys))
         return {run.desired[each].source for each in changed if each in run.desired} & self.topology.clusters.keys()
 
     def allows(self, kind: str, connector: Named) -> bool:
@@ -497,7 +421,7 @@ class _Making:
                     await asyncio.to_thread(read_dedicated, kafka_access(over.dedicated), over.picks.before)
                 except Mm2mgrError as error:
                     objection = Objection("moved", error.message, error.hint or "plan again when it can be read")
-                    found.append(((change.connect, change.connector), objection))
+                    found.append((change.named, objection))
         return found
 
     async def ask_retention(self, seen: MirroredState) -> list[tuple[Named, Objection]]:
@@ -508,7 +432,7 @@ class _Making:
             stored = seen.offsets.get(over.giver) if over and not over.move.carried else None
             if over is None or not stored or not isinstance(seen.topics.get(alias), TopicListing):
                 continue
-            named, position = (change.connect, change.connector), {one: last + 1 for one, last in stored.items()}
+            named, position = change.named, {one: last + 1 for one, last in stored.items()}
             try:
                 access = kafka_access(self.topology.clusters[alias])
                 late = await asyncio.to_thread(read_expiring, access, position, LONGEST_PAUSE_SECONDS)
@@ -540,7 +464,7 @@ class _Making:
         for permit, flows in idle.items():
             yield f"`allow: [{permit}]` of {few(flows)} is not needed (any more): the line can go"
 
-    # --- what is said beside the changes ------------------------------------------------------------------------------
+    # --- warnings and notes beside the changes ------------------------------------------------------------------------------
 
     def with_topics(
         self, part: ClusterPlan, found: Sequence[Widening], seen: MirroredState, verdicts: Mapping[Named, MirrorVerdict]
@@ -549,7 +473,7 @@ class _Making:
         chosen = {each.named: each for each in found}
 
         def with_topics_of(change: Change) -> Change:
-            widening = chosen.get((change.connect, change.connector))
+            widening = chosen.get(change.named)
             if widening is None:
                 return change
             verdict, listed = verdicts[widening.named], seen.listed(widening.source)

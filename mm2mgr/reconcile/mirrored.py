@@ -132,7 +132,7 @@ def widenings(
     chosen = [
         named
         for change in writes
-        if change.type == "source" and (named := (change.connect, change.connector)) in desired
+        if change.type == "source" and (named := change.named) in desired
         if selects_otherwise(live[named].config if named in live else None, desired[named].config)
     ]
     if not chosen:
@@ -183,7 +183,7 @@ def again(
 ) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
-    `is_abandoned` tells which connectors are owned and no longer declared; the offsets of its `giver` come along.
+    `is_abandoned` says which connectors are owned and no longer declared; the offsets of its `giver` come along.
     """
     own = {**(seen.offsets.get(widening.named) or {}), **((giver and seen.offsets.get(giver)) or {})}
     for other, hop in widening.others.items():
@@ -321,7 +321,7 @@ def renamed(widening: Widening, seen: MirroredState) -> Iterator[tuple[str, str]
     if not before or not after:
         return
     topics = seen.begun.get(widening.named)
-    if topics is None:  # the source was not read: any topic that both take tells
+    if topics is None:  # the source was not read: any topic that both take counts
         shared = meeting([before, after]).topic
         topics = [shared] if shared else []
     for topic in topics:
@@ -364,12 +364,9 @@ def repeated(found: Sequence[Again], owned: Container[Named], widening: Widening
     if not found:
         return None
     who = " and ".join(map(str, found))
-    topics = dict.fromkeys(topic for each in found for topic in each.topics)
-    what = f"these topics ({few(list(topics))})" if topics else "these topics"
     return Objection(
         "mirrored-already",
-        f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}, and offsets are stored by connector name: "
-        "every record would be mirrored again",
+        f"{_had(found)}, and offsets are stored by connector name: every record would be mirrored again",
         "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
         f"{_entry(found[0], widening)} to carry the stored offsets along; or add --allow mirror-again"
         if all(each.old in owned and each.old in widening.others for each in found)
@@ -381,16 +378,21 @@ def sent_back(found: Sequence[Again], widening: Widening) -> Objection | None:
     """Return the objection to a write that mirrors topics back to where they came from."""
     if not found:
         return None
-    topics = dict.fromkeys(topic for each in found for topic in each.topics)
-    what = f"these topics ({few(list(topics))})" if topics else "these topics"
-    who = " and ".join(map(str, found))
     return Objection(
         "mirrored-already",
-        f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what} from '{widening.target}' to '{widening.source}' under the names "
+        f"{_had(found)} from '{widening.target}' to '{widening.source}' under the names "
         f"that they would get there: every record would return to the topic it came from, and be in '{widening.target}' twice",
         "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each record twice, "
         "add --allow mirror-again",
     )
+
+
+def _had(found: Sequence[Again]) -> str:
+    """Say who has mirrored what."""
+    who = " and ".join(map(str, found))
+    topics = dict.fromkeys(topic for each in found for topic in each.topics)
+    what = f"these topics ({few(list(topics))})" if topics else "these topics"
+    return f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}"
 
 
 def _entry(again: Again, widening: Widening) -> str:
@@ -492,7 +494,7 @@ def _ends(name: str) -> Iterator[tuple[str, str]]:
 def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Container[str]) -> bool:
     """Tell whether a topic of the target may be one of `topics` that was mirrored under another separator, policy or source alias.
 
-    Names that are kept do not tell. What begins with the alias of another declared cluster is that one's; what a connector
+    Names that are kept show nothing. What begins with the alias of another declared cluster is that one's; what a connector
     that could be read brings is judged by its offsets.
     """
     known = [hop.selection for hop in (widening.before, *widening.others.values()) if hop and hop.selection]

@@ -54,14 +54,14 @@ def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: Bot
     begun = [named for named in estate.owned if JOURNAL_KEY in estate.live[named]]
     if not moved and not begun:
         return parts
-    planning = _Planning(estate, {(each.connect, each.connector): each for part in parts for each in part.changes})
+    planning = _Planning(estate, {each.named: each for part in parts for each in part.changes})
     continued = [entry for entry in moved if planning.receiver(entry) in begun]
     for entry in continued:
         planning.take(entry)
     for named in begun:
         planning.take_back(named)
     for entry in moved:
-        if entry not in continued:  # what was begun comes first: its connectors stand still until it ends
+        if entry not in continued:  # what was begun comes first: its connectors do not run until it ends
             planning.take(entry)
     known = {part.connect for part in parts}
     more = {connect: ClusterPlan(connect) for connect, _ in planning.changes if connect not in known}
@@ -169,7 +169,7 @@ class _Planning:
         )
         gives = self.changes.get(giver)
         narrowed = gives is not None and gives.action == "update" and any(key.key in SELECTING for key in gives.keys)
-        if entry.dedicated:  # nothing tells afterwards whether it was taken over
+        if entry.dedicated:  # nothing shows afterwards whether it was taken over
             return change.action == "create"
         return takes and (narrowed if entry.topics else True)
 
@@ -189,7 +189,7 @@ class _Planning:
 
     def arrange(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> None:
         """Make both changes one unit."""
-        estate, receiver = self.estate, (change.connect, change.connector)
+        estate, receiver = self.estate, change.named
         reason = next(self.refusals(change, giver, entry, journal), None)
         if change.action == "blocked" or reason:
             if reason and change.action != "blocked":
@@ -213,7 +213,7 @@ class _Planning:
             if journal
             else "takes over"
         )
-        said = f"{verb} from {where}, with its stored offsets; both stand still meanwhile"
+        said = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
         warnings = (*change.warnings, *self.renamed(receiver, giver, change.config or {}, live))
         if over.back and over.move.created:
             change = replace(change, action="delete", keys=diff(estate.live[receiver], {}), config=None, state=None)
@@ -233,7 +233,7 @@ class _Planning:
 
     def taken_over(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> TakeOver:
         """Return what a receiver takes over, and how far that is already."""
-        estate, receiver = self.estate, (change.connect, change.connector)
+        estate, receiver = self.estate, change.named
         live = estate.live.get(giver)
         move = journal.move if journal else None
         if move is None:
@@ -291,7 +291,7 @@ class _Planning:
         self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None
     ) -> Iterator[tuple[str, str]]:
         """Yield why a move cannot be done, with what to do about it."""
-        estate, receiver = self.estate, (change.connect, change.connector)
+        estate, receiver = self.estate, change.named
         live, had, config = estate.live.get(receiver), estate.live.get(giver), change.config
         other = f"'{giver[1]}' on Connect cluster '{giver[0]}'"
         if giver[0] in estate.unread:
@@ -343,13 +343,13 @@ class _Planning:
             )
 
     def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
-        """Yield why a move that was begun cannot go on by the tree of now."""
+        """Yield why a move that was begun cannot continue with the tree as it is now."""
         if not move.carried and had is None and entry and not entry.dedicated:
             yield (
                 f"'{move.giver[1]}' on Connect cluster '{move.giver[0]}' was deleted before its offsets were carried",
                 "remove the entry of moved: to take the move back",
             )
-        live = self.estate.live[change.connect, change.connector]
+        live = self.estate.live[change.named]
         otherwise = any(live.get(key) != (change.config or {}).get(key) for key in SELECTING)
         if move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
             yield (
@@ -372,7 +372,7 @@ class _Planning:
             )
 
     def block(self, change: Change, reason: str, remedy: str) -> None:
-        self.changes[change.connect, change.connector] = change.blocked(f"moved: {reason}", remedy)
+        self.changes[change.named] = change.blocked(f"moved: {reason}", remedy)
 
     def hold(self, giver: Named, reason: str) -> None:
         """Keep what gives its topics away as it is."""
@@ -388,11 +388,11 @@ def _pair(config: Config) -> tuple[str, str]:
 def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
     """Block the whole of a move of which something is blocked."""
     parts = tuple(parts)
-    blocked = {(c.connect, c.connector): c for part in parts for c in part.changes if c.action == "blocked"}
-    units = {c.moves_to: (c.connect, c.connector) for part in parts for c in part.changes if c.moves_to}
+    blocked = {c.named: c for part in parts for c in part.changes if c.action == "blocked"}
+    units = {c.moves_to: c.named for part in parts for c in part.changes if c.moves_to}
 
     def held(change: Change) -> Change:
-        named = change.connect, change.connector
+        named = change.named
         other = change.moves_to or (change.takes_over and change.takes_over.giver) or units.get(named)
         if change.action in {"blocked", "no-op"} or not other or other not in blocked:
             return change

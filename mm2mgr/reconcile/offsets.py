@@ -56,7 +56,7 @@ class Journal:
     """How a change that was begun ends: in state `then` ("": the journal is unreadable), with the offsets that are still `behind`.
 
     `behind` are the keys that lead to offsets which the config does not reach (None: it reaches them), `needs` the topics without
-    whose stored offsets the connector must not run, and `move` tells where offsets come from.
+    whose stored offsets the connector must not run, and `move` says where offsets come from.
     """
 
     then: str

@@ -1,4 +1,4 @@
-"""The one place that tells whose a live connector is: by the owner mark in its config, and by this tree's `adopt:` and `release:`. Pure."""
+"""The one place that decides whose a live connector is: by the owner mark in its config, and by this tree's `adopt:` and `release:`. Pure."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Ownership:
     def of(cls, topology: Topology) -> Ownership:
         return cls(
             str(topology.owner),
-            {(each.connect, each.connector): each for each in topology.adopted},
-            {(each.connect, each.connector): each for each in topology.released},
+            {each.named: each for each in topology.adopted},
+            {each.named: each for each in topology.released},
         )
 
     def is_ours(self, named: _Named, config: Mapping[str, str]) -> bool:

@@ -122,6 +122,11 @@ class Change:
     moves_to: tuple[str, str] | None = None
 
     @property
+    def named(self) -> Named:
+        """The Connect cluster and the connector."""
+        return self.connect, self.connector
+
+    @property
     def only_rests(self) -> bool:
         """Tell whether nothing is written but that it pauses or stops."""
         return not self.keys and self.state is not None and self.state[1] != "RUNNING"
@@ -366,14 +371,14 @@ def with_predecessors_kept(
     If they were deleted or narrowed alone, their topics would not be mirrored, and who goes on later would not have their offsets.
     """
     clusters = tuple(clusters)
-    changes = {(c.connect, c.connector): c for cluster in clusters for c in cluster.changes}
+    changes = {c.named: c for cluster in clusters for c in cluster.changes}
     blocked = {new: olds for new, olds in again.items() if new not in changes or changes[new].action == "blocked"}
     kept = {old: new for new, olds in blocked.items() for old in olds}
     # Its heartbeat and checkpoint connectors are named after the same pair, and run beside it.
     beside = {(old[0], _pair_of(changes[old])): new for old, new in kept.items() if old in changes}
 
     def kept_or_not(change: Change) -> Change:
-        new = kept.get((change.connect, change.connector))
+        new = kept.get(change.named)
         if new is None and change.type != "source" and change.action == "delete":
             new = beside.get((change.connect, _pair_of(change)))
         narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
@@ -472,7 +477,7 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
     """Return what happens to a connector that `adopt:` names, and what its line says."""
     change = _compare(owners, entry.connect, desired, live, state=state)
     listed = ListEntry("adopt", entry.connector, entry.place)
-    is_marked = live is not None and not owners.is_adopted((entry.connect, entry.connector), live)
+    is_marked = live is not None and not owners.is_adopted(entry.named, live)
     if live is None:
         why = "nothing of that name runs there, and a new connector would mirror everything from the start"
         change = change.blocked(why, f"correct {entry.place}, or remove that entry")

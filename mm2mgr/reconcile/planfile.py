@@ -236,7 +236,7 @@ def _digest(config: Mapping[str, str] | None) -> str | None:
 
 
 def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return what a change would do, without what is said of it, and the lines that its values come from.
+    """Return what a change would do, without its comments, and the lines that its values come from.
 
     Words and steps follow from the rest; where a move of two connectors was cut short, they are other ones."""
     if change is None:

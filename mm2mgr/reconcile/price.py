@@ -5,13 +5,9 @@ Costly kinds are written only where `--allow KIND`, or `allow: [KIND]` on the fl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
-
-from mm2mgr.assignment import listing_of, partitions_by_task, predict
-from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.topics.names import Selection
 
 KINDS = {
     "mirror-again": "mirror records a second time that another connector has mirrored",
@@ -19,10 +15,6 @@ KINDS = {
     "deletes": "delete more connectors than go unasked (10, or 20 % of this owner's)",
 }
 """The costly kinds of change; `deletes` belongs to no flow. The flow's `allow` (spec) has the others."""
-RECORD_OVERHEAD_BYTES = 10
-"""What a record takes in a log besides key, value and headers: lengths, attributes, and deltas of time and offset."""
-Assigned = Callable[[str], bool]
-_BATCH_BYTES, _BATCH_HEADER_BYTES = 16_384, 61  # Kafka's default batch.size, and what each batch takes
 
 
 @dataclass(frozen=True)
@@ -59,12 +51,11 @@ class Price:
     irreversible: tuple[str, ...] = ()
 
     def __add__(self, other: Price) -> Price:
-        both = self.again and other.again
         return Price(
             self.restarts + other.restarts,
             None if self.moved is None or other.moved is None else self.moved + other.moved,
             self.partitions + other.partitions,
-            self.again + other.again if self.again and other.again else both or self.again or other.again,
+            self.again + other.again if self.again and other.again else self.again or other.again,
             tuple(dict.fromkeys((*self.groups, *other.groups))),
             tuple(dict.fromkeys((*self.group_patterns, *other.group_patterns))),
             tuple(dict.fromkeys((*self.irreversible, *other.irreversible))),
@@ -83,74 +74,6 @@ class Price:
             "group_patterns": list(self.group_patterns),
             "irreversible": list(self.irreversible),
         }
-
-
-@dataclass(frozen=True)
-class TopicSizes:
-    """Logs of the partitions of some topics, and the mean size of their records (key, value and headers) by topic, where measured.
-
-    Sizes are before compression.
-    """
-
-    logs: Mapping[TopicPartition, Offsets]
-    record_bytes: Mapping[str, float]
-
-
-def volume(
-    sizes: TopicSizes, topics: Iterable[str], own: Mapping[TopicPartition, int], stored: Mapping[str, float]
-) -> Volume:
-    """Return what is mirrored of these topics, from the log's start or the offsets that a connector has of its `own`.
-
-    `stored` has what a record takes on the target, where it was measured on what is there; else its log counts as uncompressed.
-    """
-    records, size, unmeasured = 0, 0.0, []
-    for topic in sorted(topics):
-        logs = {one: log for one, log in sizes.logs.items() if one.topic == topic}
-        count = sum(max(0, log.end - max(log.start, own.get(one, -1) + 1)) for one, log in logs.items())
-        mean = sizes.record_bytes.get(topic)
-        if not logs or (count and mean is None):
-            unmeasured.append(topic)
-        records += count
-        size += count * (stored.get(topic) or log_bytes(mean)) if mean is not None else 0
-    return Volume(records, round(size), tuple(unmeasured))
-
-
-def log_bytes(record_bytes: float) -> float:
-    """Return what a record of this size takes in a log, with its share of the batch's header."""
-    whole = record_bytes + RECORD_OVERHEAD_BYTES
-    return whole + _BATCH_HEADER_BYTES / max(1.0, _BATCH_BYTES // whole)
-
-
-def moved(
-    listed: Mapping[str, int], before: Assigned | None, after: Assigned | None, tasks: tuple[int, int]
-) -> tuple[int, int] | None:
-    """Return how many of a connector's partitions get another task, and how many it has; None where its topics are not known.
-
-    `listed` has all topics of the source as its brokers list them, which decides the order; `tasks` are those before and after.
-    """
-    if before is None or after is None:
-        return None
-    listing = listing_of({topic: count for topic, count in listed.items() if not topic.startswith("__")})
-    was, now = (
-        {
-            one: task
-            for task, hand in enumerate(partitions_by_task(predict(listing, takes).order, max(count, 1)))
-            for one in hand
-        }
-        for takes, count in zip((before, after), tasks, strict=True)
-    )
-    return sum(now.get(one, task) != task for one, task in was.items()), len(was)
-
-
-def assigned(selection: Selection | None, *, heartbeats: bool) -> Assigned | None:
-    """Return which topics a connector assigns to its tasks: those it takes, and heartbeats that come in no circle."""
-    if selection is None:
-        return None
-
-    def takes(topic: str) -> bool:
-        return selection.takes(topic) or (heartbeats and selection.takes_heartbeats(topic))
-
-    return takes
 
 
 def summed(prices: Iterable[Price]) -> Price:

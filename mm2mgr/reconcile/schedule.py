@@ -1,12 +1,20 @@
-"""When `reconcile` does its next round, and which Connect clusters it leaves alone because they failed. Pure: times and chance come in."""
+"""When `reconcile` acts: the next round, which Connect clusters rest after failures, and which updates wait for a good moment, since they only
+lower the number of tasks. `watch` has the same rounds. Pure: times and chance come in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mm2mgr.partitions import moved_partitions
+from mm2mgr.reconcile.plan import Change, KeyChange, Named, Plan
+from mm2mgr.reconcile.price import Price
+from mm2mgr.text import number_of
 
 _JITTER = 0.1
 LONGEST_BACKOFF_SECONDS = 600.0
+_TASKS = "tasks.max"
 
 
 @dataclass(frozen=True)
@@ -45,3 +53,115 @@ class RoundSchedule:
 
     def _spread(self, seconds: float, chance: float) -> float:
         return seconds * (1 - _JITTER + 2 * _JITTER * chance)
+
+
+# --- restarts that wait -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OffPeak:
+    """The hours (UTC) in which restarts do not hurt, from `start_hour` up to and without `end_hour`; may span midnight."""
+
+    start_hour: int
+    end_hour: int
+
+    def contains(self, when_seconds: float) -> bool:
+        """Tell whether a time (in seconds since 1970) is in these hours; equal hours mean the whole day."""
+        length = (self.end_hour - self.start_hour) % 24 or 24
+        return (int(when_seconds) // 3600 - self.start_hour) % 24 < length
+
+    def __str__(self) -> str:
+        return f"{self.start_hour:02d}-{self.end_hour:02d} h UTC"
+
+
+@dataclass(frozen=True)
+class RestartRules:
+    """When fewer tasks are applied: so long after the sizing changed, in these hours, and so many moved partitions in one apply."""
+
+    cool_down_seconds: float = 86_400.0
+    off_peak: OffPeak | None = None
+    moved_partitions: int | None = None
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What the reviewed sizing says of a flow that gets fewer tasks although more would fit as well.
+
+    `changed_seconds`: since when (None: it does not say); `partitions`: how many the flow has (None: it does not say).
+    """
+
+    tasks: int
+    changed_seconds: int | None = None
+    partitions: int | None = None
+
+
+def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_seconds: float) -> dict[Named, str]:
+    """Return the connectors whose update waits, each with the reason; `savings` are by flow id.
+
+    Connectors share the budget of moved partitions in the order of the plan.
+    """
+    found, left = {}, rules.moved_partitions
+    for change in plan.changes:
+        saving = _saving(change, savings)
+        if saving is None:
+            continue
+        (key,) = change.keys
+        why = _too_early(saving, rules, now_seconds)
+        if why is None and left is not None:
+            every = saving.partitions
+            moved = None if every is None else moved_partitions(every, int(key.before or 0), saving.tasks)
+            if moved is None:
+                why = "the number of partitions that would move is unknown, run mm2mgr size (--move-budget)"
+            elif moved > left:
+                why = f"{number_of(moved, 'partition')} would move, {left} left of the budget (--move-budget)"
+            else:
+                left -= moved
+        if why:
+            found[change.named] = why
+    return found
+
+
+def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
+    """Return the plan with these updates held: shown with their reason, and not written."""
+
+    def held(change: Change) -> Change:
+        why = reasons.get(change.named)
+        if not why or not _lowers_tasks(change):
+            return change
+        (key,) = change.keys
+        sentence = f"waiting with {key.after} instead of {key.before} tasks: {why}"
+        warnings = (*change.warnings, sentence)
+        return replace(change, action="no-op", config=None, waits=why, warnings=warnings, price=Price(), steps=())
+
+    return replace(plan, clusters=tuple(part.each(held) for part in plan.clusters))
+
+
+def _saving(change: Change, savings: Mapping[str, Saving]) -> Saving | None:
+    """Return the saving that an update is for; None where it is for something else."""
+    if not _lowers_tasks(change):
+        return None
+    found = (savings[flow] for flow in change.flows if flow in savings)
+    return next((saving for saving in found if str(saving.tasks) == change.keys[0].after), None)
+
+
+def _lowers_tasks(change: Change) -> bool:
+    return change.action == "update" and change.state is None and lowers_tasks(change.keys)
+
+
+def lowers_tasks(keys: Sequence[KeyChange]) -> bool:
+    """Tell whether a change of keys lowers the number of tasks and does nothing else."""
+    if [key.key for key in keys] != [_TASKS]:
+        return False
+    before, after = keys[0].before or "", keys[0].after or ""
+    return before.isdecimal() and after.isdecimal() and 0 < int(after) < int(before)
+
+
+def _too_early(saving: Saving, rules: RestartRules, now_seconds: float) -> str | None:
+    changed = saving.changed_seconds
+    if changed is not None and now_seconds < changed + rules.cool_down_seconds:
+        hours = rules.cool_down_seconds / 3600
+        span = f"{hours / 24:g} d" if hours >= 24 else f"{hours:g} h"
+        return f"{span} after the last change of its sizing (--cool-down)"
+    if rules.off_peak is not None and not rules.off_peak.contains(now_seconds):
+        return f"for {rules.off_peak} (--off-peak)"
+    return None

@@ -171,7 +171,7 @@ Stage = (
 
 def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  one list for each kind of change
     """Return what is done for a change, in order; nothing for one that is not written."""
-    named, config = (change.connect, change.connector), dict(change.config or {})
+    named, config = change.named, dict(change.config or {})
     before, wished = dict(change.before or {}), change.state[1] if change.state else None
     same = Compare(named, owner, change.before)
     if change.moves_to or change.action not in {"create", "update", "delete"}:
@@ -210,13 +210,13 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     if journal is None:
         yield Undo(_finished(named, live, was))
         if then != "STOPPED":
-            # Before it is stopped: afterwards nobody could tell that it is to run again. Workers that are not exactly-once
+            # Before it is stopped: afterwards nothing shows that it is to run again. Workers that are not exactly-once
             # any more refuse `required`, which would bar the way to at_least_once.
             lenient = {key: value for key, value in live.items() if key != "exactly.once.support"}
             yield WriteConfig(named, Journal(then).marked(lenient), "the journal")
     moving = Journal(then, behind).marked(wanted)
     yield Stop(named)
-    if place(live) != behind:  # cut short before: only the config of then finds them
+    if place(live) != behind:  # cut short before: only the config that it had then finds them
         yield WriteConfig(named, at(behind, moving), "the place of its offsets", known=True)
     yield ReadOffsets(named)
     yield WriteConfig(named, moving, "the new place of its offsets", known=True)

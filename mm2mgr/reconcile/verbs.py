@@ -53,12 +53,17 @@ class Target:
     flows: tuple[str, ...] = ()
     declared: tuple[str, str] | None = None
 
+    @property
+    def named(self) -> tuple[str, str]:
+        """The Connect cluster and the connector."""
+        return self.connect, self.connector
+
 
 @dataclass(frozen=True)
 class Turn:
     """One connector on its way: what is sent (`write`) or why nothing is, the state before, and what was seen afterwards.
 
-    `doubt` says why nobody can tell whether a request was carried out.
+    `doubt` says why it is unknown whether a request was carried out.
     """
 
     target: Target
@@ -115,7 +120,7 @@ def decide(
         warning=_against(order, target),
         kind=type_of(info.config.get("connector.class", "")) or "",
     )
-    if why := untouchable(info, (target.connect, target.connector), owners):
+    if why := untouchable(info, target.named, owners):
         return replace(turn, action="refused", detail=why[0], hint=why[1])
     if order.verb == "restart":
         return _restart(order, turn, status)
@@ -207,7 +212,7 @@ async def _with_givers_held(topology: Topology, turns: Iterable[Turn]) -> list[T
     def held(turn: Turn) -> Turn:
         if turn.action != "write" or turn.before != "STOPPED":
             return turn
-        if by := takes_over.get((turn.target.connect, turn.target.connector)):
+        if by := takes_over.get(turn.target.named):
             return replace(turn, action="refused", detail=f"{by} is taking over its topics", hint=_FINISH)
         blind = f"whether a move to {few(sorted(unread))} takes over its topics could not be read" if unread else ""
         return replace(turn, warning="; ".join(filter(None, (turn.warning, blind))))

@@ -83,9 +83,10 @@ class Watched:
         if self.arrivals:
             self.arrivals.add(one for task in found for one in task.assigned)
         # Where the tree has a placeholder, workers may show another text.
-        telling = [key for key in self._keys if "${" not in f"{key.before}{key.after}"]
+        readable = [key for key in self._keys if "${" not in f"{key.before}{key.after}"]
         self._tasks_have_it = bool(configs) and all(
-            JOURNAL_KEY not in config and all(config.get(key.key) == key.after for key in telling) for config in configs
+            JOURNAL_KEY not in config and all(config.get(key.key) == key.after for key in readable)
+            for config in configs
         )
 
     def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:
@@ -189,7 +190,7 @@ class Verification:
     `states` is filled on the way, so that a caller that is interrupted has what was seen. `client` gives up after LOOK_SECONDS.
     """
 
-    def __init__(  # noqa: PLR0913  when to end, and whom to tell
+    def __init__(  # noqa: PLR0913  when to end, and where to report
         self,
         client: ConnectClient,
         *,
@@ -316,7 +317,7 @@ class Verification:
 
     async def _ask_tasks(self, each: Watched) -> None:
         async with self._gate:
-            with suppress(NotFound):  # deleted: the infos tell
+            with suppress(NotFound):  # deleted: the infos show it
                 each.take(await self._client.tasks(each.name))
 
     async def _ask_record(self, each: Watched) -> None:
@@ -325,7 +326,7 @@ class Verification:
             try:
                 each.arrived = bool(await self._client.topics(each.name) or await self._client.offsets(each.name))
             except (NotFound, Unsupported):
-                each.arrived = True  # these workers do not tell
+                each.arrived = True  # these workers do not report it
 
 
 async def paused(seconds: float, halt: asyncio.Event) -> None:

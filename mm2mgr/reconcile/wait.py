@@ -59,14 +59,16 @@ def _judge_tasks(goal: str, info: ConnectorInfo, status: ConnectorStatus, *, is_
 async def watch(topology: Topology, order: Order, turns: Sequence[Turn], wait_seconds: float) -> list[Turn]:
     """Return the turns with what their connectors showed: until all are as wanted, or the time is over.
 
-    A pause is over when every task is PAUSED and the stored offsets of a source connector stood still over two flushes, for which
+    A pause is over when every task is PAUSED and the stored offsets of a source connector have not changed over two flushes, for which
     three flush intervals are added to `wait_seconds`: Connect goes on to flush what tasks had sent before they paused.
     """
 
     async def one(name: str, mine: Sequence[Turn]) -> list[_Watched]:
         flush = topology.connects[name].model.flush_interval
         watched = [_Watched(order, turn, 2 * flush) for turn in mine]
-        end = time.monotonic() + wait_seconds + (3 * flush if any(each.must_stand_still for each in watched) else 0.0)
+        end = (
+            time.monotonic() + wait_seconds + (3 * flush if any(each.needs_steady_offsets for each in watched) else 0.0)
+        )
         try:
             target = connect_target(topology.connects[name])
         except Mm2mgrError as error:  # its credentials are gone since the request was sent
@@ -90,7 +92,7 @@ async def _until_settled(client: ConnectClient, watched: Sequence[_Watched], end
             infos, statuses = await asyncio.gather(client.infos(), client.statuses())
             for each in unsettled:
                 each.look(infos.get(each.connector), statuses.get(each.connector), time.monotonic())
-            await asyncio.gather(*(each.look_at_offsets(client, gate) for each in unsettled if each.stands))
+            await asyncio.gather(*(each.look_at_offsets(client, gate) for each in unsettled if each.awaits_offsets))
         except Mm2mgrError as error:
             for each in unsettled:
                 each.unknown(error)
@@ -98,7 +100,7 @@ async def _until_settled(client: ConnectClient, watched: Sequence[_Watched], end
         if not unsettled or time.monotonic() >= end:
             return
         pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
-        if all(each.stands for each in unsettled):
+        if all(each.awaits_offsets for each in unsettled):
             pause = min(max(unsettled[0].still_seconds / 12, _FIRST_PAUSE_SECONDS), _LONGEST_FLUSH_PAUSE_SECONDS)
         await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
 
@@ -110,8 +112,8 @@ class _Watched:
         self.turn, self.connector, self.still_seconds = turn, turn.target.connector, still_seconds
         self.settled = Settled("not looked at yet", "inconclusive")
         self.is_settled = False
-        self.must_stand_still = order.verb == "pause" and turn.kind == "source"
-        self.stands = False
+        self.needs_steady_offsets = order.verb == "pause" and turn.kind == "source"
+        self.awaits_offsets = False
         self._goal = order.goal
         # Right after a restart Connect shows the states from before for a moment, and a failure only when it repeats.
         self._hold_seconds = verify.HOLD_SECONDS if order.verb == "restart" else 0.0
@@ -127,22 +129,22 @@ class _Watched:
             self.settled, self._since = seen, now
         hold = verify.HOLD_SECONDS if seen.verdict == "failed" else self._hold_seconds
         self.is_settled = seen.verdict != "inconclusive" and now - self._since >= hold
-        self.stands = self.must_stand_still and seen.verdict == "ok"
-        if not self.stands:
+        self.awaits_offsets = self.needs_steady_offsets and seen.verdict == "ok"
+        if not self.awaits_offsets:
             self._offsets = None
         elif self.is_settled:
             self.is_settled = False  # its offsets decide
 
     async def look_at_offsets(self, client: ConnectClient, gate: asyncio.Semaphore) -> None:
-        """Read its stored offsets, and settle it once they have stood still for long enough."""
+        """Read its stored offsets, and settle it once they have not changed for long enough."""
         try:
             async with gate:
                 asked = time.monotonic()
                 found = {entry.key: entry.offset for entry in await client.offsets(self.connector)}
         except Unsupported:
-            why = "whether its stored offsets stand still is unknown: its workers do not show them (Kafka 3.5 does)"
+            why = "whether its stored offsets still change is unknown: its workers do not show them (Kafka 3.5 does)"
             self.settled = Settled(f"{self.settled.state}; {why}", "inconclusive")
-            self.is_settled, self.stands = True, False
+            self.is_settled, self.awaits_offsets = True, False
             return
         except Mm2mgrError as error:
             self.unknown(error)
@@ -153,15 +155,15 @@ class _Watched:
         if still >= self.still_seconds:
             self.is_settled = True
         else:
-            self._pending = f"stored offsets stood still for {still:.0f} of {self.still_seconds:g} s"
+            self._pending = f"stored offsets unchanged for {still:.0f} of {self.still_seconds:g} s"
 
     def result(self) -> Settled:
         """Return what it shows, with what is still missing."""
-        if not self.stands or self.is_settled:
+        if not self.awaits_offsets or self.is_settled:
             return self.settled
         return Settled(f"{self.settled.state}, {self._pending}", "inconclusive")
 
     def unknown(self, error: Mm2mgrError) -> None:
         """Note that it could not be read; what was seen before no longer counts."""
         self.settled, self._since = Settled(f"unknown: {error.one_line}", "inconclusive"), time.monotonic()
-        self.stands, self.is_settled, self._offsets = False, False, None
+        self.awaits_offsets, self.is_settled, self._offsets = False, False, None

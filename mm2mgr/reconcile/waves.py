@@ -173,7 +173,7 @@ def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
 
 
 def is_as_written(change: Change, live: Mapping[str, str] | None) -> bool:
-    """Tell whether what runs is what a change wrote: then nobody has changed it since."""
+    """Tell whether what runs is what a change wrote: then it was not changed since."""
     if change.action == "delete":
         return live is None
     return live == change.written

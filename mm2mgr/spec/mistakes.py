@@ -35,7 +35,7 @@ _SHOWN = 80
 
 
 def mistakes(error: ValidationError, values: Any, base: PathKey = (), of: str = "") -> list[Mistake]:
-    """Return one message per wrong place. `base` is where `values` stand in the tree, `of` is added to each name."""
+    """Return one message per wrong place. `base` is where `values` are in the tree, `of` is added to each name."""
     groups: dict[PathKey, list[Any]] = {}
     for item in error.errors(include_url=False):
         groups.setdefault(_real_path(item, values), []).append(item)
@@ -77,7 +77,7 @@ def _real_path(item: Any, values: Any) -> PathKey:
 
 
 def _is_of_entry(path: PathKey) -> bool:
-    """Tell whether a key belongs into an entry, but stands beside the entries."""
+    """Tell whether a key belongs into an entry, but is beside the entries."""
     below = values_of(node_at(path[:-1])) if path else None
     return isinstance(below, Mapping) and any(path[-1] in properties_of(name) for name in _definitions(below))
 
@@ -177,7 +177,7 @@ def _remedy(path: PathKey, node: Node, value: object) -> str:
     if all(_is_text(kind) for kind in kinds) and not isinstance(value, dict | list):
         return ": write it in quotes"
     if isinstance(value, str) and re.search(r"[\w-]\s+=\s|[\w-]:[\[{\"']", value):
-        return f": a colon and a blank stand between key and value{_for_example(key, node)}"
+        return f": write a colon and a blank between key and value{_for_example(key, node)}"
     meant = None if _holds_secret(path, value) else _meant(node, kinds, value)
     return f": write {_yaml(key, meant)}" if meant is not None and len(str(meant)) < _SHOWN else _for_example(key, node)
 
@@ -288,7 +288,7 @@ def _unknown(path: PathKey) -> tuple[str, str]:  # noqa: PLR0911 - one return a 
     key, above = str(path[-1]), node_at(path[:-1])
     known = sorted({name for choice in choices(above) for name in choice.get("properties", ())})
     if len(path) == 1:
-        known = [name for name in known if name not in models.OVERRIDE_KEYS]  # nobody writes them by hand
+        known = [name for name in known if name not in models.OVERRIDE_KEYS]  # they are not written by hand
     same = next((name for name in known if _bare(name) == _bare(key)), _ALSO_CALLED.get(key))
     if same in known:
         return str(same), f"write '{same}'"

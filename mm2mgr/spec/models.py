@@ -48,7 +48,7 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     def __hash__(self) -> int:
-        """Return the same for all of a class: pydantic would copy a default without a hash for each flow, and nobody alters one."""
+        """Return the same for all of a class: pydantic would copy a default without a hash for each flow, and none is altered."""
         return hash(type(self))
 
 
@@ -216,7 +216,7 @@ class ConnectDefaults(Model, json_schema_extra=_example(tls={"ca": "/etc/mm2mgr/
     then have the overrides that they need from that moment on; workers that are not exactly-once get along with them."""
     flush_interval: TimeSpan = 60.0
     """How often the workers store offsets (their `offset.flush.interval.ms`, which REST does not show): `mm2mgr pause` waits until
-    stored offsets stood still twice as long."""
+    stored offsets have not changed for twice as long."""
     history: bool = True
     """Whether what is changed is recorded on the Kafka cluster of the workers, in topic `mm2mgr.history.internal`, which `mm2mgr history`, `drift` and `reconcile` need. False where mm2mgr's login may not write there."""
     workers: Workers = Workers()
@@ -325,7 +325,7 @@ class Heartbeats(Model, json_schema_extra=_example(interval="1s")):
     enabled: bool = True
     """`heartbeats: false` is short for this."""
     interval: TimeSpan = 1
-    """Time between two beats, in whole seconds: Kafka knows nothing finer."""
+    """Time between two heartbeats, in whole seconds: Kafka knows nothing finer."""
     connector_name: ConnectorName | None = None
     """Name of the heartbeat connector of the pair where it has one already; default: `mm2.SOURCE.TARGET.heartbeat`."""
 

@@ -28,7 +28,7 @@ _TOO_DEEP = "nesting depth"  # what libyaml says from 0.2.6 on (PyYAML 6.0.4)
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _NUMBER_TAGS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
-_OLD_NUMBER = re.compile(r"[-+]?0[0-7_]+|[^:]*:.*")  # YAML 1.1: 010 is eight and 1:30 is ninety, which nobody means
+_OLD_NUMBER = re.compile(r"[-+]?0[0-7_]+|[^:]*:.*")  # YAML 1.1: 010 is eight and 1:30 is ninety, which is never meant
 
 
 class _YamlLoader(_Best):  # type: ignore[misc]

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 _MOST_CHARS = 1_000_000
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
-# What Java and Python read alike and nobody has to look at twice, such as `team[.][a-z0-9]+-.*`.
+# What Java and Python certainly read alike, such as `team[.][a-z0-9]+-.*`.
 _PLAIN = re.compile(r"(?:(?:[\w.-]|\\[.-]|\[(?:a-z|A-Z|0-9|[\w.])+\])[*+?]?)+", re.ASCII)
 _QUOTED = re.compile(r"\\Q(.*?)(\\E|\Z)", re.DOTALL)
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
@@ -191,7 +191,7 @@ def check_url(value: object) -> object:
     if not has_port:
         raise ValueError("a URL with a port from 1 to 65535, such as http://connect-1:8083")
     if parts.query or parts.fragment:
-        raise ValueError(f"write only {value.partition('?')[0].partition('#')[0]}, without what stands behind ? or #")
+        raise ValueError(f"write only {value.partition('?')[0].partition('#')[0]}, without what follows ? or #")
     if (end := value.rfind("/connector")) > 0 and value[end:].rstrip("/") in {"/connectors", "/connector-plugins"}:
         raise ValueError(f"write only {value[:end]}, without a path of Connect's REST API")
     return value

@@ -13,23 +13,23 @@ Found = tuple[int, int, str]
 """Line and column from 0, and what to write."""
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |$)")
 _WORDS = (  # a part of the parser's message -> what to do about it
-    ("expected key", "something that is no key stands here: write key: value, or put text into quotes"),
+    ("expected key", "this is not a key: write key: value, or put text into quotes"),
     ("alphabetic or numeric", "& and * begin an anchor: text that begins with them needs quotes"),
     ("cannot start any token", "a sign that no value begins with: put the text into quotes"),
     ("node content", "a value is missing here, or a comma or bracket is too many"),
     ("'-' indicator", "the entries of a list begin with a dash and a blank, all in the same column"),
-    ("sequence entries", "a list begins on the line below its key, or stands in brackets"),
+    ("sequence entries", "a list begins on the line below its key, or is written in brackets"),
     ("directive", "a value that begins with % needs quotes"),
     (
         "document start",
-        "something stands behind the end of the document: a line without indentation, or a bracket too many",
+        "text after the end of the document: a line without indentation, or a bracket too many",
     ),
 )
 _RESERVED = re.compile(r"(?:^|[\s\[{,])([@`%!*&])(?!\s)")
 _KEY = re.compile(r"(?<![\w.$\"'/])([A-Za-z_][\w-]*):(?=[\[{\"'])|^\s*([a-z_]+):(?=[A-Za-z])")
 
 
-def explain(error: Any, text: str) -> Found:  # noqa: PLR0911 - one return a slip
+def explain(error: Any, text: str) -> Found:  # noqa: PLR0911 - one return per mistake
     """Return the place and the words for an error of the parser in a text."""
     lines = text.splitlines() or [""]
     mark = error.problem_mark or error.context_mark
@@ -54,7 +54,7 @@ def explain(error: Any, text: str) -> Found:  # noqa: PLR0911 - one return a sli
         return (
             mark.line,
             mark.column,
-            "no anchor of this name (&name) stands before it; text that begins with * needs quotes",
+            "no anchor of this name (&name) comes before it; text that begins with * needs quotes",
         )
     if "merging" in problem:
         return mark.line, mark.column, "<<: takes the anchor of a map: write <<: *name, and &name at that map"

@@ -26,9 +26,9 @@ Entries = Mapping[str, Mapping[str, Any]]
 """The content of such a file: by flow or by cluster."""
 
 
-def yaml_text(value: Mapping[str, Any], width: int = 110) -> str:
+def yaml_text(value: Mapping[str, Any]) -> str:
     """Return plain values as a YAML document, keys in the order that they have."""
-    return yaml.safe_dump(value, sort_keys=False, width=width, allow_unicode=True)
+    return yaml.safe_dump(value, sort_keys=False, width=110, allow_unicode=True)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class OverrideFile:
 
     @property
     def first_line(self) -> str:
-        """The line that tells files of the command from files of people."""
+        """The line by which files of the command are known from files of people."""
         return f"# Written by `mm2mgr {self.command}` from {self.source}: review it like any change, then commit.\n"
 
     def path(self, sources: Collection[Path]) -> Path:

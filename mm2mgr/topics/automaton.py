@@ -43,7 +43,7 @@ class TooLarge(Exception):
 
 
 class Machine(Protocol):
-    """Reads a name from `start` on; the state None is dead: no continuation is accepted. `letters` it tells apart."""
+    """Reads a name from `start` on; the state None is dead: no continuation is accepted. `letters` are those that it distinguishes."""
 
     @property
     def start(self) -> Hashable: ...
@@ -99,7 +99,7 @@ _Instruction = Chars | Edge | Boundary | Back | _Split | _Save | _Inner | None  
 
 
 class _Program:
-    """A tree as instructions, one after the other; programs of lookarounds and atomic nodes stand behind. Raises TooLarge."""
+    """A tree as instructions, one after the other; programs of lookarounds and atomic nodes follow. Raises TooLarge."""
 
     def __init__(self, tree: Node) -> None:
         self.steps: list[_Instruction] = []
@@ -350,7 +350,7 @@ def _accepted(machines: Sequence[Machine], states: Sequence[Hashable], needed: i
 
 @cache
 def _letters(distinguished: frozenset[frozenset[str]]) -> tuple[str, ...]:
-    """Return one letter of each kind that machines tell apart, a readable one."""
+    """Return one letter of each kind that machines distinguish, a readable one."""
     kinds: dict[tuple[bool, ...], str] = {}
     for char in _LIKED:
         kinds.setdefault(tuple(char in each for each in distinguished), char)
@@ -440,7 +440,7 @@ class Backtracker:
 
 
 def _relaxed(node: Node) -> Node:
-    """Return a regular language that holds all that a node matches: nobody looks around, and a backreference is any text."""
+    """Return a regular language that holds all that a node matches: lookarounds count as matched, and a backreference is any text."""
     if isinstance(node, Lookaround | Boundary):
         return Seq()
     if isinstance(node, Back):

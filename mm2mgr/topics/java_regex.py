@@ -137,7 +137,7 @@ def _choices(node: Node) -> float:
     return inner * (node.most or 1) + (own if not inner or span is None else min(span, _MOST_WEIGHT + 1))
 
 
-FILL = "\0"  # stands in a sample where the expression takes any text (`.*`)
+FILL = "\0"  # is in a sample where the expression takes any text (`.*`)
 _SAMPLES = 8
 _MOST_CHARS = 1_000_000
 _FLAGS = re.compile(r"[idmsuxU]*(?:-[idmsuxU]*)?[:)]")
@@ -153,7 +153,7 @@ _EMPTY = Seq()
 
 @dataclass(frozen=True)
 class Part:
-    """One step of an expression; `char` is set when it is exactly this character, `repeated` tells that a sign repeats it."""
+    """One step of an expression; `char` is set when it is exactly this character, `repeated` says that a sign repeats it."""
 
     samples: tuple[str, ...]
     node: Node
@@ -371,7 +371,7 @@ class _RegexReader:
         """Read a set after its bracket; return a character that is likely to be in it, and all of a topic's that are."""
         negated, start, members = bool(self.take("^")), self.at, ""
         chars: set[str] = set()
-        others: list[frozenset[str]] = []  # what stands before each &&
+        others: list[frozenset[str]] = []  # what is before each &&
         while True:
             char = self.take()
             if not char:

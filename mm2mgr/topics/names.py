@@ -123,7 +123,7 @@ def _backtracker(item: str) -> _Looking | Backtracker | None:
 
 
 class TooCostly(Mm2mgrError):
-    """An expression whose match would take too long, or cannot be told here."""
+    """An expression whose match would take too long, or cannot be decided here."""
 
 
 def _too_costly(item: str) -> TooCostly:
@@ -204,7 +204,7 @@ def samples(item: str, fill: str = "x") -> Iterator[str]:
 
 
 def joined(one: str, other: str) -> Iterator[str]:
-    """Yield names of an item in which a name of the other stands where anything may."""
+    """Yield names of an item with a name of the other where the item takes any text."""
     for fill in ("x", ""):
         for part in samples(other, fill):
             yield from samples(one, part)
@@ -218,7 +218,7 @@ POLICIES: dict[str, PolicyName] = {"DefaultReplicationPolicy": "default", "Ident
 class Selection:
     """What one source connector takes, its heartbeats aside. `policy` is None for a class that is not Kafka's.
 
-    `separator` is as it is configured, "" included; `internal_separator` stands in internal names (KIP-949); `version` is the
+    `separator` is as it is configured, "" included; `internal_separator` is that of internal names (KIP-949); `version` is the
     workers', "" for the newest.
     """
 

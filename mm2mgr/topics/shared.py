@@ -194,7 +194,7 @@ def _may_meet(begun: _Begun) -> list[Items]:
 
 @lru_cache(maxsize=65536)
 def _left(item: str, before: str) -> Affixes:
-    """Return the starts and ends that an item leaves for the topic when a text stands before it."""
+    """Return the starts and ends that an item leaves for the topic when a text precedes it."""
     found = affixes(item)
     if not before:
         return found
@@ -232,7 +232,7 @@ def _decided(begun: _Begun, kept: Sequence[Items], taken: _Taken, but: Items, bu
 
 
 def _sampled(begun: _Begun, kept: Sequence[Items]) -> Iterator[str]:
-    """Yield readable topics to try: samples of the patterns, then samples in which one of another stands where anything may."""
+    """Yield readable topics to try: samples of the patterns, then samples with one of another where a pattern takes any text."""
     for (_, before), items in zip(begun, kept, strict=True):
         for item in items:
             yield from (name.removeprefix(before) for name in samples(item))
@@ -345,7 +345,7 @@ def _facing(selections: Sequence[Selection], reported: Set[int]) -> Iterator[tup
 def _beginning_alike(entries: Sequence[tuple[str, _Entry]], reported: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
     """Yield the patterns and names of which the text of one begins with the other's; two names are none."""
     open_: list[tuple[str, _Entry]] = []  # patterns whose text begins the current one's
-    waiting: list[tuple[str, _Entry]] = []  # those of them that are not told
+    waiting: list[tuple[str, _Entry]] = []  # those of them that are not reported
     for text, entry in sorted(entries, key=lambda each: (each[0], each[1][2] != "", each[1])):
         while open_ and not text.startswith(open_[-1][0]):
             open_.pop()

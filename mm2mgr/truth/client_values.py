@@ -1,4 +1,4 @@
-"""The one place that tells what a client of a connector gets for a key, and who decides it. Pure.
+"""The one place that says what a client of a connector gets for a key, and who decides it. Pure.
 
 In this order: the connector's config (the spelling with the highest rank), the workers' properties, what Connect or MirrorMaker sets,
 Kafka's default; keys that cannot be set get the last two only.
@@ -85,7 +85,7 @@ class ConfiguredClient:
         return None
 
     def value(self, plain: str, keys: Keys | None = None) -> Value | None:
-        """Return what the client gets, None where nobody sets it and Kafka has no default."""
+        """Return what the client gets, None where nothing sets it and Kafka has no default."""
         found = None if plain in self.client.forced else self.configured(plain)
         return found or self._default(plain, keys or load())
 
@@ -97,7 +97,7 @@ class ConfiguredClient:
         return Value(plain, definition.default, "Kafka") if definition and definition.default is not None else None
 
     def values(self, keys: Keys) -> list[Value]:
-        """Return what somebody sets, by key."""
+        """Return what is set, by key."""
         names = {*self.written, *framework_defaults(self.client, self.setting, keys)}
         found = [value for name in names if (value := self.value(name, keys))]
         if self.client.worker_prefixes and not self.configured("bootstrap.servers"):
@@ -105,9 +105,9 @@ class ConfiguredClient:
         return sorted(found, key=lambda each: each.key)
 
     def left(self, keys: Keys) -> list[Value]:
-        """Return Kafka's own defaults of the keys that nobody sets."""
-        somebody = {value.key for value in self.values(keys)}
-        names = (name for name in keys.names(self.client.kind, self.setting.version) if name not in somebody)
+        """Return Kafka's own defaults of the keys that nothing sets."""
+        known = {value.key for value in self.values(keys)}
+        names = (name for name in keys.names(self.client.kind, self.setting.version) if name not in known)
         return [value for name in names if (value := self.value(name, keys))]
 
 
@@ -123,7 +123,7 @@ def configured_clients(
 
 
 def text_of(type_: ConnectorType, config: Mapping[str, str], client: str, plain: str) -> str:
-    """Return what a client of a connector gets as far as the config alone tells, "" for nothing or no such client."""
+    """Return what a client of a connector gets as far as the config alone shows, "" for nothing or no such client."""
     setting = Setting.of(config)
     own = next((each for each in clients(type_, setting) if each.name == client), None)
     value = ConfiguredClient(own, setting, config, {}, winners(own, config)).value(plain) if own else None

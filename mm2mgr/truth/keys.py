@@ -197,7 +197,7 @@ def _number(version: str) -> tuple[int, int]:
 
 
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(\.\d+)?(?:\.\d+)*(.*)", re.DOTALL)  # more digits Python refuses to read
-_NEWEST_MAJOR = 5  # announced; a greater number without Confluent's mark is somebody else's own numbering
+_NEWEST_MAJOR = 5  # announced; a greater number without Confluent's mark is another vendor's own numbering
 # Confluent Platform's major version -> Kafka's, and what to add to the minor (vendor's table of interoperability).
 _CONFLUENT = {5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0)}
 

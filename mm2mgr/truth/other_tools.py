@@ -1,4 +1,4 @@
-"""Keys of other mirroring tools that people bring along, and the keys of MirrorMaker's connectors that do the same."""
+"""Keys of other mirroring tools, which stay in configs after a migration, and the keys of MirrorMaker's connectors that do the same."""
 
 from __future__ import annotations
 

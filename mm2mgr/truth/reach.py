@@ -245,7 +245,7 @@ CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
             since=_READ_BACK,
         ),
     ),
-    # Written so that beats land on the flow's source: there `target` is the cluster that the flow reads from.
+    # Written so that heartbeats land on the flow's source: there `target` is the cluster that the flow reads from.
     "heartbeat": (
         *_framework(None),
         _own("target admin", "admin", "target", "heartbeats-target-admin", block="source_admin"),
@@ -271,7 +271,7 @@ def clients_of_line(type_: ConnectorType, version: str) -> tuple[Client, ...]:
 
 def _of_line(client: Client, line: tuple[int, ...]) -> Client:
     layers = tuple(layer for layer in client.layers if layer.since <= line)
-    # 2.7 sets it last; newer lines only where nobody else did.
+    # 2.7 sets it last; newer lines only where nothing else did.
     reset = {"auto.offset.reset"} if client.kind == "consumer" and line < _SIDED else set()
     return replace(client, layers=layers, forced=client.forced | reset)
 

@@ -18,7 +18,7 @@ from mm2mgr.kafka.records import Producer, commit_group, mean_record_bytes, read
 from mm2mgr.link import BrokerLimits
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.facts import read_groups
+from mm2mgr.reconcile.estimate import read_groups
 from mm2mgr.samples.offsets import KafkaReader
 from mm2mgr.sandbox.broker import Broker
 from tests.cli.command import Command

@@ -15,12 +15,12 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile import apply, arrivals, live, verify
+from mm2mgr.reconcile import apply, arrivals, estimate, live, verify
 from mm2mgr.reconcile.apply import apply_plan, read_back
+from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
-from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.reconcile.waves import Result
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
@@ -81,7 +81,7 @@ class Site:
         )
 
     def read_sizes(self, access: KafkaAccess, topics: Mapping[str, int]) -> TopicSizes:
-        """Answer as `reconcile.access.read_sizes` does, with one partition per topic and 100 bytes per record."""
+        """Answer as `reconcile.estimate.read_sizes` does, with one partition per topic and 100 bytes per record."""
         if self.kafka is None:
             raise KafkaError("no broker answered")
         records, written = self.kafka[access.alias].records, self.kafka[access.alias].written
@@ -90,13 +90,13 @@ class Site:
         return TopicSizes(logs, dict.fromkeys(topics, 100.0))
 
     def read_stored(self, _access: KafkaAccess, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
-        """Answer as `reconcile.facts.read_stored` does."""
+        """Answer as `reconcile.estimate.read_stored` does."""
         return {topic: size for topic, size in self.stored.items() if topic in topics}
 
     def read_groups(
         self, _access: KafkaAccess, wanted: Callable[[str], bool], carried: Callable[[str], bool]
     ) -> tuple[str, ...]:
-        """Answer as `reconcile.facts.read_groups` does."""
+        """Answer as `reconcile.estimate.read_groups` does."""
         if self.groups is None:
             raise KafkaError("no broker answered")
         return tuple(group for group, topics in self.groups.items() if wanted(group) and any(map(carried, topics)))
@@ -170,9 +170,9 @@ def running(folder: Path) -> Iterator[Site]:
         site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
         patch.setattr(live, "read_topics", site.read_topics)
         patch.setattr(live, "read_expiring", lambda *_: site.expiring)
-        patch.setattr(live, "read_sizes", site.read_sizes)
-        patch.setattr(live, "read_stored", site.read_stored)
-        patch.setattr(live, "read_groups", site.read_groups)
+        patch.setattr(estimate, "read_sizes", site.read_sizes)
+        patch.setattr(estimate, "read_stored", site.read_stored)
+        patch.setattr(estimate, "read_groups", site.read_groups)
         patch.setattr(arrivals, "read_ends", site.read_ends)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)

@@ -17,13 +17,13 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.reconcile import live
+from mm2mgr.reconcile import estimate, live
 from mm2mgr.reconcile.carry_out import carry_out
+from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Plan
-from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.reconcile.stages import stages
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
@@ -220,8 +220,8 @@ class Workers:
             patch.setattr(live, "ConnectClient", asked)
             patch.setattr(live, "read_topics", listed)
             patch.setattr(live, "read_expiring", lambda *_: [])
-            patch.setattr(live, "read_sizes", lambda *_: TopicSizes({}, {}))
-            patch.setattr(live, "read_groups", lambda *_: ())
+            patch.setattr(estimate, "read_sizes", lambda *_: TopicSizes({}, {}))
+            patch.setattr(estimate, "read_groups", lambda *_: ())
             return asyncio.run(make_plan(topology, render(topology)))
 
     def apply(self, text: str, requests: int = 10**6) -> list[str]:

@@ -28,15 +28,15 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.output.plan_markdown import plan_markdown
 from mm2mgr.output.plan_text import say_plan
-from mm2mgr.reconcile import live
+from mm2mgr.reconcile import estimate, live
 from mm2mgr.reconcile.apply import apply_plan
+from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.history import Author, Recorder
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Named, Plan, Wish
 from mm2mgr.reconcile.planfile import write_plan
-from mm2mgr.reconcile.price import TopicSizes
 from mm2mgr.reconcile.waves import Rollout
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.render import Connector as Rendered
@@ -453,7 +453,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     monkeypatch.setattr(ConnectClient, "__init__", wired)  # the same requests and answers, without a socket each
     monkeypatch.setattr(live, "read_topics", made.read_topics)
     monkeypatch.setattr(live, "read_expiring", lambda *_: [])
-    monkeypatch.setattr(live, "read_sizes", lambda *_: TopicSizes({}, {}))
+    monkeypatch.setattr(estimate, "read_sizes", lambda *_: TopicSizes({}, {}))
     with jumping():
         yield made
 

@@ -9,9 +9,10 @@ import pytest
 from mm2mgr.assignment import listing_of, predict
 from mm2mgr.output.plan_text import price_text
 from mm2mgr.partitions import Offsets, TopicPartition, moved_partitions
+from mm2mgr.reconcile.estimate import TopicSizes, log_bytes, moved, volume
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.plan import Change, Plan, with_many_changes_held
-from mm2mgr.reconcile.price import KINDS, Price, TopicSizes, Volume, log_bytes, moved, volume
+from mm2mgr.reconcile.price import KINDS, Price, Volume
 from mm2mgr.spec.models import FlowSettings
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 

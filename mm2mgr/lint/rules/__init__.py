@@ -18,7 +18,7 @@ from mm2mgr.lint.subject import Estate, Spot, SubjectKind
 # In the order in which people read them.
 _OF_CONNECTORS = (
     *("keys", "values", "addresses", "worker", "security", "logins", "records", "transforms"),
-    *("sizes", "links", "topics", "sync", "loops", "pair", "other_tools"),
+    *("sizes", "links", "topics", "sync", "loops", "pair"),
 )
 # No error of these is about a connector of a tree: hints, and the text of other files.
 _BESIDE = ("files", "advice", "versions")
@@ -52,7 +52,7 @@ def lint(estate: Estate, rules: Sequence[Rule] | None = None) -> list[Finding]:
 
 
 def reported(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings as people read them: equal ones of one line merged, the worst first."""
+    """Return findings as they are shown: equal ones of one line merged, the worst first."""
     return sorted(
         _merged(findings), key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule)
     )
@@ -105,7 +105,7 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
     first: dict[object, Finding] = {}
     for finding in findings:
         spot = finding.spot
-        # Connector and key, for a whole answer of Connect may stand on one line; without a key a line may have several faults,
+        # Connector and key, for a whole answer of Connect may be on one line; without a key a line may have several faults,
         # in a tree one that becomes several keys.
         of_tree = (
             finding.hit and finding.hit.subject and finding.hit.subject.form == "tree" and finding.rule != "known-bug"

@@ -9,12 +9,12 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, failing, rule, written
-from mm2mgr.lint.rules.security import configured
-from mm2mgr.lint.subject import Subject, SubjectKind
-from mm2mgr.truth.reach import Client, numbers
+from mm2mgr.lint.rules.security import configured, keys_with_clients
+from mm2mgr.lint.subject import Subject
+from mm2mgr.truth.reach import numbers
 
 _ADDRESS = "bootstrap.servers"
-# Utils.getHost and getPort, before and since 3.8 (KAFKA-16824): what stands before the last address was passed over.
+# Utils.getHost and getPort, before and since 3.8 (KAFKA-16824): what is before the last address was passed over.
 _LOOSE = re.compile(r".*?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _STRICT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://")
@@ -31,7 +31,7 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
     `a:9092;b:9092` is no error, and only the last address is used (KAFKA-16824). An empty item, as behind a trailing
     comma, is refused since 4.2 (KIP-1161) and skipped before. A scheme (`SASL_SSL://host:9092`) is allowed and ignored.
     """
-    for key, client in _address_keys(subject.kind):
+    for key, client in keys_with_clients(subject.kind, _ADDRESS):
         servers = subject.get(key)
         if wrong := _fault(servers, subject.version):
             effect = f"the {client.name} does not know the rest" if _ONLY in wrong else failing(client)
@@ -39,16 +39,6 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
             found = connector_hit(subject, key, _meant(servers, subject.version), message)
             perhaps = wrong == _EMPTY and servers.strip(", ") and not subject.known_version
             yield replace(found, severity="warning") if perhaps else found
-
-
-@lru_cache(maxsize=4096)
-def _address_keys(kind: SubjectKind) -> tuple[tuple[str, Client], ...]:
-    """Return the keys that give clients an address, each with one of these clients; an admin client fails first."""
-    found: dict[str, Client] = {}
-    for client in sorted(kind.clients, key=lambda each: each.kind != "admin"):
-        if key := kind.winners[client.name].get(_ADDRESS):
-            found.setdefault(key, client)
-    return tuple(found.items())
 
 
 @lru_cache(maxsize=4096)
@@ -107,7 +97,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 def _meant(servers: str, version: str) -> str:
-    """Return the addresses as Kafka reads them; `…` stands where only a person knows."""
+    """Return the addresses as Kafka reads them; `…` is in the place of what only a person knows."""
     texts = re.split(r"[,;\s]+", re.sub(r"\s*:\s*", ":", servers))
     bare = [re.sub(r"(?<=\d)/.*", "", text.strip("\"'`")) for text in texts]
     if servers.startswith("[") and servers.endswith("]") and "::" not in servers:  # a list in JSON
@@ -127,7 +117,7 @@ def address_scheme(subject: Subject) -> Iterator[Hit]:
     answer, and the connector is RUNNING without tasks or records. http:// and https:// are no protocols of Kafka: the
     port may be that of a REST service.
     """
-    for key, client in _address_keys(subject.kind):
+    for key, client in keys_with_clients(subject.kind, _ADDRESS):
         found = _SCHEME.match(subject.get(key))
         scheme = found[1].upper() if found else ""
         message = f"{written(subject, key)}: Kafka ignores {scheme}://"

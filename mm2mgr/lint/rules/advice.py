@@ -1,6 +1,6 @@
 """Rules about what hand-written configs leave to defaults although another value serves a mirror better; most are hints.
 
-They report only keys that nobody has decided: a value that is written down is meant.
+They report only keys that are not set: a value that is written down is meant.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def client_defaults(subject: Subject) -> Iterator[Hit]:
 
 
 def _forgotten(subject: Subject) -> Iterator[tuple[Client, str, str, str]]:
-    """Yield clients with a key that nobody decided, the value that mm2mgr would write, and why."""
+    """Yield clients with a key that is not set, the value that mm2mgr would write, and why."""
     for client in subject.clients:
         block = client.block or ""
         for plain in _FORGOTTEN.get(block, ()):

@@ -215,8 +215,8 @@ def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
                 free = "pair of" not in wrong and bool(value) and right not in file.driver.lines
                 edits = file.moved(entry, [right], value) if free else ()
                 message = f"`{key}` is not a key that the driver reads: the line is ignored"
-                told = value if right.endswith(".enabled") and value else "…"
-                yield file.hit(entry, message, f"write {wrong.replace('…', told)}", edits)
+                shown = value if right.endswith(".enabled") and value else "…"
+                yield file.hit(entry, message, f"write {wrong.replace('…', shown)}", edits)
 
 
 @estate_rule("no-flow-enabled", "error", source=_DRIVER)
@@ -371,7 +371,7 @@ def _untrimmed(file: SourceFile) -> Iterator[str]:
     if file.kind == "dedicated":
         driver = Dedicated(file.entries)
         for source, target in driver.pairs():
-            if not driver.beats(source, target):
+            if not driver.sends_heartbeats(source, target):
                 yield f"{source}->{target}.enabled"
 
 
@@ -418,7 +418,7 @@ def silence_unexplained(estate: Estate) -> Iterator[Hit]:
     of_subjects = [silence for subject in estate.subjects for silence in subject.silences]
     for silence in dict.fromkeys([*of_files, *of_subjects]):
         if silence.rule not in rules:
-            # Only a word that is never free text is repeated: what stands there may be anything.
+            # Only a word that is never free text is repeated: what is there may be anything.
             near = nearest(silence.rule, rules, 0.5)
             fix = f"write {near[0]}" if near else "see the rules with: mm2mgr lint --rules"
             yield Hit(f"there is no rule '{silence.rule[:60]}', so the silence has no effect", fix, spot=silence.spot)

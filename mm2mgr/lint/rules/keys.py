@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.classify import (
     OF_DEDICATED,
@@ -27,6 +28,7 @@ from mm2mgr.spec.keys import LIBRDKAFKA_KEYS
 from mm2mgr.topics.names import NameFilter
 from mm2mgr.truth.explain import GENERAL, RENAMED
 from mm2mgr.truth.keys import load, server_setting
+from mm2mgr.truth.other_tools import other_tool
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, EXACTLY_ONCE_FORCES, seen_by
 
 REACH = "tests/truth/test_reach_live.py"
@@ -182,7 +184,7 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     classes may read keys of their own. For keys of librdkafka it names what Java's clients have instead.
     """
     strange = keys_under(subject, "unknown-key")
-    own = bool(strange) and has_own_classes(subject)
+    own = bool(strange) and _has_own_classes(subject)
     for key in strange:
         name, likeness = near(subject, key)
         if own and likeness < _SURE:
@@ -202,7 +204,7 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
             yield removal_hit(subject, key, message, f"; {written(subject, right)} is set" if name else more)
 
 
-def has_own_classes(subject: Subject) -> bool:
+def _has_own_classes(subject: Subject) -> bool:
     """Tell whether custom classes are configured, which may read keys of their own."""
     return any(_is_own_class(subject, key) for key in subject.config)
 
@@ -398,7 +400,7 @@ def server_key(subject: Subject) -> Iterator[Hit]:
     """A setting of topics or of brokers is configured on a connector.
 
     retention.ms or min.insync.replicas are settings of topics, log.retention.hours of brokers. On a connector, behind any
-    prefix, Connect stores them and nobody reads them. MirrorMaker copies the settings of the source's topics to those of
+    prefix, Connect stores them and nothing reads them. MirrorMaker copies the settings of the source's topics to those of
     the target (sync.topic.configs.enabled), except the ones in config.properties.exclude, which by default include
     min.insync.replicas. Set the others on the source's topics, and these on the target's; settings of brokers belong in
     their own properties.
@@ -414,3 +416,52 @@ def server_key(subject: Subject) -> Iterator[Hit]:
         own = "; the limit of the producer is max.request.size" if plain == "message.max.bytes" else ""
         message = f"{written(subject, key)} does nothing on a connector: it is a setting of {server_setting(plain)}s"
         yield removal_hit(subject, key, message, f" and set it {where}{own}")
+
+
+# --- keys of other mirroring tools ------------------------------------------------------------------------------------
+
+# What MirrorMaker does without these: Kafka's defaults take everything, or exclude only what is internal.
+_INSTEAD_OF = {
+    "topics": "every topic is mirrored",
+    "topics.exclude": "these topics are mirrored",
+    "groups": "every group is checkpointed",
+    "groups.exclude": "these groups are checkpointed",
+}
+_POLICY = "replication.policy.class"
+
+
+@rule("other-tools-key", "error", source="documentation of Confluent Replicator, Mirus and MirrorMaker 1")
+def other_tools_key(subject: Subject) -> Iterator[Hit]:
+    """This key belongs to another mirroring tool; MirrorMaker does not read it.
+
+    Configs that were moved from Confluent Replicator (topic.whitelist, src.kafka.*, dest.kafka.*, topic.rename.format),
+    Mirus (topics.whitelist, destination.topic.name.*), MirrorMaker 1 (whitelist, num.streams), uReplicator or Brooklin
+    keep keys that Connect accepts and nothing reads; topics.whitelist, topics.include and groups.include were never keys
+    of MirrorMaker 2. It is an error where the key selects topics or groups, because the defaults take all of them, and
+    a warning otherwise. Write the key of MirrorMaker with the same meaning. Where custom classes are configured, which may
+    read such keys, nothing is reported.
+    """
+    found = keys_under(subject, "other-tools-key")
+    for key in () if found and _has_own_classes(subject) else found:
+        other = other_tool(key)
+        if other is None:
+            continue
+        ours, value = _ours(subject, key, other.instead)
+        own = bool(load().history(subject.type, ours))
+        lost = _INSTEAD_OF.get(ours, "") if own and ours not in subject.config else ""
+        reads = bool(ours) and ours not in subject.config and (own or ours.startswith(("source.", "target.")))
+        edits = [Edit(ours, value), Edit(key, None)] if reads and value else [Edit(key, None)]
+        whose = f"is a key of {other.tool}, which MirrorMaker does not read"
+        if not other.tool:
+            whose = "was never a key of MirrorMaker 2 and does nothing"
+        message = f"{written(subject, key)} {whose}{': ' if lost else ''}{lost}"
+        hit = edit_hit(subject, message, edits, key)
+        yield hit if lost else hit.lowered("warning")
+
+
+def _ours(subject: Subject, key: str, instead: str) -> tuple[str, str]:
+    """Return the key and value of the same meaning."""
+    value = subject.get(key)
+    if key == "topic.rename.format" and value == "${topic}":
+        return _POLICY, POLICIES["identity"]
+    return instead, value

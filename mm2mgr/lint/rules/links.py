@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from mm2mgr.ceilings import ENOUGH_PARTITIONS, ceilings
 from mm2mgr.link import (
     BATCH_SHARE,
     BY_SYSTEM,
@@ -24,6 +23,7 @@ from mm2mgr.link import (
     records_of,
     window,
 )
+from mm2mgr.link_forecast import ENOUGH_PARTITIONS, ceilings
 from mm2mgr.lint.findings import (
     READER,
     RECORDS,
@@ -345,7 +345,7 @@ def link_placement(subject: Subject) -> Iterator[Hit]:
 def link_unused(estate: Estate) -> Iterator[Hit]:
     """A declared link is between two clusters that no flow connects.
 
-    A link counts for the flows between its two clusters, in either direction, and for those whose workers stand beside
+    A link counts for the flows between its two clusters, in either direction, and for those whose workers run beside
     one of them. One that no flow uses has no effect: a wrong alias, or a flow that is gone.
     """
     for spot, ends in estate.unused_links:

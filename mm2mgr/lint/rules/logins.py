@@ -1,6 +1,6 @@
 """Rules about logins: sasl.jaas.config as Kafka's parser reads it, modules and mechanisms that fit, and whose login a client has.
 
-No message may repeat a part of a JAAS string but the name of its module: whatever else stands there may be a secret.
+No message may repeat a part of a JAAS string but the name of its module: whatever else is there may be a secret.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from mm2mgr.lint.findings import Edit, Hit, edit_hit, estate_rule, failing, rule, written
 from mm2mgr.lint.hops import clusters
-from mm2mgr.lint.rules.security import MODULES, PLAIN, SCRAM, configured
-from mm2mgr.lint.subject import Estate, Subject, SubjectKind
+from mm2mgr.lint.rules.security import MODULES, PLAIN, SCRAM, configured, keys_with_clients
+from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.text import nearest
 from mm2mgr.truth.reach import Client
 
@@ -36,7 +36,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class _Jaas:
-    """A JAAS string; `wrong` tells in one phrase why Kafka refuses it, "" for a right one. Options may be secrets."""
+    """A JAAS string; `wrong` says in one phrase why Kafka refuses it, "" for a right one. Options may be secrets."""
 
     module: str = ""
     options: tuple[str, ...] = field(default=(), repr=False)
@@ -97,7 +97,7 @@ def jaas_syntax(subject: Subject) -> Iterator[Hit]:
     double quotes unless they consist of letters, digits, `-`, `_`, `$` and dots and begin with a letter. Text behind a
     bare slash is a comment. Placeholders count as values and are not looked into.
     """
-    for key, client in _jaas_keys(subject.kind):
+    for key, client in keys_with_clients(subject.kind, _JAAS):
         found = _read(subject.get(key)) if _logs_in(subject, client) else None
         if found and found.wrong:
             yield _of_syntax(subject, key, found, f"{written(subject, key)} {found.wrong}: {failing(client)}")
@@ -121,16 +121,6 @@ def _logs_in(subject: Subject, client: Client) -> bool:
     return "${" in protocol or protocol.startswith("SASL_")  # security-incomplete reports a login without
 
 
-@lru_cache(maxsize=4096)
-def _jaas_keys(kind: SubjectKind) -> tuple[tuple[str, Client], ...]:
-    """Return the keys that give clients a login, each with one of these clients; an admin client fails first."""
-    found: dict[str, Client] = {}
-    for client in sorted(kind.clients, key=lambda each: each.kind != "admin"):
-        if key := kind.winners[client.name].get(_JAAS):
-            found.setdefault(key, client)
-    return tuple(found.items())
-
-
 @rule("jaas-module", "error", needs=(_JAAS,), source="Kafka's SaslClientAuthenticator and login modules")
 def jaas_module(subject: Subject) -> Iterator[Hit]:
     """The login module does not fit the mechanism.
@@ -143,7 +133,7 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
     username and password, GSSAPI the option serviceName or the key sasl.kerberos.service.name. Modules of others are not
     judged.
     """
-    for key, client in _jaas_keys(subject.kind):
+    for key, client in keys_with_clients(subject.kind, _JAAS):
         found = _read(subject.get(key)) if _logs_in(subject, client) else None
         if not found or found.wrong not in ("", _NO_END):
             continue
@@ -206,7 +196,7 @@ def login_of_other_side(estate: Estate) -> Iterator[Hit]:
     """
     for subject in estate.subjects:
         own = [_login(subject, f"{side} admin") for side in ("source", "target")]
-        for key, client in _jaas_keys(subject.kind) if all(own) and own[0] != own[1] else ():
+        for key, client in keys_with_clients(subject.kind, _JAAS) if all(own) and own[0] != own[1] else ():
             here, there = own if client.side == "source" else own[::-1]
             if client.side != "offsets" and subject.get(key) == there != here:
                 side, other = ("source", "target") if client.side == "source" else ("target", "source")
@@ -227,7 +217,11 @@ def _swapped(estate: Estate) -> Iterator[Hit]:
     known = clusters(estate.subjects)
     seen: dict[tuple[int, int, str, str], Subject] = {}
     for subject in estate.subjects:
-        logins = [_login(subject, f"{side} admin") for side in ("source", "target")] if _jaas_keys(subject.kind) else []
+        logins = (
+            [_login(subject, f"{side} admin") for side in ("source", "target")]
+            if keys_with_clients(subject.kind, _JAAS)
+            else []
+        )
         if len(set(logins)) < 2 or not all(logins):
             continue
         (source, target), (of_source, of_target) = known[subject], logins

@@ -144,10 +144,10 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     set heartbeats.replication.enabled=false on all but one of a pair; up to 3.9 only a custom policy class prevents it.
     """
     known = clusters(estate.subjects)
-    beaten = {known[subject][1] for subject in _beating(estate)}
+    written_into = {known[subject][1] for subject in _heartbeat_connectors(estate)}
     for (source, _), pair in pairs(estate.subjects).items():
         carrying = [hop.subject for hop in pair.sources if not hop.subject.off and carries_heartbeats(hop.subject)]
-        if source in beaten and len(carrying) > 1:
+        if source in written_into and len(carrying) > 1:
             first, later, *more = carrying
             message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: each heartbeat arrives {len(carrying)} times"
             if numbers(later.version) < (4, 0):
@@ -159,7 +159,7 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
             yield replace(hit, fix=f"{phrase(later, edits[:1])} in all but one of them", others=(first, *more))
 
 
-def _beating(estate: Estate) -> list[Subject]:
+def _heartbeat_connectors(estate: Estate) -> list[Subject]:
     heartbeats = (subject for subject in estate.subjects if subject.type == "heartbeat")
     return [subject for subject in heartbeats if subject.flag("emit.heartbeats.enabled", default=True)]
 
@@ -174,11 +174,11 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     Strimzi's operator writes them into the target: in a KafkaMirrorMaker2 it is a hint. Source: KIP-382.
     """
     known = clusters(estate.subjects)
-    beating = _beating(estate)
-    written_into = {known[subject][1] for subject in beating}
+    senders = _heartbeat_connectors(estate)
+    written_into = {known[subject][1] for subject in senders}
     flows = {hop.pair for hop in hops(estate.subjects) if not hop.subject.off}
     starts = {start for start, _ in flows}
-    for subject in beating:
+    for subject in senders:
         source, target = known[subject]
         if (source, target) in flows and source not in written_into and target not in starts:
             message = f"{subject.name} writes heartbeats into {subject.target} itself and not into {subject.source}: they do not show whether {subject.pair} works"

@@ -286,7 +286,7 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
         if value is None or value >= enough or (plain == _WAITS and _waits_too_short(subject, RECORDS)):
             continue  # delivery-below-request reports the latter
         if plain == "retries" and value == 0 and _idempotent(subject):
-            continue  # idempotence-conflict tells it
+            continue  # idempotence-conflict reports it
         message = f"{described(subject, RECORDS, plain)}: if the target is unavailable for longer, the task fails and stays FAILED"
         key = subject.written(RECORDS, plain)
         edit = Edit(key, None) if key else client_edit(subject, RECORDS, plain, "2147483647")
@@ -334,7 +334,7 @@ def delivery_below_request(subject: Subject) -> Iterator[Hit]:
 
 @rule("transactional-id", "error", source="KIP-98, KafkaProducer")
 def transactional_id(subject: Subject) -> Iterator[Hit]:
-    """A producer has a transactional.id, but nobody begins its transactions.
+    """A producer has a transactional.id, but nothing begins its transactions.
 
     Connect writes transactions only on exactly-once workers, which set transactional.id themselves. On others the producer
     of records throws "Cannot set a transactional.id without also enabling idempotence", and with enable.idempotence=true
@@ -349,7 +349,7 @@ def transactional_id(subject: Subject) -> Iterator[Hit]:
         key = subject.written(client, _TRANSACTION)
         effect = "every task is FAILED" if client == RECORDS else "no offset sync is written"
         name = written(subject, key) if key else f"{subject.workers_key(client, _TRANSACTION)} of the workers"
-        message = f"{name}: nobody begins transactions of the {client}, so {effect}"
+        message = f"{name}: nothing begins transactions of the {client}, so {effect}"
         if key:
             yield removal_hit(subject, key, message, "; for exactly-once use exactly-once workers")
         else:

@@ -36,6 +36,16 @@ def configured(subject: Subject, client: str, plain: str) -> str:
     return found.value if found else ""
 
 
+@lru_cache(maxsize=4096)
+def keys_with_clients(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client], ...]:
+    """Return the keys that give clients a plain key, each with one of these clients; an admin client fails first."""
+    found: dict[str, Client] = {}
+    for client in sorted(kind.clients, key=lambda each: each.kind != "admin"):
+        if key := kind.winners[client.name].get(plain):
+            found.setdefault(key, client)
+    return tuple(found.items())
+
+
 def protocol(subject: Subject, client: str) -> str:
     """Return a client's security.protocol in capitals; "" when it is not set or a placeholder."""
     value = configured(subject, client, "security.protocol")
@@ -57,7 +67,7 @@ def lacking_in_override(subject: Subject) -> list[str]:
 _SEEN = "tests/lint/test_seen_live_start.py::"
 # Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for sure.
 _SECRET = re.compile(r"(^|\.)(password|passphrase|secret|jaas\.config|keystore\.key|user\.info)$")
-# Where inline PEM may stand, and the type that has to be with it.
+# Where inline PEM may be, and the type that has to be with it.
 _PEM = {
     "ssl.truststore.certificates": "ssl.truststore.type",
     "ssl.keystore.certificate.chain": "ssl.keystore.type",
@@ -184,7 +194,7 @@ def _sides(subject: Subject) -> Iterator[Client]:
     """Yield one client per side: the clients of a side share its settings."""
     for name in ("source admin", "target admin", "record producer"):
         if name == "record producer" and lacking_in_override(subject):
-            continue  # override-insecure tells it, by comparing with the target
+            continue  # override-insecure reports it, by comparing with the target
         if client := subject.client(name):
             yield client
 

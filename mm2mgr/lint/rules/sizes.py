@@ -29,9 +29,10 @@ def number(subject: Subject, plain: str, client: str = RECORDS) -> int:
     return subject.number(client, plain) or 0
 
 
-def above(subject: Subject, plain: str, limit: str) -> bool:
-    """Tell whether one setting of the record producer exceeds another one that limits it."""
-    return subject.is_set(RECORDS, plain, limit) and 0 < number(subject, limit) < number(subject, plain)
+def is_above_buffer(subject: Subject, plain: str) -> bool:
+    """Tell whether a setting of the record producer exceeds its buffer.memory."""
+    buffer = "buffer.memory"
+    return subject.is_set(RECORDS, plain, buffer) and 0 < number(subject, buffer) < number(subject, plain)
 
 
 def tasks(subject: Subject) -> int:
@@ -91,7 +92,7 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     is a hard limit of 33554432 on memory allocations". The connector itself shows RUNNING. Batches above 1 MiB have no
     benefit, since a topic does not accept them. Source: BufferPool.allocate; seen with batch.size of 50 MiB.
     """
-    if above(subject, "batch.size", "buffer.memory"):
+    if is_above_buffer(subject, "batch.size"):
         message = f"{described(subject, RECORDS, 'batch.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): every task fails at its first record"
         yield client_hit(subject, RECORDS, "batch.size", "921600", message)
 
@@ -105,7 +106,7 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     and the link carries data that are discarded. Seen: 17.4 MB/s on the network, 0.08 MB/s delivered. Keep batch.size
     below the smallest max.message.bytes of the target; 900 KiB fits the default. Source: KIP-126, measured on 4.3.1.
     """
-    if not subject.is_set(RECORDS, "batch.size") or above(subject, "batch.size", "buffer.memory"):
+    if not subject.is_set(RECORDS, "batch.size") or is_above_buffer(subject, "batch.size"):
         return
     batch, limit = subject.number(RECORDS, "batch.size"), known_limit(subject) or TOPIC_BYTES
     if batch is not None and batch >= limit:
@@ -181,7 +182,7 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     larger than either with RecordTooLargeException, and the task is FAILED. Set buffer.memory to at least twice
     max.request.size; each task has its own buffer. Source: KafkaProducer.
     """
-    if above(subject, "max.request.size", "buffer.memory") and not above(subject, "batch.size", "buffer.memory"):
+    if is_above_buffer(subject, "max.request.size") and not is_above_buffer(subject, "batch.size"):
         message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
         edit = client_edit(subject, RECORDS, "buffer.memory", str(2 * number(subject, "max.request.size")))
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "max.request.size"))

@@ -119,8 +119,8 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
     MirrorMaker creates the topic that its replication policy names, gives it partitions, settings and ACLs, and
     translates offsets for it. A router such as RegexRouter changes the name after that: records go to a topic that the
     target creates with its own defaults or not at all, partitions may be missing (the task then blocks), the prepared
-    topic stays empty, and checkpoints point at it. Checkpoints and heartbeats in a topic of another name are found by
-    nobody. Name topics with replication.policy.class instead.
+    topic stays empty, and checkpoints point at it. Checkpoints and heartbeats in a topic of another name are never
+    found. Name topics with replication.policy.class instead.
     """
     for name in subject.items("transforms"):
         key = f"transforms.{name}.type"

@@ -84,7 +84,7 @@ def _faults(kind: SubjectKind, values: tuple[str, ...]) -> tuple[tuple[_ValueChe
     found = []
     for check, value in zip(_checks(kind), values, strict=True):
         definition = check.definition
-        left_alone = "${" in value or (definition.required and not value)  # null-value tells of the latter
+        left_alone = "${" in value or (definition.required and not value)  # null-value reports the latter
         if wrong := "" if left_alone else fault(definition.scope, definition.name, kind.setting.version, value):
             found.append((check, wrong))
     return tuple(found)
@@ -200,8 +200,8 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
     and is not reported. On Connect, pause or stop the connector instead, so that its state is visible.
     """
     if subject.form != "dedicated" and not subject.flag("enabled", default=True):
-        beats = subject.type == "heartbeat"
-        message = "a heartbeat connector ignores enabled=false" if beats else "it is RUNNING without a task"
+        is_heartbeat = subject.type == "heartbeat"
+        message = "a heartbeat connector ignores enabled=false" if is_heartbeat else "it is RUNNING without a task"
         more = ", and stop or delete the connector to disable it"
         yield removal_hit(subject, "enabled", f"enabled=false: {message}", more)
 

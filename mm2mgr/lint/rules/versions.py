@@ -36,7 +36,7 @@ def minor_bugs(estate: Estate) -> Iterator[Hit]:
 
     One finding per version names them all; `known-bug` reports the others one by one. `mm2mgr explain KAFKA-15906` prints an
     entry, and [known bugs](../known-bugs.md) lists them with releases, conditions and remedies. An upgrade of the workers
-    mends those that are fixed.
+    removes those that are fixed.
     """
     found: dict[str, tuple[dict[str, Bug], list[Subject]]] = {}
     for subject in estate.subjects:

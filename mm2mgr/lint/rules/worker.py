@@ -52,7 +52,7 @@ def policy_forbids(subject: Subject) -> Iterator[Hit]:
 
 
 def _refuses_by_default(subject: Subject) -> bool:
-    """Tell whether nobody knows the policy, and the line's default is None."""
+    """Tell whether the policy is unknown, and the line's default is None."""
     version, worker = subject.known_version, subject.worker
     unknown = worker.policy is None and worker.properties is None and not worker.allowed
     return unknown and subject.form != "dedicated" and version is not None and numbers(version) < (3, 0)
@@ -145,7 +145,7 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
 
 
 def arrives(subject: Subject) -> bool | None:
-    """Tell whether records are written to the target, by ids or an address that both have; None when no fact tells."""
+    """Tell whether records are written to the target, by ids or an address that both have; None when no fact shows it."""
     there, source, target = _destination(subject), point(subject, "source"), point(subject, "target")
     if same(there, target):
         return True
@@ -222,7 +222,7 @@ def _converter(subject: Subject, key: str) -> str | None:
     if own or subject.worker.properties is None:
         return own or None
     # The default of DistributedConfig; the workers must set the other two.
-    return "org.apache.kafka.connect.storage.SimpleHeaderConverter" if key == "header.converter" else None
+    return "org.apache.kafka.connect.storage.SimpleHeaderConverter" if key == _HEADERS else None
 
 
 @rule("worker-keystore-clash", "error", needs=(f"{_RECORDS}ssl.",), source="KIP-651", seen=_SEEN)
