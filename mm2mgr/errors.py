@@ -38,7 +38,7 @@ EXIT_CODES: Mapping[int, str] = {
     "wrong usage of a command",
     3: "`apply`: a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), so that its Connect cluster "
     "waits for a person; or a write could not be read back; or `pause`, `resume`, `stop`, `restart`: a connector was not seen in the "
-    "wanted state within `--wait`, or its stored offsets did not stand still",
+    "wanted state within `--wait`, or its stored offsets kept changing",
     70: "an unexpected error; `MM2MGR_TRACEBACK=1` prints where it happened",
     130: "interrupted by Ctrl-C, SIGTERM or SIGHUP. `status --watch` and `lag --watch` then end with the code of their last result (130 before the first), "
     "`sample --follow` after its round, `reconcile` with 0 after the changes that were begun, and `watch` and `serve` with 0 at once",

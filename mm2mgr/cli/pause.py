@@ -43,7 +43,7 @@ def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
     """Pause flows, pairs or connectors until they are resumed.
 
     NAMES are flows (their source connectors), pairs (every connector of the pair) or CONNECT/CONNECTOR. Returns when every task
-    is PAUSED and stored offsets stood still over two flushes (`flush_interval` of the Connect cluster). `plan` shows the pause and
+    is PAUSED and stored offsets have not changed over two flushes (`flush_interval` of the Connect cluster). `plan` shows the pause and
     changes nothing. A second call sends nothing. Connectors without this tree's owner mark are refused.
     Exit code 1 if anything failed or was refused, else 3 if a connector was not seen PAUSED, with offsets that no longer change, in time.
 
