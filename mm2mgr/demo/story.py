@@ -129,7 +129,7 @@ class _Story:
         self.step("Stop the traffic and wait until every flow has caught up")
         for each in traffic:
             each.stop()
-        self.wait_until_caught_up(list(workspace.topology.flows))
+        self.wait_until_caught_up(workspace)
 
         self.step("Proof by record ids: source log against target log")
         exact = self.prove(list(workspace.topology.flows))
@@ -153,17 +153,19 @@ class _Story:
             )
         return running
 
-    def wait_until_caught_up(self, flows: list[Flow]) -> None:
+    def wait_until_caught_up(self, workspace: Workspace) -> None:
         """Compare end offsets: without transactions a remote partition has as many records as its source.
 
-        A slow machine takes as long as it needs; the wait ends when no record has arrived for a while.
+        A slow machine takes as long as it needs; the wait ends, with the status, when no record has arrived for a while.
         """
+        flows = workspace.topology.flows
         least, deadline = math.inf, time.monotonic() + _PATIENCE_SECONDS
         while behind := {flow.id: lag for flow in flows if (lag := _records_behind(flow)) > 0}:
             left = ", ".join(f"{name} {lag} records" for name, lag in behind.items())
             if sum(behind.values()) < least:
                 least, deadline = sum(behind.values()), time.monotonic() + _PATIENCE_SECONDS
             if time.monotonic() > deadline:
+                say_status(operations.status(workspace).to_dict())
                 message = f"not caught up, and no record has arrived for {_PATIENCE_SECONDS:.0f} s: {left}"
                 raise Mm2mgrError(message, hint="mm2mgr demo --keep, then status")
             talk(f"behind: {left}")

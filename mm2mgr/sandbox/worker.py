@@ -23,7 +23,7 @@ class Worker(Server):
     """A worker; `group_id` defaults to its name, `scheme` is https when extra properties set up TLS for REST."""
 
     kind = "worker"
-    heap = "384m"
+    heap = "768m"  # for the ten tasks of the demo with a backlog; with half of it, workers ran out of memory
 
     def __init__(  # noqa: PLR0913 - a worker needs its Kafka cluster and its group
         self,

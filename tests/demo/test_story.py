@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +11,17 @@ from typing import Any
 import pytest
 
 from mm2mgr.demo import story
-from mm2mgr.demo.records import RecordId
+from mm2mgr.demo.records import RATES, RecordId
 from mm2mgr.demo.story import _partitions, _Story
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.link import HEAP_SHARE, WORKER_HEAP_BYTES
 from mm2mgr.operations import Applied
 from mm2mgr.output import console
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.plan import ClusterPlan, Plan
+from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sizing.fleet import Buffers
 from mm2mgr.topology import Flow
 
 from .conftest import ENDPOINTS
@@ -157,12 +161,24 @@ def test_keep_leaves_it_running_and_says_how_to_stop_it(
     assert "Stop it: mm2mgr sandbox down --dir sandbox" in out
 
 
-def test_flows_that_never_catch_up_end_the_demo(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flows_that_never_catch_up_end_the_demo_with_their_status(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(story, "_records_behind", lambda flow: 3)
+    stage.health = "problem"
     wanted = r"not caught up, and no record has arrived for 90 s: .*logging:dc1->agg 3 records"
     with pytest.raises(Mm2mgrError, match=wanted):
         story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5)
     assert stage.downs == 1
+    assert "Flows: 2 problem" in capsys.readouterr().out
+
+
+def test_a_worker_has_room_for_the_tasks_of_the_demo() -> None:
+    partitions = sum(map(len, RATES.values()))
+    buffers = Buffers(fetch_bytes=50 * 1024**2, partition_fetch_bytes=1024**2, producer_bytes=32 * 1024**2)  # Kafka's
+    # Of the flow with less traffic one task, of the other one as many as `size` may choose for it here.
+    tasks = buffers.heap_bytes(partitions) + 8 * buffers.heap_bytes(math.ceil(partitions / 8))
+    assert WORKER_HEAP_BYTES + tasks <= HEAP_SHARE * int(Worker.heap.removesuffix("m")) * 1024**2
 
 
 def test_flows_that_catch_up_slowly_have_the_time_that_they_need(

@@ -13,6 +13,7 @@ from mm2mgr.expand import expand
 from mm2mgr.render import render
 from mm2mgr.sandbox.jars import DEFAULT_VERSION
 from mm2mgr.sandbox.layout import Layout
+from mm2mgr.sandbox.worker import Worker
 from mm2mgr.spec.loader import load
 from tests.project.compose_file import (
     CONNECT_PORT,
@@ -96,6 +97,11 @@ def test_cluster_ids_are_distinct_and_of_sixteen_bytes() -> None:
     ids = [each["environment"]["CLUSTER_ID"] for each in brokers().values()]
     assert len(set(ids)) == len(ids)
     assert {len(base64.urlsafe_b64decode(f"{each}==")) for each in ids} == {16}
+
+
+def test_workers_have_the_heap_of_the_sandbox() -> None:
+    heaps = {service["environment"]["KAFKA_HEAP_OPTS"].rpartition(" ")[2] for service in workers().values()}
+    assert heaps == {f"-Xmx{Worker.heap}"}
 
 
 def test_workers_wait_for_all_brokers() -> None:
