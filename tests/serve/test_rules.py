@@ -198,7 +198,7 @@ def promtool(folder: Path, *words: str) -> str:
     """Run promtool, which must succeed, and return what it prints."""
     assert PROMTOOL is not None
     done = subprocess.run(
-        [PROMTOOL, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [PROMTOOL, *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
