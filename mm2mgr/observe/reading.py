@@ -138,7 +138,7 @@ class SeenConnect:
 @dataclass(frozen=True)
 class SeenKafka:
     """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
-    for, reasons for those unread; settings and literal ACLs of the topics, and committed offsets of the groups asked for, that this login
+    for (a start only of topics that flows read from it, else 0), reasons for those unread; settings and literal ACLs of the topics, and committed offsets of the groups asked for, that this login
     may read."""
 
     topics: Mapping[str, int] = field(default_factory=dict)

@@ -82,8 +82,9 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
     try:
         with Kafka(access, timeout_seconds or _KAFKA_TIMEOUT_SECONDS) as kafka:
             topics = kafka.partition_counts()
-            read = read_logs(kafka, wanted(topics))
-            ids = kafka.topic_ids(filter(wanted.away, topics))
+            away = set(filter(wanted.away, topics))
+            read = read_logs(kafka, wanted(topics), away)
+            ids = kafka.topic_ids(away)
             configs = _if_readable(topic_configs, kafka, wanted.configs & topics.keys())
             acls = _if_readable(topic_acls, kafka, wanted.acls & topics.keys())
             groups = _if_readable(committed_offsets, kafka, wanted.groups)

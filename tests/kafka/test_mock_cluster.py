@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import confluent_kafka
 import pytest
 
 from mm2mgr.errors import KafkaError
@@ -44,6 +46,29 @@ def test_many_logs_are_read_in_bulk_as_one_by_one(mock_cluster: KafkaAccess) -> 
     assert len(bulk.found) == len(many) > 500
     assert bulk.found[TopicPartition("t4", 0)] == Offsets(0, 2)
     assert list(bulk.failed) == [GONE]
+
+
+def test_log_starts_are_asked_for_only_where_they_are_wanted(
+    mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [TopicPartition(f"t{number}", partition) for number in range(200) for partition in range(4)]
+    with Producer(mock_cluster, timeout_seconds=30) as producer:
+        for one in many:
+            producer.send(one, b"x")
+    asked: dict[int, set[str]] = {}
+
+    class Noting(confluent_kafka.Consumer):
+        def offsets_for_times(self, partitions: list[Any], timeout: float) -> list[Any]:
+            for one in partitions:
+                asked.setdefault(one.offset, set()).add(one.topic)
+            return super().offsets_for_times(partitions, timeout=timeout)
+
+    monkeypatch.setattr(confluent_kafka, "Consumer", Noting)
+    with Kafka(mock_cluster, timeout_seconds=5) as kafka:
+        read = read_logs(kafka, many, {"t3", "t7"})
+    assert read.found == dict.fromkeys(many, Offsets(0, 1))
+    assert asked[confluent_kafka.OFFSET_BEGINNING] == {"t3", "t7"}
+    assert asked[confluent_kafka.OFFSET_END] == {one.topic for one in many}
 
 
 def test_many_logs_of_a_cluster_that_is_down_are_an_error(closed_port: int) -> None:
