@@ -328,13 +328,14 @@ def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
 
 def connector_names(flows: Iterable[Flow]) -> Iterator[tuple[Flow, Type, str]]:
     """Yield the connectors of flows whose heartbeats are marked, by pair as they are rendered: flow, type and name of each."""
-    for group in _by_pair(flows).values():
+    for group in by_pair(flows).values():
         yield from ((flow, "heartbeat", flow.connector_name("heartbeat")) for flow in group if flow.with_heartbeats)
         yield from ((flow, "source", flow.connector_name("source")) for flow in group)
         yield from [(f, "checkpoint", f.connector_name("checkpoint")) for f in group if f.with_checkpoints][:1]
 
 
-def _by_pair(flows: Iterable[Flow]) -> dict[str, list[Flow]]:
+def by_pair(flows: Iterable[Flow]) -> dict[str, list[Flow]]:
+    """Return the flows of each pair of clusters, in their order."""
     pairs: dict[str, list[Flow]] = {}
     for flow in flows:
         pairs.setdefault(flow.pair, []).append(flow)
@@ -398,7 +399,7 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
         if flow.catch_up and flow.settings.record_producer.get("client.id"):
             message = f"the catch-up limit of flow '{flow.name}' counts a client.id that mm2mgr writes: remove this one, or catch_up"
             yield ("flows", flow.name, "record_producer", "client.id"), message
-    for pair, group in _by_pair(flows).items():
+    for pair, group in by_pair(flows).items():
         checked = [flow for flow in group if flow.with_checkpoints]
         with_heartbeats = [flow for flow in group if flow.settings.heartbeats.enabled]
         yield from _unequal(group, f"the pair {pair}", SHARED_BY_PAIR)

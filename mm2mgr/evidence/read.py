@@ -27,7 +27,7 @@ from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
 from mm2mgr.sizing.scenario import ConnectWorkers, Scenario, Week
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
-from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Topology
+from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Topology, by_pair
 
 if TYPE_CHECKING:
     from mm2mgr.connect.client import ConnectClient
@@ -260,10 +260,7 @@ def declared_workers(
 ) -> dict[str, ConnectWorkers]:
     """Return the workers that the tree declares, by Connect cluster, with the idle tasks of the pairs there."""
     idle: dict[str, dict[str, int]] = {name: {} for name in connects}
-    pairs: dict[str, list[Flow]] = {}
-    for flow in flows:
-        pairs.setdefault(flow.pair, []).append(flow)
-    for pair, of_pair in pairs.items():
+    for pair, of_pair in by_pair(flows).items():
         heartbeats = any(flow.with_heartbeats for flow in of_pair)
         checkpoints = any(flow.with_checkpoints for flow in of_pair)
         idle[of_pair[0].connect.name][pair] = heartbeats + checkpoints
