@@ -39,6 +39,11 @@ def partitions_by_task(order: Sequence[Item], tasks: int) -> list[Sequence[Item]
     return [order[first::count] for first in range(count)]
 
 
+def moved_partitions(partitions: int, before: int, after: int) -> int:
+    """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
+    return sum(position % before != position % after for position in range(partitions))
+
+
 @dataclass(frozen=True)
 class Listing:
     """The partitions by topic of a cluster, in the order of the admin client's table of topics, and whether that is certain.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Statistic = Literal["mean", "p50", "p95", "max"]
+"""What one number stands for the rates of a partition over time."""
 
 
 class TopicPartition(NamedTuple):
@@ -21,11 +24,6 @@ class Offsets(NamedTuple):
 
     start: int
     end: int
-
-
-def moved_partitions(partitions: int, before: int, after: int) -> int:
-    """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
-    return sum(position % before != position % after for position in range(partitions))
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Statistic, TopicPartition
 from mm2mgr.render import CLIENT_ID_KEY, is_limited
 from mm2mgr.samples.schema import hour_of, utc_text
 from mm2mgr.secrets import is_secret
 from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMeasurement, by_history, saturated
-from mm2mgr.sizing.load import Hours, Statistic, TopicGrowth, filled, levelled
+from mm2mgr.sizing.load import Hours, TopicGrowth, filled, levelled
 from mm2mgr.sizing.scenario import Week
 from mm2mgr.sizing.tasks import Profile
 

@@ -21,9 +21,9 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
 from mm2mgr.link import FlowTraffic
 from mm2mgr.link_forecast import client_number, forecast_of
+from mm2mgr.partitions import Statistic
 from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
 from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
-from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
 from mm2mgr.sizing.scenario import ConnectWorkers, Scenario, Week
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules

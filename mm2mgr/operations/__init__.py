@@ -128,6 +128,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.who import topics as topics
     from mm2mgr.operations.who import who as who
     from mm2mgr.operations.workspace import Workspace as Workspace
+    from mm2mgr.partitions import Statistic as Statistic
     from mm2mgr.reconcile.apply import FINISH_SECONDS as FINISH_SECONDS
     from mm2mgr.reconcile.plan import Plan as Plan
     from mm2mgr.reconcile.price import KINDS as KINDS
@@ -149,7 +150,6 @@ if TYPE_CHECKING:
     from mm2mgr.sandbox.layout import lines_of as lines_of
     from mm2mgr.sandbox.layout import random_values as random_values
     from mm2mgr.sizing.fleet import Failover as Failover
-    from mm2mgr.sizing.load import Statistic as Statistic
     from mm2mgr.sizing.recovery import Lag as Lag
     from mm2mgr.sizing.scenario import FlowView as FlowView
 

@@ -13,9 +13,9 @@ from typing import Any
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.read import Evidence, declared_workers, read
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.partitions import Statistic
 from mm2mgr.sizing import scenario as what_if
 from mm2mgr.sizing.fleet import Failover, FlowRun, PairLayout, WorkerNeed, per_pair
-from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.placement import Placement, placement_of
 from mm2mgr.sizing.recovery import Lag, Outlook, outlook
 from mm2mgr.sizing.scenario import FlowView, Outcome, Scenario, comparison, flow_view, outcome, with_workers_seen

@@ -76,7 +76,7 @@ def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
             newest[entry.connect, entry.connector] = entry
 
     def explained(change: Change) -> Change:
-        entry = newest.get(_named(change))
+        entry = newest.get(change.named)
         if not change.rests or entry is None or not entry.state or entry.state["after"] != change.rests:
             return change
         since = entry.when[:16].replace("T", " ")
@@ -168,13 +168,13 @@ class Applied:
     @property
     def left(self) -> list[Change]:
         """Changes that were not begun."""
-        return [change for change in self.plan.writes if _named(change) not in self.begun]
+        return [change for change in self.plan.writes if change.named not in self.begun]
 
     @property
     def unfinished(self) -> list[Change]:
         """Changes that were begun and have no result: an interrupt cut them short."""
         unknown = self.begun - {(result.connect, result.connector) for result in self.results}
-        return [change for change in self.plan.writes if _named(change) in unknown]
+        return [change for change in self.plan.writes if change.named in unknown]
 
     @property
     def unread(self) -> list[str]:
@@ -382,7 +382,7 @@ class Progress:
     quotas: list[QuotaResult] = field(default_factory=list)
 
     def begin(self, change: Change) -> None:
-        self.begun.add(_named(change))
+        self.begun.add(change.named)
         self.recorder.begin(change)
         if not self.log.is_open:  # masking all keys of 500 connectors takes a tenth of a second
             return
@@ -421,7 +421,7 @@ class Progress:
         kept = {
             client_id_of(self.plan.owner, change.before): change.connector
             for change in self.plan.writes
-            if change.before and _named(change) not in named
+            if change.before and change.named not in named
         }
         free, held = [], []
         for each in deletes:
@@ -456,7 +456,3 @@ class Progress:
             self.unrecorded,
             tuple(self.quotas),
         )
-
-
-def _named(change: Change) -> Named:
-    return change.connect, change.connector

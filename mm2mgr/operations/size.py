@@ -11,8 +11,8 @@ from typing import Any
 from mm2mgr.evidence.read import Evidence, read
 from mm2mgr.operations.plan import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.partitions import Statistic
 from mm2mgr.samples.schema import utc_text
-from mm2mgr.sizing.load import Statistic
 from mm2mgr.sizing.scenario import FlowView, flow_view, sized
 from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, settled
 from mm2mgr.sizing.tasks import OVERLOADED, Sizing

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.partitions import moved_partitions
+from mm2mgr.assignment import moved_partitions
 from mm2mgr.reconcile.plan import Change, KeyChange, Named, Plan
 from mm2mgr.reconcile.price import Price
 from mm2mgr.text import number_of

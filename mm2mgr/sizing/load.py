@@ -10,13 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Statistic, TopicPartition
 
-Statistic = Literal["mean", "p50", "p95", "max"]
 Hours = Any
 """Bytes per second of one partition: an array with one entry per hour, the same hours for all of them; a number stands for all hours."""
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from mm2mgr.assignment import Assignment
-from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.load import Coverage, Hours, Load, Statistic, TopicGrowth, complete
+from mm2mgr.partitions import Statistic, TopicPartition
+from mm2mgr.sizing.load import Coverage, Hours, Load, TopicGrowth, complete
 from mm2mgr.text import listed, number_of, rate_text
 
 DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0

@@ -83,7 +83,7 @@ LAYERS: dict[str, set[str]] = {
         "endpoints",
     },
     "samples": {"text", "errors", "secrets", "web", "files", "partitions", "kafka"},
-    "throughput": {"text", "errors", "files", "samples"},
+    "throughput": {"text", "errors", "files", "partitions", "samples"},
     "sizing": {"text", "link", "partitions", "assignment"},
     "observe": {
         "text",
@@ -190,7 +190,8 @@ LAZY_BACK = {("cli/sandbox.py", "demo")}
 CLOSER: dict[str, set[str]] = {
     # It runs alone under spark-submit.
     "throughput": {
-        *("mm2mgr.errors", "mm2mgr.samples.schema", "mm2mgr.samples.clock", "mm2mgr.samples.tables"),
+        *("mm2mgr.errors", "mm2mgr.partitions"),
+        *("mm2mgr.samples.schema", "mm2mgr.samples.clock", "mm2mgr.samples.tables"),
     },
     "output": {"mm2mgr.throughput.hourly", "mm2mgr.throughput.windows"},  # the types of their values only
 }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.partitions import moved_partitions
+from mm2mgr.assignment import moved_partitions
 from mm2mgr.reconcile.plan import Change, ClusterPlan, KeyChange, Plan
 from mm2mgr.reconcile.schedule import (
     LONGEST_BACKOFF_SECONDS,
