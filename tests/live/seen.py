@@ -121,15 +121,18 @@ def write_values(access: KafkaAccess, topic: str, *values: bytes) -> None:
 
 def messages(access: KafkaAccess, topic: str) -> list[Message]:
     """Return every record of a topic in log order per partition; nothing when there is no such topic."""
-    count, deadline = topics(access).get(topic, 0), time.monotonic() + 30
+    count, deadline = topics(access).get(topic, 0), time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
-        if (found := _read(access, topic, count, deadline)) is not None:
+        if (found := _read(access, topic, count, time.monotonic() + 15)) is not None:
             return sorted(found, key=lambda one: one.partition)
     raise AssertionError(f"{topic} cannot be read to its end")
 
 
 def _read(access: KafkaAccess, topic: str, count: int, deadline: float) -> list[Message] | None:
-    """Read the records of all partitions; None where it failed, as with a client that knows a topic since deleted and created anew."""
+    """Read the records of all partitions; None where it failed or takes too long.
+
+    So it does with a client that knows a topic since deleted and created anew, or waits for a broker that was silent.
+    """
     settings = {"group.id": "nobody", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = _client(confluent_kafka.Consumer, access, **settings)
     consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(count)])
