@@ -71,7 +71,6 @@ class Worker(Server):
             "offset.flush.interval.ms": "2000",
             "plugin.discovery": "service_load",
             "scheduled.rebalance.max.delay.ms": "0",
-            "fetch.max.wait.ms": "5000",  # of its three topics: a new record ends the wait, and 500 ms would keep an idle broker busy
             **self.properties,
         }
 
