@@ -3,8 +3,10 @@
 
 PYTHON ?= python3
 ARGS ?=
-# Test modules at once. Those with real Kafka come first and mostly wait; each takes up to 3 GB. Of five or more, two are others.
-JOBS ?= $(shell awk '/^MemTotal/ { n = int($$2 / 3000000); print (n < 1 ? 1 : (n > 6 ? 6 : n)) }' /proc/meminfo 2>/dev/null || echo 3)
+# Test modules at once: each takes up to 3 GB, and those with real Kafka, which come first, wait half of the time. A third are others.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+JOBS ?= $(shell awk -v most=$$(($(CORES) + 2)) '/^MemTotal/ { n = int($$2 / 3000000); print (n < 1 ? 1 : (n > most ? most : n)) }' \
+  /proc/meminfo 2>/dev/null || echo 3)
 SHELL := /bin/sh
 # Where this is set, each of hundreds of processes would compile what it imports again: half a second each.
 unexport PYTHONDONTWRITEBYTECODE

@@ -115,8 +115,8 @@ def _place(module: Path, beginnings: Sequence[str]) -> int:
 
 
 def _is_beside(worker: str, workers: int) -> bool:
-    """Whether a worker of pytest-xdist, such as gw5, takes what starts no JVM: of five or more the last two do."""
-    return workers > 4 and int(worker.removeprefix("gw")) >= workers - 2
+    """Whether a worker of pytest-xdist, such as gw3, takes what starts no JVM: of four or more the last third do."""
+    return workers > 3 and int(worker.removeprefix("gw")) >= workers - workers // 3
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -24,7 +24,7 @@ from mm2mgr.kafka.records import Producer
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.folder import Endpoints, claim, is_claimed, only_one, writing
 from mm2mgr.sandbox.process import ProcessId
-from mm2mgr.sandbox.server import Runtime, Server, kafka_runtime, start_all
+from mm2mgr.sandbox.server import Runtime, Server, kafka_runtime, start_all, stop_all
 from mm2mgr.sandbox.worker import Worker
 
 DEFAULT_DIRECTORY = Path(".mm2mgr/sandbox")
@@ -159,10 +159,10 @@ class Sandbox:
         if not self.check():
             return
         with writing(self.directory), only_one(self.directory):
-            for server in reversed(self.servers().values()):
-                if server.running:
-                    progress(f"stopping {server.kind} {server.name}")
-                server.stop()
+            servers = [*self.servers().values()]
+            for kind in (Worker, Broker):
+                stop_all([server for server in servers if isinstance(server, kind)], progress)
+            for server in servers:
                 shutil.rmtree(server.directory / "data", ignore_errors=True)
             self.state_file.unlink(missing_ok=True)
 

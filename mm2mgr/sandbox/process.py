@@ -49,9 +49,13 @@ class ProcessId:
             time.sleep(POLL_SECONDS)
         return []
 
+    def ask_to_end(self) -> None:
+        """Send SIGTERM; a process that is not ours is left alone."""
+        self._signal(signal.SIGTERM)
+
     def stop(self, timeout_seconds: float = 15.0) -> bool:
         """Ask it to end (SIGTERM), and kill it when the deadline passes: then False; a process that is not ours is left alone."""
-        self._signal(signal.SIGTERM)
+        self.ask_to_end()
         if self._gone_within(timeout_seconds):
             return True
         self.kill()

@@ -14,7 +14,7 @@ from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.java import Java
 from mm2mgr.sandbox.process import ProcessDied, ProcessId
-from mm2mgr.sandbox.server import HOST, Runtime, Server, free_ports, start_all, write_properties
+from mm2mgr.sandbox.server import HOST, Runtime, Server, free_ports, start_all, stop_all, write_properties
 from mm2mgr.sandbox.worker import Worker
 
 LISTEN = """
@@ -58,6 +58,26 @@ class Listener(Server):
 NO_JAVA = Runtime(Java(Path("/"), Path("/"), 17, "PATH"), ())
 
 
+class Together(Listener):
+    """A server that is asked to end, and ends when another one beside its folder was asked too."""
+
+    script = LISTEN.replace(
+        "server.listen()",
+        """
+import signal
+def end(*_):
+    here = pathlib.Path(sys.argv[3]).parent
+    (here / "asked").touch()
+    while len(list(here.parent.glob("*/asked"))) < 2:
+        time.sleep(0.02)
+    (here / "ended").touch()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+server.listen()
+""",
+    )
+
+
 class Broken(Listener):
     script = "import sys; sys.exit('it cannot be')"
 
@@ -85,6 +105,20 @@ def taken_port() -> Iterator[int]:
         other.bind((HOST, 0))
         other.listen()
         yield other.getsockname()[1]
+
+
+def test_servers_end_side_by_side(tmp_path: Path) -> None:
+    servers = [Together(name, tmp_path / name, runtime=NO_JAVA) for name in ("a", "b")]
+    said: list[str] = []
+    try:
+        start_all(servers)
+        stop_all(servers, said.append)
+        assert not any(server.running for server in servers)
+    finally:
+        for server in servers:
+            server.kill()
+    assert said == ["stopping listener a", "stopping listener b"]
+    assert sorted(path.parent.name for path in tmp_path.glob("*/ended")) == ["a", "b"]
 
 
 def test_ports_are_distinct_free_and_outside_the_ephemeral_range() -> None:
