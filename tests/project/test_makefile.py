@@ -15,7 +15,7 @@ import pytest
 _MEMORY_KB = int(re.findall(r"^MemTotal: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)[0])
 JOBS = max(1, min((os.cpu_count() or 1) + 2, _MEMORY_KB // 3_000_000))
 REPOSITORY = Path(__file__).resolve().parents[2]
-TOOLS = ("make", "sh", "sed", "head", "awk", "cp", "mkdir", "touch", "basename")
+TOOLS = ("make", "getconf", "sh", "sed", "head", "awk", "cp", "mkdir", "touch", "basename")
 
 # Makes a "venv" of copies of itself and notes every call; $FAILS names the step that goes wrong.
 FAKE_PYTHON = """#!/bin/sh
