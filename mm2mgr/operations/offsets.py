@@ -76,7 +76,7 @@ def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
     """Return the flows whose source connectors are chosen; Mm2mgrError where a connector is of no flow."""
     declared = {(each.connect, each.name): each for each in workspace.connectors if each.type == "source"}
     targets = list(chosen(workspace, choice))
-    ids = [flow for each in targets if (each.connect, each.connector) in declared for flow in each.flows]
+    ids = [flow for each in targets if each.named in declared for flow in each.flows]
     if not ids:
         names = few([f"{each.connect}/{each.connector}" for each in targets])
         raise Mm2mgrError(f"{names}: no source connector of a flow of this tree", hint="name a flow")

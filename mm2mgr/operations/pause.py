@@ -138,7 +138,7 @@ def chosen(workspace: Workspace, choice: Choice) -> Iterator[Target]:
     found: dict[tuple[str, str], Target] = {}
 
     def take(wanted: Iterator[Target]) -> None:
-        found.update({(each.connect, each.connector): each for each in wanted})
+        found.update({each.named: each for each in wanted})
 
     if choice.everything:
         take(_target(topology, connector) for connector in connectors)

@@ -173,7 +173,7 @@ class Applied:
     @property
     def unfinished(self) -> list[Change]:
         """Changes that were begun and have no result: an interrupt cut them short."""
-        unknown = self.begun - {(result.connect, result.connector) for result in self.results}
+        unknown = self.begun - {result.named for result in self.results}
         return [change for change in self.plan.writes if change.named in unknown]
 
     @property
@@ -204,7 +204,7 @@ class Applied:
         """Return JSON-ready values without secrets."""
         results = []
         for result in self.results:
-            seen = self.states.get((result.connect, result.connector))
+            seen = self.states.get(result.named)
             shown = {"state": seen.state, "verdict": seen.verdict} if seen else {"state": "", "verdict": ""}
             results.append({**result.to_dict(), **shown})
         return {
@@ -409,7 +409,7 @@ class Progress:
         self.log.take(event)
 
     def _take_result(self, result: Result) -> None:
-        self.results[result.connect, result.connector] = result
+        self.results[result.named] = result
         if result.change and result.rolled_back:
             self.recorder.take_back(result.change)
         elif result.change:
@@ -417,7 +417,7 @@ class Progress:
 
     def without_users(self, deletes: Iterable[QuotaChange]) -> tuple[list[QuotaChange], list[QuotaResult]]:
         """Return the quotas that may be deleted, and as failed those whose client id a connector kept that could not be written."""
-        named = {(result.connect, result.connector) for result in self.so_far().done}
+        named = {result.named for result in self.so_far().done}
         kept = {
             client_id_of(self.plan.owner, change.before): change.connector
             for change in self.plan.writes

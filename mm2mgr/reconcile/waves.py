@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from mm2mgr.reconcile.plan import ORDER, RESTING, Change, ClusterPlan, diff
+from mm2mgr.reconcile.plan import ORDER, RESTING, Change, ClusterPlan, Named, diff
 from mm2mgr.reconcile.quotas import QuotaResult
 from mm2mgr.reconcile.verify import Verdict
 
@@ -51,6 +51,11 @@ class Result:
     rolled_back: bool = False
     change: Change | None = field(default=None, repr=False, compare=False)
     ended: float = field(default=0.0, repr=False, compare=False)  # of the monotonic clock
+
+    @property
+    def named(self) -> Named:
+        """The Connect cluster and the connector."""
+        return self.connect, self.connector
 
     @property
     def is_done(self) -> bool:
