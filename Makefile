@@ -24,19 +24,22 @@ done; exit 1 )
 # In CI every package is held to its hash; elsewhere the newest versions that pyproject.toml admits are taken.
 LOCK := .ci/requirements.lock
 
-.PHONY: help demo test test-fast lint docs bench setup lock clean
+.PHONY: help demo test test-fast test-matrix lint docs bench setup lock clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.ready-sandbox  ## start real Kafka and Connect here, mirror through them, prove it, stop them
 	$(BIN)/mm2mgr demo $(ARGS)
 
-test: $(VENV)/.ready-dev  ## run all tests, those with real Kafka, Connect and Spark too
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(VENV)/.ready-dev  ## run the tests, those with real Kafka, Connect and Spark too
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not matrix" $(ARGS)
 
 test-fast: $(VENV)/.ready-dev  ## run the tests that start no JVM and are short: under three minutes
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not live and not spark and not long" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not live and not spark and not long and not matrix" $(ARGS)
+
+test-matrix: $(VENV)/.ready-dev  ## run the long forms of tests that are too long for the gate
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m matrix $(ARGS)
 
 lint: $(VENV)/.ready-dev  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .
