@@ -51,6 +51,7 @@ from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
 from mm2mgr.kafka.acls import Acl, Permission, Right
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.compacted import DELETE_TOPIC, several_partitions
 from mm2mgr.kafka.inspection import ClusterView, committed_offsets, may, message_limits, read_acls, view_cluster
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
@@ -58,6 +59,7 @@ from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.observe.reading import Failure
 from mm2mgr.reconcile.facts import ask_worker, harmless
+from mm2mgr.reconcile.history import TOPIC
 from mm2mgr.render import Connector, connectors_of
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.topics.names import NameFilter
@@ -303,6 +305,7 @@ def check(
         _ask(sessions, wanted, _with_groups(sessions, topology, flows, answered))
         facts = kafkas(sessions, topology, chosen, known)
         rows = [*worker_rows(answers), *access_rows(sessions, wanted), *identity_rows(sessions, topology)]
+        rows += history_rows(sessions, topology)
         rows += [*judged(wanted, _answers(sessions)), *unverified_rows(topology, chosen)]
         rows += unmatched_rows(flows, {alias: topics for alias, topics in known.topics.items() if sessions.of(alias)})
     rows.sort(key=lambda row: (STATUSES.index(row.status), row.where, row.principal, row.rows))
@@ -463,3 +466,13 @@ def identity_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
         if declared and declared != cluster_id:
             effect = f"another Kafka cluster answers there: {cluster_id}, not {declared}"
             yield CheckRow("failed", alias, "cluster id", effect=effect, fix="correct bootstrap_servers or cluster_id")
+
+
+def history_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
+    """Yield a row for each topic of the history with more than one partition, as a login sees it."""
+    for alias in sorted({connect.kafka for connect in topology.connects.values() if connect.model.history}):
+        views = (session.view for session in sessions.of(alias) if session.view)
+        count = max((view.partitions.get(TOPIC, 1) for view in views), default=1)
+        if count > 1:
+            effect = f"it {several_partitions(count)}; `reconcile` and `watch` refuse to write"
+            yield CheckRow("failed", alias, f"topic {TOPIC}", effect=effect, fix=DELETE_TOPIC)

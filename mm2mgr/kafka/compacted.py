@@ -36,6 +36,18 @@ _PRODUCER = {
 }
 
 
+DELETE_TOPIC = (
+    "end all processes of mm2mgr, save what `mm2mgr history -o json` prints if it is needed, and delete the topic: it is made anew with "
+    "one partition"
+)
+"""What to do about a topic with several partitions: Kafka never takes partitions away."""
+
+
+def several_partitions(count: int) -> str:
+    """Say what is wrong with a topic of several partitions, as the end of a sentence."""
+    return f"has {count} partitions: mm2mgr needs exactly one, which is its lease too"
+
+
 @dataclass(frozen=True)
 class CompactedTopic:
     """A topic of one partition; `configs` and the number of copies are for when it does not exist yet."""
@@ -66,6 +78,16 @@ class CompactedTopic:
 
     def exists(self) -> bool:
         """Tell whether the topic exists; KafkaError at once where no broker listens, and where the login may not see it."""
+        return self._partitions() is not None
+
+    def check_partitions(self) -> None:
+        """Raise KafkaError where the topic has more than one partition: only partition 0 is written and read, and is the lease."""
+        if (count := self._partitions() or 1) > 1:
+            alias = self.access.alias
+            raise KafkaError(f"{alias}: topic {self.name} {several_partitions(count)}", hint=DELETE_TOPIC)
+
+    def _partitions(self) -> int | None:
+        """Return how many partitions the topic has, None where it does not exist."""
         doing = f"looking for topic {self.name}"
         # Asked by an admin client, brokers may create the topic.
         consumer, failures = open_client(confluent_kafka.Consumer, self.access, _LOOKER)
@@ -73,16 +95,17 @@ class CompactedTopic:
         try:
             while True:
                 try:
-                    found = consumer.list_topics(self.name, timeout=_GLANCE_SECONDS).topics[self.name].error
+                    topic = consumer.list_topics(self.name, timeout=_GLANCE_SECONDS).topics[self.name]
                 except confluent_kafka.KafkaException as error:
                     consumer.poll(0)  # delivers the background error that explains a time-out
                     passed = time.monotonic() - began
                     if failures.all_down or failures.is_refused or passed > _SECONDS:
                         raise failures.error(error, doing, round(passed, 1)) from error
                     continue
-                if found and found.code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                    raise failures.error(confluent_kafka.KafkaException(found), doing, _SECONDS)
-                return found is None or found.code() != confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+                if topic.error and topic.error.code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise failures.error(confluent_kafka.KafkaException(topic.error), doing, _SECONDS)
+                is_unknown = topic.error and topic.error.code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+                return None if is_unknown else len(topic.partitions)
         finally:
             consumer.close()
 

@@ -1,37 +1,45 @@
-"""The right to be the only writer, as a membership of a consumer group: whoever has the one partition of a topic holds it.
+"""The right to be the only writer, as a membership of a consumer group: whoever has partition 0 of a topic holds it.
 
 A holder that crashes loses it after the session time-out, which the brokers measure: no clocks are compared, and nothing has to be
-cleaned up. A newcomer takes nothing from the holder.
+cleaned up. A newcomer takes nothing from the holder. Who holds it can be asked without joining: `read_holder`.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import confluent_kafka
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
 
-from mm2mgr.kafka.client import client_settings
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.client import Kafka, client_settings
 from mm2mgr.kafka.compacted import REACH, CompactedTopic
 
 SESSION_SECONDS = 10.0
 _HEARTBEAT_SECONDS = 2.0
 _POLL_SECONDS = 0.2
 _CONFIRM_SECONDS = 5
+_LONGEST_NOTE = 2_000  # bytes; brokers refuse more than 4 096 (offset.metadata.max.bytes)
 
 
 class Lease:
     """A member of the group from when it is made until `close`; a thread of its own takes part in it.
 
-    `changed` is called from that thread whenever the lease is won or lost. KafkaError where the topic can neither be seen nor made.
+    `changed` is called from that thread whenever the lease is won or lost. KafkaError where the topic can neither be seen nor made,
+    and where it has several partitions.
     """
 
     def __init__(self, topic: CompactedTopic, group: str, changed: Callable[[], None] = lambda: None) -> None:
         topic.create()
+        topic.check_partitions()
         self._partition = confluent_kafka.TopicPartition(topic.name, 0)
         self._changed = changed
         self._holds = False
+        self._note = ""
         self.answered = threading.Event()
         """Set once it is known whether this member or another one holds the lease."""
         self._ending = threading.Event()
@@ -61,10 +69,14 @@ class Lease:
         """Tell whether it is held, as far as is known here."""
         return self._holds
 
-    def confirmed(self) -> bool:
-        """Ask the brokers whether it is held now: the commit of a member that was replaced meanwhile is refused."""
+    def confirmed(self, note: str = "") -> bool:
+        """Ask the brokers whether it is held now: the commit of a member that was replaced meanwhile is refused.
+
+        `note` says for others who holds it, and for what; `read_holder` returns it.
+        """
         if not self._holds:
             return False
+        self._note = note
         self._confirmed.clear()
         self._asked.set()
         return self._confirmed.wait(2 * _CONFIRM_SECONDS) and self._holds
@@ -85,7 +97,9 @@ class Lease:
 
     def _commit(self) -> None:
         """Commit something; only here, since a commit of another thread than that which polls never ends."""
-        at = confluent_kafka.TopicPartition(self._partition.topic, 0, int(time.time()))
+        # Behind the member's id, so that the note of a former holder is never taken for that of this one.
+        note = f"{self._consumer.memberid()} {self._note}"[:_LONGEST_NOTE]
+        at = confluent_kafka.TopicPartition(self._partition.topic, 0, int(time.time()), note)
         try:
             self._consumer.commit(offsets=[at], asynchronous=False)
         except confluent_kafka.KafkaException:
@@ -96,11 +110,57 @@ class Lease:
         consumer.incremental_assign(partitions)
         if partitions:
             consumer.pause(partitions)  # only the membership is wanted
+        if self._is_among(partitions):
             self._holds = True
         self.answered.set()
         self._changed()
 
     def _lose(self, _consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        if partitions:
+        if self._is_among(partitions):
             self._holds = False
             self._changed()
+
+    def _is_among(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> bool:
+        """Tell whether partition 0 is one of them: any other one, of a topic that somebody enlarged, gives no right."""
+        return any(each.partition == self._partition.partition for each in partitions)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that holds a lease: where it runs, as its brokers see it, and its note."""
+
+    host: str
+    note: str
+
+
+def read_holder(access: KafkaAccess, topic: str, group: str, timeout_seconds: float = 1.0) -> Holder | None:
+    """Return who holds the lease now, or is about to take it, without joining the group; KafkaError where that cannot be asked in time."""
+    with Kafka(access, timeout_seconds) as kafka:
+        kafka.within(timeout_seconds)
+        with kafka.doing(f"describing group {group}"):
+            (asked,) = kafka.admin.describe_consumer_groups([group], request_timeout=kafka.left()).values()
+            try:
+                described = kafka.first_answer(asked, while_down=False)
+            except confluent_kafka.KafkaException as error:
+                if error.args[0].code() == confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND:
+                    return None
+                raise
+            holder = _holder(described, topic)
+            if holder is None:
+                return None
+            wanted = ConsumerGroupTopicPartitions(group, [confluent_kafka.TopicPartition(topic, 0)])
+            (asked,) = kafka.admin.list_consumer_group_offsets([wanted], request_timeout=kafka.left()).values()
+            (stored,) = kafka.result(asked).topic_partitions
+    member, _, note = (stored.metadata or "").partition(" ")
+    return Holder(holder.host.lstrip("/"), note if member == holder.member_id else "")
+
+
+def _holder(group: Any, topic: str) -> Any:
+    """Return the member that has partition 0; while a group rebalances nobody knows which one, and any of them may."""
+    if group.state != ConsumerGroupState.STABLE:
+        return next(iter(group.members), None)
+    having = (each for each in group.members if each.assignment)
+    return next(
+        (one for one in having if any((p.topic, p.partition) == (topic, 0) for p in one.assignment.topic_partitions)),
+        None,
+    )

@@ -22,16 +22,18 @@ from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.carry_out import carry_out_quotas
 from mm2mgr.reconcile.claims import settle_claims, withdraw_undeclared
 from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, read
+from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group, read
+from mm2mgr.reconcile.leases import read_holders
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, with_many_changes_held
+from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan, Wish, with_many_changes_held
 from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
 from mm2mgr.reconcile.price import KINDS
 from mm2mgr.reconcile.quotas import QuotaChange, QuotaResult, client_id_of
 from mm2mgr.reconcile.schedule import RestartRules, Saving, waiting, with_waiting
 from mm2mgr.reconcile.verify import Settled, States
 from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Rollout, WaveVerified
-from mm2mgr.text import few
+from mm2mgr.text import few, visible
+from mm2mgr.topology import Topology
 
 
 def plan(  # noqa: PLR0913  one argument per option
@@ -277,6 +279,7 @@ def apply(  # noqa: PLR0913  one argument per option
         made, workspace = _reviewed(workspace, planfile)
     rollout = Rollout(wait_seconds, at_once, pause_seconds, frozenset(workspace.only(canary) or ()), rollback)
     _check_canary(made, rollout)
+    made = _beside_no_reconcile(workspace.topology, made)
     if not approve(made):
         raise Mm2mgrError("the plan was not approved; nothing was written")
     by = author(workspace.files) if not made.is_empty or workspace.topology.adopted or events else Author("")
@@ -332,6 +335,25 @@ def _check_canary(plan: Plan, rollout: Rollout) -> None:
         trouble = blocked
     if trouble:
         raise Mm2mgrError(f"the canary cannot go first: {trouble[0]}", hint="nothing was written; name another flow")
+
+
+def _beside_no_reconcile(topology: Topology, plan: Plan) -> Plan:
+    """Refuse a plan while a `reconcile` of this owner holds the lease where it writes; note where that could not be asked."""
+    connects = {change.connect for change in plan.writes}
+    holders, unasked = wait_for(read_holders(topology, connects, lease_group(topology)))
+    for alias, holder in holders.items():
+        whose = f"{visible(holder.note)}, " if holder.note else ""
+        raise Mm2mgrError(
+            f"`reconcile` of owner '{plan.owner}' is at work: it holds the lease on Kafka '{alias}' ({whose}on {visible(holder.host)}); nothing was written",
+            hint="let it apply the tree, or end it before you apply by hand",
+        )
+
+    def noted(part: ClusterPlan) -> ClusterPlan:
+        why = unasked.get(topology.connects[part.connect].kafka) if part.connect in connects else None
+        note = f"not verified: that no `reconcile` of owner '{plan.owner}' writes here at the same time ({why})"
+        return replace(part, notes=(*part.notes, note)) if why else part
+
+    return replace(plan, clusters=tuple(map(noted, plan.clusters)))
 
 
 async def _write(workspace: Workspace, progress: Progress, rollout: Rollout, interrupts: Interrupts) -> bool:

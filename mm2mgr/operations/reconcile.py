@@ -29,7 +29,7 @@ from mm2mgr.operations.plan import (
 )
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import HistoryEntry, Recorder, author, lease_group
+from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group
 from mm2mgr.reconcile.leases import Leases
 from mm2mgr.reconcile.plan import Named, Plan, Wish
 from mm2mgr.reconcile.schedule import RestartRules, RoundSchedule
@@ -180,7 +180,8 @@ class _Loop:
     def _round(self, workspace: Workspace, log: EventLog, report: Callable[[Event], None]) -> ReconcileRound:
         only, topology, order = workspace.only(self.order.flows), workspace.topology, self.order
         workspace.connectors  # noqa: B018  mistakes of the tree show before anything is asked
-        standby, without = ((), {}) if order.report_only else self.leases.missing(topology)
+        by = author(workspace.files)
+        standby, without = ((), {}) if order.report_only else self.leases.missing(topology, f"by {by}")
         resting = self.schedule.resting(time.monotonic())
         if standby:
             log.write("standby", {"connects": list(standby)})
@@ -194,16 +195,17 @@ class _Loop:
         made = replace(made, clusters=tuple(part for part in made.clusters if part.connect not in skip))
         applied = None
         if order.report_only:
-            log.write("plan_made", plan_made(made, author(workspace.files).commit))
+            log.write("plan_made", plan_made(made, by.commit))
         else:
-            applied = self._apply(workspace, made, log, report)
+            applied = self._apply(workspace, made, by, log, report)
         done = ReconcileRound(self.number, made, applied, standby, without, resting)
         asked = [part.connect for part in made.clusters]
         self.schedule = self.schedule.after(time.monotonic(), asked, done.failed, _CHANCE.random())
         return done
 
-    def _apply(self, workspace: Workspace, made: Plan, log: EventLog, report: Callable[[Event], None]) -> Applied:
-        by = author(workspace.files)
+    def _apply(
+        self, workspace: Workspace, made: Plan, by: Author, log: EventLog, report: Callable[[Event], None]
+    ) -> Applied:
         recorder = Recorder(workspace.topology, "reconcile", by, self.order.reason, self.failed)
         with self.leases.watched():
             progress = Progress(made, report, recorder, log)

@@ -96,6 +96,9 @@ class Author:
     who: str
     commit: str = ""
 
+    def __str__(self) -> str:
+        return _safe(f"{self.who}, commit {self.commit}" if self.commit else self.who)
+
 
 def lease_group(topology: Topology) -> str:
     """Return the group whose one member may write: the lease of `reconcile`."""

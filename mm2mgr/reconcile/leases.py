@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.history import topic_of
+from mm2mgr.reconcile.history import TOPIC, topic_of
 from mm2mgr.topology import Topology
 
 if TYPE_CHECKING:
     from mm2mgr.kafka.access import KafkaAccess
-    from mm2mgr.kafka.lease import Lease
+    from mm2mgr.kafka.lease import Holder, Lease
 
 _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""
 _JOIN_SECONDS = 20.0
+
+
+async def read_holders(
+    topology: Topology, connects: Iterable[str], group: str
+) -> tuple[dict[str, Holder], dict[str, str]]:
+    """Return who holds the lease on the Kafka clusters of these Connect clusters now, by alias, and why that could not be asked.
+
+    All are asked at the same time, without joining the group; each answers within a second or counts as not asked.
+    """
+    from mm2mgr.kafka.lease import read_holder  # a Kafka client, which `--help` does without
+
+    def ask(alias: str) -> Holder | str | None:
+        try:
+            return read_holder(topic_of(topology, alias).access, TOPIC, group)
+        except Mm2mgrError as error:
+            return error.one_line
+
+    chosen = (topology.connects[name] for name in connects)
+    aliases = sorted({connect.kafka for connect in chosen if connect.model.history})
+    answers = dict(zip(aliases, await asyncio.gather(*(asyncio.to_thread(ask, each) for each in aliases)), strict=True))
+    unasked = {alias: answer for alias, answer in answers.items() if isinstance(answer, str)}
+    return {alias: answer for alias, answer in answers.items() if answer and not isinstance(answer, str)}, unasked
 
 
 class Leases:
@@ -34,8 +57,11 @@ class Leases:
         self._held: dict[str, tuple[KafkaAccess, Lease]] = {}
         self._watched: tuple[Lease, ...] = ()
 
-    def missing(self, topology: Topology) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Return the Connect clusters that another process writes, and those for which the lease could not be had, with the reason."""
+    def missing(self, topology: Topology, note: str = "") -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return the Connect clusters that another process writes, and those for which the lease could not be had, with the reason.
+
+        `note` is what others are shown of this process while it holds a lease.
+        """
         self.changed.clear()
         aliases = {connect.kafka for connect in topology.connects.values() if connect.model.history}
         errors = self._join(topology, aliases)
@@ -47,7 +73,7 @@ class Leases:
                 without[name] = f"no lease: {errors[connect.kafka]}"
             elif not self._held[connect.kafka][1].held:
                 standby.append(name)
-            elif not self._held[connect.kafka][1].confirmed():
+            elif not self._held[connect.kafka][1].confirmed(note):
                 without[name] = f"no lease: Kafka '{connect.kafka}' did not confirm it"
         return tuple(standby), without
 
@@ -65,7 +91,7 @@ class Leases:
             try:
                 lease = Lease(topics[alias], self._group_of(topology), self._tell)
             except Mm2mgrError as error:
-                errors[alias] = error.one_line
+                errors[alias] = f"{error.one_line}; {error.hint}" if error.hint else error.one_line
                 continue
             self._held[alias] = topics[alias].access, lease
             joined.append(lease)

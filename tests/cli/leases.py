@@ -17,6 +17,7 @@ class FakeLease:
     dead: ClassVar[set[str]] = set()
     groups: ClassVar[set[str]] = set()
     closed: ClassVar[list[str]] = []
+    notes: ClassVar[list[str]] = []
 
     def __init__(self, topic: CompactedTopic, group: str, changed: Callable[[], None]) -> None:
         assert topic.name == TOPIC
@@ -29,7 +30,7 @@ class FakeLease:
     @classmethod
     def forget(cls) -> None:
         """Begin anew."""
-        cls.of_others, cls.dead, cls.groups, cls.closed = set(), set(), set(), []
+        cls.of_others, cls.dead, cls.groups, cls.closed, cls.notes = set(), set(), set(), [], []
 
     def wait(self, seconds: float) -> bool:
         return True
@@ -38,7 +39,8 @@ class FakeLease:
     def held(self) -> bool:
         return self.alias not in self.of_others
 
-    def confirmed(self) -> bool:
+    def confirmed(self, note: str = "") -> bool:
+        self.notes.append(note)
         return True
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mm2mgr.kafka import lease
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations import ReconcileOrder, ReconcileRound, Workspace, reconcile
 from mm2mgr.operations import reconcile as _reconcile
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
@@ -143,3 +144,36 @@ def test_events_of_rounds_have_runs_of_their_own(mm2mgr: Command, site: Site, le
     assert kinds[:2] == ["standby", "plan_made"]
     assert kinds[-1] == "finished"
     assert kinds.count("change_begun") == len(ON_EAST)
+
+
+def test_apply_refuses_beside_a_reconcile_that_is_seen_and_names_it(
+    mm2mgr: Command, site: Site, leases: type[FakeLease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_holder(access: KafkaAccess, topic: str, group: str) -> lease.Holder | None:
+        assert (topic, group) == ("mm2mgr.history.internal", "mm2mgr-team")
+        return holders[access.alias]
+
+    monkeypatch.setenv("MM2MGR_WHO", "ann")
+    mm2mgr("reconcile", "--once")
+    (note,) = set(leases.notes)
+    assert note == "by ann"
+    holders = {"east": None, "west": lease.Holder("10.0.0.5", f"{note}, commit abc123")}
+    monkeypatch.setattr(lease, "read_holder", read_holder)
+    del site.west.connectors["mm2.a.west.source.logs"]
+    said = mm2mgr("apply", "--yes", code=1)
+    assert "`reconcile` of owner 'team' is at work: it holds the lease on Kafka 'west'" in said.err
+    assert "(by ann, commit abc123, on 10.0.0.5); nothing was written" in said.err
+    assert "mm2.a.west.source.logs" not in site.west.connectors
+    holders["west"] = None
+    mm2mgr("apply", "--yes")
+    assert "mm2.a.west.source.logs" in site.west.connectors
+    site.east.connectors.clear()
+    holders = {"east": None, "west": lease.Holder("10.0.0.5", "")}
+    mm2mgr("apply", "--yes")
+    assert site.names("east") == sorted(ON_EAST), "the lease elsewhere says nothing of this Kafka cluster"
+
+
+def test_apply_says_where_nobody_could_be_asked_for_the_lease_and_goes_on(mm2mgr: Command, site: Site) -> None:
+    said = mm2mgr("apply", "--yes")
+    assert "not verified: that no `reconcile` of owner 'team' writes here at the same time (east: no broker" in said.out
+    assert site.names("east") == sorted(ON_EAST)

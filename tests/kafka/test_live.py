@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives import serialization
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.compacted import CompactedTopic
+from mm2mgr.kafka.lease import Holder, Lease, read_holder
 from mm2mgr.kafka.records import Producer, commit_group, mean_record_bytes, read
 from mm2mgr.link import BrokerLimits
 from mm2mgr.operations.workspace import Workspace
@@ -21,7 +23,7 @@ from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.estimate import read_groups
 from mm2mgr.samples.offsets import KafkaReader
 from mm2mgr.sandbox.broker import Broker
-from tests.cli.command import Command
+from tests.cli.command import Command, allowed_seconds
 from tests.cli.conftest import mm2mgr
 
 __all__ = ["mm2mgr"]
@@ -185,6 +187,54 @@ def test_groups_are_those_that_are_wanted_and_read_what_is_carried(access: Kafka
     for group, topic in (("billing", "taken"), ("search", "other"), ("tmp-1", "taken")):
         commit_group(access, group, {TopicPartition(topic, 0): 0})
     assert read_groups(access, {"billing", "search", "idle"}.__contains__, {"taken"}.__contains__) == ("billing",)
+
+
+def test_one_of_two_members_holds_the_lease_and_others_are_told_who(
+    access: KafkaAccess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the topic has three partitions, which is refused at the start: somebody may add them later."""
+    group, topic = "mm2mgr-team", CompactedTopic(access, "three", 1, {"cleanup.policy": "compact"})
+    with Kafka(access) as kafka:
+        kafka.create_topics({"three": (3, 1, {"cleanup.policy": "compact"})})
+    with pytest.raises(KafkaError, match="topic three has 3 partitions: mm2mgr needs exactly one"):
+        Lease(topic, group)
+    assert read_holder(access, "three", group) is None
+    monkeypatch.setattr(CompactedTopic, "check_partitions", lambda self: None)
+    leases = [Lease(topic, group) for _ in range(2)]
+    try:
+        assert all(lease.answered.wait(20) for lease in leases)
+        (holder,) = holders(leases)
+        assert holder.confirmed("by ann, commit abc123")
+        assert not any(lease.confirmed("no") for lease in leases if lease is not holder)
+        assert told_holder(access, group) == Holder("127.0.0.1", "by ann, commit abc123")
+        holder.close()
+        leases.remove(holder)
+        assert holders(leases) == leases
+        assert read_holder(access, "three", group) == Holder("127.0.0.1", ""), "not the note of the former holder"
+    finally:
+        for lease in leases:
+            lease.close()
+    assert read_holder(access, "three", group) is None
+
+
+def holders(leases: list[Lease]) -> list[Lease]:
+    """Return the leases that are held, once one is: partition 0 may change hands when a second member comes."""
+    deadline = time.monotonic() + 20
+    while not any(lease.held for lease in leases) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return [lease for lease in leases if lease.held]
+
+
+def told_holder(access: KafkaAccess, group: str) -> Holder | None:
+    """Ask until no rebalance is on its way; each answer comes in time."""
+    deadline = time.monotonic() + 20
+    while True:
+        began = time.monotonic()
+        holder = read_holder(access, "three", group)
+        assert time.monotonic() - began < 2 * allowed_seconds()
+        if (holder and holder.note) or time.monotonic() > deadline:
+            return holder
+        time.sleep(0.2)
 
 
 @pytest.fixture
