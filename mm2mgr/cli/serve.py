@@ -117,7 +117,7 @@ def serve(
     """
     from mm2mgr.output.console import flush, talk
     from mm2mgr.serve.app import application
-    from mm2mgr.serve.server import LOOPBACK, Binding, check_tls, listening, run
+    from mm2mgr.serve.server import Binding, Connections, check_tls, is_loopback, listening, run
 
     if dog.given and not watchdog:
         raise click.UsageError(f"--{dog.given[0].replace('_', '-')} needs --watchdog")
@@ -135,10 +135,11 @@ def serve(
     pause = min(every, operations.WatchdogOrder.every_seconds)
     asked = operations.WatchdogOrder(dog.order(), pause, dog.events, _Said()) if watchdog else None
     watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked))
-    app = application(lambda: watch.view, login, hosts=LOOPBACK if binding.is_loopback and not login else None)
+    hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
+    app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)
     with invalid_arguments(), listening(binding) as (listener, url):
         watch.start()
-        run(app, binding, listener, halting, lambda: talk(f"serving {url}; Ctrl-C ends it"), watch.stop)
+        run(app, binding, listener, halting, lambda: talk(f"serving {url}; Ctrl-C ends it"), watch.stop, connections)
     if not watch.close(_CLOSE_SECONDS):
         # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written whole or not.
         flush()

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
+import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.output import serve_page, survey_page
@@ -26,7 +25,8 @@ from mm2mgr.serve.metrics import exposition
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS = 5, 3600
-Next = Callable[[Request], Awaitable[Response]]
+_OPEN = "/healthz"
+_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +48,7 @@ class Login:
         if scheme.lower() == "basic" and self.password:
             try:
                 user, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
-            except (binascii.Error, UnicodeDecodeError):
+            except ValueError:  # no Base64, not even ASCII, or no UTF-8 in it
                 return False
             return _is_same(user, self.user) & _is_same(password, self.password)
         return False
@@ -56,57 +56,87 @@ class Login:
 
 def _is_same(one: str, other: str) -> bool:
     """Compare digests in constant time, so that not even the length shows."""
-    digests = (hashlib.sha256(text.encode()).digest() for text in (one, other))
+    digests = (hashlib.sha256(text.encode(errors="surrogateescape")).digest() for text in (one, other))
     return hmac.compare_digest(*digests)
 
 
-class _Guard(BaseHTTPMiddleware):
-    """Refuses strangers, and adds the headers that every answer has. /healthz, which says nothing of the estate, is open to all."""
+@cache
+def security_headers() -> Mapping[str, str]:
+    """Return the headers that every answer has, those of errors too."""
+    digest = base64.b64encode(hashlib.sha256(serve_page.style().encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return {
+        "Content-Security-Policy": policy,
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+    }
 
-    def __init__(self, app: ASGIApp, login: Login | None, hosts: frozenset[str] | None) -> None:
-        super().__init__(app)
-        self._login, self._hosts = login, hosts
-        digest = base64.b64encode(hashlib.sha256(serve_page.style().encode()).digest()).decode()
-        policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        self._headers = {
-            "Content-Security-Policy": policy,
-            "X-Content-Type-Options": "nosniff",
-            "X-Frame-Options": "DENY",
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "no-store",
-        }
 
-    async def dispatch(self, request: Request, call_next: Next) -> Response:
-        response = self._refusal(request) or await call_next(request)
-        response.headers.update(self._headers)
-        return response
+class _Guard:
+    """Refuses strangers, and adds the headers that every answer has.
 
-    def _refusal(self, request: Request) -> Response | None:
-        if request.url.path == "/healthz":
-            return None
-        if self._hosts is not None and request.url.hostname not in self._hosts:
+    It judges the path and headers as they came, and no URL that a library puts together from them: a Host such as `x/healthz?` would
+    change that. /healthz, which says nothing of the estate, is open to all, and an application of its own: nothing else is behind it.
+    """
+
+    def __init__(
+        self, health: ASGIApp, pages: ASGIApp, login: Login | None, is_served: Callable[[str], bool] | None
+    ) -> None:
+        self._health, self._pages, self._login, self._is_served = health, pages, login, is_served
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"only HTTP is served, not {scope['type']}")
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = {name.lower().encode(): value.encode() for name, value in security_headers().items()}
+                others = [(name, value) for name, value in message.get("headers", ()) if name.lower() not in own]
+                message = {**message, "headers": [*others, *own.items()]}
+            await send(message)
+
+        answer = self._health if scope["path"] == _OPEN else self._refusal(scope["headers"]) or self._pages
+        await answer(scope, receive, send_with_headers)
+
+    def _refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
+        hosts = [value for name, value in headers if name == b"host"]
+        if self._is_served is not None and not (len(hosts) == 1 and self._is_served(_host_name(hosts[0]))):
             # A page of another site may have its own name resolved to this machine, and read what the browser gets from here.
             return PlainTextResponse(
                 "this server answers to localhost only; name it so, or start it with a login\n", 421
             )
-        if self._login and not self._login.admits(request.headers.get("Authorization", "")):
+        logins = [value for name, value in headers if name == b"authorization"]
+        if self._login and not (len(logins) == 1 and self._login.admits(logins[0].decode(errors="surrogateescape"))):
             schemes = ['Basic realm="mm2mgr", charset="UTF-8"'] if self._login.password else []
             schemes += ['Bearer realm="mm2mgr"'] if self._login.token else []
             return PlainTextResponse("log in\n", 401, {"WWW-Authenticate": ", ".join(schemes)})
         return None
 
 
+def _host_name(host: bytes) -> str:
+    """Return the name or address in a header `Host`, in lower case and without brackets; "" for what is none."""
+    parts = _HOST.fullmatch(host)
+    return parts[1].decode().strip("[]").lower() if parts else ""
+
+
 def application(
     view: Callable[[], EstateView],
     login: Login | None = None,
     *,
-    hosts: frozenset[str] | None = None,
+    hosts: Callable[[str], bool] | None = None,
     clock: Callable[[], float] = time.time,
-) -> Starlette:
-    """Return the application over a function that returns the newest view. `hosts`: the only names that it answers to (None: any)."""
-    pages = _Pages(view, clock)
-    routes = [
-        Route("/healthz", pages.healthz),
+    closed: Mapping[str, int] | None = None,
+) -> ASGIApp:
+    """Return the application over a function that returns the newest view. `hosts`: which names it answers to (None: any).
+
+    `closed`: how many connections the server has ended, by reason.
+    """
+    pages = _Pages(view, clock, {} if closed is None else closed)
+    routes: list[BaseRoute] = [
         Route("/metrics", pages.metrics),
         Route("/api/status", pages.api_status),
         Route("/api/flow", pages.api_flow),
@@ -119,21 +149,27 @@ def application(
         Route("/watchdog", pages.watchdog),
         *(Route(f"/{part}", pages.surveyed) for part in ("findings", "changes", "plan")),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(_Guard, login=login, hosts=hosts)])
+    return _Guard(_routed([Route(_OPEN, pages.healthz)]), _routed(routes), login, hosts)
+
+
+def _routed(routes: list[BaseRoute]) -> Starlette:
+    app = Starlette(routes=routes)
+    app.router.redirect_slashes = False  # the address to go to would be made from the header Host
+    return app
 
 
 class _Pages:
     """The answers. Each is made of one view, so that nothing in it contradicts itself."""
 
-    def __init__(self, view: Callable[[], EstateView], clock: Callable[[], float]) -> None:
-        self._view, self._clock = view, clock
+    def __init__(self, view: Callable[[], EstateView], clock: Callable[[], float], closed: Mapping[str, int]) -> None:
+        self._view, self._clock, self._closed = view, clock, closed
 
     def healthz(self, request: Request) -> Response:
         found = self._view().health_dict(self._clock())
         return JSONResponse(found, 200 if found["state"] == "ok" else 503)
 
     def metrics(self, request: Request) -> Response:
-        return Response(exposition(self._view(), self._clock()), headers={"Content-Type": METRICS_TYPE})
+        return Response(exposition(self._view(), self._clock(), self._closed), headers={"Content-Type": METRICS_TYPE})
 
     def api_status(self, request: Request) -> Response:
         found = self._view().to_dict(self._clock())
@@ -157,7 +193,7 @@ class _Pages:
         made = _survey_dict(self._view())
         if made is None:
             return JSONResponse({"error": "not made yet"}, 503)
-        return JSONResponse({"taken_at": made["taken_at"], **made[request.url.path.rpartition("/")[2]]})
+        return JSONResponse({"taken_at": made["taken_at"], **made[request.scope["path"].rpartition("/")[2]]})
 
     def overview(self, request: Request) -> Response:
         now = self._clock()
@@ -188,7 +224,7 @@ class _Pages:
     def surveyed(self, request: Request) -> Response:
         newest = self._view()
         page = {"findings": survey_page.findings, "changes": survey_page.changes, "plan": survey_page.plan}
-        found = page[request.url.path.removeprefix("/")](_survey_dict(newest))
+        found = page[request.scope["path"].removeprefix("/")](_survey_dict(newest))
         return self._html(request, "table", newest.to_dict(self._clock()), found)
 
     def _html(

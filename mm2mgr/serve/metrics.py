@@ -21,6 +21,7 @@ from mm2mgr.operations.serve import EstateView
 
 HEALTHS = ("ok", "waiting", "unknown", "problem")
 TASK_STATES = ("RUNNING", "FAILED", "UNASSIGNED", "PAUSED", "RESTARTING", "other")
+CLOSING_REASONS = ("late", "crowded", "not-accepted")
 SEVERITIES = ("error", "warning", "info")
 
 Row = tuple[tuple[str, ...], float]
@@ -123,16 +124,22 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_look_duration_seconds": ServedMetric("gauge", (), "How long the last complete look took."),
         "mm2mgr_looks": ServedMetric("counter", (), "Complete looks since the start."),
         "mm2mgr_failed_looks": ServedMetric("counter", (), "Looks that failed since the start."),
+        "mm2mgr_closed_connections": ServedMetric(
+            "counter",
+            ("reason",),
+            "Connections to this server that it ended since the start: `late` sent no whole request or did not take the answer in time,"
+            " `crowded` waited longest while too many were open, `not-accepted` could not begin.",
+        ),
         "mm2mgr_build_info": ServedMetric("gauge", ("version",), "1, with the version of mm2mgr."),
     }
 )
 """Every metric by its name."""
 
 
-def exposition(view: EstateView, now: float) -> bytes:
-    """Return the view in the text format of Prometheus. `now`: seconds since 1970."""
+def exposition(view: EstateView, now: float, closed: Mapping[str, int] = MappingProxyType({})) -> bytes:
+    """Return the view in the text format of Prometheus. `now`: seconds since 1970; `closed`: connections ended, by reason."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(list(families(view, now))))
+    registry.register(_Collected(list(families(view, now, closed))))
     return generate_latest(registry)
 
 
@@ -144,9 +151,9 @@ class _Collected(Collector):
         return self._found
 
 
-def families(view: EstateView, now: float) -> Iterator[Metric]:
+def families(view: EstateView, now: float, closed: Mapping[str, int] = MappingProxyType({})) -> Iterator[Metric]:
     """Yield every metric with its values, those without a value too."""
-    found = {**_of_looks(view, now), **_of_flows(view), **_of_the_estate(view)}
+    found = {**_of_looks(view, now, closed), **_of_flows(view), **_of_the_estate(view)}
     for name, metric in METRICS.items():
         made = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
         family = made(name, metric.meaning, labels=("owner", *metric.labels))
@@ -155,7 +162,7 @@ def families(view: EstateView, now: float) -> Iterator[Metric]:
         yield family
 
 
-def _of_looks(view: EstateView, now: float) -> dict[str, list[Row]]:
+def _of_looks(view: EstateView, now: float, closed: Mapping[str, int]) -> dict[str, list[Row]]:
     look = view.look
     values = {
         "mm2mgr_tree_error": float(bool(view.tree_error)),
@@ -167,6 +174,7 @@ def _of_looks(view: EstateView, now: float) -> dict[str, list[Row]]:
         **({"mm2mgr_look_duration_seconds": look.ended_at - look.began_at} if look else {}),
     }
     rows: dict[str, list[Row]] = {name: [((), value)] for name, value in values.items()}
+    rows["mm2mgr_closed_connections"] = [((reason,), float(closed.get(reason, 0))) for reason in CLOSING_REASONS]
     rows["mm2mgr_build_info"] = [((__version__,), 1.0)]
     if (dog := view.watchdog) and dog.last:
         counts = {"done": dog.restarts, "failed": dog.failed_restarts}

@@ -21,6 +21,7 @@ from mm2mgr.output.serve_page import flow_link
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.serve.app import Login, application
 from mm2mgr.serve.metrics import METRICS, exposition
+from mm2mgr.serve.server import is_loopback
 from tests.serve.estate import NOW, SURVEY, flow_status, look_of, loss, problem, view_of, watchdog_view
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
@@ -93,7 +94,7 @@ def test_healthz_is_open_and_says_nothing_of_the_estate() -> None:
 
 
 def test_without_a_login_only_the_names_of_this_machine_are_answered() -> None:
-    hosts = frozenset({"localhost"})
+    hosts = is_loopback
     assert ask(small(), "/", hosts=hosts).status_code == 200
     assert ask(small(), "/", hosts=hosts, headers={"Host": "evil.example"}).status_code == 421
 
