@@ -47,7 +47,7 @@ class _Expansion:
         self._check_links()
         self._check_urls()
         self._check_addresses()
-        flows = self._exactly_once([flow for name in self.tree.flows for flow in self._flows(name)])
+        flows = self._exactly_once([flow for name in sorted(self.tree.flows) for flow in self._flows(name)])
         for path, message in clashes(flows):
             self.problem(path, message)
         self._refuse()
@@ -92,7 +92,8 @@ class _Expansion:
             str(model.replication_factor),
             written.get(("replication_factor",), Origin("default", "mm2mgr: Kafka mixes 2 and 3")),
         )
-        client = {"bootstrap.servers": Text(",".join(model.bootstrap_servers), written["bootstrap_servers",])}
+        servers = ",".join(sorted(model.bootstrap_servers))  # Kafka's clients begin with any of them
+        client = {"bootstrap.servers": Text(servers, written["bootstrap_servers",])}
         for key, value in model.security.items():
             client[key] = Text(value, written["security", key])
         return KafkaCluster(alias, client, factor, model, *self._limits(alias))
@@ -162,7 +163,7 @@ class _Expansion:
         path: PathKey = ("flows", name)
         sources = self._selected((*path, "sources"), model.sources)
         targets = self._selected((*path, "targets"), model.targets)
-        pairs = [(source, target) for target in targets for source in sources]
+        pairs = [(source, target) for target in sorted(targets) for source in sorted(sources)]
         self._check_pair_names(path, model, {f"{source}->{target}" for source, target in pairs})
         flows = []
         for source, target in pairs:

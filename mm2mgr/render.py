@@ -27,6 +27,8 @@ CLASSES: dict[Type, str] = {
 CLIENT_ID_KEY = "producer.override.client.id"
 OWNER_KEY = "mm2mgr.owner"
 FLOW_KEY = "mm2mgr.flow"
+"""The id of a source connector's flow; of heartbeat and checkpoint connectors their pair, whichever flows it has."""
+HEARTBEATS_KEY = "heartbeats.replication.enabled"
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,8 @@ class _Renderer:
             "name": flow.connector_name(type_),
             "connector_class": CLASSES[type_],
             "owner": self.owner,
-            "flows": by_default(",".join(one.id for one in flows), "the flows it serves"),
+            # A list of the pair's flows would restart its heartbeats and checkpoints with each flow that comes or goes.
+            "flows": by_default(flow.id if type_ == "source" else flow.pair, "what it serves"),
             "policy": flow.text(flow.policy, "replication_policy"),
             "separator": flow.text(flow.settings.separator, "separator"),
         }
@@ -272,17 +275,18 @@ def _seconds(flow: Flow, value: float, *path: str) -> Text:
 
 
 def _with(always: Iterable[str], more: Iterable[str]) -> str:
-    return ",".join([*always, *map(java_pattern, more)])
+    return java_list([*always, *more])
 
 
 def _together(filters: list[tuple[list[str], list[str]]], always: Iterable[str]) -> tuple[str, str]:
     """Join the filters of several flows: one flow's exclude must not take away what another includes."""
     if len(filters) == 1:
         return java_list(filters[0][0]), _with(always, filters[0][1])
-    parts = dict.fromkeys(
-        f"(?!(?:{'|'.join(map(java_pattern, exclude))})$)(?:{'|'.join(map(java_pattern, include))})"
-        if exclude
-        else "|".join(map(java_pattern, include))
-        for include, exclude in filters
-    )
-    return ",".join(parts), ",".join(always)
+    parts: list[str] = []
+    for include, exclude in filters:
+        parts += [f"(?!(?:{_either(exclude)})$)(?:{_either(include)})"] if exclude else include
+    return java_list(parts), java_list(always)
+
+
+def _either(patterns: Iterable[str]) -> str:
+    return java_list(patterns).replace(",", "|")  # no pattern has a comma

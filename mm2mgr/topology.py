@@ -103,7 +103,8 @@ class Flow:
     worker_tasks: int = 1
     """How many tasks of all flows one worker of its Connect cluster may run, which share its heap."""
     with_heartbeats: bool = False
-    """Whether its source connector mirrors the heartbeats of the pair: the first flow of the pair with heartbeats enabled."""
+    """Whether its source connector mirrors the heartbeats of the pair: the first flow by name of those with heartbeats enabled. Plans go on
+    with the one that does live (`reconcile.heartbeats`)."""
 
     @property
     def pair(self) -> str:
@@ -317,13 +318,10 @@ class Topology:
 
 def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
     """Return the flows of an estate with one flow of each pair marked to carry its heartbeats."""
-    pairs: set[str] = set()
-    marked = []
-    for flow in flows:
-        first = flow.settings.heartbeats.enabled and flow.pair not in pairs
-        pairs |= {flow.pair} if first else set()
-        marked.append(replace(flow, with_heartbeats=first))
-    return marked
+    flows = list(flows)
+    by_name = sorted((flow for flow in flows if flow.settings.heartbeats.enabled), key=lambda flow: flow.name)
+    carriers = {group[0] for group in by_pair(by_name).values()}
+    return [replace(flow, with_heartbeats=flow in carriers) for flow in flows]
 
 
 def connector_names(flows: Iterable[Flow]) -> Iterator[tuple[Flow, Type, str]]:

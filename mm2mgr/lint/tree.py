@@ -96,7 +96,7 @@ class _TreeSubjects:
     def __post_init__(self) -> None:
         self.flows = {flow.id: flow for flow in self.topology.flows}
         clusters = self.topology.clusters.items()
-        self.aliases = {",".join(cluster.model.bootstrap_servers): alias for alias, cluster in clusters}
+        self.aliases = {str(cluster.client["bootstrap.servers"]): alias for alias, cluster in clusters}
 
     def subject(self, connector: Connector) -> Subject:
         flows = [self.flows[flow] for flow in connector.flows]

@@ -219,8 +219,16 @@ class _Cluster:
                 if change.type != "source" and change.flows and refused.issuperset(change.flows):
                     self.work.begin(change)
                     self.record(_result(change, _error(change, *_SERVES_NOTHING), 0.0))
+                elif self._is_preceded(change):
+                    self.work.begin(change)
+                    self.record(_result(change, _error(change, *_STILL_THERE), 0.0))
                 else:
                     group.create_task(self._write_one(change))
+
+    def _is_preceded(self, change: Change) -> bool:
+        """Tell whether what was to be deleted before this change is still there, as far as that is of this Connect cluster."""
+        first = self.results.get(change.follows[1]) if change.follows and change.follows[0] == self.connect else None
+        return first is not None and first.error is not None
 
     async def _write_one(self, change: Change) -> None:
         async with self.gate:
@@ -374,6 +382,7 @@ def _no_worker_answers(error: Mm2mgrError | None) -> bool:
 
 
 _UNTRIED = "skipped: the previous write got no response from any URL", "bring the workers back, then apply again"
+_STILL_THERE = "skipped: what still does what it begins could not be deleted", "see the error of that connector, and apply again"
 _SERVES_NOTHING = "skipped: the flow that it serves was not created", "see the error of its source connector"
 
 

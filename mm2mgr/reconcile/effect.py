@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.render import Connector
 from mm2mgr.spec.keys import PREFIX_BLOCKS
-from mm2mgr.spec.scalars import java_pattern
+from mm2mgr.spec.scalars import depends_on_order, java_pattern
 from mm2mgr.truth.client_values import ConfiguredClient, configured_clients
 from mm2mgr.truth.keys import Key, load
 from mm2mgr.truth.reach import CLASSES, ConnectorType, Setting, type_of
@@ -21,6 +21,7 @@ Config = Mapping[str, str]
 _SETS = frozenset(
     {"bootstrap.servers", "topics", "topics.exclude", "groups", "groups.exclude", "config.properties.exclude"}
 )
+_FILTERS = {"topics": "topic.filter.class", "groups": "group.filter.class", "config.properties": "config.property.filter.class"}
 _ALIASES = ("source.cluster.alias", "target.cluster.alias")
 
 
@@ -55,6 +56,27 @@ def compare(desired: Connector, live: Config, workers: WorkerClients) -> Compari
         else:
             differing.append(key)
     return Comparison(tuple(differing), tuple(pending))
+
+
+def with_live_order(desired: Config, live: Config) -> dict[str, str]:
+    """Return a config in which each set that a live one has too, in another order, is as that one writes it: no reason to write it."""
+
+    def value(key: str) -> str:
+        before, after = live.get(key), desired[key]
+        is_alike = before is not None and before != after and _is_set(key, desired, live)
+        return before if is_alike and before and {*_items(before)} == {*_items(after)} else after
+
+    return {key: value(key) for key in desired}
+
+
+def _is_set(key: str, *configs: Config) -> bool:
+    """Tell whether the items of a key have no order, for Kafka's own filters and by the items themselves."""
+    if key.endswith("bootstrap.servers"):
+        return True
+    by = _FILTERS.get(key.removesuffix(".exclude"), "")
+    if key not in _SETS or any(by in each for each in configs):
+        return False
+    return not any(depends_on_order(each.get(key, "")) for each in configs)
 
 
 def another_connector(desired: Connector, live: Config) -> str | None:

@@ -55,6 +55,14 @@ from mm2mgr.reconcile.mirrored import (
     unseen_successors,
     widenings,
 )
+from mm2mgr.reconcile.heartbeats import (
+    Carrier,
+    RunningConnectors,
+    carrier_notes,
+    heartbeat_carriers,
+    with_carriers,
+    with_left_overs_first,
+)
 from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import (
@@ -124,7 +132,7 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     chosen = None if only is None else with_other_sides(only, topology.moved)
     making = _Making(topology, connectors, wish or Wish(), chosen, deadline_seconds)
     making.errors.update(skip)
-    return await making.plan(lambda: from_tree(topology, connectors, spec))
+    return await making.plan(lambda: from_tree(topology, making.connectors, spec))
 
 
 @dataclass
@@ -132,7 +140,7 @@ class _Making:
     """One plan in the making: what was read so far."""
 
     topology: Topology
-    connectors: Sequence[Connector]
+    rendered: Sequence[Connector]
     wish: Wish
     only: frozenset[str] | None
     deadline_seconds: float
@@ -144,6 +152,11 @@ class _Making:
     claims: Claims = field(default_factory=Claims)
     needed: set[tuple[Named, str]] = field(default_factory=set)
     """Connectors with the costly kinds of change that they need."""
+    carriers: Mapping[str, Carrier] = field(default_factory=dict)
+    """Who mirrors the heartbeats of each pair, by what runs."""
+
+    def __post_init__(self) -> None:
+        self.connectors: Sequence[Connector] = self.rendered
 
     @cached_property
     def flows(self) -> dict[str, Flow]:
@@ -156,6 +169,7 @@ class _Making:
     async def plan(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
         """Read, compare and judge; the tree as lint sees it has the connectors in the same order."""
         await self.ask([name for name in self.topology.connects if name not in self.errors], self.read)
+        self.place_heartbeats()
         connectors = (each for name in self.topology.connects for each in self.wanted(name))
         wanted = wanted_quotas(self.topology, connectors, user_of)
         asked = {each.kafka for each in wanted} | {alias for alias, _ in self.running_client_ids().values()}
@@ -168,6 +182,7 @@ class _Making:
         """Return the plan without quotas."""
         if any(part.writes for part in self.compared()):
             await self.ask(list(self.live), self.read_all)
+            self.place_heartbeats()
         written = sorted({change.connect for change in self.writes()})
         contested = adopting(self.owners, self.compared()) | deleting(self.compared())
         ids, self.claims, _ = await asyncio.gather(
@@ -229,7 +244,27 @@ class _Making:
         for name in names:
             if name not in self.parts:
                 self.parts[name] = self.compared_on(name)
-        return with_moves([self.parts[name] for name in names], self.topology.moved, self.both_sides())
+        moving = with_moves([self.parts[name] for name in names], self.topology.moved, self.both_sides())
+        return with_left_overs_first(moving, self.carriers, self.running())
+
+    def place_heartbeats(self) -> None:
+        """Let the connectors that mirror heartbeats go on with them."""
+        self.carriers = heartbeat_carriers(self.topology, self.rendered, self.running())
+        connectors = with_carriers(self.rendered, self.carriers)
+        if connectors != list(self.connectors):
+            self.connectors = connectors
+            self.parts.clear()
+
+    def running(self) -> RunningConnectors:
+        """Return what runs, for what only one connector of a pair may do."""
+        live = {(name, each): config for name, read in self.live.items() for each, config in read.configs.items()}
+        return RunningConnectors(
+            live,
+            {(name, each): state for name, read in self.live.items() for each, state in read.states.items()},
+            sorted(named for named, config in live.items() if self.owners.is_ours(named, config)),
+            sorted(self.owners.released.keys() & live.keys()),
+            self.wish.prune and self.only is None,
+        )
 
     def both_sides(self) -> BothSides:
         """Return what runs and what is wanted, for moves, whose two sides may be on different Connect clusters."""
@@ -500,6 +535,7 @@ class _Making:
         live = self.live.get(part.connect)
         if live is None:
             return
+        yield from carrier_notes(self.carriers.values(), part.connect)
         if live.note:
             yield live.note
         if part.connect in self.unverified:

@@ -13,7 +13,7 @@ from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.reconcile.facts import running
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
-from mm2mgr.reconcile.plan import RESTING, SELECTING, Change, ClusterPlan, Named, diff, type_of
+from mm2mgr.reconcile.plan import RESTING, SELECTING, WRITES, Change, ClusterPlan, Named, diff, type_of
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few
@@ -386,7 +386,7 @@ def _pair(config: Config) -> tuple[str, str]:
 
 
 def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
-    """Block the whole of a move of which something is blocked."""
+    """Block the whole of a move of which something is blocked, and what follows a deletion that is."""
     parts = tuple(parts)
     blocked = {c.named: c for part in parts for c in part.changes if c.action == "blocked"}
     units = {c.moves_to: c.named for part in parts for c in part.changes if c.moves_to}
@@ -394,6 +394,9 @@ def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
     def held(change: Change) -> Change:
         named = change.named
         other = change.moves_to or (change.takes_over and change.takes_over.giver) or units.get(named)
+        if change.follows in blocked and change.action in WRITES:
+            first = f"'{change.follows[1]}' on Connect cluster '{change.follows[0]}'" if change.follows else ""
+            return change.blocked(f"{first}, which is to be deleted first, is blocked: it still does what this one begins")
         if change.action in {"blocked", "no-op"} or not other or other not in blocked:
             return change
         return change.blocked(f"'{other[1]}' on Connect cluster '{other[0]}', the other side of the move, is blocked")

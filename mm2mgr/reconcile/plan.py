@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr.defaults import Origin
-from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare
+from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare, with_live_order
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, TakeOver, is_moved, move_text
 from mm2mgr.reconcile.ownership import ListEntry, Ownership
 from mm2mgr.reconcile.price import Price, summed
@@ -120,6 +120,8 @@ class Change:
     """What apply will do, in order (`stages`)."""
     takes_over: TakeOver | None = None
     moves_to: tuple[str, str] | None = None
+    follows: tuple[str, str] | None = None
+    """The connector whose deletion comes first, since it still does what this one begins to do."""
 
     @property
     def named(self) -> Named:
@@ -140,7 +142,7 @@ class Change:
         """Return the change as one that is not written."""
         price = Price(again=self.price.again, irreversible=self.price.irreversible)
         change = replace(self, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
-        return replace(change, price=price, steps=())
+        return replace(change, price=price, steps=(), follows=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -162,6 +164,7 @@ class Change:
             "steps": list(self.steps),
             "takes_over": self.takes_over and list(self.takes_over.giver),
             "moves_to": self.moves_to and list(self.moves_to),
+            "follows": self.follows and list(self.follows),
         }
 
 
@@ -436,9 +439,10 @@ def _compare(
 ) -> Change:
     named = connect, desired.name
     ours = live is not None and owners.is_ours(named, live)
+    wanted = desired.config if live is None else with_live_order(desired.config, live)
 
     def change(action: Action, keys: tuple[KeyChange, ...] = (), reason: str = "") -> Change:
-        config, before = desired.config if action in WRITES else None, live if ours else None
+        config, before = wanted if action in WRITES else None, live if ours else None
         flows, name = desired.flows, desired.name
         return Change(connect, name, desired.type, action, flows, keys, reason, config, before=before, shown=state)
 
@@ -450,9 +454,9 @@ def _compare(
         taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
         without = _REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0])
         return replace(taken, remedy=f"{owners.remedy(named, live)}; else {without}")
-    keys = diff(live, desired.config, desired.origins) if live != desired.config else ()
-    moves = keys and desired.type == "source" and is_moved(live, desired.config)
-    along = move_text(live, desired.config) if moves else ""
+    keys = diff(live, wanted, desired.origins) if live != wanted else ()
+    moves = keys and desired.type == "source" and is_moved(live, wanted)
+    along = move_text(live, wanted) if moves else ""
     turn = _turn(state, desired.state)
     found = change("update", keys, along) if keys or turn else change("no-op")
     if turn:

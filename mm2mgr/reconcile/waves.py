@@ -155,16 +155,18 @@ Report = Callable[[Event], None]
 def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
     """Yield what is written at the same time; connectors of a canary that stay as they are belong to its waves.
 
-    First what may turn out not to run, so that nothing is written beside it; then heartbeats (their topic must be there when the
-    source connector looks), sources, checkpoints after what they translate, deletes.
+    First what is deleted before another one begins; what may turn out not to run, so that nothing is written beside it; then heartbeats
+    (their topic must be there when the source connector looks), sources, checkpoints after what they translate, deletes.
     """
+    first = {change.follows for change in part.writes}
 
     def rank(change: Change) -> tuple[bool, bool, bool, int]:
+        goes_first = change.action == "delete" and change.named in first
         return (
             not rollout.is_canary(change),
-            change.action == "delete",
-            not change.needs_offsets,
-            0 if change.action == "delete" else ORDER[change.type],
+            change.action == "delete" and not goes_first,
+            not (change.needs_offsets or goes_first),
+            0 if change.action == "delete" else 1 + ORDER[change.type],
         )
 
     canary = [each for each in part.changes if each.action == "no-op" and rollout.is_canary(each)]

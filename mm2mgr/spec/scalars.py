@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ _LITERAL = re.compile(r"[A-Za-z0-9._-]+")
 _PLAIN = re.compile(r"(?:(?:[\w.-]|\\[.-]|\[(?:a-z|A-Z|0-9|[\w.])+\])[*+?]?)+", re.ASCII)
 _QUOTED = re.compile(r"\\Q(.*?)(\\E|\Z)", re.DOTALL)
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
+_ORDERED = re.compile(rf"\\[1-9]|{_FLAGS.pattern}")
 _PYTHON_ONLY = re.compile(r"\(\?[P(]")
 # Python takes it literally, Java fails when the connector starts.
 _STRAY_BRACE = re.compile(r"(?<!\\)(?<!\\[pPx])\{(?!\d+\})")
@@ -96,9 +97,15 @@ def java_pattern(text: str) -> str:
     return text.replace(".", r"\.") if is_name(text) else text
 
 
-def java_list(patterns: Sequence[str]) -> str:
-    """Return the value of a Connect LIST of patterns."""
-    return ",".join(java_pattern(text) for text in patterns)
+def java_list(patterns: Iterable[str]) -> str:
+    """Return the value of a Connect LIST of patterns in an order that does not depend on that of the files."""
+    items = list(map(java_pattern, patterns))
+    return ",".join(items if any(map(depends_on_order, items)) else sorted(set(items)))
+
+
+def depends_on_order(pattern: str) -> bool:
+    """Tell whether a pattern means something else behind another one: Connect joins a list to one expression, which numbers its groups."""
+    return _ORDERED.search(pattern) is not None
 
 
 def matcher(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], bool]:

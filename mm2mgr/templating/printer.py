@@ -142,7 +142,7 @@ class Printer:
                 at = line.at
                 if line.is_block:
                     block = self.value(line.inserted[0], context)
-                    found = [(line.key + key, value) for key, value in block.items()]
+                    found = [(line.key + key, value) for key, value in sorted(block.items())]
                 else:
                     found = [(line.key, self.read_back(line, context) if line.inserted else line.parts[0])]
                 for key, value in found:

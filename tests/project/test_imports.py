@@ -248,6 +248,7 @@ PURE = (
     "reconcile/drift",
     "reconcile/schedule",
     "reconcile/guards",
+    "reconcile/heartbeats",
     "reconcile/mirrored",
     "reconcile/resets",
     "observe/arrival_problems",

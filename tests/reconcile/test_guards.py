@@ -49,8 +49,8 @@ def test_a_policy_that_refuses_blocks_with_reason_and_remedy_and_the_other_clust
 def test_what_only_tunes_can_be_done_without(site: Site) -> None:
     site.east.policy = "None"
     change = of(site.plan(), "mm2.a.east.source.orders")
-    assert "or do without: record_producer: {send.buffer.bytes: null, receive.buffer.bytes: null}" in change.remedy
-    without = "record_producer: {send.buffer.bytes: null, receive.buffer.bytes: null}"
+    assert "or do without: record_producer: {receive.buffer.bytes: null, send.buffer.bytes: null}" in change.remedy
+    without = "record_producer: {receive.buffer.bytes: null, send.buffer.bytes: null}"
     plan = site.plan(FLOWS + f"defaults: {{flows: {{{without}}}}}\n")
     assert blocked(plan) == {"mm2.a.east.heartbeat"}  # it has to reach the source, so it needs the address
 
@@ -101,7 +101,7 @@ def test_what_runs_already_is_warned_of_and_not_blocked(site: Site) -> None:
     plan = site.plan(FLOWS.replace("[orders]", "[orders, payments]"))
     assert actions(plan)["mm2.a.east.source.logs"] == "no-op"
     [warning] = of(plan, "mm2.a.east.source.logs").warnings
-    assert warning.startswith("policy-forbids: the workers' policy None refuses producer.override.send.buffer.bytes")
+    assert warning.startswith("policy-forbids: the workers' policy None refuses producer.override.receive.buffer.bytes")
     assert of(plan, "mm2.a.west.source.logs").warnings == ()
 
 

@@ -42,7 +42,7 @@ def check_one(connector: Connector, topology: Topology) -> None:
     assert config["errors.tolerance"] == "none"
     assert config["name"] == connector.name
     assert config[OWNER_KEY] == topology.owner
-    assert config[FLOW_KEY].split(",") == list(connector.flows)
+    assert [config[FLOW_KEY]] == (list(connector.flows) if connector.type == "source" else [connector.pair])
     assert config.keys() == connector.origins.keys()
     assert json.loads(json.dumps(dict(config))) == config
     assert all(isinstance(value, str) for value in config.values())

@@ -31,7 +31,7 @@ def flow(sources: str, targets: str, more: str = "") -> str:
     ("sources", "targets", "pairs"),
     [
         ("[a1]", "[b1]", ["a1->b1"]),
-        ("[a2, a1]", "[b1]", ["a2->b1", "a1->b1"]),
+        ("[a2, a1]", "[b1]", ["a1->b1", "a2->b1"]),
         ("[a1, a2]", "[b1, b2]", ["a1->b1", "a2->b1", "a1->b2", "a2->b2"]),
         ("{tier: local}", "b2", ["a1->b2", "a2->b2", "a3->b2"]),
         ("{tier: local, dc: [x, z]}", "{tier: aggregate}", ["a1->b1", "a3->b1", "a1->b2", "a3->b2"]),
