@@ -69,11 +69,11 @@ class _Reading:
             self.owner_elsewhere(path, entry.from_owner)
             if not self.known_once(path, named, seen):
                 continue
-            if named not in self.declared:
+            if named not in self.declared and not any(moved.from_ == "/".join(named) for moved in self.tree.moved):
                 near = nearest(entry.connector, [name for connect, name in self.declared if connect == entry.connect])
                 meant = f"did you mean '{near[0]}'? else " if near else ""
                 message = f"no flow is connector '{entry.connector}' on Connect cluster '{entry.connect}'"
-                wanted = f"{meant}write connector_name: {entry.connector} in the flow that it is, or remove this entry"
+                wanted = f"{meant}write connector_name: {entry.connector} in the flow that it is, name it as from: of an entry of moved:, or remove this entry"
                 self.problem((*path, "connector"), f"{message}: {wanted}")
             yield Adopted(*named, entry.from_owner, self.place(*path))
 

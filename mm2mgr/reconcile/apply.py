@@ -18,7 +18,7 @@ from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.arrivals import LogReader
-from mm2mgr.reconcile.carry_out import carry_out, differing, error_at, other_writer
+from mm2mgr.reconcile.carry_out import carry_out, differing, error_at, other_writer, refusal_of_unplanned
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan
 from mm2mgr.reconcile.stages import ReadDedicated, Undo, stages
@@ -234,24 +234,33 @@ class _Cluster:
         async with self.gate:
             if self.work.halt.is_set():
                 return
-            given = self.work.given.get((self.connect, change.connector), ())
+            given = self.work.given.get(change.named, ())
+            warnings: list[str] = []
             for each in (change, *given):
                 self.work.begin(each)
             begun = time.monotonic()
             try:
                 # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
-                error = _error(change, *_UNTRIED) if self.is_gone else await self._carried_out(change)
+                error = (
+                    _error(change, *_UNTRIED)
+                    if self.is_gone
+                    else await self._carried_out(change, given, warnings.append)
+                )
             except asyncio.CancelledError:
                 error = _error(change, "interrupted while it was written", "apply again to finish it")
         if not change.takes_over:  # else it may be the other Connect cluster
             self.is_gone = self.is_gone or _no_worker_answers(error)
-        self.record(_result(change, error, time.monotonic() - begun))
+        self.record(_with_warnings(_result(change, error, time.monotonic() - begun), warnings))
         for each in given:
             self.given.append(_result(each, error, time.monotonic() - begun))
             self.work.report(self.given[-1])
 
-    async def _carried_out(self, change: Change) -> Mm2mgrError | None:
+    async def _carried_out(
+        self, change: Change, given: Iterable[Change] = (), warn: Callable[[str], None] = lambda warning: None
+    ) -> Mm2mgrError | None:
         todo = stages(change, self.work.topology.owner)
+        if refusal := refusal_of_unplanned(todo, {change.named, *(each.named for each in given)}):
+            return refusal
         try:
             async with AsyncExitStack() as opened:
                 clients = dict(self.clients)
@@ -261,7 +270,7 @@ class _Cluster:
                     target = connect_target(self.work.topology.connects[connect])
                     other = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
                     clients[connect] = await opened.enter_async_context(other)
-                return await carry_out(clients, todo)
+                return await carry_out(clients, todo, warn)
         except Mm2mgrError as error:  # credentials of the other side are not there any more
             return error
 
@@ -384,6 +393,12 @@ def _no_worker_answers(error: Mm2mgrError | None) -> bool:
 _UNTRIED = "skipped: the previous write got no response from any URL", "bring the workers back, then apply again"
 _STILL_THERE = "skipped: what still does what it begins could not be deleted", "see the error of that connector, and apply again"
 _SERVES_NOTHING = "skipped: the flow that it serves was not created", "see the error of its source connector"
+
+
+def _with_warnings(result: Result, warnings: Sequence[str]) -> Result:
+    if result.error is None:
+        return replace(result, doubt="; ".join(warnings))
+    return replace(result, hint="; ".join(filter(None, (result.hint, *warnings))) or None)
 
 
 def _error(change: Change, what: str, hint: str) -> ConnectError:

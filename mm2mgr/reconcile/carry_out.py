@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,15 +36,21 @@ from mm2mgr.reconcile.stages import (
     Verify,
     WriteConfig,
     WriteOffsets,
+    written_by,
 )
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import few
 from mm2mgr.topology import Topology
 
 
-async def carry_out(clients: Mapping[str, ConnectClient], todo: Sequence[Stage]) -> Mm2mgrError | None:
-    """Carry out stages with the clients of their Connect clusters; return what went wrong. Dying inside leaves what the next plan finishes."""
-    run = _Run(clients)
+async def carry_out(
+    clients: Mapping[str, ConnectClient], todo: Sequence[Stage], warn: Callable[[str], None] = lambda warning: None
+) -> Mm2mgrError | None:
+    """Carry out stages with the clients of their Connect clusters; return what went wrong. Dying inside leaves what the next plan finishes.
+
+    `warn` gets what makes the result doubtful although nothing failed.
+    """
+    run = _Run(clients, warn)
     try:
         for stage in todo:
             await run.carry_out(stage)
@@ -85,6 +91,8 @@ async def carry_out_quotas(topology: Topology, changes: Iterable[QuotaChange]) -
 _WAIT_SECONDS = 60.0
 _RESTORE_SECONDS = 30.0
 _POLL_SECONDS = 0.3
+# Connect cancels a task that takes longer to end (task.shutdown.graceful.timeout.ms); a dead worker is missed after 10 s.
+_GRACEFUL_SECONDS = 5.0
 
 
 @dataclass
@@ -92,6 +100,7 @@ class _Run:
     """One list on its way: the offsets that were read, and what undoes it."""
 
     clients: Mapping[str, ConnectClient]
+    warn: Callable[[str], None]
     read: dict[str, SourceOffset] = field(default_factory=dict)
     undo: tuple[Stage, ...] = ()
 
@@ -127,10 +136,16 @@ class _Run:
             case SetState(state=state):
                 await {"RUNNING": client.resume, "PAUSED": client.pause, "STOPPED": client.stop}[state](name)
             case Stop():
-                await client.stop(name)
-                await _until(stage.named, "did not stop", partial(_is_stopped, client, name))
+                await self.stopped(client, stage)
             case ReadOffsets():
                 self.read = {each.key: each for each in stage.picks.moved((await _stored(client, name)).values())}
+            case WriteOffsets(ahead=True):
+                has = await _covered(client, stage)
+                new = {
+                    key: one for key, one in self.read.items() if key not in has or _position(one) > _position(has[key])
+                }
+                self.read = has | new
+                await _patch(client, name, list(new.values()))
             case WriteOffsets():
                 gone = [one for key, one in (await _covered(client, stage)).items() if key not in self.read]
                 await _patch(client, name, [*self.read.values(), *_nulls(gone)])
@@ -152,6 +167,32 @@ class _Run:
                 await _prove(client, stage)
             case Delete():
                 await client.delete(name)
+
+    async def stopped(self, client: ConnectClient, stage: Stop) -> None:
+        """Stop it, and warn where its tasks may not have stored their last offsets: their worker died, or they did not end in time."""
+        name = stage.named[1]
+        lost = await _lost_tasks(client, name)
+        await client.stop(name)
+        begun = time.monotonic()
+        late = False
+
+        async def there() -> bool:
+            nonlocal late
+            if await _is_stopped(client, name):
+                return True
+            late = late or time.monotonic() - begun > _GRACEFUL_SECONDS
+            return False
+
+        await _until(stage.named, "did not stop", there)
+        if lost or late:
+            why = (
+                f"the worker of {few(lost)} had died" if lost else f"its tasks took more than {_GRACEFUL_SECONDS:.0f} s"
+            )
+            connect, connector = stage.named
+            self.warn(
+                f"the stop of '{connector}' on Connect cluster '{connect}' was not clean ({why}): its last offsets may not be "
+                "stored, so what it mirrored since they were can arrive twice, unless its workers write exactly once"
+            )
 
     async def verified(self, client: ConnectClient, stage: Verify) -> None:
         """Wait for what `Verify` says; a failed task ends it at once."""
@@ -177,6 +218,20 @@ class _Run:
             return status.runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
 
         await _until(stage.named, f"was not {stage.state} with its new config", there)
+
+
+async def _lost_tasks(client: ConnectClient, name: str) -> list[str]:
+    """Name the tasks of a connector that ran on a worker which is gone."""
+    try:
+        status = await client.status(name)
+    except NotFound:
+        return []
+    return [f"task {task.id}" for task in status.tasks if task.state == "UNASSIGNED" and status.state != "STOPPED"]
+
+
+def _position(entry: SourceOffset) -> int:
+    position = (entry.offset or {}).get("offset")
+    return position if isinstance(position, int) else -1
 
 
 async def _covered(client: ConnectClient, stage: WriteOffsets | ReadBack) -> dict[str, SourceOffset]:
@@ -262,6 +317,15 @@ async def _until(named: Named, otherwise: str, holds: Callable[[], Awaitable[boo
                 "check it with mm2mgr describe, then apply again: it continues where this apply stopped",
             )
         await asyncio.sleep(_POLL_SECONDS)
+
+
+def refusal_of_unplanned(todo: Iterable[Stage], planned: Collection[Named]) -> Mm2mgrError | None:
+    """Return why a list is not carried out that writes to a connector which the plan does not name as written: a fault of mm2mgr."""
+    for named in sorted(written_by(todo) - set(planned)):
+        return error_at(
+            named, "the plan does not name it as written, so nothing was done", "report this as a fault of mm2mgr"
+        )
+    return None
 
 
 def other_writer(owner: str) -> str:

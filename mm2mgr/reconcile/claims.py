@@ -63,7 +63,7 @@ class Claim:
             }
             source, target = read["pair"]
             return cls(**words, pair=(str(source), str(target)), urls=tuple(visible(str(url)) for url in read["urls"]))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return None
 
 

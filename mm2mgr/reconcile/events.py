@@ -70,7 +70,7 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
                 "ok": "whether it was written",
                 "error": "why not, or null",
                 "hint": "what to do about it, or null",
-                "doubt": "why a write could not be read back; mostly empty",
+                "doubt": "why what was written needs a look: not read back, or a stop that was not clean; mostly empty",
                 "rolled_back": "whether it was written and taken back",
             },
         ),

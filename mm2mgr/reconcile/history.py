@@ -73,7 +73,7 @@ class HistoryEntry:
             read = json.loads(text)
             known = {name: read[name] for name in (each.name for each in fields(cls)) if name in read}
             return replace(cls(**known), flows=tuple(read["flows"]), keys=tuple(read["keys"]))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return None
 
 
@@ -323,7 +323,7 @@ async def forget(topology: Topology, entries: Iterable[HistoryEntry]) -> dict[st
 def _config(text: str) -> dict[str, str] | None:
     try:
         read = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return {str(key): str(value) for key, value in read.items()} if isinstance(read, dict) else None
 

@@ -191,7 +191,7 @@ class _Making:
             self.ask(written, self.read_workers),
         )
         if self.is_as_declared(self.known(ids)):
-            return self.made(self.compared(), ids, (), MirroredState())
+            return self.made([refused(part, self.claims) for part in self.compared()], ids, (), MirroredState())
         run = self.all_connectors(as_lint_sees_it())
         found = widenings(self.writes(), run.desired, run.live)
         seen = await self.read_mirrored(found, self.with_other_tasks(run))
@@ -206,6 +206,8 @@ class _Making:
         successors |= unseen_successors(run)
         estimate = await read_estimate(self.topology.clusters, run, seen, found, verdicts, self.writes())
         parts = [self.with_topics(part, found, seen, verdicts).each(estimate.priced) for part in self.compared()]
+        # What others claim is blocked before the guards judge: whatever is connected with it is then blocked, too.
+        parts = [refused(part, self.claims) for part in parts]
         judged = guarded(with_mass_deletes_held(parts, self.wish), run, self.known(ids), against, successors)
         return self.made(judged, ids, found, seen)
 
@@ -219,7 +221,7 @@ class _Making:
             return replace(change, steps=steps) if (steps := steps_of(change, owner)) else change
 
         noted = (replace(part, notes=(*part.notes, *self.notes(part, ids, found, seen))) for part in parts)
-        return Plan(owner, tuple(refused(part, self.claims).each(with_steps) for part in noted), self.wish)
+        return Plan(owner, tuple(part.each(with_steps) for part in noted), self.wish)
 
     def known(self, ids: ClusterIds) -> ClusterFacts:
         shared = {name: connect.kafka for name, connect in self.topology.connects.items()}
@@ -277,6 +279,7 @@ class _Making:
             frozenset(named for named, config in live.items() if self.owners.is_ours(named, config)),
             {(c.connect, c.name): c for c in self.connectors},
             self.topology.clusters,
+            is_whole=self.only is None,
         )
 
     def compared_on(self, name: str) -> ClusterPlan:

@@ -13,7 +13,7 @@ from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.reconcile.facts import running
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
-from mm2mgr.reconcile.plan import RESTING, SELECTING, WRITES, Change, ClusterPlan, Named, diff, type_of
+from mm2mgr.reconcile.plan import RESTING, SELECTING, WRITES, Change, ClusterPlan, Named, diff, type_of, with_price
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import java_pattern
 from mm2mgr.text import few
@@ -35,6 +35,8 @@ class BothSides:
     owned: Collection[Named]
     desired: Mapping[Named, Connector] = field(repr=False)
     clusters: Mapping[str, KafkaCluster] = field(repr=False)
+    is_whole: bool = True
+    """Whether the plan is of the whole tree: what is not part of it is left over, else it is not asked for."""
 
     def rests(self, named: Named) -> str:
         """Return the state that a connector goes back to: the declared one, else what people chose, else RUNNING."""
@@ -51,10 +53,11 @@ class BothSides:
 def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: BothSides) -> list[ClusterPlan]:
     """Return the plans with the moves that the tree asks for, and with those that were begun and are not finished."""
     parts = list(parts)
-    begun = [named for named in estate.owned if JOURNAL_KEY in estate.live[named]]
+    begun = [named for named in sorted(estate.owned) if JOURNAL_KEY in estate.live[named]]
     if not moved and not begun:
         return parts
     planning = _Planning(estate, {each.named: each for part in parts for each in part.changes})
+    begun = [named for named in begun if estate.is_whole or named in planning.changes]
     continued = [entry for entry in moved if planning.receiver(entry) in begun]
     for entry in continued:
         planning.take(entry)
@@ -63,6 +66,8 @@ def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: Bot
     for entry in moved:
         if entry not in continued:  # what was begun comes first: its connectors do not run until it ends
             planning.take(entry)
+    for named in begun:
+        planning.hold_unconfirmed(named)
     known = {part.connect for part in parts}
     more = {connect: ClusterPlan(connect) for connect, _ in planning.changes if connect not in known}
     return [planning.part(part) for part in (*parts, *more.values())]
@@ -94,9 +99,10 @@ class _Planning:
         known = {change.connector for change in part.changes}
         added = [c for (connect, name), c in self.changes.items() if connect == part.connect and name not in known]
         left = tuple(name for name in part.left_over if (part.connect, name) not in self.changes)
+        strangers = sum(c.named in self.estate.live and c.named not in self.estate.owned for c in added)
         changes = (*(self.changes[part.connect, name] for name in (c.connector for c in part.changes)), *added)
         notes = (*part.notes, *self.notes.get(part.connect, ()))
-        return replace(part, changes=changes, left_over=left, notes=notes)
+        return replace(part, changes=changes, left_over=left, unowned=part.unowned - strangers, notes=notes)
 
     def take(self, entry: Moved) -> None:
         """Plan one entry of the tree: the move, what of it is left, why it cannot be done, or that its line can go."""
@@ -113,8 +119,12 @@ class _Planning:
                 )
             return
         journal = Journal.of(estate.live.get(receiver, {}))
+        if journal and not journal.is_readable:
+            for giver in found:
+                self.hold(giver, f"{_text_of(receiver)}, which takes over its topics, has an unreadable journal")
+            return
         if journal and journal.move:
-            if not found or journal.move.giver in found:
+            if journal.move.giver in found or journal.move.giver not in estate.live:
                 self.arrange(change, journal.move.giver, entry, journal)
             return
         if len(found) > 1:
@@ -179,6 +189,8 @@ class _Planning:
         if not journal or not journal.move or receiver in self.concerned:
             return
         change = self.changes.get(receiver)
+        if type_of(self.estate.live[receiver]) != "source":
+            return
         if change is None or change.action == "delete":
             config, shown = self.estate.live[receiver], self.estate.states.get(receiver, "")
             kept = unmarked(config)
@@ -221,12 +233,17 @@ class _Planning:
         beside = [each for each, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
         to = f"its topics move to '{receiver[1]}' on Connect cluster '{receiver[0]}'"
-        if over.before is not None and not over.back and over.keeps is None:
+        if over.before is not None and not over.back and over.keeps is None and not over.leaves:
             self.changes[giver] = self.deleted(giver, receiver, to)
-        elif giver in self.changes:
-            gives = replace(self.changes[giver], moves_to=receiver, reason="it goes on as before" if over.back else to)
-            if over.back:
-                gives = replace(gives, action="update", config=over.before, keys=(), state=None)
+        elif over.before is not None:
+            gives = self.changes.get(giver) or Change(*giver, "source", "update", before=over.before)
+            gives = replace(gives, moves_to=receiver, reason="it goes on as before" if over.back else to)
+            if over.back or over.leaves:
+                config = unmarked(over.before)
+                keys = diff(over.before, config)
+                gives = replace(gives, action="update", config=config, keys=keys, state=None)
+            if over.leaves:
+                gives = replace(gives, reason=f"{to}; it stays, STOPPED, until --prune deletes it")
             self.changes[giver] = gives
         for each in beside:
             self.changes[each] = self.deleted(each, receiver, f"it served only '{giver[1]}', whose topics move")
@@ -249,17 +266,20 @@ class _Planning:
         keeps = estate.desired[giver].config if move.partial and giver in estate.desired else None
         alias = (estate.live[receiver] if back else change.config or {}).get("source.cluster.alias", "")
         picks = Picks(move.pair[0], alias, *self.chosen(receiver, giver, entry, None if back else keeps, move))
-        gone = (
-            () if move.partial or back else tuple((each, estate.live[each]) for each in self.beside(giver, move.pair))
-        )
+        planned = self.changes.get(giver)
+        leaves = entry is None and not back and keeps is None and not (planned and planned.action == "delete")
+        stay = move.partial or back or entry is None
+        gone = () if stay else tuple((each, estate.live[each]) for each in self.beside(giver, move.pair))
         now = Journal(declared or then, needs=journal.needs if journal else (), move=move)
         kafka = estate.clusters[(change.config or {})["target.cluster.alias"]] if not giver[0] and not back else None
-        return TakeOver(giver, live, keeps, now, picks, gone, back=back, dedicated=kafka)
+        return TakeOver(
+            giver, live, keeps, now, picks, gone, back=back, leaves=leaves and live is not None, dedicated=kafka
+        )
 
     def deleted(self, named: Named, receiver: Named, reason: str) -> Change:
         config = self.estate.live[named]
         own = {"keys": diff(config, {}), "reason": reason, "before": config}
-        return Change(*named, type_of(config), "delete", moves_to=receiver, **own)  # type: ignore[arg-type]
+        return with_price(Change(*named, type_of(config), "delete", moves_to=receiver, **own))  # type: ignore[arg-type]
 
     def chosen(
         self, receiver: Named, giver: Named, entry: Moved | None, keeps: Config | None, move: Move
@@ -269,6 +289,8 @@ class _Planning:
         if not move.partial and move.created:
             return (), ()
         had, has = estate.live.get(giver), estate.live.get(receiver)
+        if had and keeps is not None and unmarked(had) == dict(keeps):
+            had = None  # it is narrowed already, so it says no more what moves
         wanted = estate.desired[receiver].config if receiver in estate.desired and entry else None
         takes: list[Selection | NameFilter | None] = [estate.selection(giver, had) if had else None]
         takes += [estate.selection(receiver, wanted) if wanted else None]
@@ -299,6 +321,11 @@ class _Planning:
                 f"Connect cluster '{giver[0]}', from which it takes over '{giver[1]}', could not be read",
                 "plan again when it answers",
             )
+        elif giver[0] and giver[0] not in estate.workers:
+            yield (
+                f"Connect cluster '{giver[0]}', from which it takes over '{giver[1]}', is not declared",
+                f"declare it under connect: until the move has ended; {_NO_MOVE}",
+            )
         if {giver, receiver} & self.ending:
             yield (
                 "one of its two connectors is part of a move that was begun and is not finished",
@@ -309,13 +336,9 @@ class _Planning:
                 "one of its two connectors is part of another move",
                 "apply one move after the other: keep one entry of moved: for now",
             )
-        if had and giver not in estate.owned and had.get(OWNER_KEY) not in {None, entry.from_owner if entry else None}:
-            owner = had[OWNER_KEY]
-            yield (
-                f"{other} belongs to owner '{owner}'",
-                f"write from_owner: {owner} in the entry of moved:, once that owner agrees",
-            )
+        yield from self.not_to_be_given(giver, receiver, entry)
         if journal and journal.move:
+            yield from self.unconfirmed(receiver, journal.move, had, entry)
             yield from self.stuck(change, journal.move, had, entry)
         least = (3, 7) if change.action == "create" else (3, 6)
         why = {
@@ -342,19 +365,85 @@ class _Planning:
                 "move the whole flow to a new one",
             )
 
+    def not_to_be_given(self, giver: Named, receiver: Named, entry: Moved | None) -> Iterator[tuple[str, str]]:
+        """Yield why a connector may not give its topics: it is somebody else's, or no source connector that can be stopped now."""
+        had = self.estate.live.get(giver)
+        if had is None:
+            return
+        owner, other = had.get(OWNER_KEY), _text_of(giver)
+        if type_of(had) != "source":
+            yield f"{other} is no MirrorSourceConnector", "correct from: in the entry of moved:, or remove that entry"
+        elif giver not in self.estate.owned and not owner:
+            adopt = f"adopt: [{{connect: {giver[0]}, connector: {giver[1]}}}]"
+            yield f"{other} carries no owner mark and is not adopted", f"write {adopt} beside the entry of moved:"
+        elif giver not in self.estate.owned and (entry is None or entry.from_owner != owner):
+            yield (
+                f"{other} belongs to owner '{owner}'",
+                f"write from_owner: {owner} in the entry of moved:, once that owner agrees",
+            )
+        journal = Journal.of(had)
+        if journal and journal.gives != receiver:
+            yield (
+                f"{other} is itself in the middle of a move of its stored offsets",
+                "bring the tree back to what it was, apply to finish that one, then move it",
+            )
+
+    def unconfirmed(
+        self, receiver: Named, move: Move, had: Config | None, entry: Moved | None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield why a journal is not followed: anybody may have written it, so the tree or the giver has to say the same."""
+        giver = move.giver
+        journal = Journal.of(had or {})
+        where = _text_of(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
+        if entry is None and not (journal and journal.gives == receiver) and not (move.carried and had is None):
+            flow = self.estate.live[receiver].get(FLOW_KEY, "")
+            from_ = "/".join(giver) if giver[0] else f"{{dedicated: {giver[1]}}}"
+            topics = ", topics: […]" if move.partial else ""
+            yield (
+                f"its journal says that it takes over from {where}, which neither moved: nor that connector confirms",
+                f"if an apply began that move, write moved: [{{from: {from_}, to: {flow}{topics}}}] and apply, which finishes it; {_NO_MOVE}",
+            )
+        elif had is not None and _pair(had) != move.pair:
+            yield (
+                f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that connector is between {'->'.join(_pair(had))}",
+                _NO_MOVE,
+            )
+
+    def hold_unconfirmed(self, named: Named) -> None:
+        """Block a connector whose journal is unreadable, or speaks of a move that is not planned."""
+        config = self.estate.live[named]
+        journal = Journal.of(config)
+        change = self.changes.get(named) or Change(*named, type_of(config), "no-op", before=config)
+        if journal is None or change.action == "blocked" or change.moves_to or change.takes_over:
+            return
+        if not journal.is_readable:
+            self.changes[named] = change.blocked("its journal (mm2mgr.journal) is unreadable", _NO_MOVE)
+        elif journal.gives:
+            why = f"its journal says that its topics move to {_text_of(journal.gives)}, and no move of these two is planned"
+            how = "if an apply began that move, bring the tree back to what it was and apply, which finishes it"
+            self.changes[named] = change.blocked(why, f"{how}; {_NO_MOVE}")
+        elif journal.move:
+            self.changes[named] = change.blocked("its journal speaks of a move that cannot be its own", _NO_MOVE)
+
     def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
         """Yield why a move that was begun cannot continue with the tree as it is now."""
         if not move.carried and had is None and entry and not entry.dedicated:
             yield (
                 f"'{move.giver[1]}' on Connect cluster '{move.giver[0]}' was deleted before its offsets were carried",
-                "remove the entry of moved: to take the move back",
+                f"delete '{change.connector}' there, which never ran; then plan again" if move.created else _NO_MOVE,
             )
         live = self.estate.live[change.named]
         otherwise = any(live.get(key) != (change.config or {}).get(key) for key in SELECTING)
-        if move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
+        again = entry is None and not move.partial and had is not None and move.giver in self.estate.desired
+        if move.carried and again:
+            yield (
+                f"{_text_of(move.giver)} is declared again, and its offsets are carried already",
+                f"bring the tree back to what it was, apply to finish the move, then move it back; {_NO_MOVE}",
+            )
+        elif move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
             yield (
                 "its move was begun with other topics, and its offsets are carried already",
-                "bring the tree back to what it was, apply to finish the move, then change the topics",
+                f"bring the tree back to what it was, apply to finish the move, then change the topics; {_NO_MOVE}",
             )
 
     def renamed(self, receiver: Named, giver: Named, wanted: Config, had: Config | None) -> Iterator[str]:
@@ -381,6 +470,13 @@ class _Planning:
             self.changes[giver] = gives.blocked(reason)
 
 
+_NO_MOVE = "else remove the key mm2mgr.journal from its config over REST, and see whether it is to run"
+
+
+def _text_of(named: Named) -> str:
+    return f"'{named[1]}' on Connect cluster '{named[0]}'"
+
+
 def _pair(config: Config) -> tuple[str, str]:
     return config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
 
@@ -388,17 +484,21 @@ def _pair(config: Config) -> tuple[str, str]:
 def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
     """Block the whole of a move of which something is blocked, and what follows a deletion that is."""
     parts = tuple(parts)
-    blocked = {c.named: c for part in parts for c in part.changes if c.action == "blocked"}
-    units = {c.moves_to: c.named for part in parts for c in part.changes if c.moves_to}
+    blocked = {c.named for part in parts for c in part.changes if c.action == "blocked"}
+    partners: dict[Named, set[Named]] = {}
+    for change in (change for part in parts for change in part.changes):
+        for other in (change.moves_to, change.takes_over.giver if change.takes_over else None):
+            if other:
+                partners.setdefault(change.named, set()).add(other)
+                partners.setdefault(other, set()).add(change.named)
 
     def held(change: Change) -> Change:
-        named = change.named
-        other = change.moves_to or (change.takes_over and change.takes_over.giver) or units.get(named)
         if change.follows in blocked and change.action in WRITES:
-            first = f"'{change.follows[1]}' on Connect cluster '{change.follows[0]}'" if change.follows else ""
+            first = _text_of(change.follows) if change.follows else ""
             return change.blocked(f"{first}, which is to be deleted first, is blocked: it still does what this one begins")
-        if change.action in {"blocked", "no-op"} or not other or other not in blocked:
+        others = sorted(partners.get(change.named, set()) & blocked)
+        if change.action in {"blocked", "no-op"} or not others:
             return change
-        return change.blocked(f"'{other[1]}' on Connect cluster '{other[0]}', the other side of the move, is blocked")
+        return change.blocked(f"{_text_of(others[0])}, the other side of the move, is blocked")
 
     return tuple(part.each(held) for part in parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.topics.names import NameFilter, Selection
@@ -45,10 +45,13 @@ class Move:
         return own | {"created": self.created, "partial": self.partial, "carried": self.carried}
 
     @classmethod
-    def parse(cls, data: dict[str, Any]) -> Move:
-        (connect, name), (source, target) = data["from"], data["pair"]
-        flags = {key: bool(data[key]) for key in ("created", "partial", "carried")}
-        return cls((connect, name), (source, target), str(data["from_then"]), **flags)
+    def parse(cls, data: object) -> Move:
+        """Read what `to_dict` wrote; ValueError where it is something else."""
+        fields = _typed(data, dict)
+        flags = {key: _typed(fields.get(key), bool) for key in ("created", "partial", "carried")}
+        return cls(
+            _two_texts(fields.get("from")), _two_texts(fields.get("pair")), _state(fields.get("from_then")), **flags
+        )
 
 
 @dataclass(frozen=True)
@@ -56,35 +59,64 @@ class Journal:
     """How a change that was begun ends: in state `then` ("": the journal is unreadable), with the offsets that are still `behind`.
 
     `behind` are the keys that lead to offsets which the config does not reach (None: it reaches them), `needs` the topics without
-    whose stored offsets the connector must not run, and `move` says where offsets come from.
+    whose stored offsets the connector must not run, and `move` says where offsets come from. `gives` is in the config of a giver: the
+    connector that takes its topics over. A move of which only one of the two configs speaks is no move.
     """
 
     then: str
     behind: Mapping[str, str] | None = field(default=None, repr=False)
     needs: tuple[str, ...] = ()
     move: Move | None = None
+    gives: tuple[str, str] | None = None
 
     @classmethod
     def of(cls, config: Config) -> Journal | None:
-        """Return the journal in a config."""
+        """Return the journal in a config, which anybody may have written: what is not of its types is unreadable."""
         text = config.get(JOURNAL_KEY)
         if text is None:
             return None
         behind = {key.removeprefix(_BEHIND): value for key, value in config.items() if key.startswith(_BEHIND)}
         try:
-            data = json.loads(text)
-            move = Move.parse(data["move"]) if data.get("move") else None
-            return cls(str(data["then"]), behind or None, tuple(data.get("needs", ())), move)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            fields = _typed(json.loads(text), dict)
+            needs = tuple(_typed(topic, str) for topic in _typed(fields.get("needs", []), list))
+            move = Move.parse(fields["move"]) if "move" in fields else None
+            gives = _two_texts(fields["gives"]) if "gives" in fields else None
+            return cls(_state(fields.get("then")), behind or None, needs, move, gives)
+        except (ValueError, RecursionError):
             return cls("")
+
+    @property
+    def is_readable(self) -> bool:
+        return bool(self.then)
 
     def marked(self, config: Config) -> dict[str, str]:
         """Return a config with this journal."""
         data: dict[str, Any] = {"then": self.then}
         data |= {"needs": list(self.needs)} if self.needs else {}
         data |= {"move": self.move.to_dict()} if self.move else {}
+        data |= {"gives": list(self.gives)} if self.gives else {}
         behind = {_BEHIND + key: value for key, value in (self.behind or {}).items()}
         return {**unmarked(config), JOURNAL_KEY: json.dumps(data), **behind}
+
+
+_Type = TypeVar("_Type")
+
+
+def _typed(value: object, type_: type[_Type]) -> _Type:
+    if not isinstance(value, type_):
+        raise ValueError(f"{type_.__name__} expected")
+    return value
+
+
+def _two_texts(value: object) -> tuple[str, str]:
+    first, second = _typed(value, list)
+    return _typed(first, str), _typed(second, str)
+
+
+def _state(value: object) -> str:
+    if value not in ("RUNNING", "PAUSED", "STOPPED"):
+        raise ValueError("a connector state expected")
+    return str(value)
 
 
 def unmarked(config: Config) -> dict[str, str]:
@@ -177,7 +209,7 @@ class TakeOver:
     """What a connector takes over from another one: `giver`, its config as the plan saw it (None: gone), and the one that it keeps (None: deleted).
 
     `journal` is the one that the receiver has or gets, `beside` what served the giver alone and is deleted with it. `back`: the tree
-    no longer wants it, so what was begun is undone.
+    no longer wants it, so what was begun is undone. `leaves`: nothing in the tree says that the giver may go, so it stays, stopped.
     """
 
     giver: tuple[str, str]
@@ -187,6 +219,7 @@ class TakeOver:
     picks: Picks = field(repr=False)
     beside: tuple[tuple[tuple[str, str], Config], ...] = field(default=(), repr=False)
     back: bool = False
+    leaves: bool = False
     dedicated: KafkaCluster | None = field(default=None, repr=False)
     """Where the giver keeps its offsets, if it is a dedicated MirrorMaker."""
 

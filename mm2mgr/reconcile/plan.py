@@ -348,14 +348,14 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
         changes += [_delete(connect, name, live[name]) for name in left_over]
     lists += [owners.released_entry(named, live.get(named[1])) for named in owners.released if named[0] == connect]
     seen = (
-        _priced(replace(each, shown=states.get(each.connector, ""), tasks=tasks.get(each.connector, 0)))
+        with_price(replace(each, shown=states.get(each.connector, ""), tasks=tasks.get(each.connector, 0)))
         for each in changes
     )
     left = () if wish.prune else tuple(left_over)
     return ClusterPlan(connect, tuple(seen), left, len(live) - len(ours), lists=tuple(lists))
 
 
-def _priced(change: Change) -> Change:
+def with_price(change: Change) -> Change:
     """Return the change with what it costs on the Connect cluster."""
     if change.action == "delete":
         gone = f"{change.connector} is deleted; its stored offsets stay in Kafka under its name"

@@ -96,10 +96,14 @@ class ReadDedicated:
 
 @dataclass(frozen=True)
 class WriteOffsets:
-    """Store the offsets that were read for this connector; what else it has of these topics would hide records, and goes."""
+    """Store the offsets that were read for this connector; what else it has of these topics would hide records, and goes.
+
+    `ahead`: it has some already and may have run since, so only those that are further on are stored, and nothing goes.
+    """
 
     named: Named
     picks: Picks = field(default=EVERY, repr=False)
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -240,21 +244,25 @@ def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
 def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable[Stage]:  # noqa: PLR0912  in one piece it can be read
     """Yield how a connector goes on where another one stops; what is done already is left out.
 
-    The giver is not written before the receiver has its offsets, so until then everything can be taken back.
+    The giver's topics and offsets stay as they are until the receiver has its offsets, so until then everything can be taken back.
+    Both configs speak of the move from the moment that both are stopped: so what was begun can be ended also where the tree
+    no longer asks for it.
     """
     move, giver, live, wanted = over.move, over.giver, change.before, dict(change.config or {})
     began = live is not None and Journal.of(live) is not None
-    kept = wanted if move.created else dict(unmarked(live or {}))
+    # A receiver that somebody resumes before it has its offsets would begin at the first record: it has no tasks until then.
+    kept = {**wanted, "enabled": "false"} if move.created else unmarked(live or {})
     rests = (change.shown if change.shown in RESTING else "") if live is not None and not began else None
     if live is not None:
         yield Compare(named, owner, live, rests)
     if over.before is not None:
         yield Compare(giver, owner, over.before, None if began or move.giver_then == "RUNNING" else move.giver_then)
-    undo = _taken_back(named, kept, over)
+    is_marked = over.before is not None and Journal.of(over.before) is not None
     if over.back:
-        yield from undo
+        yield from _taken_back(named, kept, over, unmark=is_marked)
         return
     carried = replace(over.journal, needs=(), move=replace(move, carried=True)).marked(wanted)
+    gives = Journal(move.giver_then, gives=named)
     if not move.carried:
         needs = over.journal.needs or change.needs_offsets
         marked = replace(over.journal, needs=needs).marked(kept)
@@ -262,21 +270,27 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
             yield Create(named, marked, "STOPPED")
         elif not began:
             yield WriteConfig(named, marked, "the journal")
-        yield from (Undo(undo), Stop(named))
+        yield from (Undo(_taken_back(named, kept, over, unmark=is_marked)), Stop(named))
         if over.dedicated:
             yield ReadDedicated(giver, over.dedicated, over.picks)
         else:
-            yield from (Stop(giver), ReadOffsets(giver, over.picks))
+            yield Stop(giver)
+            if over.before is not None and not is_marked:
+                yield WriteConfig(giver, gives.marked(over.before), "the journal")
+                yield Undo(_taken_back(named, kept, over, unmark=True))
+            yield ReadOffsets(giver, over.picks)
         yield from (WriteOffsets(named, over.picks), ReadBack(named, over.picks))
         if needs:
             yield Prove(named, needs, over.picks.after)
         yield from (Undo(), WriteConfig(named, carried, "the journal: its offsets are there"))
-    elif live != {"name": named[1], **carried}:
-        yield WriteConfig(named, carried, "as the tree wants it now")
-    if over.before is not None and over.keeps is None:
-        yield Delete(giver)
-    elif over.before is not None and over.keeps is not None and unmarked(over.before) != dict(over.keeps):
-        yield from (Stop(giver), DropOffsets(giver, over.picks.staying(), giver), WriteConfig(giver, over.keeps))
+    else:
+        if over.before is not None and not _is_narrowed(over):
+            # Cut short there: whoever resumed one of them since, none runs now, and what differs is carried.
+            yield from (Stop(named), Stop(giver), ReadOffsets(giver, over.picks))
+            yield from (WriteOffsets(named, over.picks, ahead=True), ReadBack(named, over.picks))
+        if live != carried:
+            yield WriteConfig(named, carried, "as the tree wants it now")
+    yield from _giver_ends(owner, over, gives, is_marked=is_marked)
     then: list[tuple[Named, Config, str]] = [(named, carried, over.journal.then)]
     if over.before is not None and over.keeps is not None:
         then.append((giver, over.keeps, move.giver_then))
@@ -287,9 +301,33 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
     yield WriteConfig(named, wanted, "without the journal")
 
 
-def _taken_back(named: Named, config: Config, over: TakeOver) -> tuple[Stage, ...]:
+def _giver_ends(owner: str, over: TakeOver, gives: Journal, *, is_marked: bool) -> Iterable[Stage]:
+    """Yield what becomes of a giver whose offsets are carried: it is deleted, narrowed, or left where it is."""
+    giver, picks = over.giver, over.picks.staying()
+    if over.before is None:
+        return
+    if over.keeps is None:
+        now = over.before if is_marked or over.move.carried else gives.marked(over.before)
+        yield Compare(giver, owner, now, "STOPPED")
+        yield WriteConfig(giver, unmarked(over.before), "without the journal") if over.leaves else Delete(giver)
+    elif not _is_narrowed(over):
+        # Narrowed before its offsets go: without them, and with its topics, it would begin at the first record.
+        yield WriteConfig(giver, gives.marked(over.keeps), "without what moves")
+        yield from (DropOffsets(giver, picks, giver), WriteConfig(giver, over.keeps))
+    elif is_marked:
+        yield from (Stop(giver), DropOffsets(giver, picks, giver), WriteConfig(giver, over.keeps))
+
+
+def _is_narrowed(over: TakeOver) -> bool:
+    """Tell whether a giver that stays no longer takes what moves."""
+    return over.before is not None and over.keeps is not None and unmarked(over.before) == dict(over.keeps)
+
+
+def _taken_back(named: Named, config: Config, over: TakeOver, *, unmark: bool) -> tuple[Stage, ...]:
     """Let the giver go on first; then the receiver is as it was."""
     first: list[Stage] = []
+    if over.before is not None and unmark:
+        first.append(WriteConfig(over.giver, unmarked(over.before), "without the journal"))
     if over.before is not None and over.move.giver_then != "STOPPED":
         first.append(SetState(over.giver, over.move.giver_then))
     stop = Stop(named)
@@ -297,6 +335,18 @@ def _taken_back(named: Named, config: Config, over: TakeOver) -> tuple[Stage, ..
         return *first, stop, DropOffsets(named), Delete(named)
     drop = (DropOffsets(named, over.picks, over.giver),) if over.before is not None else ()
     return *first, stop, *drop, *_finished(named, config, over.journal.then)
+
+
+def written_by(todo: Iterable[Stage]) -> set[Named]:
+    """Return the connectors that a list writes to, with what may undo it."""
+    reading = (Compare, ReadOffsets, ReadDedicated, ReadBack, Verify)
+    written: set[Named] = set()
+    for stage in todo:
+        if isinstance(stage, Undo):
+            written |= written_by(stage.stages)
+        elif not isinstance(stage, reading):
+            written.add(stage.named)
+    return written
 
 
 def steps_of(change: Change, owner: str) -> tuple[str, ...]:
@@ -324,6 +374,8 @@ def explain(stage: Stage) -> str:  # noqa: PLR0911, PLR0912  one sentence for ea
             return "read its stored offsets"
         case ReadDedicated():
             return "read the offsets that the dedicated MirrorMaker stored; stop here unless it was shut down cleanly"
+        case WriteOffsets(ahead=True):
+            return "store those of them that are further on than what it has"
         case WriteOffsets():
             return "store these offsets for it"
         case ReadBack():

@@ -35,7 +35,8 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one change. `error` is None on success, `doubt` says why the write could not be read back.
+    """The result of one change. `error` is None on success, `doubt` says why what was written needs a look: it could not be read
+    back, or a stop on the way was not clean.
 
     `rolled_back`: it was written, and taken back, since its wave or a later one was bad.
     """
