@@ -260,7 +260,7 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             default=0,
             show_default=False,
             metavar="N",
-            help="Let --prune delete up to N connectors, where that is more than 10 and more than 20 % of this owner's.",
+            help="Let --prune delete up to N connectors, where that is more than half of this owner's, or more than 10 and more than 20 %.",
         ),
         option(
             "--max-changes",

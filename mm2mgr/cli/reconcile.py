@@ -35,7 +35,11 @@ _CODES = {"done": 0, "standby": 0, "failed": 1, "changes": 2, "inconclusive": 3}
 @command("Every day", 11)
 @change_options
 @option("--every", type=Duration(1), default="60s", help="Time between two rounds, 10 % more or less.")
-@option("--once", is_flag=True, help="End after one round, with its exit code.")
+@option(
+    "--once",
+    is_flag=True,
+    help="End after one round, with its exit code; with --prune after those that its deletes need.",
+)
 @option("--report-only", is_flag=True, help="Write nothing, and take no lease: only say what would change.")
 @option("--wait", type=Seconds(0), default=30.0, help="As in apply: seconds to see written connectors run.")
 @option("--rollback", is_flag=True, help="As in apply: take back what a wave that breaks a connector wrote.")
@@ -58,7 +62,7 @@ def reconcile(
     """Apply the tree again and again, and repair changes made by hand.
 
     The tree is read anew each round; one with mistakes is reported, and nothing is written. What `apply` would block is blocked here,
-    too: nothing is deleted without --prune. Of several processes with the same owner one writes, the others stand by; when it
+    too: nothing is deleted without --prune, and with it only what the tree still leaves out when it is read again a minute later. Of several processes with the same owner one writes, the others stand by; when it
     ends or crashes, another takes over within about 10 s. The lease is a consumer group, mm2mgr-OWNER, on each Kafka cluster that
     Connect clusters run on. A Connect cluster that fails is tried again after longer and longer pauses, 10 min at most, while the others continue.
 
@@ -92,7 +96,7 @@ def reconcile(
                 say_json_line(done.to_dict())
             else:
                 said = say_round(done.to_dict(), said)
-            if once:
+            if once and not done.deletes_wait:
                 return _CODES[done.outcome]
     except KeyboardInterrupt:
         pass

@@ -29,15 +29,20 @@ from mm2mgr.operations.plan import (
 )
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group
+from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, git_at_work, lease_group
 from mm2mgr.reconcile.leases import Leases
-from mm2mgr.reconcile.plan import Named, Plan, Wish
-from mm2mgr.reconcile.schedule import RestartRules, RoundSchedule
+from mm2mgr.reconcile.plan import Named, Plan, Wish, count_deletes
+from mm2mgr.reconcile.schedule import UNCHANGED_SECONDS, RestartRules, RoundSchedule, TreeReadings
 from mm2mgr.reconcile.waves import Event, Rollout
 
 _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""
 _CHANCE = random.SystemRandom()
+_READ_AGAIN = (
+    f"the tree must be read unchanged again, at least {UNCHANGED_SECONDS:.0f} s later, before anything is deleted"
+)
+_GIT_AT_WORK = "git is changing the tree, or is in the middle of a merge or rebase ({work} exists)"
+_NEVER_ALL = "a loop never deletes all connectors of its owner ({count}); if that is meant: mm2mgr apply --prune --allow-deletes {count}"
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class ReconcileRound:
 
     `standby`: Connect clusters that another process writes. `without_lease`: those that were not written since the lease could not
     be had, with the reason. `resting`: those that failed before, with the seconds until they are asked again.
+    `deletes_held`: why nothing is deleted although that is asked for, and `deletes_wait`: a later reading of the same tree ends that.
     """
 
     number: int
@@ -54,6 +60,8 @@ class ReconcileRound:
     standby: tuple[str, ...] = ()
     without_lease: Mapping[str, str] = field(default_factory=dict)
     resting: Mapping[str, float] = field(default_factory=dict)
+    deletes_held: str = ""
+    deletes_wait: bool = False
     error: str | None = None
 
     @property
@@ -90,6 +98,7 @@ class ReconcileRound:
             "standby": list(self.standby),
             "without_lease": dict(self.without_lease),
             "resting": {name: round(seconds) for name, seconds in self.resting.items()},
+            "deletes_held": self.deletes_held,
         }
 
 
@@ -155,6 +164,7 @@ class _Loop:
     interrupts: Interrupts
     number: int = 0
     failed: Mapping[Named, HistoryEntry] = field(default_factory=dict)
+    readings: TreeReadings = field(default_factory=TreeReadings)
 
     def __post_init__(self) -> None:
         self.leases = Leases(lease_group)
@@ -172,6 +182,7 @@ class _Loop:
         try:
             done = self._round(replace(self.workspace), log, report)
         except Mm2mgrError as error:
+            self.readings = TreeReadings()  # what comes next has to be read twice
             done = ReconcileRound(self.number, error=f"{error.message}; {error.hint}" if error.hint else error.message)
         if done.error is not None:
             log.write("failed", {"error": done.error})
@@ -191,17 +202,37 @@ class _Loop:
         if left_out.keys() >= topology.connects.keys():
             return ReconcileRound(self.number, None, None, standby, without, resting)
         skip = {name: KafkaError(why) for name, why in left_out.items()}
-        made = with_restarts_held(workspace, planned(workspace, order.wish, only, skip), order.restarts)
+        held, wait = self._why_no_deletes(workspace)
+        wish = replace(order.wish, prune=order.prune and not held)
+        made = with_restarts_held(workspace, planned(workspace, wish, only, skip), order.restarts)
+        deletes, owned = count_deletes(made.clusters)
+        if deletes and deletes == owned:
+            held = _NEVER_ALL.format(count=owned)
+            without_deletes = planned(workspace, replace(wish, prune=False), only, skip)
+            made = with_restarts_held(workspace, without_deletes, order.restarts)
         made = replace(made, clusters=tuple(part for part in made.clusters if part.connect not in skip))
         applied = None
         if order.report_only:
             log.write("plan_made", plan_made(made, by.commit))
         else:
             applied = self._apply(workspace, made, by, log, report)
-        done = ReconcileRound(self.number, made, applied, standby, without, resting)
+        held = held if made.left_over else ""
+        if held:
+            log.write("deletes_held", {"count": made.left_over, "why": held})
+        done = ReconcileRound(self.number, made, applied, standby, without, resting, held, bool(held) and wait)
         asked = [part.connect for part in made.clusters]
         self.schedule = self.schedule.after(time.monotonic(), asked, done.failed, _CHANCE.random())
         return done
+
+    def _why_no_deletes(self, workspace: Workspace) -> tuple[str, bool]:
+        """Return why this round deletes nothing, empty if it may, and whether a later reading of the same tree is all that is missing."""
+        now = time.monotonic()
+        self.readings = self.readings.after(workspace.spec.tree, now)
+        if not self.order.prune:
+            return "", False
+        if work := git_at_work(workspace.files):
+            return _GIT_AT_WORK.format(work=work), False
+        return ("", False) if self.readings.is_confirmed(now) else (_READ_AGAIN, True)
 
     def _apply(
         self, workspace: Workspace, made: Plan, by: Author, log: EventLog, report: Callable[[Event], None]

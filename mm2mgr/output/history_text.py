@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -116,8 +116,10 @@ def say_round(done: Mapping[str, Any], said: str) -> str:
         failed = [each for each in applied["results"] if each["error"]]
         lines += [f"{each['connect']}/{each['connector']}: {each['error']}" for each in failed]
         lines += [f"{each['connect']} halted: {each['why']}" for each in applied["halted"]]
+        lines += _blocked(applied["blocked"])
     else:
         lines += [f"{each['connect']}: {each['action']} {each['connector']}" for each in done["changes"]]
+    lines += [f"nothing is deleted: {done['deletes_held']}"] if done["deletes_held"] else []
     parts = [done["outcome"]]
     if done["standby"]:
         parts.append(f"another process holds the lease for {few(done['standby'])}")
@@ -134,6 +136,15 @@ def say_round(done: Mapping[str, Any], said: str) -> str:
         if applied:
             say_unrecorded(applied["unrecorded"])
     return text
+
+
+def _blocked(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield why connectors are blocked, and what to do, once for those that have both in common."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        names.setdefault((change["reason"], change["remedy"]), []).append(change["connector"])
+    for (reason, remedy), blocked in names.items():
+        yield f"blocked: {few(blocked)}: {reason}" + (f"; fix: {remedy}" if remedy else "")
 
 
 def say_unrecorded(unrecorded: Mapping[str, str]) -> None:

@@ -27,6 +27,10 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
             "Connect clusters that failed before are left alone for a while (`reconcile`).",
             {"connects": "seconds until each is asked again"},
         ),
+        "deletes_held": (
+            "Nothing is deleted in this round although `--prune` asks for it (`reconcile`).",
+            {"count": "number of connectors that are no longer declared", "why": "what is missing for their deletion"},
+        ),
         "failed": ("A round of `reconcile` or `watch` could not be done; nothing was written.", {"error": "why not"}),
         "unread": ("Connect clusters could not be read (`watch`).", {"connects": "their names, each with the reason"}),
         "watch_action": (

@@ -39,9 +39,10 @@ ORDER: Mapping[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
 """Heartbeats first: their topic must be there when the source connector looks; checkpoints after what they translate."""
 RESTING = frozenset({"PAUSED", "STOPPED"})
 _SETTLED = frozenset({"RUNNING", "FAILED"}) | RESTING
-# More deletes than both the number and the share of the owner's connectors need a word.
+# More deletes than both the number and the share of the owner's connectors need a word; and more than half of them, or all.
 DELETES_UNASKED = 10
 DELETES_UNASKED_SHARE = 0.2
+DELETES_UNASKED_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -401,14 +402,11 @@ def _pair_of(change: Change) -> frozenset[str]:
 
 
 def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = None) -> tuple[ClusterPlan, ...]:
-    """Block all deletes where they are too many to go unasked: the common accident is a tree that lost its flows."""
+    """Block all deletes where they are too many to go unasked: the common accident is a tree that lost its flows, or one file of them."""
     clusters, wish = tuple(clusters), wish or Wish()
-    changes = [change for cluster in clusters for change in cluster.changes]
-    count = sum(change.action == "delete" and not change.moves_to for change in changes)
-    owned = sum(change.before is not None for change in changes) + sum(len(each.left_over) for each in clusters)
-    if "deletes" in wish.allow or count <= max(wish.allow_deletes, DELETES_UNASKED):
-        return clusters
-    if count <= owned * DELETES_UNASKED_SHARE:
+    count, owned = count_deletes(clusters)
+    are_few = count <= max(DELETES_UNASKED, owned * DELETES_UNASKED_SHARE) and count <= owned * DELETES_UNASKED_HALF
+    if "deletes" in wish.allow or count <= wish.allow_deletes or are_few:
         return clusters
     reason = f"one of {count} deletes, of {owned} connectors of this owner"
     remedy = f"if all of them are intended, add --allow-deletes {count}"
@@ -417,6 +415,14 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = 
         return change.blocked(reason, remedy) if change.action == "delete" and not change.moves_to else change
 
     return tuple(cluster.each(held) for cluster in clusters)
+
+
+def count_deletes(clusters: Iterable[ClusterPlan]) -> tuple[int, int]:
+    """Return how many connectors are deleted because nothing declares them, and how many there are of this owner."""
+    clusters = tuple(clusters)
+    changes = [change for cluster in clusters for change in cluster.changes]
+    owned = sum(change.before is not None for change in changes) + sum(len(each.left_over) for each in clusters)
+    return sum(change.action == "delete" and not change.moves_to for change in changes), owned
 
 
 def with_many_changes_held(plan: Plan) -> Plan:

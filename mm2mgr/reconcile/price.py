@@ -12,7 +12,7 @@ from typing import Any
 KINDS = {
     "mirror-again": "mirror records a second time that another connector has mirrored",
     "target-names": "mirror topics of a flow that runs under other names on the target from now on",
-    "deletes": "delete more connectors than go unasked (10, or 20 % of this owner's)",
+    "deletes": "delete more connectors than go unasked (half of this owner's; 10, or 20 % of them)",
 }
 """The costly kinds of change; `deletes` belongs to no flow. The flow's `allow` (spec) has the others."""
 

@@ -55,6 +55,28 @@ class RoundSchedule:
         return seconds * (1 - _JITTER + 2 * _JITTER * chance)
 
 
+# --- deletes that wait ------------------------------------------------------------------------------------------------
+
+UNCHANGED_SECONDS = 60.0
+"""How long readings of a tree must be equal before a loop deletes what they leave out: a file may be away while it is replaced."""
+
+
+@dataclass(frozen=True)
+class TreeReadings:
+    """The newest reading of a tree, and since when readings have been equal to it, on the clock that `now` is of."""
+
+    tree: object = None
+    since: float = 0.0
+
+    def after(self, tree: object, now: float) -> TreeReadings:
+        """Return what is known after a further reading."""
+        return self if self.tree == tree else TreeReadings(tree, now)
+
+    def is_confirmed(self, now: float) -> bool:
+        """Tell whether an earlier reading, long enough ago, and all since then were equal to the newest."""
+        return self.tree is not None and now - self.since >= UNCHANGED_SECONDS
+
+
 # --- restarts that wait -----------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -43,12 +46,90 @@ def test_a_round_applies_the_tree_and_the_next_one_repairs_what_was_changed(mm2m
     assert site.east.connectors[SOURCE].config["tasks.max"] == "1"
 
 
+@pytest.fixture
+def pruning(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], ReconcileRound]]:
+    """Do one round after another, so many seconds later, with --prune; `orders` and `logs` run."""
+    now, order = [1000.0], ReconcileOrder(wait_seconds=0, prune=True)
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep, time=time.time)
+    module = sys.modules["mm2mgr.operations.reconcile"]  # the function hides it
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module._Loop, "sleep", lambda self: None)  # type: ignore[attr-defined]
+    loop = reconcile(Workspace(), order)
+
+    def after(seconds: float) -> ReconcileRound:
+        now[0] += seconds
+        return next(loop)
+
+    assert after(0).outcome == "done"
+    yield after
+    loop.close()
+
+
 def test_nothing_is_deleted_unless_it_is_said(mm2mgr: Command, site: Site) -> None:
     mm2mgr("reconcile", "--once")
-    site.declare("flows: {}\n")
+    site.declare(FLOWS.replace("targets: [east, west]", "targets: [west]"))
     mm2mgr("reconcile", "--once")
     assert site.names("east") == sorted(ON_EAST)
-    mm2mgr("reconcile", "--once", "--prune")
+
+
+def test_a_file_that_is_away_for_a_moment_deletes_nothing(
+    site: Site, pruning: Callable[[float], ReconcileRound]
+) -> None:
+    site.declare(FLOWS.replace("  orders:", "  # orders:"))
+    first, second = pruning(2), pruning(2)
+    assert "must be read unchanged again, at least 60 s later" in first.deletes_held
+    assert (first.outcome, second.deletes_held, second.deletes_wait) == ("done", first.deletes_held, True)
+    site.declare()
+    assert pruning(2).deletes_held == ""
+    site.declare(FLOWS.replace("  orders:", "  # orders:"))
+    assert pruning(3600).deletes_wait, "a reading of another tree confirms nothing"
+    assert site.names("east") == sorted(ON_EAST)
+    assert pruning(61).deletes_held == ""
+    assert SOURCE not in site.names("east")
+
+
+def test_a_tree_that_could_not_be_read_has_to_be_read_twice_again(
+    site: Site, pruning: Callable[[float], ReconcileRound]
+) -> None:
+    fewer = FLOWS.replace("  orders:", "  # orders:")
+    site.declare(fewer)
+    pruning(2)
+    site.declare(fewer)
+    (site.folder / "broken.yaml").write_text("flow: {}\n")
+    assert pruning(30).error
+    (site.folder / "broken.yaml").unlink()
+    assert pruning(31).deletes_wait
+    assert SOURCE in site.names("east")
+
+
+def test_nothing_is_deleted_while_git_is_at_work(site: Site, pruning: Callable[[float], ReconcileRound]) -> None:
+    git = site.folder.parent / ".git"
+    git.mkdir()
+    site.declare(FLOWS.replace("  orders:", "  # orders:"))
+    pruning(2)
+    for name in ("index.lock", "MERGE_HEAD", "rebase-merge"):
+        (git / name).touch()
+        done = pruning(61)
+        assert (name in done.deletes_held, done.deletes_wait, done.outcome) == (True, False, "done")
+        (git / name).unlink()
+    assert SOURCE in site.names("east")
+    pruning(1)
+    assert SOURCE not in site.names("east")
+
+
+def test_a_loop_never_deletes_everything(site: Site, monkeypatch: pytest.MonkeyPatch, mm2mgr: Command) -> None:
+    monkeypatch.setattr("mm2mgr.reconcile.schedule.UNCHANGED_SECONDS", 0.0)
+    mm2mgr("reconcile", "--once")
+    site.declare("flows: {}\n")
+    said = mm2mgr("reconcile", "--once", "--prune", code=1)
+    assert "one of 7 deletes, of 7 connectors of this owner; fix: if all of them are intended" in said.out
+    said = mm2mgr("reconcile", "--once", "--prune", "--allow-deletes", "7")
+    assert (
+        "nothing is deleted: a loop never deletes all connectors of its owner (7); if that is meant: mm2mgr apply"
+        in said.out
+    )
+    assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), sorted(ON_WEST))
+    mm2mgr("apply", "--yes", "--prune", "--allow-deletes", "7")
     assert site.names("east") == []
 
 

@@ -265,7 +265,9 @@ flows: {flows and chr(10)}{flows or "{}"}
         return self.apply_written(prune=prune, code=code)
 
     def apply_written(self, *, prune: bool = False, code: int = 0) -> str:
-        return self.tree.run("apply", "--yes", "--wait", "0", *(["--prune"] if prune else []), code=code)
+        return self.tree.run(
+            "apply", "--yes", "--wait", "0", *(["--prune", "--allow", "deletes"] if prune else []), code=code
+        )
 
     def held_back(self, *flows: str, says: Iterable[str] = (), prune: bool = False) -> str:
         """Declare flows that must be blocked as a whole: exit code 1, and nothing is written."""

@@ -88,7 +88,7 @@ class Twin:
         connects = {name: (urls[name], cluster) for name, cluster in self.scenario.connects}
         ids = {cluster: _cluster_id(self.world, broker) for cluster, broker in self.broker.items()}
         self.tree.write(step.tree.yaml(connects, self.servers, ids))
-        prune = ["--prune"] if step.prune else []
+        prune = ["--prune", "--allow", "deletes"] if step.prune else []
         blocked = self.tree.json("plan", *prune)["counts"]["blocked"] > 0
         self.tree.run("apply", "--yes", "--wait", "0", *prune, code=int(blocked))
         return blocked

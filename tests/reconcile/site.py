@@ -37,6 +37,7 @@ flows:
 ON_EAST = [f"mm2.a.east.{name}" for name in ("heartbeat", "source.logs", "source.orders", "checkpoint")]
 ON_WEST = [f"mm2.a.west.{name}" for name in ("heartbeat", "source.logs", "checkpoint")]
 
+MANY = 1000
 DEADLINE_SECONDS = 10.0  # a busy machine answers late; a test that waits for what never answers gives a shorter one
 
 
@@ -132,7 +133,8 @@ class Site:
         return topology, render(topology)
 
     def plan(self, flows: str = FLOWS, *, prune: bool = False, mirror_again: bool = False, **options: Any) -> Plan:
-        wish = Wish(prune, frozenset({*options.pop("allow", ()), *(["mirror-again"] if mirror_again else [])}))
+        allow = frozenset({*options.pop("allow", ()), *(["mirror-again"] if mirror_again else [])})
+        wish = Wish(prune, allow, allow_deletes=MANY)  # how many go unasked is tested in test_plan
         return asyncio.run(make_plan(*self.declare(flows), wish, **({"deadline_seconds": DEADLINE_SECONDS} | options)))
 
     def plan_as_written(self) -> Plan:

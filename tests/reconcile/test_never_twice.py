@@ -46,6 +46,7 @@ from tests.fake_connect import STARTING_PAGE, FakeConnect, Fault
 from tests.reconcile.drawn import scenarios
 from tests.reconcile.scenarios import CANARY, CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step
 from tests.reconcile.simulated import Connector, Harm, Told, World, Write, harms, run
+from tests.reconcile.site import MANY
 from tests.scale.clock import jumping
 from tests.scale.estate import Faults, Harsh
 from tests.scale.kept import Kept, keeping
@@ -261,7 +262,7 @@ class Estate:
         return plan
 
     async def plan(self, topology: Topology, connectors: Sequence[Rendered], spec: Spec, step: Step) -> Plan:
-        return await make_plan(topology, connectors, Wish(step.prune), spec=spec)
+        return await make_plan(topology, connectors, Wish(step.prune, allow_deletes=MANY), spec=spec)
 
     def converge(
         self,

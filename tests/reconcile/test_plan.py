@@ -142,7 +142,13 @@ def pruned(doomed: int, staying: int) -> list[ClusterPlan]:
         (500, 0, 0, True),  # a tree that lost its flows
         (500, 0, 499, True),
         (500, 0, 500, False),
-        (10, 0, 0, False),  # a small estate
+        (10, 0, 0, True),  # all of a small estate
+        (1, 0, 0, True),
+        (1, 0, 1, False),
+        (2, 1, 0, True),
+        (1, 1, 0, False),  # half of it
+        (5, 5, 0, False),
+        (6, 5, 0, True),
         (11, 0, 0, True),
         (11, 43, 0, True),
         (11, 44, 0, False),  # a fifth
