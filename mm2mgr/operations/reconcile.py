@@ -45,7 +45,8 @@ class ReconcileRound:
     """One round. `plan` and `applied` are None where there was none; `error` is why.
 
     `standby`: Connect clusters that another process writes. `without_lease`: those that were not written since the lease could not
-    be had, with the reason. `resting`: those that failed before, with the seconds until they are asked again.
+    be had, with the reason. `resting`: those that failed before, with the seconds until they are asked again. `unlogged`: what is
+    missing in the event log.
     """
 
     number: int
@@ -55,6 +56,7 @@ class ReconcileRound:
     without_lease: Mapping[str, str] = field(default_factory=dict)
     resting: Mapping[str, float] = field(default_factory=dict)
     error: str | None = None
+    unlogged: str = ""
 
     @property
     def outcome(self) -> str:
@@ -90,6 +92,7 @@ class ReconcileRound:
             "standby": list(self.standby),
             "without_lease": dict(self.without_lease),
             "resting": {name: round(seconds) for name, seconds in self.resting.items()},
+            "unlogged": self.unlogged or None,
         }
 
 
@@ -134,7 +137,10 @@ def reconcile(  # noqa: PLR0913  one argument per option
 
     The first pause begins when the next round is asked for. A Connect cluster that fails is tried again after longer and longer pauses.
     """
-    log, loop = EventLog(events), _Loop(workspace, order or ReconcileOrder(), RoundSchedule(every_seconds), interrupts)
+    log, loop = (
+        workspace.event_log(events),
+        _Loop(workspace, order or ReconcileOrder(), RoundSchedule(every_seconds), interrupts),
+    )
     try:
         while True:
             done = loop.round(log, report)
@@ -175,7 +181,7 @@ class _Loop:
             done = ReconcileRound(self.number, error=f"{error.message}; {error.hint}" if error.hint else error.message)
         if done.error is not None:
             log.write("failed", {"error": done.error})
-        return done
+        return replace(done, unlogged=log.trouble)
 
     def _round(self, workspace: Workspace, log: EventLog, report: Callable[[Event], None]) -> ReconcileRound:
         only, topology, order = workspace.only(self.order.flows), workspace.topology, self.order

@@ -143,3 +143,12 @@ def test_events_of_rounds_have_runs_of_their_own(mm2mgr: Command, site: Site, le
     assert kinds[:2] == ["standby", "plan_made"]
     assert kinds[-1] == "finished"
     assert kinds.count("change_begun") == len(ON_EAST)
+
+
+def test_a_loop_goes_on_on_a_full_disk(mm2mgr: Command, site: Site, leases: type[FakeLease]) -> None:
+    full = "the event log /dev/full is incomplete: "
+    done = mm2mgr("reconcile", "--once", "--events", "/dev/full")
+    assert full in done.out
+    assert site.names("east") == sorted(ON_EAST)
+    assert mm2mgr("reconcile", "--once", "--events", "/dev/full", "-o", "json").json["unlogged"].startswith(full)
+    assert full in mm2mgr("reconcile", "--once", "--report-only", "--events", "/dev/full").out

@@ -281,8 +281,8 @@ def test_the_simulation_foretells_harm_too(world: World, day: Day) -> None:
     """Two connectors by hand, on two Connect clusters, take one topic: all of it arrives twice, on either side."""
     empty = Step(declared())
     twin = Twin(world, day.tree, one_day(empty, topics="t u", spare="a"))
-    for connect, topics in (("x", "t"), ("y", "[tu]")):
-        made = replace(by_hand("ab", topics, connect=connect), name=f"by-hand-{connect}")
+    for connect, include in (("x", "t"), ("y", "[tu]")):
+        made = replace(by_hand("ab", include, connect=connect), name=f"by-hand-{connect}")
         twin.make(replace(empty, by_hand=(made,)).numbered(len(SAMPLE)).by_hand[0])
         twin.mirrored()
     twin.produce()
