@@ -1,10 +1,11 @@
 """Files and folders on this machine: bounded reads, whole writes, locks between processes, and the folders of a user.
 
-A write is whole or it did not happen, and never replaces a file of another kind.
+A write is whole or it did not happen, and never replaces a file of another kind. No pipe is waited for without end.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import fnmatch
 import os
@@ -174,9 +175,49 @@ def write_whole(path: Path, text: str, kind: FileKind) -> None:
         if check_free(path, kind):
             replace_file(Path(os.path.realpath(path)), text, kind.mode)
         else:
-            path.write_text(text, encoding="utf-8")
+            opened = open_to_write(path)
+            try:
+                write_all(opened, text.encode())
+            finally:
+                os.close(opened)
     except OSError as error:
         raise _unwritable(path, kind, error) from error
+
+
+def open_to_write(path: Path, flags: int = 0) -> int:
+    """Open what a user named to write to, such as a file, a pipe or a terminal; OSError at once for a pipe that nobody reads."""
+    try:
+        opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO and stat.S_ISFIFO(path.stat().st_mode):
+            error.strerror = "it is a pipe, and nobody reads it"
+        raise
+    if stat.S_ISBLK(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "it is a device")
+    return opened
+
+
+def write_all(opened: int, data: bytes, wait_seconds: float = PIPE_SECONDS) -> None:
+    """Write all of the data; OSError where it does not fit, or the reader of a pipe takes nothing for so long.
+
+    What was written of it is taken back where that is possible, so that no file ends in the middle of a line.
+    """
+    left, size = memoryview(data), os.fstat(opened).st_size
+    room = select.poll()
+    room.register(opened, select.POLLOUT)
+    try:
+        while left:
+            try:
+                left = left[os.write(opened, left) :]
+            except BlockingIOError:
+                if not room.poll(wait_seconds * 1000):
+                    raise OSError(errno.EAGAIN, f"its reader took nothing for {wait_seconds:g} s") from None
+    except OSError:
+        written, found = len(data) - len(left), os.fstat(opened)
+        if written and stat.S_ISREG(found.st_mode) and found.st_size == size + written:
+            os.ftruncate(opened, size)
+        raise
 
 
 def _unwritable(path: Path, kind: FileKind, error: OSError) -> Mm2mgrError:

@@ -19,6 +19,7 @@ from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from mm2mgr.operations import FlowView, OtherLine, RestartRules, WatchOrder
+    from mm2mgr.operations.workspace import Workspace
 
 LEAST_SECONDS = 0.001
 _MOST_SECONDS = 366 * 86_400.0
@@ -446,6 +447,9 @@ def write_html(path: Path, title: str, render: Callable[[str], str]) -> None:
     from mm2mgr.files import FileKind, write_whole
     from mm2mgr.output.console import talk
 
+    if context := click.get_current_context(silent=True):
+        workspace: Workspace = context.obj
+        workspace.refuse_as_output(path, "--page")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -57,6 +57,7 @@ def plan(  # noqa: PLR0913  one argument per option
     """
     only = workspace.only(flows)
     if out:
+        workspace.refuse_as_output(out, "--out")
         check_free(out, PLAN)
     wish = wish_of(prune, mirror_again, allow, allow_deletes, max_changes)
     made = _with_choices_explained(workspace, with_restarts_held(workspace, planned(workspace, wish, only), restarts))
@@ -144,6 +145,8 @@ class Applied:
     unrecorded: Mapping[str, str] = field(default_factory=dict)
     """Connect clusters whose history was not written, and why."""
     quotas: tuple[QuotaResult, ...] = ()
+    unlogged: str = ""
+    """What is missing in the event log, and why."""
 
     @property
     def done(self) -> list[Result]:
@@ -221,6 +224,7 @@ class Applied:
             "blocked": [change.to_dict() for change in self.plan.changes if change.action == "blocked"],
             "notes": [note for cluster in self.plan.clusters for note in cluster.notes],
             "unrecorded": dict(self.unrecorded),
+            "unlogged": self.unlogged or None,
         }
 
 
@@ -268,7 +272,7 @@ def apply(  # noqa: PLR0913  one argument per option
         raise InvalidArgument(
             "wait", f"with 0 nothing is looked at, so {'a canary' if canary else 'a rollback'} has no verdict"
         )
-    log = EventLog(events)
+    log = workspace.event_log(events)
     wish = wish_of(prune, mirror_again, allow, allow_deletes, max_changes)
     if planfile is None:
         made = with_restarts_held(workspace, planned(workspace, wish, workspace.only(flows)), restarts)
@@ -298,7 +302,7 @@ def carried_out(workspace: Workspace, progress: Progress, rollout: Rollout, inte
     interrupted = wait_for(_write(workspace, progress, rollout, interrupts))
     applied = progress.so_far(interrupted=interrupted)
     progress.log.write("finished", applied.finished())
-    return applied
+    return replace(applied, unlogged=progress.log.trouble)
 
 
 def plan_made(plan: Plan, commit: str) -> dict[str, Any]:
@@ -477,4 +481,5 @@ class Progress:
             tuple(self.halted),
             self.unrecorded,
             tuple(self.quotas),
+            self.log.trouble,
         )

@@ -52,6 +52,7 @@ class ReconcileRound:
     `standby`: Connect clusters that another process writes. `without_lease`: those that were not written since the lease could not
     be had, with the reason. `resting`: those that failed before, with the seconds until they are asked again.
     `deletes_held`: why nothing is deleted although that is asked for, and `deletes_wait`: a later reading of the same tree ends that.
+    `unlogged`: what is missing in the event log.
     """
 
     number: int
@@ -63,6 +64,7 @@ class ReconcileRound:
     deletes_held: str = ""
     deletes_wait: bool = False
     error: str | None = None
+    unlogged: str = ""
 
     @property
     def outcome(self) -> str:
@@ -99,6 +101,7 @@ class ReconcileRound:
             "without_lease": dict(self.without_lease),
             "resting": {name: round(seconds) for name, seconds in self.resting.items()},
             "deletes_held": self.deletes_held,
+            "unlogged": self.unlogged or None,
         }
 
 
@@ -143,7 +146,10 @@ def reconcile(  # noqa: PLR0913  one argument per option
 
     The first pause begins when the next round is asked for. A Connect cluster that fails is tried again after longer and longer pauses.
     """
-    log, loop = EventLog(events), _Loop(workspace, order or ReconcileOrder(), RoundSchedule(every_seconds), interrupts)
+    log, loop = (
+        workspace.event_log(events),
+        _Loop(workspace, order or ReconcileOrder(), RoundSchedule(every_seconds), interrupts),
+    )
     try:
         while True:
             done = loop.round(log, report)
@@ -186,7 +192,7 @@ class _Loop:
             done = ReconcileRound(self.number, error=f"{error.message}; {error.hint}" if error.hint else error.message)
         if done.error is not None:
             log.write("failed", {"error": done.error})
-        return done
+        return replace(done, unlogged=log.trouble)
 
     def _round(self, workspace: Workspace, log: EventLog, report: Callable[[Event], None]) -> ReconcileRound:
         only, topology, order = workspace.only(self.order.flows), workspace.topology, self.order

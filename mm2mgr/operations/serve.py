@@ -400,4 +400,6 @@ class EstateWatch:
 def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:
     """Return a watch over the workspace's estate that looks from `start` to `close`. Mm2mgrError for a tree that is wrong."""
     _ = workspace.connectors
+    if order and order.watchdog:
+        workspace.event_log(order.watchdog.events).close()
     return EstateWatch(workspace, order)

@@ -75,6 +75,7 @@ class WatchRound:
     `standby`: Connect clusters that another process watches. `without_lease`: those that are not watched since the lease could not
     be had, with the reason. `unread`: those that could not be read, with the reason. `resting`: those that failed before, with the seconds until they are
     asked again. `unrecorded`: those whose history was not written, with the reason.
+    `unlogged`: what is missing in the event log.
     """
 
     number: int
@@ -87,6 +88,7 @@ class WatchRound:
     resting: Mapping[str, float] = field(default_factory=dict)
     unrecorded: Mapping[str, str] = field(default_factory=dict)
     error: str | None = None
+    unlogged: str = ""
 
     @property
     def failed(self) -> bool:
@@ -100,6 +102,7 @@ class WatchRound:
             "actions": [action.to_dict() for action in self.actions],
             "standby": list(self.standby),
             "resting": {name: round(seconds) for name, seconds in self.resting.items()},
+            "unlogged": self.unlogged or None,
         }
 
 
@@ -157,7 +160,7 @@ def watch(
 
     The tree is read anew each time. A Connect cluster that cannot be read is asked less and less often, ten minutes apart at most.
     """
-    log, loop = EventLog(events), _Loop(workspace, order or WatchOrder(), RoundSchedule(every_seconds))
+    log, loop = workspace.event_log(events), _Loop(workspace, order or WatchOrder(), RoundSchedule(every_seconds))
     try:
         while True:
             yield loop.round(log)
@@ -196,7 +199,7 @@ class _Loop:
         except Mm2mgrError as error:
             done = WatchRound(self.number, time.time(), error=error.one_line)
             log.write("failed", {"error": done.error})
-        return done
+        return replace(done, unlogged=log.trouble)
 
     def _round(self, workspace: Workspace, log: EventLog) -> WatchRound:
         topology, order = workspace.topology, self.order

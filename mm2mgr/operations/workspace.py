@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mm2mgr.errors import Mm2mgrError
 
 if TYPE_CHECKING:
+    from mm2mgr.reconcile.events import EventLog
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
     from mm2mgr.topology import Flow, Topology
@@ -76,6 +78,27 @@ class Workspace:
         if not names:
             return list(self.topology.flows)
         return list({flow.id: flow for name in names for flow in self.topology.select(name)}.values())
+
+    def refuse_as_output(self, path: Path, option: str) -> None:
+        """Mm2mgrError where a file to be written is one of the tree or of its templates, or would be read as one."""
+        from mm2mgr.spec.loader import YAML_SUFFIXES
+
+        place = Path(os.path.realpath(path))
+        for root in (Path(os.path.realpath(file)) for file in self.files):
+            if place == root or (place.suffix.lower() in YAML_SUFFIXES and place.is_relative_to(root)):
+                what = f"{option} {path}: it is a file of the tree, or would be read as one"
+                raise Mm2mgrError(what, hint=f"name a file outside of {root}")
+        if self.templates and place.is_relative_to(os.path.realpath(self.templates)):
+            what = f"{option} {path}: it is in the folder of the templates"
+            raise Mm2mgrError(what, hint=f"name a file outside of {self.templates}")
+
+    def event_log(self, path: Path | None) -> EventLog:
+        """Open the file that `--events` names; Mm2mgrError for one of the tree, or one that cannot be appended to."""
+        from mm2mgr.reconcile.events import EventLog
+
+        if path is not None:
+            self.refuse_as_output(path, "--events")
+        return EventLog(path)
 
     def only(self, names: Sequence[str]) -> list[str] | None:
         """Return the ids of the named flows, or None for no names."""

@@ -125,6 +125,8 @@ def say_round(done: Mapping[str, Any], said: str) -> str:
         parts.append(f"another process holds the lease for {few(done['standby'])}")
     if done["resting"]:
         parts.append(f"left alone after failures: {few(list(done['resting']))}")
+    if done["unlogged"]:
+        lines.append(done["unlogged"])
     parts += [f"{counts[action]} to {action}" for action in ("create", "update", "delete") if counts.get(action)]
     if counts.get("blocked"):
         parts.append(f"{counts['blocked']} blocked")

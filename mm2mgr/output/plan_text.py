@@ -368,6 +368,8 @@ def say_applied(applied: Applied) -> None:
     count = f"Applied: {len(applied.done)} of {len(applied.plan.writes)} changes{_say_applied_quotas(applied)}"
     say("; ".join((count, *_not_in_count(applied))), style="bold")
     say_unrecorded(applied.unrecorded)
+    if applied.unlogged:
+        say(applied.unlogged, style="yellow")
     if applied.rolled_back:
         say("What was rolled back runs as before; correct the tree, then apply again.")
     elif applied.failed or applied.left or applied.unfinished or applied.failed_quotas or applied.left_quotas:

@@ -16,6 +16,8 @@ def say_watch_round(done: Mapping[str, Any], said: str) -> str:
         say(f"{_clock(done)} {action_line(action)}", style=_style(action))
     for connect, why in done["unrecorded"].items():
         talk(f"not in the history of Connect cluster {connect}: {why}", style="yellow")
+    if done["unlogged"]:
+        talk(done["unlogged"], style="yellow")
     text = "\n".join(not_watched(done))
     if text != said:
         for line in text.splitlines() or ["all Connect clusters are watched again"]:

@@ -283,7 +283,10 @@ class _Cluster:
         if self.work.halt.is_set() or self.is_gone or not self.work.rollout.wait_seconds:
             return "ok", ""
         failed = {each.connector for each in refused}
-        verdict = await verification.check(each for each in changes if each.connector not in failed)
+        is_canary = self.work.rollout.is_canary(changes[0])
+        verdict = await verification.check(
+            (each for each in changes if each.connector not in failed), is_canary=is_canary
+        )
         if self.work.halt.is_set():
             return "ok", ""
         self.work.report(WaveVerified(wave, verdict))

@@ -1,7 +1,7 @@
 """Whether records still arrive after an update: log ends of what a connector mirrors, at its source and its target, compared over a wave.
 
 Connect stores offsets once a minute by default, which is too seldom for that. A Kafka cluster that cannot be read is not asked
-again, and nothing is concluded.
+again, and nothing is concluded; nor is it of connectors whose records may have other names on the target, or be dropped on the way.
 """
 
 from __future__ import annotations
@@ -14,9 +14,16 @@ from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.facts import read_topics
 from mm2mgr.reconcile.plan import Change
 from mm2mgr.text import few
+from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow, Topology
+
+_BEFORE_SECONDS = 60.0
+"""What arrived so long before an update says whether records arrived then;"""
+_SURELY_RAN_SECONDS = 30.0
+"""and what was written so long before it had the time to arrive."""
 
 Ends = Mapping[TopicPartition, tuple[int, int]]
 """Log ends of source partitions, and of the partitions on the target that they are mirrored to."""
@@ -30,14 +37,21 @@ class Arrivals:
     """
 
     flow: Flow
+    unknown: str = ""
+    """Why log ends cannot say whether records of this connector arrive; empty where they can."""
     partitions: set[TopicPartition] = field(default_factory=set)
     first: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     base: Ends | None = None
     now: Ends = field(default_factory=dict)
 
-    def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take in partitions that its tasks have; heartbeats, which arrive every second, are left out."""
-        self.partitions.update(one for one in partitions if not self.flow.selection.is_heartbeats(one.topic))
+    def set_partitions(self, assigned: Iterable[TopicPartition], *, is_new: bool) -> None:
+        """Take in partitions of its tasks, of which those of the new config count in the end (`is_new`).
+
+        What the new config does not take is left out, and so are heartbeats, which arrive every second.
+        """
+        selection = self.flow.selection
+        taken = {one for one in assigned if selection.takes(one.topic) and not selection.is_heartbeats(one.topic)}
+        self.partitions = taken if is_new else self.partitions | taken
 
     def take(self, ends: Ends, *, runs: bool) -> None:
         """Take in a reading; `runs`: the tasks are seen to run with the new config."""
@@ -46,6 +60,10 @@ class Arrivals:
             self.first.setdefault(one, pair)
         if runs and self.base is None:
             self.base = ends
+
+    def forget(self) -> None:
+        """Forget what was read, as one of its clusters cannot be read any more."""
+        self.base, self.now = None, {}
 
     @property
     def fresh(self) -> list[str]:
@@ -72,6 +90,10 @@ class Arrivals:
         return any(one in base and ends[side] > base[one][side] for one, ends in self.now.items() if one.topic == topic)
 
 
+DROPS = "its transforms may drop records, or rename their topics"
+_UNKNOWN_POLICY = "its replication policy, which names the topics, is none of Kafka's"
+
+
 class LogReader:
     """Reads log ends on the Kafka clusters of one tree, each cluster once a look."""
 
@@ -81,13 +103,54 @@ class LogReader:
 
     def watching(self, change: Change) -> Arrivals | None:
         """Return what to compare after an update of a source connector; None where nothing can be."""
-        flow = next((self._flows[each] for each in change.flows if each in self._flows), None)
+        flow = self._flow(change)
         is_one = change.type == "source" and change.action == "update" and bool(change.keys)
-        return Arrivals(flow) if flow and is_one and not self._unread & _aliases(flow) else None
+        if flow is None or not is_one or self._unread & _aliases(flow):
+            return None
+        unknown = DROPS if change.written.get("transforms") else ""
+        return Arrivals(flow, unknown or ("" if flow.selection.policy else _UNKNOWN_POLICY))
+
+    def _flow(self, change: Change) -> Flow | None:
+        return next((self._flows[each] for each in change.flows if each in self._flows), None)
+
+    async def takes_topics(self, change: Change) -> bool | None:
+        """Tell whether a topic of the source matches what a connector takes now; None where that cannot be read."""
+        flow = self._flow(change)
+        if flow is None or flow.source.alias in self._unread:
+            return None
+        selection = flow.selection
+        try:
+            listing = await asyncio.to_thread(read_topics, kafka_access(flow.source), lambda _: False)
+        except Mm2mgrError:
+            self._unread.add(flow.source.alias)
+            return None
+        names = listing.partitions
+        return any(map(selection.takes, names)) or (flow.with_heartbeats and HEARTBEATS in names)
+
+    async def was_silent(self, arrivals: Arrivals, written_at: float) -> bool:
+        """Tell whether no record of the waiting topics arrived before the update either: in the minute before `written_at` (seconds
+        since 1970) each of them got records at the source, and none at the target. False where that cannot be read."""
+        flow, topics = arrivals.flow, arrivals.waiting
+        partitions = [one for one in arrivals.partitions if one.topic in topics]
+        since, ran = (round(1000 * (written_at - ago)) for ago in (_BEFORE_SECONDS, _SURELY_RAN_SECONDS))
+        source, target = kafka_access(flow.source), kafka_access(flow.target)
+        remote = {_remote(flow, one): one.topic for one in partitions}
+        try:
+            first, later, there = await asyncio.gather(
+                asyncio.to_thread(read_since, source, partitions, since),
+                asyncio.to_thread(read_since, source, partitions, ran),
+                asyncio.to_thread(read_since, target, remote, since),
+            )
+        except Mm2mgrError:
+            return False
+        wrote = {one.topic for one, offset in first.items() if offset >= 0 and later.get(one, offset) != offset}
+        arrived = {remote[one] for one, offset in there.items() if offset >= 0}
+        return bool(topics) and wrote.issuperset(topics) and not arrived
 
     async def read(self, watched: Iterable[Arrivals]) -> list[tuple[Arrivals, Ends]]:
         """Return the ends of what each of them has, without those whose clusters could not be read."""
-        chosen = [each for each in watched if each.partitions and not self._unread & _aliases(each.flow)]
+        asked = [each for each in watched if each.partitions and not each.unknown]
+        chosen = [each for each in asked if not self._unread & _aliases(each.flow)]
         wanted: dict[str, set[TopicPartition]] = {}
         clusters = {end.alias: end for each in chosen for end in (each.flow.source, each.flow.target)}
         for each in chosen:
@@ -102,6 +165,9 @@ class LogReader:
                 self._unread.add(alias)
 
         await asyncio.gather(*map(of_kafka, wanted))
+        for each in asked:
+            if self._unread & _aliases(each.flow):
+                each.forget()
         read = [each for each in chosen if not self._unread & _aliases(each.flow)]
         return [(each, _both(each, found[each.flow.source.alias], found[each.flow.target.alias])) for each in read]
 
@@ -113,6 +179,10 @@ def _both(each: Arrivals, source: Mapping[TopicPartition, int], target: Mapping[
 
 def said(arrivals: Arrivals) -> str:
     """Return what is seen of records, in words; nothing where they arrive."""
+    if arrivals.unknown:
+        return f"not known whether records arrive ({arrivals.unknown})"
+    if arrivals.base is None:
+        return ""
     if not arrivals.fresh:
         return "no new records to judge by"
     if not arrivals.waiting:
@@ -140,3 +210,15 @@ def read_ends(
         there = [one for one in wanted if one.partition < counts.get(one.topic, 0)]
         ends = {one: log.end for one, log in kafka.offsets(there).items()}
     return dict.fromkeys(set(wanted) - set(there), 0) | ends
+
+
+def read_since(
+    access: KafkaAccess, partitions: Iterable[TopicPartition], since_ms: int, timeout_seconds: float = 5.0
+) -> dict[TopicPartition, int]:
+    """Return the first offset of this time or later of partitions, -1 where there is none. Blocks; raises KafkaError."""
+    from mm2mgr.kafka.client import Kafka
+
+    with Kafka(access, timeout_seconds) as kafka:
+        counts = kafka.partition_counts()
+        there = [one for one in partitions if one.partition < counts.get(one.topic, 0)]
+        return kafka.offsets_since(dict.fromkeys(there, since_ms))

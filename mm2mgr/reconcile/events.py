@@ -6,16 +6,23 @@ Every line has `time`, `run` (the same for all lines of one command, or of one r
 from __future__ import annotations
 
 import json
+import os
 import re
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import PIPE_SECONDS, open_to_write, write_all
 from mm2mgr.secrets import mask_text
+from mm2mgr.text import number_of
+
+_FIRST_LINE = re.compile(rb'\{"time": "[^"]*", "run": "[0-9a-f]+", "event": "')
+_HEAD_BYTES = 256
 
 EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
     {
@@ -144,40 +151,45 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
 
 
 class EventLog:
-    """Appends events to a file, each line written at once; without a file it does nothing."""
+    """Appends events to a file, each line written at once; without a file it does nothing.
+
+    What cannot be written stops no work: `trouble` says so of the lines of this run.
+    """
 
     def __init__(self, path: Path | None) -> None:
-        self._file: IO[str] | None = None
+        self._path, self._file = path, None if path is None else _opened(path)
+        self._begins = b"" if path is None else _end_of_line(path)
+        self._pipe_seconds = PIPE_SECONDS
         self.begin_run()
-        if path is None:
-            return
-        try:
-            self._file = path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise Mm2mgrError(
-                f"--events {path}: cannot be written: {error.strerror}", hint="name another file"
-            ) from error
 
     @property
     def is_open(self) -> bool:
         """Tell whether anybody wants the events."""
         return self._file is not None
 
+    @property
+    def trouble(self) -> str:
+        """What is missing of this run, and why; empty where nothing is."""
+        if not self._lost:
+            return ""
+        return f"the event log {self._path} is incomplete: {number_of(self._lost, 'event')} could not be written: {self._reason}"
+
     def begin_run(self) -> None:
         """Let the lines from here on have a `run` of their own."""
-        self.run = uuid.uuid4().hex[:12]
+        self.run, self._lost, self._reason = uuid.uuid4().hex[:12], 0, ""
 
     def write(self, event: str, fields: Mapping[str, Any]) -> None:
-        """Append one line; a disk that is full stops no work."""
+        """Append one line; a disk that is full, or a reader that is gone, stops no work."""
         if self._file is None:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "run": self.run, "event": event, **fields}, default=str)
         try:
-            self._file.write(mask_text(line) + "\n")
-            self._file.flush()
-        except OSError:
-            return
+            write_all(self._file.fileno(), self._begins + mask_text(line).encode() + b"\n", self._pipe_seconds)
+            self._begins, self._pipe_seconds = b"", PIPE_SECONDS
+        except OSError as error:
+            self._lost, self._reason = self._lost + 1, error.strerror or str(error)
+            self._pipe_seconds = 0.0  # a reader that hangs is waited for once, not for every line
 
     def take(self, event: Any) -> None:
         """Append an event of `apply` under the name of its class."""
@@ -185,5 +197,38 @@ class EventLog:
         self.write("change_done" if name == "result" else name, event.to_dict())
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        """Let go of the file; a second time does nothing."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()  # nothing is buffered, so it does not fail
+
+
+def _opened(path: Path) -> FileIO:
+    """Open a file to append to; Mm2mgrError where it cannot be written, or holds something else than events."""
+    try:
+        is_other = _holds_other_lines(path)
+        file = None if is_other else FileIO(open_to_write(path, os.O_APPEND | os.O_CREAT), "wb")
+    except OSError as error:
+        why = f"--events {path}: cannot be written: {error.strerror}"
+        raise Mm2mgrError(why, hint="name another file") from error
+    if file is None:
+        what = f"--events {path}: it exists and is not an event log of mm2mgr; it was left as it is"
+        raise Mm2mgrError(what, hint="name another file, or remove this one")
+    return file
+
+
+def _holds_other_lines(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return bool(head) and not _FIRST_LINE.match(head)
+
+
+def _end_of_line(path: Path) -> bytes:
+    """Return what ends the last line of a file where a process that was killed left half of one."""
+    if not path.is_file() or not path.stat().st_size:
+        return b""
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return b"" if file.read(1) == b"\n" else b"\n"

@@ -7,6 +7,7 @@ previous config, or of which the first record is awaited. Nothing is concluded f
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.arrivals import Arrivals, LogReader, said
+from mm2mgr.reconcile.arrivals import DROPS, Arrivals, LogReader, said
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import RESTING, Change, Named, diff
 
@@ -34,7 +35,10 @@ _REQUESTS_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Settled:
-    """What a written connector shows: `state` for people, and whether that is right, certainly wrong, or not known."""
+    """What a written connector shows: `state` for people, and whether that is right, certainly wrong, or not known.
+
+    What was wrong in the same way before the write is no fault of it: that is `ok`, and the state says so.
+    """
 
     state: str
     verdict: Verdict
@@ -52,23 +56,33 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 class Watched:
     """One written connector: whether its tasks have the config, and what is seen of it since when.
 
-    `ran`: its tasks were RUNNING before the write, so that at the end of the wait it is broken when they are not.
+    `before`: what it showed before the write, None where that is not known or does not excuse it. `ran`: its tasks were RUNNING then,
+    so that at the end of the wait it is broken when they are not.
     """
 
     def __init__(
-        self, change: Change, hold_seconds: float, *, ran: bool = False, arrivals: Arrivals | None = None
+        self,
+        change: Change,
+        hold_seconds: float,
+        *,
+        before: ConnectorStatus | None = None,
+        ran: bool = False,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self.change = change
         self.name = change.connector
         self.written = {"name": self.name, **(change.config or change.before or {})}
         self.arrived = not _has_records_to_copy(change)
-        self._takes_topics = bool(change.takes.topics) if change.takes and change.action == "create" else None
+        self.may_drop = bool(self.written.get("transforms"))
+        self.takes_topics = bool(change.takes.topics) if change.takes and change.action == "create" else None
         self._hold_seconds = hold_seconds
         self._keys = diff(change.before or {}, self.written) if change.action == "update" else ()
         self._tasks_have_it = not self._keys
+        self._before = before if change.action == "update" else None
         self._ran = ran
         self.arrivals = arrivals if ran else None
-        self.is_broken_if_late = False
+        self.is_broken_if_late = self.is_good_if_late = False
+        self.is_without_tasks = False
         self._seen: tuple[Settled, bool] | None = None
         self._since = 0.0
 
@@ -80,14 +94,15 @@ class Watched:
         """Compare the tasks' configs, each of which holds the connector's, by the keys that the write changed."""
         found = list(tasks)
         configs = [task.config for task in found]
-        if self.arrivals:
-            self.arrivals.add(one for task in found for one in task.assigned)
         # Where the tree has a placeholder, workers may show another text.
         readable = [key for key in self._keys if "${" not in f"{key.before}{key.after}"]
         self._tasks_have_it = bool(configs) and all(
             JOURNAL_KEY not in config and all(config.get(key.key) == key.after for key in readable)
             for config in configs
         )
+        if self.arrivals:
+            assigned = [one for task in found for one in task.assigned]
+            self.arrivals.set_partitions(assigned, is_new=self._tasks_have_it)
 
     def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:
         """Return its state in this reading, and whether it is reliable."""
@@ -95,11 +110,15 @@ class Watched:
         # Tasks of a connector that rests take the config when it runs again; one that failed gives them none.
         alone = status is not None and status.state not in {"RUNNING", "UNASSIGNED"}
         lost = info is None or info.config != self.written
-        without_tasks = info is not None and not info.tasks
+        without_tasks = self.is_without_tasks = info is not None and not info.tasks
         belongs = self._tasks_have_it or alone or lost or without_tasks
         stopped = self._ran and (without_tasks or not self._tasks_have_it)
-        starts = status is not None and not alone
-        self.is_broken_if_late = starts and (stopped or (bool(self._takes_topics) and without_tasks))
+        starts = status is not None and not alone and not (without_tasks and self.takes_topics is False)
+        self.is_broken_if_late = starts and (stopped or (bool(self.takes_topics) and without_tasks))
+        self.is_good_if_late = not self._ran and (
+            (without_tasks and self._before is not None and self._before.runs and not self._before.tasks)
+            or (not belongs and seen.state.endswith(AS_BEFORE))
+        )
         if self._seen != (seen, belongs):
             self._seen, self._since = (seen, belongs), now
         if seen.verdict == "inconclusive":
@@ -108,7 +127,7 @@ class Watched:
             return Settled(f"{seen.state}, but its tasks still have the previous config", "inconclusive"), False
         # Each worker answers from its own copy of Connect's config topic, and a busy one may not have read the write yet.
         is_known_at_once = self.change.action == "no-op" or (
-            self.change.action == "create" and not lost and (not without_tasks or self._takes_topics is False)
+            self.change.action == "create" and not lost and (not without_tasks or self.takes_topics is False)
         )
         if is_known_at_once or now - self._since >= self._hold_seconds:
             return seen, True
@@ -116,12 +135,13 @@ class Watched:
 
     def awaits_record(self) -> Settled:
         """Return its state while it runs without having written any of the records that it has to copy."""
-        self.is_broken_if_late = True
-        return Settled("RUNNING, no record has arrived yet (a right may be missing)", "inconclusive")
+        self.is_good_if_late, self.is_broken_if_late = self.may_drop, not self.may_drop
+        reason = DROPS if self.may_drop else "a right may be missing"
+        return Settled(f"RUNNING, no record has arrived yet ({reason})", "inconclusive")
 
     def judges_arrivals(self) -> Settled:
         """Return its state while it runs, by whether what its source gets since the update arrives at the target."""
-        if self.arrivals is None or self.arrivals.base is None:
+        if self.arrivals is None:
             return Settled("RUNNING", "ok")
         what = said(self.arrivals)
         self.is_broken_if_late = self.arrivals.is_broken
@@ -137,7 +157,9 @@ class Watched:
             return Settled("no status yet", "inconclusive")
         tasks = [task.state if task else "" for task in tasks_of(info, status)]
         if failed := tasks.count("FAILED"):
-            return Settled(f"{status.state}, {failed} of {len(tasks)} tasks FAILED", "failed")
+            return self._unless_before(status, f"{status.state}, {failed} of {len(tasks)} tasks FAILED")
+        if status.state == "FAILED":
+            return self._unless_before(status, status.state)
         wished = self.change.state[1] if self.change.state else None
         if wished and status.state not in {wished, "FAILED"}:
             return Settled(f"{status.state}, not {wished} yet", "inconclusive")
@@ -145,10 +167,19 @@ class Watched:
             return self._without_tasks()
         return _state(status.state, tasks)
 
+    def _unless_before(self, status: ConnectorStatus, state: str) -> Settled:
+        """Return a failure, unless the same failed before: no more of it, and for no other reason."""
+        before = self._before
+        if before is None or not _failures(status) <= _failures(before):
+            return Settled(state, "failed")
+        failed, of_before = (sum(task.state == "FAILED" for task in each.tasks) for each in (status, before))
+        is_as_before = not self._ran or failed <= of_before
+        return Settled(f"{state}{AS_BEFORE}", "ok") if is_as_before else Settled(state, "failed")
+
     def _without_tasks(self) -> Settled:
-        if self._takes_topics is False:
+        if self.takes_topics is False:
             return Settled("RUNNING, no topic matches yet", "ok")
-        if self._takes_topics:
+        if self.takes_topics:
             return Settled(
                 "RUNNING, no tasks although topics match (wrong credentials, or a right is missing)", "inconclusive"
             )
@@ -163,6 +194,20 @@ def tasks_of(info: ConnectorInfo, status: ConnectorStatus) -> list[TaskStatus | 
 
 
 WHY_NO_TASKS = "no topic matches, or the source cluster does not answer"
+AS_BEFORE = ", as before the update"
+_NUMBERS = re.compile(r"\d+")
+
+
+def _failures(status: ConnectorStatus) -> set[tuple[bool, str]]:
+    """Return what failed, the connector itself or a task, each with the root of its trace; numbers in it may differ each time."""
+    found = [(True, status.trace)] if status.state == "FAILED" else []
+    found += [(False, task.trace) for task in status.tasks if task.state == "FAILED"]
+    return {(is_connector, _root(trace or "")) for is_connector, trace in found}
+
+
+def _root(trace: str) -> str:
+    lines = trace.splitlines() or [""]
+    return _NUMBERS.sub("#", next((line for line in reversed(lines) if line.startswith("Caused by: ")), lines[0]))
 
 
 def _has_records_to_copy(change: Change) -> bool:
@@ -173,10 +218,8 @@ def _has_records_to_copy(change: Change) -> bool:
 
 
 def _state(state: str, tasks: list[str]) -> Settled:
-    """Judge a connector without failed tasks by its own state and those of its tasks."""
+    """Judge a connector of which nothing failed by its own state and those of its tasks."""
     running = tasks.count("RUNNING")
-    if state == "FAILED":
-        return Settled(state, "failed")
     if state in RESTING:
         return Settled(f"{state}, {running} tasks still RUNNING", "inconclusive") if running else Settled(state, "ok")
     if state == "RUNNING" and running == len(tasks):
@@ -221,13 +264,15 @@ class Verification:
         """Return the state that a connector had; None when it is not known."""
         return self._before[name].state if name in self._before else None
 
-    async def check(self, changes: Iterable[Change]) -> Verdict:
+    async def check(self, changes: Iterable[Change], *, is_canary: bool = False) -> Verdict:
         """Wait until every connector that was written shows a state of its own config, or the time is over.
 
-        What was good in an earlier wave and failed since counts too.
+        What was good in an earlier wave and failed since counts too. What was wrong before in the same way counts only in a canary,
+        which has to prove something.
         """
         chosen = [change for change in changes if change.action != "delete"]
-        watched = [self._watched(each) for each in chosen]
+        watched = [self._watched(each, is_canary) for each in chosen]
+        written_at = time.time()
         for each in watched:
             self._good.pop(each.name, None)
         concerned = [(self._client.target.name, name) for name in (*self._good, *(each.name for each in watched))]
@@ -242,10 +287,19 @@ class Verification:
                 waited = True
             await paused(min(pause, end - time.monotonic()), self._halt)
             pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
-        for each in watched:
-            if each.is_broken_if_late and not self._halt.is_set():
-                self._set(each, Settled(self.states[self._named(each)].state, "failed"))
+        for each in watched if not self._halt.is_set() else ():
+            self._set(each, await self._judged_late(each, None if is_canary else written_at))
         return worst(self.states[named].verdict for named in concerned)
+
+    async def _judged_late(self, each: Watched, written_at: float | None) -> Settled:
+        """Return what counts at the end of the wait of a connector that was not seen to be right; None: no excuse counts."""
+        state, verdict = self.states[self._named(each)].state, self.states[self._named(each)].verdict
+        if each.is_good_if_late:
+            return Settled(state if each.may_drop or state.endswith(AS_BEFORE) else f"{state}{AS_BEFORE}", "ok")
+        waiting = each.arrivals if each.arrivals and each.arrivals.waiting else None
+        if waiting and written_at is not None and self._logs and await self._logs.was_silent(waiting, written_at):
+            return Settled(f"{state}{AS_BEFORE}", "ok")
+        return Settled(state, "failed" if each.is_broken_if_late else verdict)
 
     def forget(self, name: str) -> None:
         """Leave out a connector whose write was taken back."""
@@ -258,9 +312,10 @@ class Verification:
     def _set(self, each: Watched, seen: Settled) -> None:
         self.states[self._named(each)] = seen
 
-    def _watched(self, change: Change) -> Watched:
+    def _watched(self, change: Change, is_canary: bool) -> Watched:
         arrivals = self._logs.watching(change) if self._logs else None
-        return Watched(change, self._hold_seconds, ran=self._ran(change.connector), arrivals=arrivals)
+        before = None if is_canary else self._before.get(change.connector)
+        return Watched(change, self._hold_seconds, before=before, ran=self._ran(change.connector), arrivals=arrivals)
 
     def _ran(self, name: str) -> bool:
         status = self._before.get(name)
@@ -272,13 +327,14 @@ class Verification:
             return await self._looked(watched)
         except Mm2mgrError as error:
             for each in watched:
-                each.is_broken_if_late = False
+                each.is_broken_if_late = each.is_good_if_late = False
                 self._set(each, Settled(f"unknown: {error.one_line}", "inconclusive"))
             return watched
 
     async def _looked(self, watched: list[Watched]) -> list[Watched]:
         # Tasks first: a status that is read after they had the config is at least not older than that.
         await asyncio.gather(*(self._ask_tasks(each) for each in watched if each.asks_tasks))
+        await asyncio.gather(*(self._ask_topics(each) for each in watched if each.is_without_tasks))
         infos, statuses = await self._client.infos_with_statuses()
         if any(name not in infos for name in (*self._good, *(each.name for each in watched))):
             infos |= await self._client.infos()  # that list leaves out what has no status yet
@@ -319,6 +375,11 @@ class Verification:
         async with self._gate:
             with suppress(NotFound):  # deleted: the infos show it
                 each.take(await self._client.tasks(each.name))
+
+    async def _ask_topics(self, each: Watched) -> None:
+        """Ask once whether an updated connector without tasks has anything to take."""
+        if self._logs and each.takes_topics is None and each.change.type == "source" and each.change.action == "update":
+            each.takes_topics = await self._logs.takes_topics(each.change)
 
     async def _ask_record(self, each: Watched) -> None:
         """Ask for the first record that the target acknowledged: at once in the topics written to, later in stored offsets."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.files import locked
+from mm2mgr.files import locked, replace_file
 from mm2mgr.text import few
 
 MARKER = ".mm2mgr-folder"
@@ -168,10 +168,10 @@ def write_tree(folder: Path, endpoints: Endpoints) -> Path:
         lines.append(f"  {name}: {{url: ['{url}'], kafka: {endpoints.connect_kafka[name]}}}\n")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "clusters.yaml").write_text(_signed("".join(lines)), encoding="utf-8")
+        replace_file(folder / "clusters.yaml", _signed("".join(lines)))
         flows = folder / "flows.yaml"
         if not flows.exists():  # people who keep the sandbox edit this one
-            flows.write_text(_signed(_FLOWS), encoding="utf-8")
+            replace_file(flows, _signed(_FLOWS))
     return folder
 
 

@@ -23,6 +23,7 @@ from mm2mgr.spec.models import OVERRIDE_KEYS, FlowSettings, Tree
 from mm2mgr.spec.places import Document, Key, PathKey, Place, nearest_place, read_yaml
 
 OVERRIDES = "overrides"
+YAML_SUFFIXES = frozenset({".yaml", ".yml"})
 _NEVER_EMPTY = ("owner", "clusters", "connect", "flows")  # a name with nothing below it in any file is a slip
 _LEADS_OUT = "a link that leads out of the tree: move the files into the tree, or add their folder with -f"
 
@@ -212,7 +213,7 @@ def _below(source: Path, refuse: Callable[[object, str], None]) -> Iterator[Path
 
 def _is_readable(path: Path, source: Path, refuse: Callable[[object, str], None]) -> bool:
     """Tell whether a path is a YAML file that may be read."""
-    is_yaml = path.suffix.lower() in {".yaml", ".yml"}
+    is_yaml = path.suffix.lower() in YAML_SUFFIXES
     if not is_yaml and not path.is_symlink():
         return False
     try:

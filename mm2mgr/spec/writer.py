@@ -188,18 +188,21 @@ def _content(path: Path) -> bytes | None:
 
 
 def write_starter(folder: Path) -> list[Path]:
-    """Write the starter files into `folder`; if any of them exists already, nothing is written at all."""
+    """Write the starter files into `folder`; if any of them exists already, or they do not all fit, none is written."""
     sources = sorted(Path(__file__).with_name("starter").glob("*.yaml"))
     targets = [folder / source.name for source in sources]
     there = [str(target) for target in targets if os.path.lexists(target)]  # also a link that leads to nothing yet
     if there:
         what = f"{', '.join(there)} exists already; nothing was written"
         raise Mm2mgrError(what, hint="name another folder: mm2mgr init FOLDER")
+    written: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for source, target in zip(sources, targets, strict=True):
-            with target.open("x", encoding="utf-8") as file:
-                file.write(source.read_text(encoding="utf-8"))
+            replace_file(target, source.read_bytes())
+            written.append(target)
     except OSError as error:
+        for target in written:
+            target.unlink(missing_ok=True)
         raise Mm2mgrError(f"{folder}: cannot be written: {error.strerror}") from error
     return targets

@@ -258,3 +258,12 @@ def test_apply_says_where_nobody_could_be_asked_for_the_lease_and_goes_on(mm2mgr
     said = mm2mgr("apply", "--yes")
     assert "not verified: that no `reconcile` of owner 'team' writes here at the same time (east: no broker" in said.out
     assert site.names("east") == sorted(ON_EAST)
+
+
+def test_a_loop_goes_on_on_a_full_disk(mm2mgr: Command, site: Site, leases: type[FakeLease]) -> None:
+    full = "the event log /dev/full is incomplete: "
+    done = mm2mgr("reconcile", "--once", "--events", "/dev/full")
+    assert full in done.out
+    assert site.names("east") == sorted(ON_EAST)
+    assert mm2mgr("reconcile", "--once", "--events", "/dev/full", "-o", "json").json["unlogged"].startswith(full)
+    assert full in mm2mgr("reconcile", "--once", "--report-only", "--events", "/dev/full").out

@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -411,10 +410,11 @@ def test_init_does_not_write_through_a_link(mm2mgr: Command, kept: str) -> None:
 
 @pytest.mark.parametrize("through", ["file", "link"])
 def test_a_plan_does_not_replace_another_file(site: Site, mm2mgr: Command, through: str) -> None:
-    out = flows = next(mm2mgr.tree.glob("*.yaml"))
+    out = notes = mm2mgr.folder / "notes.yaml"
+    notes.write_text("owner: nobody\n")
     if through == "link":
         out = mm2mgr.folder / "plan.json"
-        out.symlink_to(flows)
+        out.symlink_to(notes)
     before = mm2mgr.files()
     said = mm2mgr("plan", "--out", out, code=1)
     assert f"{out} exists and is not a plan file of mm2mgr; it was left as it is" in said.err
@@ -434,13 +434,11 @@ def test_a_plan_replaces_a_plan_an_empty_file_and_what_a_link_names(site: Site, 
 
 
 def test_a_device_or_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
-    pipe, got = tmp_path / "pipe", list[str]()
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
-    reader.start()
-    write_plan(pipe, Plan("me", ()), ["clusters"], None, None)
-    reader.join(10)
-    assert [json.loads(text)["mm2mgr-plan"] for text in got] == [1]
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reader:
+        write_plan(pipe, Plan("me", ()), ["clusters"], None, None)
+        assert json.load(reader)["mm2mgr-plan"] == 1
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 

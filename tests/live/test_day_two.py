@@ -19,7 +19,8 @@ from tests.reconcile.scenarios import tree as declared
 
 from .command import Tree
 from .days import Day, World, estate, flow
-from .seen import connector_url, rest, until
+from .seen import connector_url, rest, topics, until
+from .traffic import Traffic
 from .twin import Twin
 
 pytestmark = pytest.mark.live
@@ -69,6 +70,26 @@ def test_a_topic_is_removed_and_taken_up_again(world: World, day: Day) -> None:
     assert world.held("agg", "dc1.leaves") == before
     day.apply(flow("removing", "stays", "leaves"))
     day.once("stays", "leaves")
+
+
+def test_a_topic_taken_out_and_a_routing_transform_under_traffic_are_not_taken_for_broken(
+    world: World, day: Day
+) -> None:
+    """What arrives nowhere or elsewhere on purpose neither pauses an apply nor takes anything back."""
+    route = "source_connector: {transforms: r, transforms.r.type: org.apache.kafka.connect.transforms.RegexRouter, "
+    route += "transforms.r.regex: 'dc1[.](.*)', transforms.r.replacement: 'elsewhere.$1'}"
+    routed = f", silence: {{transform-renames: a test}}, {route}"
+    busy = ("busy", "out", "routed")
+    world.create("dc1", *busy)
+    world.create("agg", "elsewhere.routed")
+    with Traffic(world.kafkas["dc1"], busy):
+        day.apply(flow("plain", "busy", "out"), flow("routed", "routed", more=routed))
+        for topic in ("dc1.busy", "dc1.out", "elsewhere.routed"):
+            until(lambda name=topic: name in topics(world.kafkas["agg"]) and world.held("agg", name), bool, topic)
+        day.write(flow("plain", "busy"), flow("routed", "routed", more=f", tasks: {{max: 3}}{routed}"))
+        out = day.tree.run("apply", "--yes", "--wait", "20", "--rollback")
+    assert "not known whether records arrive" in out
+    day.once("busy")
 
 
 def test_a_flow_is_deleted_and_added_back(world: World, day: Day) -> None:
@@ -260,8 +281,8 @@ def test_the_simulation_foretells_harm_too(world: World, day: Day) -> None:
     """Two connectors by hand, on two Connect clusters, take one topic: all of it arrives twice, on either side."""
     empty = Step(declared())
     twin = Twin(world, day.tree, one_day(empty, topics="t u", spare="a"))
-    for connect, topics in (("x", "t"), ("y", "[tu]")):
-        made = replace(by_hand("ab", topics, connect=connect), name=f"by-hand-{connect}")
+    for connect, include in (("x", "t"), ("y", "[tu]")):
+        made = replace(by_hand("ab", include, connect=connect), name=f"by-hand-{connect}")
         twin.make(replace(empty, by_hand=(made,)).numbered(len(SAMPLE)).by_hand[0])
         twin.mirrored()
     twin.produce()

@@ -57,6 +57,8 @@ class Site:
     """TopicListing of the Kafka clusters; None: no broker answers."""
     ends: Callable[[str, TopicPartition], int] | None = None
     """Log ends of the Kafka clusters, by alias and partition; None: no broker answers."""
+    since: Callable[[str, TopicPartition, int], int] | None = None
+    """First offsets since a time, -1 for none, by alias, partition and milliseconds; None: no broker answers."""
     stored: dict[str, float] = field(default_factory=dict)
     """What a record takes in topics of the targets."""
     groups: dict[str, Collection[str]] | None = None
@@ -107,6 +109,14 @@ class Site:
         if self.ends is None:
             raise KafkaError("no broker answered")
         return {one: self.ends(access.alias, one) for one in partitions}
+
+    def read_since(
+        self, access: KafkaAccess, partitions: Iterable[TopicPartition], since_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Answer as `reconcile.arrivals.read_since` does."""
+        if self.since is None:
+            raise KafkaError("no broker answered")
+        return {one: self.since(access.alias, one, since_ms) for one in partitions}
 
     @property
     def east(self) -> FakeConnect:
@@ -176,6 +186,8 @@ def running(folder: Path) -> Iterator[Site]:
         patch.setattr(estimate, "read_stored", site.read_stored)
         patch.setattr(estimate, "read_groups", site.read_groups)
         patch.setattr(arrivals, "read_ends", site.read_ends)
+        patch.setattr(arrivals, "read_since", site.read_since)
+        patch.setattr(arrivals, "read_topics", site.read_topics)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)

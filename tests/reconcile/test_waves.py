@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.apply import apply_plan
+from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.plan import Plan
-from mm2mgr.reconcile.verify import States
+from mm2mgr.reconcile.verify import Settled, States
 from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Rollout, WaveBegun, WaveVerified
 from mm2mgr.render import OWNER_KEY
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions, errors
@@ -134,7 +136,7 @@ def test_a_new_connector_without_tasks_is_bad_if_its_topics_exist(site: Site) ->
 
 def test_a_new_connector_whose_topics_do_not_exist_yet_is_good(site: Site) -> None:
     assert site.kafka is not None
-    site.kafka["a"] = type(site.kafka["a"])({"others": 1})
+    site.kafka["a"] = TopicListing({"others": 1})
     site.east.source_topics = site.west.source_topics = {}
     seen = applied(site, site.plan())
     assert seen.halted == {}
@@ -144,7 +146,7 @@ def test_a_new_connector_whose_topics_do_not_exist_yet_is_good(site: Site) -> No
 
 def test_what_has_records_to_copy_is_good_when_the_first_has_arrived(site: Site) -> None:
     assert site.kafka is not None
-    site.kafka["a"] = type(site.kafka["a"])({"orders": 1, "logs.web": 1}, {"orders": 3000})
+    site.kafka["a"] = TopicListing({"orders": 1, "logs.web": 1}, {"orders": 3000})
     plan = site.plan()
     seen = applied(site, plan, wait_seconds=3.0)
     assert seen.halted["east"].why == f"{ORDERS}: RUNNING, no record has arrived yet (a right may be missing)"
@@ -226,6 +228,139 @@ def test_records_that_came_only_before_the_tasks_ran_are_for_a_person_to_judge(s
     halted = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=3.0, rollback=True).halted["east"]
     assert halted.verdict == "inconclusive"
     assert "no record of" in halted.why
+
+
+@pytest.mark.parametrize("reads", [0, 3])
+def test_a_topic_that_is_taken_out_under_traffic_is_not_missed(site: Site, reads: int) -> None:
+    """The former tasks had it, and what comes of it now is to stay away."""
+    both = FLOWS.replace("[orders]}", "[orders, more]}")
+    site.east.source_topics = {"orders": 1, "more": 2, "logs.web": 1}
+    site.converge(both)
+    site.east.restart_reads = (reads, 0)
+    site.ends = Traffic(("orders", "more"), ("orders",))
+    assert applied(site, site.plan(), wait_seconds=5.0, rollback=True).halted == {}
+
+
+def test_a_topic_that_the_new_tasks_do_not_have_is_not_missed(site: Site) -> None:
+    """A filter class of one's own, or a topic that is deleted at the source while it is looked at."""
+    every = FLOWS.replace("[orders]}", '["orders.*"]}')
+    site.east.source_topics = {"orders": 1, "orders.old": 1, "logs.web": 1}
+    site.converge(every)
+    site.ends = Traffic(("orders", "orders.old"), ("orders",))
+    put = site.east._config
+
+    def config(method: str, name: str, sent: Any) -> Any:
+        answer = put(method, name, sent)
+        if method == "PUT":
+            site.east.source_topics = {"orders": 1, "logs.web": 1}
+        return answer
+
+    site.east._config = config  # type: ignore[method-assign]
+    site.east.restart_reads = (2, 0)
+    slowly = every.replace("targets: [", "refresh_interval: 7s, targets: [")
+    assert applied(site, site.plan(slowly), slowly, wait_seconds=5.0, rollback=True).halted == {}
+
+
+@pytest.mark.parametrize(("topics", "verdict"), [({"more": 1}, None), ({"orders": 1}, "failed")])
+def test_a_connector_whose_last_topic_is_taken_out_has_no_tasks_and_is_good(
+    site: Site, topics: dict[str, int], verdict: str | None
+) -> None:
+    assert site.kafka is not None
+    other = FLOWS.replace("[orders]}", "[more]}")
+    site.east.source_topics = {"more": 1, "logs.web": 1}
+    site.converge(other)
+    site.kafka["a"] = TopicListing(topics)
+    with_tasks_lost(site, ORDERS)
+    seen = applied(site, site.plan(), wait_seconds=2.0, rollback=True)
+    assert (seen.halted["east"].verdict if seen.halted else None) == verdict
+    if verdict is None:
+        assert seen.states["east", ORDERS] == Settled("RUNNING, no topic matches yet", "ok")
+
+
+TRANSFORMED = FLOWS.replace(
+    "[orders]}",
+    "[orders]}, source_connector: {transforms: t, transforms.t.type: org.apache.kafka.connect.transforms.Filter}",
+)
+"""All records of `orders` are dropped, with connector and task RUNNING."""
+
+
+def test_where_records_of_transforms_arrive_is_not_known_and_no_reason_to_take_back(site: Site) -> None:
+    site.east.source_topics = {"orders": 1, "logs.web": 1}
+    site.converge(TRANSFORMED)
+    site.ends = Traffic(("orders", "logs.web"), ("logs.web",))
+    slowly = TRANSFORMED.replace("targets: [", "refresh_interval: 7s, targets: [")
+    seen = applied(site, site.plan(slowly), slowly, wait_seconds=5.0, rollback=True)
+    assert (seen.halted, [result for result in seen.results if result.rolled_back]) == ({}, [])
+    what = "RUNNING, not known whether records arrive (its transforms may drop records, or rename their topics)"
+    assert seen.states["east", ORDERS] == Settled(what, "ok")
+
+
+def test_a_new_connector_whose_transforms_drop_all_that_is_there_is_good(site: Site) -> None:
+    assert site.kafka is not None
+    site.kafka["a"] = TopicListing({"orders": 1, "logs.web": 1}, {"orders": 3000})
+    seen = applied(site, site.plan(TRANSFORMED), TRANSFORMED, wait_seconds=2.0, rollback=True)
+    assert seen.halted == {}
+    assert seen.states["east", ORDERS].state.startswith("RUNNING, no record has arrived yet (its transforms may drop")
+
+
+# --- what was so before -----------------------------------------------------------------------------------------------
+
+SLOWLY_INVALID = INVALID.replace("targets: [", "refresh_interval: 7s, targets: [")
+
+
+def test_a_task_that_failed_before_in_the_same_way_is_as_before(site: Site) -> None:
+    """No fault of this update, which innocent connectors of the cluster keep."""
+    site.converge(INVALID)
+    seen = applied(site, site.plan(SLOWLY_INVALID), SLOWLY_INVALID, wait_seconds=5.0, rollback=True)
+    assert (seen.halted, {result.rolled_back for result in seen.results}) == ({}, {False})
+    assert seen.states["east", ORDERS] == Settled("RUNNING, 1 of 1 tasks FAILED, as before the update", "ok")
+
+
+def test_a_task_that_fails_in_another_way_than_before_is_a_failure(site: Site) -> None:
+    site.converge()
+    site.east.connectors[ORDERS].failed_tasks = {0: "java.lang.OutOfMemoryError: Java heap space"}
+    assert applied(site, site.plan(INVALID), INVALID, wait_seconds=5.0).halted["east"].verdict == "failed"
+
+
+def test_a_canary_that_failed_before_proves_nothing(site: Site) -> None:
+    site.converge(INVALID)
+    seen = applied(site, site.plan(SLOWLY_INVALID), SLOWLY_INVALID, canary=frozenset({"orders:a->east"}))
+    assert seen.halted["west"].why.startswith("the canary on Connect cluster 'east' is not good")
+
+
+def test_a_connector_without_tasks_before_is_as_before(site: Site) -> None:
+    """Its source does not answer the workers."""
+    site.converge()
+    site.east.connectors[ORDERS].forced_tasks = 0
+    site.kafka = None
+    seen = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=2.0, rollback=True)
+    assert seen.halted == {}
+    assert seen.states["east", ORDERS].verdict == "ok"
+    assert seen.states["east", ORDERS].state.endswith(", as before the update")
+
+
+@pytest.mark.parametrize(
+    ("source_wrote", "arrived", "halts"), [(True, False, False), (True, True, True), (False, False, True)]
+)
+def test_records_that_did_not_arrive_before_either_are_no_reason_to_take_back(
+    site: Site, source_wrote: bool, arrived: bool, halts: bool
+) -> None:
+    """A minute before the update tells: the source got records then, and the target none."""
+    site.east.source_topics = {"orders": 1, "logs.web": 1}
+    site.converge()
+    site.ends, began = Traffic(("orders", "logs.web"), ("logs.web",)), time.time()
+
+    def since(alias: str, one: TopicPartition, since_ms: int) -> int:
+        wrote_at = began - (45 if source_wrote else 5)
+        if alias == "a":
+            return 7 if since_ms / 1000 <= wrote_at else 9
+        return 5 if arrived else -1
+
+    site.since = since
+    seen = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=2.0, rollback=True)
+    assert bool(seen.halted) == halts
+    if not halts:
+        assert seen.states["east", ORDERS].state.endswith("as before the update")
 
 
 def test_what_is_not_seen_to_run_pauses_for_a_person(site: Site) -> None:
