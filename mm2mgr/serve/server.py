@@ -24,8 +24,6 @@ from mm2mgr.errors import InvalidArgument
 from mm2mgr.serve.app import security_headers
 
 _GRACE_SECONDS = 1
-_REQUEST_SECONDS = 10.0  # for the TLS handshake and the header of a request, and between two requests
-_ANSWER_SECONDS = 60.0  # for a request's body and for taking the answer
 _ACCEPT_PAUSE_SECONDS = 0.1  # where no connection can be accepted, such as without a free file descriptor
 _LEAST_CONNECTIONS, _MOST_CONNECTIONS = 8, 256
 
@@ -126,7 +124,7 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         # The answer is written; what of it is still in the buffer has time, but makes room for others as well.
-        self._crowd.waits(self._task, _ANSWER_SECONDS if self.transport.get_write_buffer_size() else _REQUEST_SECONDS)
+        self._crowd.waits(self._task, is_sent=not self.transport.get_write_buffer_size())
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -143,10 +141,14 @@ class _Connection(H11Protocol):
 class Connections:
     """The open connections, at most `most`; one that waits gives way to a new one, and none waits for ever.
 
+    `request_seconds`: for the TLS handshake and the header of a request, and between two requests; `answer_seconds`: for the body of a
+    request and for taking the answer.
     `closed` counts those that were ended, by reason: `late`, `crowded`, and `not-accepted` for those that could not begin.
     """
 
     most: int = field(default_factory=most_connections)
+    request_seconds: float = 10.0
+    answer_seconds: float = 60.0
     closed: Counter[str] = field(default_factory=Counter)
     _open: set[asyncio.Task[None]] = field(default_factory=set)
     _waiting: dict[asyncio.Task[None], None] = field(default_factory=dict)  # the one that waits longest first
@@ -173,16 +175,16 @@ class Connections:
                 self._make_room()
                 await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
 
-    def waits(self, task: asyncio.Task[None], seconds: float = _REQUEST_SECONDS) -> None:
-        """Note that a connection waits for a request, and give it so much time."""
+    def waits(self, task: asyncio.Task[None], *, is_sent: bool = True) -> None:
+        """Note that a connection waits for a request, or for the rest of the answer before it to be taken."""
         self._waiting.pop(task, None)
         self._waiting[task] = None
-        self._limit(task, seconds)
+        self._limit(task, self.request_seconds if is_sent else self.answer_seconds)
 
     def answers(self, task: asyncio.Task[None]) -> None:
         """Note that a request has come."""
         self._waiting.pop(task, None)
-        self._limit(task, _ANSWER_SECONDS)
+        self._limit(task, self.answer_seconds)
 
     def _limit(self, task: asyncio.Task[None], seconds: float) -> None:
         if timer := self._timers.get(task):

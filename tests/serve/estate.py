@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-
-import uvicorn
+from pathlib import Path
+from typing import Any
 
 from mm2mgr.observe.health import FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
@@ -24,6 +24,7 @@ from mm2mgr.operations.serve import EstateLook, EstateView, Survey, after_look
 from mm2mgr.operations.watch import WatchdogView, WatchRound
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.serve.app import application
+from mm2mgr.serve.server import Binding, Connections, listening, run
 
 NOW = 1_700_000_000.0
 CHROMIUM = next(
@@ -121,14 +122,29 @@ def loss(flow: str, topic: str) -> LossEntry:
 
 
 @contextmanager
-def serving(view: Callable[[], EstateView]) -> Iterator[str]:
-    """Run the real server over a function that returns the newest view, on a free port, and yield its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(application(view), log_config=None, lifespan="off"))
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+def serving(
+    view: Callable[[], EstateView], connections: Connections | None = None, *, tls: Path | None = None, **more: Any
+) -> Iterator[str]:
+    """Run the real server over a function that returns the newest view, on a free port, and yield its URL. `tls`: certificate and key."""
+    started, stop = threading.Event(), list[Callable[[], object]]()
+
+    @contextmanager
+    def halting(first: Callable[[], None], _: Callable[[], None]) -> Iterator[asyncio.Event]:
+        loop = asyncio.get_running_loop()
+        stop.append(lambda: loop.call_soon_threadsafe(first))
+        yield asyncio.Event()
+
+    binding = Binding(port=0, certificate=tls, key=tls)
+    crowd = connections or Connections()
+    app = application(view, closed=crowd.closed, **more)
+    with listening(binding) as (listener, url):
+        line = (app, binding, listener, halting, started.set, lambda: None, crowd)
+        thread = threading.Thread(target=run, args=line, daemon=True)
         thread.start()
+        assert started.wait(10)
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield url
         finally:
-            server.should_exit = True
+            stop[0]()
             thread.join(10)
+        assert not thread.is_alive(), "it ends"
