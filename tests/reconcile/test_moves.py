@@ -341,6 +341,28 @@ def test_killed_twice(kind: Kind, tmp_path: Path) -> None:
                 break
 
 
+@pytest.mark.parametrize("who", ["giver", "receiver"])
+def test_killed_and_resumed_by_hand(kind: Kind, who: str, tmp_path: Path) -> None:
+    """What a kill left stopped is resumed with curl and records flow: one more apply carries what differs, and never backwards."""
+    ran = 0
+    for last in range(1, requests_of(kind, tmp_path), 2 * EVERY - 1):
+        workers = begin(kind, tmp_path)
+        givers = {c.takes_over.giver for c in workers.plan(kind.after).changes if c.takes_over}
+        with pytest.raises(Killed):
+            workers.apply(kind.after, last)
+        for connect, fake in workers.fakes.items():
+            for name, connector in fake.connectors.items():
+                is_giver = (connect, name) in givers
+                if ".source." in name and connector.state == "STOPPED" and is_giver is (who == "giver"):
+                    connector.state = "RUNNING"
+                    ran += 1
+        for _ in range(3):
+            workers.tick()
+        assert workers.apply(kind.after) == [], last
+        converged(kind, workers)
+    assert ran > 0
+
+
 def test_killed_and_taken_back(kind: Kind, tmp_path: Path) -> None:
     """The tree says the old again: what was begun is undone; what is past that point is finished, and no record comes twice."""
     undone = 0
