@@ -396,7 +396,9 @@ def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
         other = change.moves_to or (change.takes_over and change.takes_over.giver) or units.get(named)
         if change.follows in blocked and change.action in WRITES:
             first = f"'{change.follows[1]}' on Connect cluster '{change.follows[0]}'" if change.follows else ""
-            return change.blocked(f"{first}, which is to be deleted first, is blocked: it still does what this one begins")
+            return change.blocked(
+                f"{first}, which is to be deleted first, is blocked: it still does what this one begins"
+            )
         if change.action in {"blocked", "no-op"} or not other or other not in blocked:
             return change
         return change.blocked(f"'{other[1]}' on Connect cluster '{other[0]}', the other side of the move, is blocked")
