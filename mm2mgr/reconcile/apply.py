@@ -394,7 +394,10 @@ def _no_worker_answers(error: Mm2mgrError | None) -> bool:
 
 
 _UNTRIED = "skipped: the previous write got no response from any URL", "bring the workers back, then apply again"
-_STILL_THERE = "skipped: what still does what it begins could not be deleted", "see the error of that connector, and apply again"
+_STILL_THERE = (
+    "skipped: what still does what it begins could not be deleted",
+    "see the error of that connector, and apply again",
+)
 _SERVES_NOTHING = "skipped: the flow that it serves was not created", "see the error of its source connector"
 
 

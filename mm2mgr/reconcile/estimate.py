@@ -20,8 +20,10 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.guards import Connectors
 from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, Widening, renamed_text
-from mm2mgr.reconcile.plan import Change, Named
+from mm2mgr.reconcile.plan import WRITES, Change, Named
 from mm2mgr.reconcile.price import Price, Volume
+from mm2mgr.render import HEARTBEATS_KEY
+from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import KafkaCluster
 
 _LATEST = "source.consumer.auto.offset.reset"
@@ -66,7 +68,7 @@ class Estimate:
     def priced(self, change: Change) -> Change:
         """Return the change with what it costs."""
         named = change.named
-        more = self.moves(change)
+        more = self.moves(change) + self.heartbeats(change)
         if named in self.verdicts:
             more += self.mirrors(change, self.widenings[named], self.verdicts[named])
         price = change.price
@@ -88,6 +90,17 @@ class Estimate:
         found = moved(listed.partitions, _assigned(live), _assigned(wanted), tasks) if listed else None
         return Price(moved=found[0], partitions=found[1]) if found else Price(moved=None)
 
+    def heartbeats(self, change: Change) -> Price:
+        """Return the heartbeats that are mirrored again, where another connector has mirrored them so far."""
+        if not begins_heartbeats(change, self.run):
+            return Price()
+        alias = self.run.desired[change.named].source
+        sizes = self.sizes.get(alias)
+        logs = {one for one in sizes.logs if one.topic == HEARTBEATS} if sizes else set()
+        if sizes is None or not logs:
+            return Price(again=Volume(unmeasured=(f"heartbeats of '{alias}'",)))
+        return Price(again=volume(sizes, [HEARTBEATS], self.seen.offsets.get(change.named) or {}, {}))
+
     def mirrors(self, change: Change, widening: Widening, verdict: MirrorVerdict) -> Price:
         """Return what is mirrored a second time, skipped, or called otherwise on the target."""
         final = [renamed_text(verdict.renamed, widening.target)] if verdict.renamed else []
@@ -104,6 +117,21 @@ class Estimate:
         found = {topic: self.stored.get((widening.target, widening.renamed(topic))) for topic in verdict.topics}
         stored = {topic: size for topic, size in found.items() if size}
         return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {}, stored)
+
+
+def begins_heartbeats(change: Change, run: Connectors) -> bool:
+    """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not come along."""
+    wanted, before = run.desired.get(change.named), run.live.get(change.named)
+    if change.type != "source" or change.action not in WRITES or change.takes_over or not wanted:
+        return False
+    if not _mirrors_heartbeats(wanted) or (before and _mirrors_heartbeats(before)):
+        return False
+    others = (each for named, each in run.live.items() if named != change.named and each.type == "source")
+    return any(each.pair == wanted.pair and _mirrors_heartbeats(each) for each in others)
+
+
+def _mirrors_heartbeats(subject: Subject) -> bool:
+    return subject.flag(HEARTBEATS_KEY, default=True)
 
 
 def volume(
@@ -157,7 +185,7 @@ def _assigned(subject: Subject) -> _Assigned | None:
     selection = selection_of(subject)
     if selection is None:
         return None
-    heartbeats = subject.flag("heartbeats.replication.enabled", default=True)
+    heartbeats = _mirrors_heartbeats(subject)
 
     def takes(topic: str) -> bool:
         return selection.takes(topic) or (heartbeats and selection.takes_heartbeats(topic))
@@ -177,8 +205,9 @@ async def read_estimate(  # noqa: PLR0913, PLR0917  what was found out for one p
     writes: Iterable[Change],
 ) -> Estimate:
     """Read what the estimate for these writes needs, beside what was read already."""
-    widenings = {each.named: each for each in found}
-    sizes = await _read_sizes(clusters, seen, found, verdicts)
+    widenings, writes = {each.named: each for each in found}, tuple(writes)
+    sources = [run.desired[each.named].source for each in writes if begins_heartbeats(each, run)]
+    sizes = await _read_sizes(clusters, seen, found, verdicts, sources)
     stored, groups = await asyncio.gather(
         _read_stored(clusters, seen, found, verdicts, sizes), _read_groups(clusters, run, writes)
     )
@@ -190,9 +219,10 @@ async def _read_sizes(
     seen: MirroredState,
     found: Iterable[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
+    with_heartbeats: Iterable[str],
 ) -> dict[str, TopicSizes]:
     """Measure what would be mirrored a second time, by source; a source that does not answer is missing."""
-    wanted: dict[str, dict[str, int]] = {}
+    wanted: dict[str, dict[str, int]] = {alias: {HEARTBEATS: 1} for alias in with_heartbeats}
     for each in found:
         if listed := seen.listed(each.source):
             for topic in verdicts[each.named].topics:
