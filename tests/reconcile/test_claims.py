@@ -145,6 +145,6 @@ def test_a_claim_on_another_connect_cluster_of_the_same_kafka_is_no_reason(share
 
 def test_what_another_team_calls_a_cluster_is_no_reason_to_rename_yours(site: Site) -> None:
     config = BY_HAND | {"topics": "theirs", "source.cluster.alias": "alpha"}
-    for number in range(3):
+    for number in range(9):
         site.east.add(f"theirs{number}", config | {"topics": f"theirs{number}"})
     assert set(actions(site.plan()).values()) == {"create"}
