@@ -15,7 +15,7 @@ from typing import Any
 from mm2mgr import defaults
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import TemplateError
-from mm2mgr.spec.scalars import java_list, java_pattern
+from mm2mgr.spec.scalars import java_list
 from mm2mgr.templating.printer import Printer
 from mm2mgr.topology import Flow, KafkaCluster, Topology, Type, config_text
 

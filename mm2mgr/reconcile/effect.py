@@ -21,7 +21,11 @@ Config = Mapping[str, str]
 _SETS = frozenset(
     {"bootstrap.servers", "topics", "topics.exclude", "groups", "groups.exclude", "config.properties.exclude"}
 )
-_FILTERS = {"topics": "topic.filter.class", "groups": "group.filter.class", "config.properties": "config.property.filter.class"}
+_FILTERS = {
+    "topics": "topic.filter.class",
+    "groups": "group.filter.class",
+    "config.properties": "config.property.filter.class",
+}
 _ALIASES = ("source.cluster.alias", "target.cluster.alias")
 
 

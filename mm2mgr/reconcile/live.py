@@ -43,6 +43,14 @@ from mm2mgr.reconcile.guards import (
     may_go_astray,
     writes_through_workers,
 )
+from mm2mgr.reconcile.heartbeats import (
+    Carrier,
+    RunningConnectors,
+    carrier_notes,
+    heartbeat_carriers,
+    with_carriers,
+    with_left_overs_first,
+)
 from mm2mgr.reconcile.mirrored import (
     ALLOWED_BY,
     ArrivedTopics,
@@ -54,14 +62,6 @@ from mm2mgr.reconcile.mirrored import (
     taken,
     unseen_successors,
     widenings,
-)
-from mm2mgr.reconcile.heartbeats import (
-    Carrier,
-    RunningConnectors,
-    carrier_notes,
-    heartbeat_carriers,
-    with_carriers,
-    with_left_overs_first,
 )
 from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
 from mm2mgr.reconcile.ownership import Ownership

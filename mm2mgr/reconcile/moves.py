@@ -495,7 +495,9 @@ def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
     def held(change: Change) -> Change:
         if change.follows in blocked and change.action in WRITES:
             first = _text_of(change.follows) if change.follows else ""
-            return change.blocked(f"{first}, which is to be deleted first, is blocked: it still does what this one begins")
+            return change.blocked(
+                f"{first}, which is to be deleted first, is blocked: it still does what this one begins"
+            )
         others = sorted(partners.get(change.named, set()) & blocked)
         if change.action in {"blocked", "no-op"} or not others:
             return change
