@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 
-from mm2mgr.connect.errors import Call, Invalid, NotFound
+from mm2mgr.connect.errors import Call, Invalid, NotFound, Overwritten
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import (
     ConnectorInfo,
@@ -154,13 +154,16 @@ class ConnectClient:
 
     # One connector, writing
 
-    async def put_config(self, name: str, config: Mapping[str, str]) -> ConnectorInfo:
+    async def put_config(
+        self, name: str, config: Mapping[str, str], before: Mapping[str, str] | None = None
+    ) -> ConnectorInfo:
         """Create or update a connector; even an unchanged config restarts the connector instance.
 
-        The result's tasks are those from before the change, and empty if the answer was lost but the config is stored.
+        The result's tasks are those from before the change, and empty if the answer was lost but the config is stored. `before` is the config
+        that it replaces: a write that a rebalance refused, and that would be sent again seconds later, raises Overwritten where another is stored by then.
         """
         call = self._about(name, "PUT", "/config", body=dict(config))
-        return await self._upsert(call, name, config)
+        return await self._upsert(call, name, config, before)
 
     async def create(self, name: str, config: Mapping[str, str], initial_state: str | None = None) -> ConnectorInfo:
         """Create a connector, or raise AlreadyExists; `initial_state` (RUNNING, PAUSED, STOPPED) needs Kafka 3.7."""
@@ -237,7 +240,9 @@ class ConnectClient:
     async def _read(self, call: Call, parse: Callable[[object], T], deadline: Deadline | None = None) -> T:
         return parsed(await self._caller.read(call, deadline), call, parse)
 
-    async def _upsert(self, call: Call, name: str, config: Mapping[str, str]) -> ConnectorInfo:
+    async def _upsert(
+        self, call: Call, name: str, config: Mapping[str, str], before: Mapping[str, str] | None = None
+    ) -> ConnectorInfo:
         remember(config)
         # The worker adds the name to a config that lacks it.
         wanted = {"name": name, **config}
@@ -245,10 +250,20 @@ class ConnectClient:
         async def stored(deadline: Deadline) -> bool:
             return await self._config_if_there(name, deadline) == wanted
 
+        async def is_untouched(deadline: Deadline) -> bool:
+            for pause in self._caller.pauses:  # followers learn of a write a moment after the leader did
+                await asyncio.sleep(min(pause, deadline.left()))
+                found = await self._config_if_there(name, deadline)
+                if found in (before, wanted):
+                    return found != wanted
+            hint = "Somebody else wrote it at the same time, and was not overwritten; plan again."
+            what = "was deleted" if found is None else "got another config"
+            raise call.error(Overwritten, f"it {what} while this write waited for the workers", hint=hint)
+
         if not is_addressable(name):
             hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
-        answer = await self._caller.write(call, stored)
+        answer = await self._caller.write(call, stored, is_untouched if before is not None else None)
         return parsed(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, wanted)
 
     async def _config_if_there(self, name: str, deadline: Deadline) -> dict[str, str] | None:

@@ -52,6 +52,10 @@ class AlreadyExists(ConnectError):
     """A connector of this name exists already."""
 
 
+class Overwritten(ConnectError):
+    """A write was refused for a moment, and before it could be repeated somebody else wrote."""
+
+
 class Invalid(ConnectError):
     """400: the worker refused the request; `lines` holds its reasons, with secrets masked."""
 

@@ -308,15 +308,21 @@ class Caller:
         self._deadline_seconds = deadline_seconds
         self._first_backoff_seconds = first_backoff_seconds
 
+    @property
+    def pauses(self) -> tuple[float, ...]:
+        """How long to wait before each look at what was written: followers learn of it a moment after the leader did."""
+        return 0.0, self._first_backoff_seconds, 4 * self._first_backoff_seconds
+
     async def read(self, call: Call, deadline: Deadline | None = None) -> Answer:
         """Return the answer of a call that changes nothing, inside the given deadline or one of its own."""
         deadline = deadline or self._deadline(READ_DEADLINE_SECONDS)
         return await self._retrying(deadline)(self._exchange, call, deadline)
 
-    async def write(self, call: Call, happened: Check | None) -> Answer | None:
+    async def write(self, call: Call, happened: Check | None, may_repeat: Check | None = None) -> Answer | None:
         """Return the answer, or None when it was lost and `happened` showed that the write is in place.
 
-        Raises OutcomeUnknown when that is unknown; with `happened` None, whenever the answer is lost.
+        Raises OutcomeUnknown when that is unknown; with `happened` None, whenever the answer is lost. `may_repeat` is asked before the
+        write is sent again: it tells whether that is still needed, and raises where somebody else wrote meanwhile.
         """
         deadline = self._deadline(WRITE_DEADLINE_SECONDS)
         attempts = 0
@@ -324,6 +330,8 @@ class Caller:
         async def attempt() -> Answer | None:
             nonlocal attempts
             attempts += 1
+            if attempts > 1 and may_repeat and not await may_repeat(deadline):
+                return None
             try:
                 return await self._exchange(call, deadline)
             except OutcomeUnknown as lost:
@@ -349,8 +357,7 @@ class Caller:
             raise lost from unreadable
 
     async def _shows(self, happened: Check, deadline: Deadline) -> bool:
-        # Followers learn of a write a moment after the leader did.
-        for pause in (0.0, self._first_backoff_seconds, 4 * self._first_backoff_seconds):
+        for pause in self.pauses:
             await asyncio.sleep(min(pause, deadline.left()))
             if await happened(deadline):
                 return True

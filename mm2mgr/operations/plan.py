@@ -438,8 +438,8 @@ class Progress:
         self.results[result.named] = result
         if result.change and result.rolled_back:
             self.recorder.take_back(result.change)
-        elif result.change:
-            self.recorder.end(result.change, "done" if result.error is None else "failed", result.error)
+        elif result.change and result.error is not None:
+            self.recorder.end(result.change, "failed", result.error)
 
     def without_users(self, deletes: Iterable[QuotaChange]) -> tuple[list[QuotaChange], list[QuotaResult]]:
         """Return the quotas that may be deleted, and as failed those whose client id a connector kept that could not be written."""
@@ -462,11 +462,16 @@ class Progress:
         return free, held
 
     async def record(self) -> None:
-        """Record what written connectors show, and wait until all is stored in the history."""
+        """Record what is done, now that it was read back, with what it shows; wait until all is stored in the history."""
         for named, result in self.results.items():
+            if not result.change or not result.is_done:
+                continue
             seen = self.states.get(named)
-            if result.change and result.is_done and seen and seen.verdict != "ok":
+            self.recorder.end(result.change, "done")
+            if seen and seen.verdict != "ok":
                 self.recorder.end(result.change, seen.verdict, seen.state)
+            elif result.doubt:
+                self.recorder.end(result.change, "inconclusive", result.doubt)
         self.unrecorded = await asyncio.to_thread(self.recorder.close)
 
     def so_far(self, *, interrupted: bool = True) -> Applied:

@@ -357,14 +357,18 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
 
 async def _read_back(client: ConnectClient, owner: str, done: list[Result]) -> list[Result]:
     written = [result for result in done if result.action != "create"]  # what exists is created by no other process
+    race = 0.0
     if written:
         slowest = max(result.seconds for result in written)
         race = min(max(_RACE_SECONDS, 2 * slowest), max(_RACE_SECONDS, _LONGEST_RACE_SECONDS))
         await asyncio.sleep(max(0.0, max(result.ended for result in written) + race - time.monotonic()))
-    end = time.monotonic() + _READ_BACK_SECONDS
+    end, others, latest = time.monotonic() + _READ_BACK_SECONDS, set[str](), time.monotonic() + _LONGEST_RACE_SECONDS
     while True:
         live = {name: info.config for name, info in (await client.infos()).items()}
         wrong = [found for result in done if (found := _overwritten(result, live.get(result.connector), owner))]
+        if new := {result.connector for result in wrong} - others:
+            others |= new  # another process is writing right now, and may write more of these
+            end = max(end, min(time.monotonic() + race, latest))
         if not wrong or time.monotonic() > end:
             return wrong
         await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)

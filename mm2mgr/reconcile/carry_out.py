@@ -57,7 +57,7 @@ async def carry_out(
     except NotFound as missing:
         if [type(stage) for stage in todo] == [Compare, Delete]:
             return None  # somebody else deleted it
-        return await run.undone(missing)
+        return await run.undone(_vanished(missing.cluster or "", missing.connector or ""))
     except AlreadyExists as taken:
         taken.hint = "it appeared since the plan was made; plan again"
         return taken
@@ -91,6 +91,8 @@ async def carry_out_quotas(topology: Topology, changes: Iterable[QuotaChange]) -
 _WAIT_SECONDS = 60.0
 _RESTORE_SECONDS = 30.0
 _POLL_SECONDS = 0.3
+# A connector that nobody has heard of for so long does not exist: a worker that follows learns of a new one within a moment.
+_UNHEARD_SECONDS = 5.0
 # Connect cancels a task that takes longer to end (task.shutdown.graceful.timeout.ms); a dead worker is missed after 10 s.
 _GRACEFUL_SECONDS = 5.0
 
@@ -103,6 +105,8 @@ class _Run:
     warn: Callable[[str], None]
     read: dict[str, SourceOffset] = field(default_factory=dict)
     undo: tuple[Stage, ...] = ()
+    configs: dict[Named, Config] = field(default_factory=dict)
+    """The config that each connector had when it was last read or written."""
 
     async def undone(self, error: Mm2mgrError | None) -> Mm2mgrError | None:
         """Undo what was begun, as far as that can be done in a short time; the journal stays when it cannot."""
@@ -126,13 +130,15 @@ class _Run:
         client = self.clients[connect]
         match stage:
             case Compare():
-                await _compare(client, stage)
+                self.configs[stage.named] = await _compare(client, stage)
             case Create(config=config, state=state):
                 await client.create(name, config, state)
+                self.configs[stage.named] = {"name": name, **config}
             case WriteConfig(config=config, known=known):
-                await client.put_config(name, config)
+                await client.put_config(name, config, self.configs.get(stage.named))
+                self.configs[stage.named] = {"name": name, **config}
                 if known:
-                    await _until(stage.named, "did not apply its config", partial(_has, client, name, config))
+                    await _until(client, stage.named, "did not apply its config", partial(_has, client, name, config))
             case SetState(state=state):
                 await {"RUNNING": client.resume, "PAUSED": client.pause, "STOPPED": client.stop}[state](name)
             case Stop():
@@ -154,7 +160,7 @@ class _Run:
                 async def same() -> bool:
                     return await _covered(client, stage) == self.read
 
-                await _until(stage.named, "did not store the offsets that were written", same)
+                await _until(client, stage.named, "did not store the offsets that were written", same)
             case DropOffsets(picks=picks, like=like):
                 has = await _stored(client, name)
                 if like:
@@ -183,7 +189,7 @@ class _Run:
             late = late or time.monotonic() - begun > _GRACEFUL_SECONDS
             return False
 
-        await _until(stage.named, "did not stop", there)
+        await _until(client, stage.named, "did not stop", there)
         if lost or late:
             why = (
                 f"the worker of {few(lost)} had died" if lost else f"its tasks took more than {_GRACEFUL_SECONDS:.0f} s"
@@ -217,7 +223,7 @@ class _Run:
             # Tasks come with the first topic: without offsets there may be none yet.
             return status.runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
 
-        await _until(stage.named, f"was not {stage.state} with its new config", there)
+        await _until(client, stage.named, f"was not {stage.state} with its new config", there)
 
 
 async def _lost_tasks(client: ConnectClient, name: str) -> list[str]:
@@ -249,7 +255,8 @@ async def _patch(client: ConnectClient, name: str, entries: Sequence[SourceOffse
         await client.patch_offsets(name, entries)
 
 
-async def _compare(client: ConnectClient, stage: Compare) -> None:
+async def _compare(client: ConnectClient, stage: Compare) -> dict[str, str]:
+    """Return the config that it has, which is the one that the plan saw."""
     live = await client.config(stage.named[1])
     holder = live.get(OWNER_KEY)
     if holder != (stage.owner if stage.before is None else stage.before.get(OWNER_KEY)):
@@ -265,6 +272,7 @@ async def _compare(client: ConnectClient, stage: Compare) -> None:
     if stage.rests is not None and (shown := await _resting(client, stage.named[1])) != stage.rests:
         now = f"it is {shown} now" if shown else f"it is no longer {stage.rests}"
         raise error_at(stage.named, now, "somebody changed its state after the plan was made; plan again")
+    return live
 
 
 async def _resting(client: ConnectClient, name: str) -> str:
@@ -278,7 +286,7 @@ async def _resting(client: ConnectClient, name: str) -> str:
 
 async def _prove(client: ConnectClient, stage: Prove) -> None:
     name = stage.named[1]
-    await _until(stage.named, "did not stop", partial(_is_stopped, client, name))
+    await _until(client, stage.named, "did not stop", partial(_is_stopped, client, name))
     stored = {one.topic for one in parse_stored(await client.offsets(name), stage.alias)}
     if missing := [topic for topic in stage.topics if topic not in stored]:
         await client.delete(name)
@@ -307,10 +315,13 @@ async def _stored(client: ConnectClient, name: str) -> dict[str, SourceOffset]:
     return {entry.key: entry for entry in await client.offsets(name) if entry.offset is not None}
 
 
-async def _until(named: Named, otherwise: str, holds: Callable[[], Awaitable[bool]]) -> None:
-    end = time.monotonic() + _WAIT_SECONDS
+async def _until(client: ConnectClient, named: Named, otherwise: str, holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds; NotFound where the connector does not exist any more."""
+    begun = time.monotonic()
     while not await holds():
-        if time.monotonic() > end:
+        if time.monotonic() > begun + _UNHEARD_SECONDS:
+            await client.config(named[1])
+        if time.monotonic() > begun + _WAIT_SECONDS:
             raise error_at(
                 named,
                 f"it {otherwise} within {_WAIT_SECONDS:.0f} s",
@@ -326,6 +337,11 @@ def refusal_of_unplanned(todo: Iterable[Stage], planned: Collection[Named]) -> M
             named, "the plan does not name it as written, so nothing was done", "report this as a fault of mm2mgr"
         )
     return None
+
+
+def _vanished(connect: str, connector: str) -> ConnectError:
+    hint = "somebody deleted it after the plan was made; plan again"
+    return error_at((connect, connector), "it does not exist any more", hint)
 
 
 def other_writer(owner: str) -> str:

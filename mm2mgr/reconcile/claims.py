@@ -1,7 +1,8 @@
 """What several trees adopt: each leaves a claim beside the history, since it writes nothing to the connector, and sees those of the others.
 
 A claim lasts until its connector carries the owner mark or its tree releases it. A tree that finds another owner's claim leaves its own
-all the same: so both refuse, and both name the other, until one of them gives way.
+all the same: so both refuse, and both name the other, until one of them gives way. It bars every write of the tree whose mark the
+connector still carries, too: that may be an old checkout, from before the connector was released.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ from mm2mgr.text import visible
 from mm2mgr.topology import Topology
 
 _CLAIM = "claim/"
+_NO_HISTORY = "the tree says history: false"
 Pair = tuple[str, str]
 """Source and target alias in a connector's config, which are the same for every tree."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One owner's claim on a connector; `connect` and `urls` are how its tree calls and reaches the Connect cluster."""
+    """One owner's claim on a connector; `connect` and `urls` are how its tree calls and reaches the Connect cluster.
+
+    Trees may call one Connect cluster differently. What is the same for all of them is the Kafka cluster that has the claim, the connector's
+    name, and `pair`, which is read from the connector's config.
+    """
 
     owner: str
     connect: str
@@ -42,6 +48,18 @@ class Claim:
         """The Connect cluster and the connector."""
         return self.connect, self.connector
 
+    def places(self, topology: Topology, kafka: str) -> tuple[str, ...]:
+        """Return the Connect clusters of a tree that it may mean, of those that run on the Kafka cluster where it was found.
+
+        A URL shows which one; without any in common it may be each of them.
+        """
+        urls = {
+            name: {mask_text(url) for url in connect.model.url}
+            for name, connect in topology.connects.items()
+            if connect.kafka == kafka and connect.model.history
+        }
+        return tuple(name for name, own in urls.items() if own & set(self.urls)) or tuple(urls)
+
     @property
     def key(self) -> str:
         return f"{_CLAIM}{self.connect}/{self.connector}/{self.owner}"
@@ -51,7 +69,7 @@ class Claim:
         where = (
             f"Connect cluster '{self.connect}' at {self.urls[0]}" if self.urls else f"Connect cluster '{self.connect}'"
         )
-        return f"owner '{self.owner}' adopts it too ({where}; by {self.who}, {self.when}{tree})"
+        return f"owner '{self.owner}' has adopted it ({where}; by {self.who}, {self.when}{tree})"
 
     @classmethod
     def parse(cls, text: str) -> Claim | None:
@@ -82,9 +100,10 @@ def adopting(owners: Ownership, parts: Iterable[ClusterPlan]) -> dict[Named, Pai
     return dict(_pair(c) for c in changes if c.before is not None and owners.is_adopted(_pair(c)[0], c.before))
 
 
-def deleting(parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
-    """Return the connectors that a plan deletes: another tree may have adopted them, and not have written its mark yet."""
-    return dict(_pair(change) for part in parts for change in part.changes if change.action == "delete")
+def rewriting(parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
+    """Return the connectors that a plan updates or deletes: another tree may have adopted them, and not have written its mark yet."""
+    changes = (change for part in parts for change in part.changes)
+    return dict(_pair(change) for change in changes if change.action in {"update", "delete"} and change.before)
 
 
 def _pair(change: Change) -> tuple[Named, Pair]:
@@ -97,7 +116,7 @@ async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: It
     """Read the claims on these connectors, and this tree's own on their Connect clusters and on those in `also`."""
     names = {connect for connect, _ in wanted} | set(also)
     kept = {name for name in names if topology.connects[name].model.history}
-    unread = dict.fromkeys(names - kept, "the tree says history: false")
+    unread = dict.fromkeys(names - kept, _NO_HISTORY)
     answers = await read_topics(topology, {topology.connects[name].kafka for name in kept})
     by_alias = {alias: each if isinstance(each, str) else _claims_in(each) for alias, each in answers.items()}
     others, own = dict[Named, Claim](), list[Claim]()
@@ -110,7 +129,9 @@ async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: It
         others |= {
             (name, claim.connector): claim
             for claim in found
-            if claim.owner != topology.owner and wanted.get((name, claim.connector)) == claim.pair
+            if claim.owner != topology.owner
+            and wanted.get((name, claim.connector)) == claim.pair
+            and name in claim.places(topology, topology.connects[name].kafka)
         }
     return Claims(others, tuple(own), unread)
 
@@ -121,9 +142,12 @@ def _claims_in(texts: Mapping[str, str]) -> list[Claim]:
 
 
 def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
-    """Return the plan in which nothing is adopted that another owner claims, and which says where that is not known."""
+    """Return the plan in which nothing is adopted or written that another owner claims, and which says where that is not known."""
     found = {connector: claim for (connect, connector), claim in claims.others.items() if connect == part.connect}
-    remedy = "agree on one owner: the tree that gives it up writes the connector under release: and applies"
+    remedy = (
+        "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up writes it "
+        "under release: and applies"
+    )
     lists = (
         replace(entry, says=f"not adopted: {claim}", done=False, pending=())
         if entry.list == "adopt" and (claim := found.get(entry.connector))
@@ -133,8 +157,10 @@ def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
     held = part.each(
         lambda change: change.blocked(str(found[change.connector]), remedy) if change.connector in found else change
     )
-    why = claims.unread.get(part.connect) if any(entry.list == "adopt" for entry in part.lists) else None
-    note = f"not verified: whether another owner adopts the same connectors ({why})" if why else None
+    why = claims.unread.get(part.connect)
+    if why == _NO_HISTORY and not any(entry.list == "adopt" for entry in part.lists):
+        why = None  # the tree knows that it leaves and reads no claims
+    note = f"not verified: whether another owner has adopted the same connectors ({why})" if why else None
     return replace(held, lists=tuple(lists), notes=(*held.notes, *filter(None, [note])))
 
 

@@ -22,7 +22,9 @@ RECORDS = "producer.override."
 _ASKED = {rule.id: rule for rule in of_connectors()}
 _ERRORS = tuple(rule for rule in _ASKED.values() if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
-TOGETHER = (*(rule for rule in _ERRORS if rule.over), _ASKED["overlap-undecided"])
+# Another team's name for a cluster is no reason to rename one's own: what comes of it (a loop, an overlap) is a rule of its own.
+OUR_OWN = (_ASKED["cluster-two-aliases"],)
+TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in OUR_OWN), _ASKED["overlap-undecided"])
 _STATE_TOO_NEW = "state-too-new"
 # All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
 _UNCHANGED = (_ASKED["wrong-kafka"],)
@@ -155,8 +157,14 @@ def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections
     after = connectors.after(changes)
     names = {subject: connector for connector, subject in after.items()}
     estate = Estate(tuple(after.values()), connectors.files, complete=not connectors.unread)
+    ours = tuple(
+        subject
+        for connector, subject in after.items()
+        if connector in connectors.owned or connectors.desired.get(connector) is subject
+    )
+    of_ours = found(replace(estate, subjects=ours), OUR_OWN)
     result: dict[Named, list[Objection]] = {}
-    for finding, hit in found(estate, TOGETHER):
+    for finding, hit in (*found(estate, TOGETHER), *of_ours):
         remedy = _without_others(finding, [names[subject] for subject in hit.subjects], connectors)
         for connector in dict.fromkeys(names[subject] for subject in hit.subjects):
             if connector in changes:

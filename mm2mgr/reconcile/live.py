@@ -18,7 +18,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.claims import Claims, adopting, deleting, read_claims, refused
+from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused, rewriting
 from mm2mgr.reconcile.dedicated import read_dedicated
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import read_estimate
@@ -184,7 +184,7 @@ class _Making:
             await self.ask(list(self.live), self.read_all)
             self.place_heartbeats()
         written = sorted({change.connect for change in self.writes()})
-        contested = adopting(self.owners, self.compared()) | deleting(self.compared())
+        contested = adopting(self.owners, self.compared()) | rewriting(self.compared())
         ids, self.claims, _ = await asyncio.gather(
             cluster_ids(self.topology, self.through_workers(), ask=bool(written)),
             read_claims(self.topology, contested),

@@ -68,6 +68,9 @@ class Site:
     brokers: dict[str, str] = field(default_factory=dict)
     """Addresses of Kafka clusters by alias, which then keep the history; those of the others lead nowhere."""
 
+    called: dict[str, str] = field(default_factory=dict)
+    """What the tree calls a Connect cluster, where that is another name than that of its Kafka cluster."""
+
     def read_topics(
         self, access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
     ) -> TopicListing:
@@ -135,7 +138,7 @@ class Site:
         lines += [
             "connect:",
             *(
-                f"  {name}: {{url: '{url}', kafka: {name}, history: {str(name in self.brokers).lower()}}}"
+                f"  {self.called.get(name, name)}: {{url: '{url}', kafka: {name}, history: {str(name in self.brokers).lower()}}}"
                 for name, url in self.urls.items()
             ),
         ]

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from mm2mgr.reconcile import apply
+from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.types import ConnectorInfo
+from mm2mgr.endpoints import connect_target
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.reconcile import apply, carry_out
 from mm2mgr.reconcile.apply import apply_plan, read_back
-from mm2mgr.reconcile.plan import Plan
+from mm2mgr.reconcile.plan import Change, Plan
+from mm2mgr.reconcile.stages import Stop, Verify
 from mm2mgr.reconcile.waves import Event, Result
 from mm2mgr.render import OWNER_KEY
+from tests.fake_connect import STALE
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions, errors
 
+ORDERS = "mm2.a.east.source.orders"
 LINGER = FLOWS.replace("[orders]}", "[orders]}, record_producer: {linger.ms: 7}")
 
 
@@ -229,6 +238,86 @@ def test_two_applies_at_once_are_not_both_a_success(site: Site, monkeypatch: pyt
     assert [result.error is None for result in results] == [stored == "7", stored == "8"]
 
 
+def after_each_put(site: Site, monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
+    """Let somebody else do something on east right after each PUT to a connector was answered."""
+    handle = site.east.handle
+
+    def with_others(method: str, path: str, *rest: Any) -> Any:
+        answer = handle(method, path, *rest)
+        if method == "PUT" and path.startswith("/connectors/"):
+            do()
+        return answer
+
+    monkeypatch.setattr(site.east, "handle", with_others)
+
+
+@pytest.mark.parametrize("what", ["got another config", "was deleted"])
+def test_a_write_that_waited_for_a_rebalance_overwrites_nobody(
+    site: Site, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others write, or delete, while ours was refused and is about to be sent again."""
+
+    def write_or_delete() -> None:
+        if what == "was deleted":
+            site.east.connectors.pop(ORDERS, None)
+        else:
+            site.east.connectors[ORDERS].config["tasks.max"] = "9"
+
+    site.converge()
+    site.east.fail_next("PUT", f"/connectors/{ORDERS}/config", 409, STALE)
+    after_each_put(site, monkeypatch, write_or_delete)
+    assert f"it {what} while this write waited for the workers" in errors(site.converge(LINGER))[ORDERS]
+    assert (ORDERS in site.east.connectors) == (what != "was deleted")
+    assert [one.method for one in site.east.writes if one.path.endswith("/config")] == ["PUT"]
+
+
+def test_a_write_that_waited_for_a_rebalance_is_repeated_where_nobody_wrote(site: Site) -> None:
+    site.converge()
+    site.east.fail_next("PUT", f"/connectors/{ORDERS}/config", 409, STALE, times=2)
+    assert errors(site.converge(LINGER)) == {}
+
+
+def test_while_others_write_what_was_not_overwritten_yet_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They write one connector after the other, the last one long after ours was read back first."""
+
+    class Client:
+        looks = 0
+
+        async def infos(self) -> dict[str, ConnectorInfo]:
+            self.looks += 1
+            configs = {str(n): "theirs" if self.looks > 2 * n else "ours" for n in range(3)}
+            return {name: ConnectorInfo(name, {"name": name, "x": value}) for name, value in configs.items()}
+
+    monkeypatch.setattr(apply, "_RACE_SECONDS", 0.3)
+    monkeypatch.setattr(apply, "_READ_BACK_SECONDS", 0.0)
+    monkeypatch.setattr(apply, "_READ_BACK_PAUSE_SECONDS", 0.1)
+    changes = [Change("east", str(n), "source", "update", config={"x": "ours"}) for n in range(3)]
+    done = [Result("east", each.connector, "update", change=each) for each in changes]
+    wrong = asyncio.run(apply._read_back(Client(), "team", done))  # type: ignore[arg-type]
+    assert [each.connector for each in wrong] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("stage", [Stop(("east", ORDERS)), Verify(("east", ORDERS), {})])
+def test_a_connector_that_disappears_meanwhile_ends_the_wait_with_what_to_do(
+    site: Site, stage: Stop | Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carry_out, "_UNHEARD_SECONDS", 0.5)
+    site.converge()
+    topology, _ = site.declare()
+    if isinstance(stage, Verify):
+        del site.east.connectors[ORDERS]
+    after_each_put(site, monkeypatch, lambda: site.east.connectors.pop(ORDERS))
+
+    async def carried_out() -> Mm2mgrError | None:
+        async with ConnectClient(connect_target(topology.connects["east"]), deadline_seconds=5) as client:
+            return await carry_out.carry_out({"east": client}, [stage])
+
+    error = asyncio.run(carried_out())
+    assert error is not None
+    assert error.message == f"Connect cluster 'east', connector '{ORDERS}': it does not exist any more"
+    assert error.hint == "somebody deleted it after the plan was made; plan again"
+
+
 def test_what_cannot_be_read_back_is_done_but_doubted(site: Site) -> None:
     plan = site.plan()
     site.east.fail_next("GET", "/connectors", 401, times=1000)
@@ -238,8 +327,6 @@ def test_what_cannot_be_read_back_is_done_but_doubted(site: Site) -> None:
 
 
 # --- the state that the tree asks for ---------------------------------------------------------------------------------
-
-ORDERS = "mm2.a.east.source.orders"
 
 
 def kept(state: str, more: str = "") -> str:
