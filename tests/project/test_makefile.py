@@ -88,7 +88,9 @@ def test_test_installs_once_and_hands_its_arguments_to_pytest(clone: Clone) -> N
     assert installs(calls) == [".[dev]"]
     assert calls[-1] == f"python -m pytest -n {JOBS} --dist loadfile --no-loadscope-reorder -m not matrix -k a or b"
     assert clone.made("test") == [f"python -m pytest -n {JOBS} --dist loadfile --no-loadscope-reorder -m not matrix"]
-    assert clone.made("test", "JOBS=2") == ["python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m not matrix"]
+    assert clone.made("test", "JOBS=2") == [
+        "python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m not matrix"
+    ]
 
 
 def test_tests_keep_the_bytecode_of_what_they_import(clone: Clone) -> None:
@@ -175,4 +177,16 @@ def test_a_step_that_failed_is_done_again(clone: Clone, fails: str) -> None:
 
 def test_help_lists_every_target(clone: Clone) -> None:
     targets = {line.split()[1] for line in clone.make().stdout.splitlines()}
-    assert targets == {"help", "demo", "test", "test-fast", "test-matrix", "lint", "docs", "bench", "setup", "lock", "clean"}
+    assert targets == {
+        "help",
+        "demo",
+        "test",
+        "test-fast",
+        "test-matrix",
+        "lint",
+        "docs",
+        "bench",
+        "setup",
+        "lock",
+        "clean",
+    }
