@@ -36,10 +36,11 @@ class _Urgency(NamedTuple):
 _USUAL = _Urgency("warning", 5)
 _URGENCY: Mapping[str, _Urgency] = {
     **dict.fromkeys(("connector-failed", "task-failed", "no-task", "no-topic-matches", "no-status"), _Urgency("critical", 2)),
-    **dict.fromkeys(("no-progress", "offsets-not-stored", "records-lost", "records-not-on-target"), _Urgency("critical", 0)),
+    **dict.fromkeys(("no-progress", "offsets-not-stored", "records-lost", "records-not-on-target", "arrives-twice"), _Urgency("critical", 0)),
     **dict.fromkeys(("target-topic-missing", "target-partitions-fewer", "partitions-unassigned"), _Urgency("critical", 2)),
     **dict.fromkeys(("connector-unassigned", "task-unassigned", "worker-departed"), _Urgency("critical", 7)),
     **dict.fromkeys(("not-applied", "config-differs", "state-differs", "old-task-config"), _Urgency("warning", 15)),
+    "overlap": _Urgency("critical", 2),  # an apply that moves topics between connectors stops one of them
     **dict.fromkeys(("offsets-move-unfinished", "orphan"), _Urgency("warning", 15)),
 }  # fmt: skip
 _FLOW = "{{ $labels.flow }}"

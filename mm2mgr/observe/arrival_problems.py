@@ -6,8 +6,8 @@ and of companion connectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mm2mgr.observe.companions import Beats, CheckpointLook, checkpointing
@@ -15,8 +15,11 @@ from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.memory import Memory, SyncLook, Unarrived
 from mm2mgr.observe.problems import ConnectorCase, FlowCase, no_progress
 from mm2mgr.observe.reading import Snapshot
+from mm2mgr.observe.surplus import Surpluses
 from mm2mgr.observe.topic_sync import COPIED
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.topics.names import HEARTBEATS
+from mm2mgr.topology import Flow
 
 _NAMED = 20  # topics, settings, groups or offsets of one problem
 _HEARTBEAT_INTERVALS = 5  # a rebalance or a slow broker may cost some of them
@@ -48,6 +51,27 @@ def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
         seconds = max(one.clock.seconds for one in lost.values() if one.clock)
         records = {"records": sum(one.records for one in lost.values())}
         yield _topics_problem(case, "records-not-on-target", lost, seconds, records)
+
+
+def arrives_twice(case: FlowCase, reading: Snapshot, earlier: Surpluses) -> Iterator[LiveProblem]:
+    """Records that arrived more often than the source had them; nothing is said of a topic that another flow of the tree writes to, too."""
+    twice = {
+        topic: certain
+        for topic, places in case.kept.surplus.items()
+        if (certain := {number: one for number, one in places.items() if one.is_certain})
+        and not any(_writes_too(other, case.flow, topic) for other in reading.declared)
+    }
+    if twice:
+        found = [one for places in twice.values() for one in places.values()]
+        task = _only_task(case, {TopicPartition(topic, number) for topic in twice for number in twice[topic]}, earlier)
+        more = {
+            "records": sum(one.records for one in found),
+            "one_task": task is not None,
+            "exactly_once": bool(case.exactly_once),
+        }
+        since = reading.taken_at - min(one.began_at for one in found)
+        problem = _topics_problem(case, "arrives-twice", twice, since, more)
+        yield replace(problem, subject=replace(problem.subject, tasks=() if task is None else (task,)))
 
 
 def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
@@ -88,14 +112,17 @@ def not_copied(case: FlowCase, looks: Mapping[str, Mapping[str, SyncLook]]) -> I
             yield _topics_problem(case, f"topic-{kind}-differ", {topic for topic, _, _ in late}, longest, more)
 
 
-def flow_arrival_problems(case: FlowCase, copied: Mapping[str, Mapping[str, SyncLook]]) -> tuple[LiveProblem, ...]:
-    """Return the problems of what arrives of a flow; `copied`: what is remembered of settings and ACLs."""
+def flow_arrival_problems(
+    case: FlowCase, reading: Snapshot, memory: Memory, earlier: Memory
+) -> tuple[LiveProblem, ...]:
+    """Return the problems of what arrives of a flow, by the memory after this reading and before it."""
     return (
+        *arrives_twice(case, reading, earlier.of(case.flow.id).surplus),
         *target_topic_missing(case),
         *target_partitions_fewer(case),
         *records_not_on_target(case),
         *slower_than_production(case),
-        *not_copied(case, copied),
+        *not_copied(case, memory.copied),
     )
 
 
@@ -116,6 +143,31 @@ def _written_elsewhere(case: FlowCase) -> dict[str, Unarrived]:
         for topic, one in case.kept.unarrived.items()
         if one.advances > 1 and one.clock and not one.clock.paused and one.clock.seconds >= limit
     }
+
+
+def _writes_too(other: Flow, flow: Flow, topic: str) -> bool:
+    """Tell whether another declared flow writes to the topic on the target that a flow mirrors one of its topics to."""
+    if other.id == flow.id or other.target.alias != flow.target.alias:
+        return False
+    name = other.selection.upstream(flow.remote_topic(topic))
+    return name is not None and other.carries(name)
+
+
+def _only_task(case: FlowCase, twice: Collection[TopicPartition], earlier: Surpluses) -> int | None:
+    """Return the task that all these partitions are of, where all that it mirrors since the last look comes twice, and nothing of others.
+
+    Two workers may run it: Connect's status has one worker per task, whoever else still runs it, and its consumer is in no group.
+    """
+    tasks = {case.lag.tasks.get(one) for one in twice}
+    task = tasks.pop()
+    moved: dict[int | None, list[bool]] = {}
+    for topic, places in case.kept.surplus.items():
+        for number, one in places.items():
+            before = earlier.get(topic, {}).get(number)
+            if before and one.target_end > before.target_end:
+                moved.setdefault(case.lag.tasks.get(TopicPartition(topic, number)), []).append(one.limit is not None)
+    others = [is_twice for other, each in moved.items() if other != task for is_twice in each]
+    return None if tasks or not others or any(others) or not all(moved.get(task, ())) else task
 
 
 def _late(case: FlowCase, with_count: Callable[[int], bool]) -> dict[str, float]:

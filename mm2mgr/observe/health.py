@@ -20,6 +20,7 @@ from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, measure
 from mm2mgr.observe.losses import LossEntry, by_topic, open_entries
 from mm2mgr.observe.memory import Memory
+from mm2mgr.observe.overlaps import Overlaps, find_overlaps
 from mm2mgr.observe.problems import (
     ConnectorCase,
     FlowCase,
@@ -207,7 +208,10 @@ def judge(
 ) -> Status:
     """Judge a reading by what is remembered, and by the ledger's entries."""
     losses = open_entries(ledger, None if reading.whole else [flow.id for flow in reading.flows])
-    flows = tuple(_flow_status(reading, flow, lags.get(flow.id, FlowLag()), remembered) for flow in reading.flows)
+    beside = find_overlaps(reading)
+    flows = tuple(
+        _flow_status(reading, flow, lags.get(flow.id, FlowLag()), remembered, beside) for flow in reading.flows
+    )
     return Status(
         reading.taken_at,
         tuple(_with_losses(reading, *each, losses) for each in zip(reading.flows, flows, strict=True)),
@@ -225,21 +229,25 @@ def judge(
 # --- flows ------------------------------------------------------------------------------------------------------------
 
 
-def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Remembered) -> FlowStatus:
+def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Remembered, beside: Overlaps) -> FlowStatus:
     seen = reading.source_connector(flow)
     if seen is None:
         return _unread(reading, flow)
     source, target = (reading.clusters.get(one.alias, _NO_KAFKA) for one in (flow.source, flow.target))
-    kept = remembered.memory.of(flow.id)
-    case = FlowCase(*_case(seen, remembered), flow=flow, lag=lag, source=source, kept=kept)
-    problems = (*flow_problems(case), *flow_arrival_problems(case, remembered.memory.copied))
-    grown = growth(flow, reading.taken_at, case.marks, remembered.earlier.of(flow.id).marks)
+    kept, exactly_once = remembered.memory.of(flow.id), reading.connects[flow.connect.name].exactly_once
+    case = FlowCase(*_case(seen, remembered), flow=flow, lag=lag, source=source, kept=kept, exactly_once=exactly_once)
+    problems = (
+        *flow_problems(case),
+        *beside.problems.get(flow.id, ()),
+        *flow_arrival_problems(case, reading, remembered.memory, remembered.earlier),
+    )
+    grown = growth(case, reading.taken_at, remembered.earlier.of(flow.id).marks)
     return FlowStatus(
         *_named(case),
         "problem" if problems else _flow_health(case),
         _tasks(seen),
         problems,
-        flow_notes(case),
+        (*flow_notes(case), *beside.notes.get(flow.id, ())),
         flow=flow.id,
         lag_records=lag.total_records if seen.info else None,
         lag_at_least=lag.is_lower_bound,

@@ -25,6 +25,7 @@ from mm2mgr.observe.companions import Beats, CheckpointLook
 from mm2mgr.observe.ledger import FlowLooks, LostRange
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of, row_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
+from mm2mgr.observe.surplus import Surplus
 from mm2mgr.observe.trend import FLOW, LagPoint, joined
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
@@ -85,11 +86,19 @@ def load(file: Path) -> Memory:
     return _read(file, None)
 
 
+class FollowedFlow(BaseModel):
+    """What the memory has of a flow's partitions to tell whether more arrived than there was."""
+
+    surplus: Mapping[str, Mapping[int, Surplus]] = {}
+
+
 class TimedLooks(BaseModel):
-    """The part of the memory that says what is to be read again: settings and ACLs of topics by flow, groups by `connect/connector`."""
+    """The part of the memory that says what is to be read again: settings and ACLs of topics by flow, groups by `connect/connector`, and the
+    ends of partitions, by flow too."""
 
     copied: Mapping[str, Mapping[str, SyncLook]] = {}
     checkpoints: Mapping[str, CheckpointLook] = {}
+    flows: Mapping[str, FollowedFlow] = {}
 
 
 def timed_looks(file: Path) -> TimedLooks:

@@ -182,6 +182,32 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             "Stored offsets advance, look after look, while nothing arrives in the topics on the target.",
             {**_TARGET_TOPICS, "records": "how many are mirrored by the stored offsets and not there, at least"},
         ),
+        "arrives-twice": ProblemKind(
+            "More records arrived in topics on the target than the source had for them, look after look, and more than one restart of "
+            "workers sends again; a problem until an hour after the last of them. Not judged where other flows of the tree write to the "
+            "same topics, with another replication policy than the default one, with transforms, with acks of 0 or 1, or where workers "
+            "do not tell whether they are exactly-once.",
+            {
+                **_TARGET_TOPICS,
+                "records": "how many of them arrived twice, at least",
+                "one_task": "whether all of them are of one task, while other tasks mirror each record once",
+                "exactly_once": "whether the workers write with transactions, whose markers are not counted",
+            },
+        ),
+        "overlap": ProblemKind(
+            "Another connector that runs mirrors the same topics to the same names on the target, so that their records arrive twice: one "
+            "made by hand, of another owner or left over, or that of a dedicated MirrorMaker. A dedicated MirrorMaker is seen by the "
+            "members of its group on the target (`SOURCE-mm2`); where its config cannot be read, that it runs is a note.",
+            {
+                "other": "the other connector, as connect/name; of a dedicated MirrorMaker its group and target",
+                "standing": "unmarked, other-owner, released, left-over (this owner's, no longer declared), dedicated or declared",
+                "owner": "the owner in its mark, empty without one",
+                "topics": "the first topics of the source that both mirror; one that both match where the source could not be read",
+                "topic_count": "how many there are",
+                "source": "alias of the source",
+                "target": "alias of the target",
+            },
+        ),
         "slower-than-production": ProblemKind(
             "Tasks mirror, but the lag has grown for a quarter of an hour: records are produced faster.",
             {

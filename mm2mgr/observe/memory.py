@@ -15,6 +15,7 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
 from mm2mgr.observe.reading import LiveConnector, Snapshot
+from mm2mgr.observe.surplus import Surplus, Surpluses, follow, weight_in
 from mm2mgr.observe.topic_sync import COPIED, missing_of
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
@@ -155,6 +156,7 @@ class FlowMemory:
     progress: Mapping[str, Points] = field(default_factory=dict)
     short: Mapping[str, ConditionClock] = field(default_factory=dict)
     unarrived: Mapping[str, Unarrived] = field(default_factory=dict)
+    surplus: Mapping[str, Mapping[int, Surplus]] = field(default_factory=dict)
 
     def paused(self) -> FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
@@ -213,7 +215,12 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         ids = reading.clusters[flow.source.alias].topic_ids
         topics = see_topics(lag, ids, old.topics, reading.taken_at)
         new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
-        flows[flow.id] = replace(new, home=home, topics=topics)
+        surplus = old.surplus
+        if not lag.unread:
+            later_ends = reading.clusters[flow.source.alias].later_ends
+            weight = weight_in(reading, flow, seen)
+            surplus = follow(lag, _of_same_topics(old, topics), weight, later_ends, reading.taken_at)
+        flows[flow.id] = replace(new, home=home, topics=topics, surplus=surplus)
     looks, lost = _looks(earlier.looks, reading, lags)
     return replace(
         earlier,
@@ -226,6 +233,12 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         looks=looks,
         unwritten=(*earlier.unwritten, *lost),
     )
+
+
+def _of_same_topics(old: FlowMemory, topics: Mapping[str, SeenTopic]) -> Surpluses:
+    """Return what is remembered of records that arrive twice, without topics that were deleted and created again since."""
+    same = {topic for topic, one in old.topics.items() if topic in topics and topics[topic].ids == one.ids}
+    return {topic: places for topic, places in old.surplus.items() if topic in same}
 
 
 def _silent_workers(earlier: Memory, reading: Snapshot, flows: Mapping[str, FlowMemory]) -> dict[str, SilentWorker]:

@@ -109,6 +109,8 @@ class FlowCase(ConnectorCase):
     lag: FlowLag = field(kw_only=True)
     source: SeenKafka = field(kw_only=True)
     kept: FlowMemory = field(kw_only=True)
+    exactly_once: bool | None = field(kw_only=True, default=None)
+    """Whether its workers write with transactions; None: they do not tell."""
 
     @property
     def marks(self) -> Mapping[str, Mark]:
@@ -362,6 +364,11 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
     if lag.deleted:
         names = ", ".join(sorted({one.topic for one in lag.deleted})[:3])
         notes.append(f"tasks still hold partitions that {case.flow.source.alias} no longer has: {names}")
+    if case.exactly_once is None and case.seen.info and case.flow.settings.replication_policy == "default":
+        notes.append(
+            "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that transaction "
+            "markers cannot be told from records"
+        )
     if isinstance(case.seen.tasks, Failure):
         notes.append(f"tasks could not be read: {case.seen.tasks.message}")
     return tuple(notes)
@@ -387,21 +394,21 @@ def offsets_note(case: FlowCase, target: SeenKafka, grown: str) -> str:
     return "; ".join(parts)
 
 
-def growth(flow: Flow, now: float, marks: Mapping[str, Mark], before: Mapping[str, Mark]) -> str:
+def growth(case: FlowCase, now: float, before: Mapping[str, Mark]) -> str:
     """Return by how much the target grew since the last observation, where that is more than the stored offsets show.
 
     Empty for an exactly-once flow: its offsets are stored in the transaction that writes the records.
     """
-    if flow.exactly_once:
+    if case.flow.exactly_once or case.exactly_once:
         return ""
-    both = [(marks[task], before[task]) for task in marks if task in before]
+    both = [(case.marks[task], before[task]) for task in case.marks if task in before]
     seen = [(mark.arrived - old.arrived, mark.stored - old.stored) for mark, old in both
             if mark.arrived is not None and old.arrived is not None]  # fmt: skip
     arrived, stored = sum(one for one, _ in seen), max(0, sum(one for _, one in seen))
     if arrived <= stored:
         return ""
     seconds = now - max(old.clock.seen_at for _, old in both)
-    return f"in the last {seconds:.0f} s the target received {_at_most(flow, arrived)}, of which the stored offsets show {stored}"
+    return f"in the last {seconds:.0f} s the target received {_at_most(case, arrived)}, of which the stored offsets show {stored}"
 
 
 def _state_notes(case: ConnectorCase) -> list[str]:
@@ -415,7 +422,7 @@ def _state_notes(case: ConnectorCase) -> list[str]:
 def _nothing_stored(case: FlowCase) -> str:
     empty = [one for one in case.lag.counted if one.stored is None and one.lag_records]
     arrived = sum(one.arrived or 0 for one in empty)
-    already = f", but their remote topics hold {_at_most(case.flow, arrived)} already" if arrived else ""
+    already = f", but their remote topics hold {_at_most(case, arrived)} already" if arrived else ""
     return f"nothing stored yet for {len(empty)} partitions{already}" if empty else ""
 
 
@@ -427,9 +434,12 @@ def _past_end(case: FlowCase) -> str:
     return f"the stored offset is past the end of {few(past)} ({why}), so all that the log has counts as lag"
 
 
-def _at_most(flow: Flow, end_offsets: int) -> str:
+def _at_most(case: FlowCase, end_offsets: int) -> str:
     """Return growth of end offsets in words: 500 records in one transaction move an end by 501 (its marker)."""
-    return f"{end_offsets} records{' and transaction markers' if flow.connect.exactly_once else ''}"
+    if case.exactly_once or case.flow.connect.exactly_once:
+        return f"{end_offsets} records and transaction markers"
+    unknown = " (or transaction markers: not known, as the workers do not tell whether they are exactly-once)"
+    return f"{end_offsets} records{unknown if case.exactly_once is None else ''}"
 
 
 def _marker(case: FlowCase) -> str:

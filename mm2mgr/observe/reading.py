@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.errors import Mm2mgrError
@@ -15,6 +16,7 @@ from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.reconcile.dedicated import DedicatedMirrorMaker
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.render import Connector
 from mm2mgr.topics.names import HEARTBEATS
@@ -119,12 +121,32 @@ class Orphan:
         return dict(vars(self))
 
 
+Standing = Literal["unmarked", "other-owner", "released", "left-over", "dedicated", "declared"]
+"""What a connector is to a tree. left-over: this owner's, and no longer declared. dedicated: of a dedicated MirrorMaker."""
+
+
+@dataclass(frozen=True)
+class OtherConnector:
+    """A source connector of MirrorMaker that the tree does not declare; `state` in Connect's words, or `no status`.
+
+    `owner`: the owner in its mark, "" without one. One of a dedicated MirrorMaker has `connect` "", and the group as its name.
+    """
+
+    connect: str
+    connector: str
+    config: Mapping[str, str] = field(repr=False)  # may hold secrets
+    state: str
+    standing: Standing
+    owner: str = ""
+
+
 @dataclass(frozen=True)
 class SeenConnect:
     """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them.
 
     `kafka_cluster_id` is the Kafka its workers live on ("": unknown). Orphans are only looked for with all flows. `silent_workers`
-    have connectors or tasks by their status, and accept no connection (see `connect.client`).
+    have connectors or tasks by their status, and accept no connection (see `connect.client`). `others` are there too, and not among
+    the connectors that were asked for. `version` is its workers' Kafka ("": unknown), `exactly_once` whether they write with transactions (None: they do not tell).
     """
 
     name: str
@@ -133,13 +155,17 @@ class SeenConnect:
     kafka_cluster_id: str = ""
     orphans: tuple[Orphan, ...] = ()
     silent_workers: frozenset[str] = frozenset()
+    others: tuple[OtherConnector, ...] = ()
+    version: str = ""
+    exactly_once: bool | None = None
 
 
 @dataclass(frozen=True)
 class SeenKafka:
     """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
     for (a start only of topics that flows read from it, else 0), reasons for those unread; settings and literal ACLs of the topics, and committed offsets of the groups asked for, that this login
-    may read."""
+    may read. `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that were read
+    again after all clusters."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
@@ -149,13 +175,15 @@ class SeenKafka:
     configs: Mapping[str, TopicSettings] = field(default_factory=dict)
     acls: Mapping[str, frozenset[Acl]] = field(default_factory=dict)
     group_offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    dedicated: Mapping[str, DedicatedMirrorMaker] = field(default_factory=dict)
+    later_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """The chosen flows of an estate, read from `begun_at` to `taken_at` (seconds since 1970); `whole` when these are all of them.
 
-    `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id).
+    `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all flows of the tree.
     """
 
     taken_at: float
@@ -165,6 +193,7 @@ class Snapshot:
     whole: bool = False
     begun_at: float = 0.0
     copied_asked: frozenset[tuple[str, str]] = frozenset()
+    declared: tuple[Flow, ...] = ()
 
     def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""

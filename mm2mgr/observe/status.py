@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mm2mgr.connect.client import ConnectClient, silent_workers
+from mm2mgr.connect.exactly_once import ask_exactly_once
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
@@ -40,15 +41,29 @@ from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
 from mm2mgr.observe.memory import Memory, remember
 from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenConnect, SeenKafka, Snapshot
+from mm2mgr.observe.reading import (
+    Failure,
+    LiveConnector,
+    Orphan,
+    OtherConnector,
+    SeenConnect,
+    SeenKafka,
+    Snapshot,
+    Standing,
+)
+from mm2mgr.observe.surplus import doubtful
 from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.dedicated import find_running
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.render import CLASSES, Connector, connectors_of
+from mm2mgr.reconcile.plan import Named
+from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.secrets import cut
 from mm2mgr.topology import Flow, Topology
+from mm2mgr.truth.keys import kafka_version
+from mm2mgr.truth.reach import numbers, type_of
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Collection[str])
@@ -63,13 +78,16 @@ _KAFKA_TIMEOUT_SECONDS = 10.0
 @dataclass(frozen=True)
 class WantedLogs:
     """Which topics of a cluster to read: those that flows mirror from it, whose ids count too, those that flows mirror to it, and
-    the names of those whose settings or ACLs are wanted; and the consumer groups whose committed offsets are."""
+    the names of those whose settings or ACLs are wanted; the consumer groups whose committed offsets are; and the aliases of the sources
+    that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else."""
 
     away: Callable[[str], bool]
     here: Callable[[str], bool]
     configs: frozenset[str] = frozenset()
     acls: frozenset[str] = frozenset()
     groups: tuple[str, ...] = ()
+    dedicated: tuple[str, ...] = ()
+    ends: tuple[TopicPartition, ...] = ()
 
     def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
         """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
@@ -81,6 +99,8 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
     """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; never raises."""
     try:
         with Kafka(access, timeout_seconds or _KAFKA_TIMEOUT_SECONDS) as kafka:
+            if wanted.ends:
+                return SeenKafka(offsets=read_logs(kafka, wanted.ends, ()).found)
             topics = kafka.partition_counts()
             away = set(filter(wanted.away, topics))
             read = read_logs(kafka, wanted(topics), away)
@@ -88,9 +108,21 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
             configs = _if_readable(topic_configs, kafka, wanted.configs & topics.keys())
             acls = _if_readable(topic_acls, kafka, wanted.acls & topics.keys())
             groups = _if_readable(committed_offsets, kafka, wanted.groups)
+            dedicated = _if_readable(
+                lambda kafka, names: find_running(kafka, access, names, topics), kafka, wanted.dedicated
+            )
     except Mm2mgrError as error:
         return SeenKafka(failure=Failure.of(error))
-    return SeenKafka(topics, read.found, read.failed, topic_ids=ids, configs=configs, acls=acls, group_offsets=groups)
+    return SeenKafka(
+        topics,
+        read.found,
+        read.failed,
+        topic_ids=ids,
+        configs=configs,
+        acls=acls,
+        group_offsets=groups,
+        dedicated=dedicated,
+    )
 
 
 def _if_readable(read: Callable[[Kafka, N], dict[str, T]], kafka: Kafka, names: N) -> dict[str, T]:
@@ -128,6 +160,7 @@ async def read_estate(
     Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
     """
     begun_at, whole = how.clock(), len({flow.id for flow in flows}) == len(topology.flows)
+    connectors = tuple(connectors)
     wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
     if whole:
         wanted = {name: [] for name in (*wanted, *topology.connects)}
@@ -137,9 +170,12 @@ async def read_estate(
         *(_read_connect(topology, name, each, how, orphans=whole) for name, each in wanted.items())
     )
     reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole, begun_at)
+    declared = {(connector.connect, connector.name) for connector in connectors}
+    reading = replace(reading, declared=topology.flows, connects=_without(declared, reading.connects))
     if how.earlier:
         reading = replace(reading, copied_asked=frozenset(_due(reading, how.earlier)))
-    return replace(reading, clusters=await _read_clusters(reading, how.kafka), taken_at=how.clock())
+    reading = replace(reading, clusters=await _read_clusters(reading, how.kafka))
+    return replace(await _with_later_ends(reading, how), taken_at=how.clock())
 
 
 def _due(reading: Snapshot, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
@@ -164,7 +200,12 @@ async def _read_connect(
             infos, statuses = await client.infos(), await client.statuses()
             gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
             busy = sorted({worker for one in statuses.values() for worker in one.workers})
-            root, silent = await asyncio.gather(_kept(gate, client.root()), silent_workers(client.target, busy))
+            mirrors = any(one.type == "source" for one in wanted)
+            root, silent, exactly_once = await asyncio.gather(
+                _kept(gate, client.root()),
+                silent_workers(client.target, busy),
+                ask_exactly_once(client) if mirrors else _nothing(),
+            )
             shown = (LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted)
             seen = await asyncio.gather(*(_more(client, gate, one, how) for one in shown))
     except Mm2mgrError as error:
@@ -178,7 +219,20 @@ async def _read_connect(
         kafka_cluster_id="" if isinstance(root, Failure) else root.kafka_cluster_id,
         orphans=tuple(_orphans(name, {one.name for one in wanted}, owners, infos, statuses)) if orphans else (),
         silent_workers=silent,
+        others=tuple(_others(name, owners, infos, statuses)) if mirrors else (),
+        version=version,
+        # Before 3.3 (KIP-618) no worker writes source records with transactions, and none has a key to tell it.
+        exactly_once=False if exactly_once is None and _is_before(version, (3, 3)) else exactly_once,
     )
+
+
+def _is_before(version: str, line: tuple[int, ...]) -> bool:
+    placed = kafka_version(version)
+    return placed is not None and numbers(placed) < line
+
+
+async def _nothing() -> None:
+    """Ask nobody."""
 
 
 async def read_states(
@@ -218,6 +272,31 @@ def _orphans(
         pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"
         kind = types.get(config.get("connector.class", ""), "source")
         yield Orphan(connect, name, kind, pair, cut(config.get("topics", "")), status.state if status else "no status")
+
+
+def _without(declared: Collection[Named], connects: Mapping[str, SeenConnect]) -> dict[str, SeenConnect]:
+    """Return the Connect clusters without declared connectors among the others."""
+
+    def others(connect: SeenConnect) -> tuple[OtherConnector, ...]:
+        return tuple(one for one in connect.others if (one.connect, one.connector) not in declared)
+
+    return {name: replace(connect, others=others(connect)) for name, connect in connects.items()}
+
+
+def _others(
+    connect: str, owners: Ownership, infos: Mapping[str, ConnectorInfo], statuses: Mapping[str, ConnectorStatus]
+) -> Iterator[OtherConnector]:
+    """Yield the source connectors of a Connect cluster, by name."""
+    for name, info in sorted(infos.items()):
+        if type_of(info.config.get("connector.class", "")) != "source":
+            continue
+        owner, status = info.config.get(OWNER_KEY, ""), statuses.get(name)
+        standing: Standing = "other-owner" if owner else "unmarked"
+        if (connect, name) in owners.released:
+            standing = "released"
+        elif owners.is_ours((connect, name), info.config):
+            standing = "left-over"
+        yield OtherConnector(connect, name, info.config, status.state if status else "no status", standing, owner)
 
 
 async def _more(
@@ -265,6 +344,32 @@ async def _read_clusters(reading: Snapshot, kafka: ReadKafka) -> dict[str, SeenK
     return dict(zip(clusters, seen, strict=True))
 
 
+async def _with_later_ends(reading: Snapshot, how: ObserveOptions) -> Snapshot:
+    """Read the ends of source partitions again where more seems to have arrived than there was: clusters are read side by side."""
+    doubts: dict[str, list[TopicPartition]] = {}
+    for flow in reading.flows:
+        earlier = how.earlier.flows.get(flow.id) if how.earlier else None
+        if earlier and (partitions := [*doubtful(reading, flow, earlier.surplus)]):
+            doubts.setdefault(flow.source.alias, []).extend(partitions)
+    sources = {flow.source.alias: flow.source for flow in reading.flows if flow.source.alias in doubts}
+    read = await asyncio.gather(
+        *(
+            asyncio.to_thread(
+                how.kafka, kafka_access(source), WantedLogs(_no_topic, _no_topic, ends=tuple(doubts[alias]))
+            )
+            for alias, source in sources.items()
+        )
+    )
+    clusters = dict(reading.clusters)
+    for alias, seen in zip(sources, read, strict=True):
+        clusters[alias] = replace(clusters[alias], later_ends={one: log.end for one, log in seen.offsets.items()})
+    return replace(reading, clusters=clusters)
+
+
+def _no_topic(_: str) -> bool:
+    return False
+
+
 def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
     """Return the topics to read of a cluster."""
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
@@ -287,6 +392,7 @@ def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
         frozenset(_wanted_copied("configs", reading, alias)),
         frozenset(_wanted_copied("acls", reading, alias)),
         tuple(sorted(set(_wanted_groups(reading, alias)))),
+        tuple(sorted({flow.source.alias for flow, _ in here})),
     )
 
 

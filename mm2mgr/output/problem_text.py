@@ -233,6 +233,46 @@ def _records_not_on_target(one: Values, found: Values) -> str:
     )
 
 
+def _arrives_twice(one: Values, found: Values) -> str:
+    fact = (
+        f"at least {found['records']} records arrived twice in {_some(found['topics'], 'topic', found['topic_count'])} on {found['target']} "
+        f"in the last {span_text(one['since_seconds'])}: more than {found['source']} had for them, and more than one restart of workers sends again"
+    )
+    if found["one_task"]:
+        return (
+            f"{fact}; all are of {_tasks(one)}, and other tasks mirror each record once: two workers may run it, which Connect's status does "
+            "not show; look for a worker that the others lost and that still runs, and stop it"
+        )
+    return (
+        f"{fact}; look for a second mirror of these topics that mm2mgr cannot see (another Connect cluster, a dedicated MirrorMaker under "
+        "another alias), for a worker that the others lost and that still runs, or for workers that die again and again"
+    )
+
+
+def _overlap(_: Values, found: Values) -> str:
+    topics = _some(found["topics"], "topic", found["topic_count"])
+    ends = f"from {found['source']} to {found['target']}"
+    if found["standing"] == "dedicated":
+        return (
+            f"a dedicated MirrorMaker mirrors {topics} {ends} too (group {found['other']} has members): records arrive twice; stop its "
+            "processes with SIGTERM, and see that nothing starts them again, or take the topics out of one of the two"
+        )
+    whose, remedy = {
+        "unmarked": ("carries no owner mark", "stop or delete it there, or adopt it"),
+        "other-owner": (
+            f"belongs to owner '{found['owner']}'",
+            "agree on one of the two, and stop or delete the other",
+        ),
+        "released": ("is released", "stop or delete it there, or take the flow out of this tree"),
+        "left-over": ("is no longer declared", "run mm2mgr plan --prune and mm2mgr apply --prune"),
+        "declared": ("runs otherwise than declared, or this one does", "run mm2mgr plan"),
+    }[found["standing"]]
+    return (
+        f"connector {found['other']} ({whose}) mirrors {topics} {ends} too: records arrive twice; {remedy}, or take the topics out of one of "
+        "the two"
+    )
+
+
 def _slower_than_production(one: Values, found: Values) -> str:
     return (
         f"the lag has grown for {span_text(one['since_seconds'])}, by {found['grown_records']} to {found['lag_records']} records: "
@@ -293,6 +333,8 @@ SENTENCES: Mapping[str, Callable[[Values, Values], str]] = {
     "target-topic-missing": _target_topic_missing,
     "target-partitions-fewer": _target_partitions_fewer,
     "records-not-on-target": _records_not_on_target,
+    "arrives-twice": _arrives_twice,
+    "overlap": _overlap,
     "slower-than-production": _slower_than_production,
     "topic-configs-differ": _topic_configs_differ,
     "topic-acls-differ": _topic_acls_differ,

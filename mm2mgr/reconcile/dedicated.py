@@ -1,12 +1,14 @@
-"""The stored offsets of a dedicated MirrorMaker, which keeps them in topics of its own on the target: `connect-mirror-maker.sh` has no REST API.
+"""Dedicated MirrorMakers, which keep configs, states and offsets in topics of their own on the target: `connect-mirror-maker.sh` has no REST API.
 
-They are exact only after a clean shutdown: a killed process has mirrored more than it had stored.
+Their stored offsets are exact only after a clean shutdown: a killed process has mirrored more than it had stored.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import Mm2mgrError
@@ -14,13 +16,52 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.text import few
 
+if TYPE_CHECKING:
+    from mm2mgr.kafka.client import Kafka
+
 _SOURCE = "MirrorSourceConnector"
+_CONFIG_SECONDS = 5.0
 _TASK = f"status-task-{_SOURCE}-"
 
 
 def dedicated_names(source: str) -> tuple[str, str, str]:
     """Return the topics of its offsets and states, and its group, of a dedicated MirrorMaker that mirrors from an alias."""
     return f"mm2-offsets.{source}.internal", f"mm2-status.{source}.internal", f"{source}-mm2"
+
+
+@dataclass(frozen=True)
+class DedicatedMirrorMaker:
+    """A dedicated MirrorMaker that runs: the members of its group now, and the config of its source connector (None: not readable)."""
+
+    members: int
+    config: Mapping[str, str] | None = field(default=None, repr=False)  # may hold secrets
+
+
+def find_running(
+    kafka: Kafka, access: KafkaAccess, sources: Iterable[str], topics: Mapping[str, int]
+) -> dict[str, DedicatedMirrorMaker]:
+    """Return the dedicated MirrorMakers that write to a cluster now, by the aliases of their sources; its topics with their partitions.
+
+    No more is asked where it has none of their topics. Blocks; Mm2mgrError where groups cannot be read.
+    """
+    from mm2mgr.kafka.inspection import group_members
+
+    found = {}
+    for source in sources:
+        if dedicated_names(source)[0] in topics and (members := group_members(kafka, dedicated_names(source)[2])):
+            found[source] = DedicatedMirrorMaker(members, _config(access, f"mm2-configs.{source}.internal", topics))
+    return found
+
+
+def _config(access: KafkaAccess, topic: str, topics: Mapping[str, int]) -> Mapping[str, str] | None:
+    """Return the config of the source connector in a topic of configs, None where there is none that can be read."""
+    try:
+        texts = dict(_newest(access, topic, topics, _CONFIG_SECONDS))
+        found = json.loads(texts[f"connector-{_SOURCE}"])["properties"]
+    except (Mm2mgrError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    is_config = isinstance(found, dict) and all(isinstance(one, str) for one in (*found, *found.values()))
+    return found if is_config else None
 
 
 def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
@@ -64,11 +105,12 @@ def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
     return found
 
 
-def _newest(access: KafkaAccess, topic: str, counts: dict[str, int]) -> list[tuple[str, Any]]:
+def _newest(access: KafkaAccess, topic: str, counts: Mapping[str, int], seconds: float = 30.0) -> list[tuple[str, Any]]:
     """Return the newest text of each key of a compacted topic, tombstones left out."""
     from mm2mgr.kafka.records import read
 
     found: dict[str, str | None] = {}
-    for record in read(access, [TopicPartition(topic, number) for number in range(counts.get(topic, 0))]):
+    partitions = [TopicPartition(topic, number) for number in range(counts.get(topic, 0))]
+    for record in read(access, partitions, timeout_seconds=seconds):
         found[(record.key or b"").decode()] = None if record.value is None else record.value.decode()
     return [(key, text) for key, text in found.items() if text is not None]

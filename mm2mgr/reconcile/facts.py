@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, WrongBody
+from mm2mgr.connect.exactly_once import ASKED_CONFIG, NOBODY, SOURCE_CLASS, supports_exactly_once
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.connect.types import Validation, WorkerInfo
+from mm2mgr.connect.types import WorkerInfo
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector
@@ -55,7 +56,7 @@ async def ask_worker(
 
     found, plugins, answered = await asyncio.gather(probed(), client.plugins(), answering())
     # What MirrorMaker's keys do follows its plugin's version, which may differ from the worker's own.
-    versions = [plugin.version for plugin in plugins if plugin.class_name == CONNECTOR_CLASS]
+    versions = [plugin.version for plugin in plugins if plugin.class_name == SOURCE_CLASS]
     placed = (kafka_version(text) for text in (*versions, answered.version))
     worker = replace(
         WorkerFacts() if isinstance(found, ConnectError) else found,
@@ -110,32 +111,18 @@ def running(
 
 # --- what connectors may override -------------------------------------------------------------------------------------
 
-CONNECTOR_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
 KNOWN_POLICIES = frozenset({"None", "Principal", "Allowlist"})
 
-_NOBODY = "127.0.0.1:9092"  # is not contacted: a validation starts no client
-_BASE = {
-    "name": "mm2mgr-probe",
-    "connector.class": CONNECTOR_CLASS,
-    "source.cluster.alias": "mm2mgr-probe-source",
-    "target.cluster.alias": "mm2mgr-probe-target",
-    "source.cluster.bootstrap.servers": _NOBODY,
-    "target.cluster.bootstrap.servers": _NOBODY,
-    # Consumer and admin overrides are judged only when a connector uses them, as one with an offsets topic of its own does.
-    "offsets.storage.topic": "mm2mgr-probe",
-    # The worker says what it lacks only after the connector has said that it could (KIP-618).
-    "exactly.once.support": "required",
-    "source.consumer.isolation.level": "read_committed",
-}
+# Consumer and admin overrides are judged only when a connector uses them, as one with an offsets topic of its own does.
+_BASE = {**ASKED_CONFIG, "offsets.storage.topic": "mm2mgr-probe"}
 # One that only All allows, one that Principal allows too, and the one that decides where records go.
 _TELLING = {
     f"{prefix}{key}": value
     for prefix in PREFIXES
-    for key, value in (("client.id", "mm2mgr-probe"), ("sasl.mechanism", "PLAIN"), ("bootstrap.servers", _NOBODY))
+    for key, value in (("client.id", "mm2mgr-probe"), ("sasl.mechanism", "PLAIN"), ("bootstrap.servers", NOBODY))
 }
 _SENTENCE = re.compile(r"The '([^']+)' policy does not allow '[^']+' to be overridden in the connector configuration\.")
-_NOT_EXACTLY_ONCE = "This worker does not have exactly-once source support enabled"
 
 
 async def probe(client: ConnectClient, overrides: Mapping[str, str]) -> WorkerFacts:
@@ -147,7 +134,7 @@ async def probe(client: ConnectClient, overrides: Mapping[str, str]) -> WorkerFa
     wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
     asked = {**wanted, **_TELLING}
     try:
-        answer = await client.validate(CONNECTOR_CLASS, {**_BASE, **asked})
+        answer = await client.validate(SOURCE_CLASS, {**_BASE, **asked})
         if "producer.override.client.id" not in answer.keys:
             raise WrongBody("the validation does not mention the overrides that were sent")
     except ConnectError as error:
@@ -159,7 +146,7 @@ async def probe(client: ConnectClient, overrides: Mapping[str, str]) -> WorkerFa
         policy=_policy(refused),
         refused=refused,
         allowed=frozenset(wanted) - refused.keys(),
-        exactly_once=_exactly_once(answer),
+        exactly_once=supports_exactly_once(answer),
     )
 
 
@@ -171,12 +158,6 @@ def _policy(refused: Mapping[str, str]) -> str:
     names = {found[1] if found else "" for found in sentences}
     name = names.pop()
     return name if not names and name in KNOWN_POLICIES else "custom"
-
-
-def _exactly_once(answer: Validation) -> bool | None:
-    if "exactly.once.support" not in answer.keys:
-        return None
-    return not any(_NOT_EXACTLY_ONCE in reason for reason in answer.errors.get("exactly.once.support", ()))
 
 
 _TIMEOUT_SECONDS = 3.0

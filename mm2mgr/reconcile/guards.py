@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mm2mgr.lint.findings import Finding, Rule
+from mm2mgr.lint.hops import Hop, overlapping
 from mm2mgr.lint.rules import found, of_connectors, reported
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.reconcile.moves import with_units_held
@@ -170,6 +171,28 @@ def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections
             if connector in changes:
                 result.setdefault(connector, []).append(_objection(finding, remedy))
     return result
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Two connectors that run, of the same two clusters, and may both mirror a topic; `topic` is one, "" where that is not decided."""
+
+    connectors: tuple[Named, Named]
+    topic: str
+    hops: tuple[Hop, Hop] = field(repr=False)
+
+    def shared(self, topics: Iterable[str]) -> list[str]:
+        """Return those of a source's topics that both take, sorted."""
+        one, other = (hop.selection for hop in self.hops)
+        return sorted(topic for topic in topics if one and other and one.takes(topic) and other.takes(topic))
+
+
+def overlaps(running: Mapping[Named, Subject]) -> Iterator[Overlap]:
+    """Yield the overlaps of connectors that run, as the rule `overlap` finds them."""
+    names = {subject: named for named, subject in running.items()}
+    judged = Estate(tuple(running.values())).judged
+    for one, other, shared in overlapping(judged.subjects, running=True, alike=True):
+        yield Overlap((names[one.subject], names[other.subject]), shared.topic or "", (one, other))
 
 
 def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Connectors) -> str:

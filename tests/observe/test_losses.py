@@ -279,7 +279,7 @@ def test_a_loss_of_a_flow_that_is_not_declared_any_more_is_still_shown(small: Es
     text = (tmp_path / "tree.yaml").read_text().replace("  orders:\n", "  renamed:\n")
     status = Estate(topology_of(text, tmp_path), small.connect, tmp_path).status()
     assert status.losses == (loss,)
-    assert status.flows[0].problems == ()
+    assert [one.kind for one in status.flows[0].problems] == ["overlap"], "the connector of the old name still runs"
     assert status.health == "problem"
 
 

@@ -1,0 +1,126 @@
+"""Connectors that mirror what a flow mirrors too: made by hand, of other owners, left over, or of a dedicated MirrorMaker. Pure.
+
+Whether two connectors overlap is decided as for plan, by `reconcile.guards`. It loads the rules of lint, so it is asked only where
+something runs that the tree does not declare like this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mm2mgr.connect.exactly_once import SOURCE_CLASS
+from mm2mgr.connect.types import WorkerInfo
+from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
+from mm2mgr.observe.reading import LiveConnector, OtherConnector, SeenKafka, Snapshot
+from mm2mgr.reconcile.dedicated import dedicated_names
+from mm2mgr.reconcile.plan import Named
+from mm2mgr.text import number_of
+from mm2mgr.topology import Flow
+
+_RULE = "overlap"
+_NAMED = 20  # topics of one problem
+# What decides which topics a connector takes, and their names.
+_SELECT = ("topic", "enabled", "source.cluster.", "target.cluster.", "replication.policy", "transforms", "predicates")
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """What else mirrors the topics of flows: problems, and notes on what is not known, by the ids of the flows."""
+
+    problems: Mapping[str, tuple[LiveProblem, ...]] = field(default_factory=dict)
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def find_overlaps(reading: Snapshot) -> Overlaps:
+    """Return what mirrors topics of the flows of a reading beside their connectors."""
+    flows: dict[Named, tuple[Flow, LiveConnector]] = {}
+    for flow in reading.flows:
+        seen = reading.source_connector(flow)
+        if seen and seen.info:
+            flows[seen.desired.connect, seen.desired.name] = flow, seen
+    dedicated, notes = _dedicated(reading, [flow for flow, _ in flows.values()])
+    others = [*(one for connect in reading.connects.values() for one in connect.others), *dedicated]
+    changed = {named for named, (_, seen) in flows.items() if _selects_otherwise(seen)}
+    if not flows or not (others or changed):
+        return Overlaps(notes=notes)
+    declared = [OtherConnector(*named, {}, "", "declared") for named in flows]
+    beside = {(one.connect, one.connector): one for one in (*declared, *others)}
+    problems: dict[str, tuple[LiveProblem, ...]] = {}
+    for mine, theirs, topics in _shared(reading, flows, others):
+        flow, _ = flows[mine]
+        if beside[theirs].standing == "declared" and not {mine, theirs} & changed:
+            continue  # lint judges what is declared
+        if topics and _RULE not in flow.settings.silence:
+            problems[flow.id] = (*problems.get(flow.id, ()), _problem(flow, mine, beside[theirs], topics))
+    return Overlaps(problems, notes)
+
+
+def _shared(
+    reading: Snapshot, flows: Mapping[Named, tuple[Flow, LiveConnector]], others: Iterable[OtherConnector]
+) -> Iterator[tuple[Named, Named, list[str]]]:
+    """Yield each flow's connector with one that overlaps, and the topics of both: those that the source has, where it was read."""
+    from mm2mgr.reconcile.facts import running, version_of
+    from mm2mgr.reconcile.guards import overlaps
+
+    versions = {name: connect.version for name, connect in reading.connects.items()}
+    configs: dict[Named, tuple[Mapping[str, str], str | None]] = {
+        named: (seen.info.config, seen.status.state if seen.status else None)
+        for named, (_, seen) in flows.items()
+        if seen.info
+    }
+    configs |= {(one.connect, one.connector): (one.config, one.state) for one in others}
+    subjects = {
+        named: running(*named, config, state, version_of(WorkerInfo(versions.get(named[0], ""), "", "")))
+        for named, (config, state) in configs.items()
+    }
+    for overlap in overlaps({named: subject for named, subject in subjects.items() if subject}):
+        for mine, theirs in (overlap.connectors, overlap.connectors[::-1]):
+            if mine in flows:
+                source = reading.clusters.get(flows[mine][0].source.alias, SeenKafka())
+                example = [overlap.topic] if overlap.topic else []
+                yield mine, theirs, example if source.failure else overlap.shared(source.topics)
+
+
+def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[str]) -> LiveProblem:
+    found = {
+        "other": "/".join(part for part in (other.connect, other.connector) if part),
+        "standing": other.standing,
+        "owner": other.owner,
+        "topics": list(topics[:_NAMED]),
+        "topic_count": len(topics),
+        "source": flow.source.alias,
+        "target": flow.target.alias,
+    }
+    return LiveProblem(_RULE, ProblemSubject(*mine, flow.id), found)
+
+
+def _selects_otherwise(seen: LiveConnector) -> bool:
+    """Tell whether a connector runs with other topics than the tree declares, or under other names."""
+    live = seen.info.config if seen.info else {}
+    return any(
+        live.get(key) != seen.desired.config.get(key)
+        for key in {*live, *seen.desired.config}
+        if key.startswith(_SELECT)
+    )
+
+
+def _dedicated(reading: Snapshot, flows: Iterable[Flow]) -> tuple[list[OtherConnector], dict[str, tuple[str, ...]]]:
+    """Return the source connectors of dedicated MirrorMakers that run, and notes on those whose configs cannot be read."""
+    found: dict[str, OtherConnector] = {}
+    notes: dict[str, tuple[str, ...]] = {}
+    for flow in flows:
+        source, target = flow.source.alias, flow.target.alias
+        runs = reading.clusters.get(target, SeenKafka()).dedicated.get(source)
+        name = f"{dedicated_names(source)[2]} on {target}"
+        if runs is None:
+            continue
+        if runs.config is None:
+            notes[flow.id] = (
+                f"a dedicated MirrorMaker runs (group {name} has {number_of(runs.members, 'member')}); whether it mirrors this flow's "
+                f"topics is not known: mm2mgr's login could not read mm2-configs.{source}.internal",
+            )
+        else:
+            config = {"connector.class": SOURCE_CLASS, **runs.config}
+            found[name] = OtherConnector("", name, config, "RUNNING", "dedicated")
+    return list(found.values()), notes

@@ -1,0 +1,154 @@
+"""Records that arrive more often than the source had them, counted from look to look by offsets alone. Pure.
+
+Let P be the first offset of a source partition that is not stored, E the source's end and T the target's. Each record takes one offset
+on the target (`weight` 1), on exactly-once workers at most two: each transaction ends with a marker in the partitions that it wrote to.
+So while each record arrives once, weight * P - T never falls, whatever the source's log has beside records; the largest one of all
+looks is the `level`. P is never beyond E. Therefore, what level + T - weight * E exceeds zero by, the `extra`, arrived twice, where E
+was read after T (see `doubtful`). Records that had arrived before the first look are in its T, so they never count.
+
+Workers that die send again what they had not stored. Since the last look, one such restart can do that with weight * (E - P) at most, P
+being that of the last look; and once some of it has arrived, with twice what waits behind P now. The smaller one is the `limit`: only
+what exceeds it in a later look is certain not to be one restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from mm2mgr.observe.lag import FlowLag
+from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.topology import Flow
+from mm2mgr.truth.client_values import text_of
+
+NEWS_SECONDS = 3600.0
+"""How long records that arrived twice stay a problem after the last of them."""
+
+
+class Surplus(NamedTuple):
+    """What looks have left of one partition; times in seconds since 1970.
+
+    `position`, `end` and `target_end` are those of the last look. `extra`: offsets on the target, the most of any look; `limit`: so many
+    may be of one restart (None: there are none); `began_at` and `grew_at`: the looks that saw the first and the last of them.
+    """
+
+    weight: int
+    level: int
+    position: int
+    end: int
+    target_end: int
+    extra: int = 0
+    limit: int | None = None
+    began_at: float = 0.0
+    grew_at: float = 0.0
+    is_certain: bool = False
+
+    @property
+    def records(self) -> int:
+        """Records that arrived twice, at least; 0 where it is not certain. A copy's own markers take offsets too."""
+        return -(-self.extra // self.weight) if self.is_certain else 0
+
+
+Surpluses = Mapping[str, Mapping[int, Surplus]]
+"""By topic and partition."""
+
+
+class _Ends(NamedTuple):
+    """What a look found of one partition; see the module."""
+
+    position: int
+    end: int
+    target_end: int
+
+
+def weight_in(reading: Snapshot, flow: Flow, seen: LiveConnector) -> int | None:
+    """Return how many offsets of the target a record of a flow takes at most; None where its target's ends do not tell.
+
+    Under other policies anybody may write to the topics, transforms may rename or drop records, and records that a producer does not
+    wait for may show late.
+    """
+    exactly_once = reading.connects[flow.connect.name].exactly_once
+    if flow.settings.replication_policy != "default" or seen.info is None or exactly_once is None:
+        return None
+    if seen.info.config.get("transforms") or text_of("source", seen.info.config, "record producer", "acks") in {
+        "0",
+        "1",
+    }:
+        return None
+    return 2 if exactly_once else 1
+
+
+def doubtful(reading: Snapshot, flow: Flow, earlier: Surpluses) -> Iterator[TopicPartition]:
+    """Yield the partitions where more seems to have arrived than there was: their source may just have been read too early."""
+    seen = reading.source_connector(flow)
+    if (
+        not earlier
+        or seen is None
+        or isinstance(seen.offsets, Failure)
+        or not (weight := weight_in(reading, flow, seen))
+    ):
+        return
+    source, target = (reading.clusters.get(one.alias, SeenKafka()) for one in (flow.source, flow.target))
+    for topic, places in earlier.items():
+        remote = flow.remote_topic(topic)
+        for number, old in places.items():
+            partition = TopicPartition(topic, number)
+            log, there = source.offsets.get(partition), target.offsets.get(TopicPartition(remote, number))
+            if log and there:
+                ends = _Ends(seen.offsets.get(partition, -1) + 1, log.end, there.end)
+                if _goes_on(old, ends, weight) and _is_doubtful(old, ends):
+                    yield partition
+
+
+def follow(
+    lag: FlowLag, earlier: Surpluses, weight: int | None, later_ends: Mapping[TopicPartition, int], now: float
+) -> dict[str, dict[int, Surplus]]:
+    """Return what to remember of a flow's partitions; nothing without a `weight`. `later_ends`: the source's, read after the target."""
+    found: dict[str, dict[int, Surplus]] = {}
+    if weight is None:
+        return found
+    for one in lag.counted:
+        topic, number = one.partition
+        after = old = earlier.get(topic, {}).get(number)
+        if one.arrived is not None:
+            ends = _Ends(0 if one.stored is None else one.stored + 1, one.log.end, one.arrived)
+            after = _after(old, ends, weight, later_ends.get(one.partition), now)
+        if after:
+            found.setdefault(topic, {})[number] = after
+    return found
+
+
+def _after(old: Surplus | None, ends: _Ends, weight: int, later_end: int | None, now: float) -> Surplus:
+    if old is None or not _goes_on(old, ends, weight):
+        return Surplus(weight, weight * ends.position - ends.target_end, *ends)
+    if _is_doubtful(old, ends):
+        if later_end is None:
+            return old
+        ends = ends._replace(end=max(ends.end, later_end))
+    level, extra = weight * ends.position - ends.target_end, _extra(old, ends)
+    if old.limit is None:
+        if extra <= 0:  # an end that went back, as of a topic that was created again, says nothing about what is stored
+            return Surplus(weight, old.level if ends.target_end < old.target_end else max(old.level, level), *ends)
+        behind = weight * (ends.end - ends.position)
+        limit = min(weight * (ends.end - old.position), extra + 2 * behind)
+        return Surplus(weight, old.level, *ends, extra, limit, now, now)
+    is_certain = old.is_certain or extra > old.limit
+    has_grown = extra > old.extra or is_certain > old.is_certain
+    grew_at = now if has_grown else old.grew_at
+    if now - grew_at >= NEWS_SECONDS if is_certain else not has_grown:
+        return Surplus(weight, level, *ends)  # it is over
+    return Surplus(weight, old.level, *ends, max(extra, old.extra), old.limit, old.began_at, grew_at, is_certain)
+
+
+def _extra(old: Surplus, ends: _Ends) -> int:
+    return old.level + ends.target_end - old.weight * ends.end
+
+
+def _is_doubtful(old: Surplus, ends: _Ends) -> bool:
+    return _extra(old, ends) > max(0, old.limit or 0, old.extra if old.is_certain else 0)
+
+
+def _goes_on(old: Surplus, ends: _Ends, weight: int) -> bool:
+    """Tell whether a look can be compared with the ones before: not where offsets or a log went back, or workers changed."""
+    return old.weight == weight and ends.position >= old.position and ends.end >= old.end
