@@ -1,26 +1,16 @@
-"""HTTP as mm2mgr uses it everywhere: one exchange within a deadline, a bounded body, no proxy but a declared one, and no redirect.
+"""What the two HTTP clients share: an answer's body, unpacked, counted and judged while it comes in; and whom to trust.
 
-`Body` unpacks, counts and judges an answer while it comes in, before anything is made of it.
+`connect.exchange` asks many workers at the same time, `samples.session` one metric source after the other. Both take one answer within
+a deadline and with a bounded body, no proxy but a declared one, and no redirect.
 """
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
 import ssl
-import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
-
-import httpx
-
-if importlib.util.find_spec("sniffio") is None:
-    # httpcore imports it before every request, and a package that is not there is searched for anew each time: a fifth of
-    # what 500 creates cost. This entry makes the import fail at once.
-    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 ACCEPTED_ENCODING = "gzip"
 LIMIT_BYTES = 256 * 1024 * 1024
@@ -37,7 +27,10 @@ class BodyRefused(Exception):
 
 
 class Body:
-    """One body; `encoding` is the answer's Content-Encoding."""
+    """One body; `encoding` is the answer's Content-Encoding. Use it in a `with` block, after which it holds nothing.
+
+    An error keeps the frames that it came through, and so their variables, until Python looks for garbage: seldom, and a body is large.
+    """
 
     def __init__(self, encoding: str = "") -> None:
         name = encoding.strip().lower() or "identity"
@@ -46,6 +39,12 @@ class Body:
         self._inflater = None if name == "identity" else _gzip()
         self._found = bytearray()
         self.received_bytes = 0  # over the wire
+
+    def __enter__(self) -> Body:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._found, self._inflater = bytearray(), None
 
     def add(self, piece: bytes) -> None:
         """Take the next raw piece; BodyRefused at once when the limit is passed, however small the pieces are packed."""
@@ -63,13 +62,12 @@ class Body:
         self._check_size()
 
     def text(self) -> str:
-        """Return the whole body, once; BodyRefused when it ends too soon or holds more values than any answer needs."""
+        """Return the whole body; BodyRefused when it ends too soon or holds more values than any answer needs."""
         if self._inflater and self.received_bytes and not self._inflater.eof:
             raise BodyRefused("the gzip data ends too early")
-        found, self._found = self._found, bytearray()
-        if len(found) > LIMIT_VALUES and sum(map(found.count, (b",", b"[", b"{"))) > LIMIT_VALUES:
+        if len(self._found) > LIMIT_VALUES and sum(map(self._found.count, (b",", b"[", b"{"))) > LIMIT_VALUES:
             raise BodyRefused(f"the answer holds more than {LIMIT_VALUES / 1e6:g} million values")
-        return found.decode("utf-8-sig", errors="replace")
+        return self._found.decode("utf-8-sig", errors="replace")
 
     def _check_size(self) -> None:
         if max(len(self._found), self.received_bytes) > LIMIT_BYTES:
@@ -105,23 +103,6 @@ class Exchanged:
     text: str
 
 
-def client(
-    headers: Mapping[str, str],
-    verify: ssl.SSLContext | bool,
-    transport: httpx.AsyncBaseTransport | None,
-    proxy: httpx.Proxy | None = None,
-) -> httpx.AsyncClient:
-    """Return an HTTP client that takes nothing from the environment and follows no redirect.
-
-    What the YAML tree says is all there is: its proxy, no other certificates, no ~/.netrc. A redirect could carry the
-    credentials to another host.
-    """
-    wanted = {"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING, **headers}
-    return httpx.AsyncClient(
-        headers=wanted, verify=verify, transport=transport, proxy=proxy, trust_env=False, follow_redirects=False
-    )
-
-
 def tls_context(
     ca: str | PathLike[str] | None,
     certificate: str | PathLike[str] | None,
@@ -134,40 +115,3 @@ def tls_context(
         # A callable, since without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(certificate, key, password=lambda: password or "")
     return context
-
-
-async def exchange(
-    http: httpx.AsyncClient, method: str, url: str, seconds: float, connect_seconds: float, **content: Any
-) -> Exchanged:
-    """Send one request and return the answer; httpx.HTTPError before it began, then Late, Broken or BodyRefused."""
-    request = http.build_request(
-        method, url, timeout=httpx.Timeout(seconds, connect=connect_seconds, pool=None), **content
-    )
-    begun = False
-    try:
-        # httpx times each read; headers or a body that trickle in need the outer bound.
-        async with asyncio.timeout(seconds):
-            response = await http.send(request, stream=True)
-            begun = True
-            try:
-                text = await _text(response)
-            finally:
-                await response.aclose()
-    except httpx.ConnectTimeout:
-        raise
-    except (httpx.TimeoutException, TimeoutError) as late:
-        raise Late(seconds, begun=begun) from late
-    except httpx.HTTPError as error:
-        if begun:
-            raise Broken(str(error) or type(error).__name__) from error
-        raise
-    return Exchanged(response.status_code, response.headers, text)
-
-
-async def _text(response: httpx.Response) -> str:
-    """Read the raw body, because httpx unpacks each piece whole, whatever becomes of it."""
-    body = Body(response.headers.get("Content-Encoding", ""))
-    assert isinstance(response.stream, httpx.AsyncByteStream)
-    async for piece in response.stream:
-        body.add(piece)
-    return body.text()

@@ -33,6 +33,7 @@ from mm2mgr.connect.errors import (
     error_of,
     lost,
 )
+from mm2mgr.connect.exchange import exchange, http_client
 from mm2mgr.connect.target import ConnectTarget, TlsFiles
 from mm2mgr.secrets import cut
 
@@ -84,7 +85,7 @@ class ConnectHttp:
     def _client(self) -> httpx.AsyncClient:
         target = self.target
         headers = dict(target.headers) | ({"Authorization": target.auth.header()} if target.auth else {})
-        return web.client(headers, _verify(target), self._transport, _proxy(target))
+        return http_client(headers, _verify(target), self._transport, _proxy(target))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -213,9 +214,7 @@ class ConnectHttp:
         seconds = deadline.attempt_seconds(call.write)
         connect_seconds = min(CONNECT_SECONDS, seconds / connect_shares)
         try:
-            found = await web.exchange(
-                self._http, call.method, url + call.path, seconds, connect_seconds, json=call.body
-            )
+            found = await exchange(self._http, call.method, url + call.path, seconds, connect_seconds, json=call.body)
         except web.BodyRefused as refused:
             self.reached = True
             what = f"{url}: {refused}"

@@ -6,7 +6,6 @@ sample in the store, and a long answer is taken to its end before the next quest
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
@@ -16,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import httpx
-
 from mm2mgr import web
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
@@ -25,10 +22,10 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.samples.batch import Batch, Gathered, Inventory
 from mm2mgr.samples.clock import AHEAD_MS
 from mm2mgr.samples.follow import Poll
+from mm2mgr.samples.session import SourceSession
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.secrets import cut, mask_text, remember
 
-CONNECT_SECONDS = 5.0
 _LONGEST_REASON = 300
 _MASKED = 100_000  # characters of an answer that is no JSON, looked through for secrets before it is cut
 _ROWS_PER_POLL = 1_000_000
@@ -79,12 +76,11 @@ class HttpAnswer:
 
 
 class Http:
-    """A kept-alive session with one endpoint; use it in a `with` block, from one thread at a time that runs no event loop."""
+    """A kept-alive session with one endpoint; use it in a `with` block, from one thread at a time."""
 
-    def __init__(self, endpoint: Endpoint, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._client = web.client(self._headers(), self._verify(), transport)
-        self._loop: asyncio.Runner | None = asyncio.Runner()
+        self._session = SourceSession(self._headers(), self._trust())
 
     def __enter__(self) -> Http:
         return self
@@ -94,29 +90,22 @@ class Http:
 
     def close(self) -> None:
         """Close all connections."""
-        if self._loop:
-            self._loop.run(self._client.aclose())
-            self._loop.close()
-            self._loop = None
+        self._session.close()
 
     def get(
         self, path: str, parameters: Mapping[str, str], headers: Mapping[str, str] | None = None, seconds: float = 0.0
     ) -> HttpAnswer:
         """Return the answer to one GET; SourceError when none came whole within `seconds` (default: the endpoint's)."""
-        if self._loop is None:
-            raise RuntimeError("the session is closed")
         limit, url = seconds or self.endpoint.timeout_seconds, self.endpoint.url.rstrip("/") + path
-        more = {"params": dict(parameters), "headers": dict(headers or {})}
-        asked = web.exchange(self._client, "GET", url, limit, min(CONNECT_SECONDS, limit), **more)
         try:
-            return _answer(self._loop.run(asked))
+            return _answer(self._session.get(url, parameters, headers or {}, limit))
         except web.BodyRefused as error:
             raise self.error(str(error), "check `url`: no metric source sends so much") from error
-        except (web.Late, httpx.ConnectTimeout) as error:
-            late = "no whole answer" if isinstance(error, web.Late) and error.begun else "no answer"
+        except web.Late as error:
+            late = "no whole answer" if error.begun else "no answer"
             hint = "check that it runs and can be reached from this machine"
             raise self.error(f"{late} within {limit:.3g} s", hint) from error
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except OSError as error:
             raise self._failed(error) from error
 
     def refused(self, answer: HttpAnswer, what: str) -> SourceError:
@@ -149,10 +138,10 @@ class Http:
             raise self.error("the bearer token is empty or holds characters that no HTTP header can carry")
         return {"Authorization": f"Bearer {token}"}
 
-    def _verify(self) -> ssl.SSLContext | bool:
+    def _trust(self) -> ssl.SSLContext | None:
         mine = self.endpoint
         if not mine.url.startswith("https:"):
-            return False
+            return None
         try:
             return web.tls_context(mine.ca, mine.certificate, mine.key, mine.key_password)
         except (OSError, ValueError) as error:

@@ -16,6 +16,8 @@ from mm2mgr.cli import cli
 
 HEAVY = {
     "httpx",
+    "requests",
+    "urllib3",
     "tenacity",
     "pydantic",
     "jinja2",
@@ -61,12 +63,12 @@ def test_help_loads_nothing_heavy(command: str) -> None:
     assert not loaded(*command.split(), "--help") & HEAVY
 
 
-def test_a_plan_without_changes_loads_no_kafka_client_and_no_spark(tmp_path: Path) -> None:
+def test_a_plan_without_changes_loads_no_kafka_client_no_spark_and_no_client_of_metric_sources(tmp_path: Path) -> None:
     with ExitStack() as stack:
         environment = cold_start.applied_estate(stack, tmp_path)
         modules = loaded("--clusters", str(tmp_path), "plan", environment=environment)
     assert "httpx" in modules
-    assert not modules & JVM_AND_CLIENTS
+    assert not modules & {*JVM_AND_CLIENTS, "requests", "urllib3"}
 
 
 def test_the_benchmark_prints_each_command_as_a_ratio_to_bare_python(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,3 +96,14 @@ def test_the_benchmark_of_a_plan_that_changes_nothing_prints_both_processes(caps
     assert [line[:22].strip() for line in lines] == ["floor", "floor: imports", "mm2mgr plan", "mm2mgr plan: imports"]
     assert requests == "requests to each Connect cluster: 2, the floor's: 2"
     assert re.fullmatch(r"beyond imports: -?[\d.]+ times the floor, bound 2", ratio)
+
+
+def test_a_host_program_keeps_its_modules() -> None:
+    """What imports mm2mgr as a library finds nothing of other packages changed, such as an import that fails from now on."""
+    code = (
+        "import sys, mm2mgr.connect.client, mm2mgr.samples.metric_sources, mm2mgr.operations, mm2mgr.serve.server\n"
+        "print([name for name, module in sys.modules.items() if module is None])"
+    )
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(cold_start.REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60, check=True)
+    assert done.stdout == "[]\n"

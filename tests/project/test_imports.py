@@ -202,7 +202,9 @@ OWNERS: dict[str, set[str]] = {
     "yaml": {"spec"},
     "pydantic": {"spec", "observe"},
     "jinja2": {"templating", "output"},
-    "httpx": {"web.py", "connect", "samples"},
+    "httpx": {"connect"},  # many workers at the same time
+    "requests": {"samples"},  # metric sources, one question after the other
+    "urllib3": {"samples"},
     "tenacity": {"connect"},
     "rich": {"output"},
     "deltalake": {"samples"},

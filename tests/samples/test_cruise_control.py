@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import pytest
+from requests import PreparedRequest
+from responses import RequestsMock
 
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples import cruise_control
@@ -19,8 +20,6 @@ from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
 from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
 from tests.samples.rows import stored
-
-from .canned import CannedServer
 
 URL = "http://cruise.test:9090/kafkacruisecontrol"
 WINDOW = 300_000
@@ -42,7 +41,7 @@ class CruiseControl:
         self.records, self.ends, self.tasks = records, ends, tasks
         self.asked: list[tuple[str, str | None]] = []
 
-    def __call__(self, request: httpx.Request) -> tuple[int, dict[str, str], str]:
+    def __call__(self, request: PreparedRequest) -> tuple[int, dict[str, str], str]:
         url, task = str(request.url), request.headers.get("User-Task-ID")
         self.asked.append((url, task))
         seen = sum(each == url for each, _ in self.asked)
@@ -56,20 +55,21 @@ class CruiseControl:
 
 
 @pytest.fixture
-def http(wire: CannedServer) -> Iterator[Http]:
-    with Http(Endpoint("Cruise Control of 'dc1'", URL), wire.transport) as opened:
+def http(wire: RequestsMock) -> Iterator[Http]:
+    with Http(Endpoint("Cruise Control of 'dc1'", URL)) as opened:
         yield opened
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> CannedServer:
+def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[RequestsMock]:
     monkeypatch.setattr(cruise_control, "_ASK_AGAIN_SECONDS", 0.0)
-    return CannedServer()
+    with RequestsMock(assert_all_requests_are_fired=False) as mock:
+        yield mock
 
 
-def serve(wire: CannedServer, answers: CruiseControl) -> CruiseControl:
+def serve(wire: RequestsMock, answers: CruiseControl) -> CruiseControl:
     for path in ("/state", "/partition_load"):
-        wire.on(URL + path, answers)
+        wire.add_callback(wire.GET, URL + path, answers)
     return answers
 
 
@@ -81,7 +81,7 @@ def ends(count: int) -> list[int]:
     return [NEWEST - back * WINDOW for back in range(count)]
 
 
-def test_units_are_kib_and_mib_and_a_missing_partition_stays_missing(http: Http, wire: CannedServer) -> None:
+def test_units_are_kib_and_mib_and_a_missing_partition_stays_missing(http: Http, wire: RequestsMock) -> None:
     serve(wire, CruiseControl([record(), record("a.b")], ends(3)))
     (found,) = gathered(http)
     (batch,) = found.batches
@@ -92,7 +92,7 @@ def test_units_are_kib_and_mib_and_a_missing_partition_stays_missing(http: Http,
     assert "2 of 4 partitions have samples; missing (not zero): partitions of logs" in found.notes
 
 
-def test_each_window_is_asked_for_once_by_moments_inside_it(http: Http, wire: CannedServer) -> None:
+def test_each_window_is_asked_for_once_by_moments_inside_it(http: Http, wire: RequestsMock) -> None:
     answers = serve(wire, CruiseControl([record()], [*ends(4), NEWEST + WINDOW]))
     found = gathered(http, since_ms=NEWEST - 2 * WINDOW)
     assert [batch.time_ms for each in found for batch in each.batches] == [NEWEST - WINDOW - 1, NEWEST - 1]
@@ -106,7 +106,7 @@ def test_each_window_is_asked_for_once_by_moments_inside_it(http: Http, wire: Ca
 
 
 def test_a_window_of_a_whole_hour_is_filed_under_the_hour_it_describes(
-    http: Http, wire: CannedServer, tmp_path: Path
+    http: Http, wire: RequestsMock, tmp_path: Path
 ) -> None:
     hour = NOW // HOUR_MS * HOUR_MS  # where the newest window ends
     serve(wire, CruiseControl([record()], [hour - 2 * HOUR_MS, hour - HOUR_MS, hour]))
@@ -119,7 +119,7 @@ def test_a_window_of_a_whole_hour_is_filed_under_the_hour_it_describes(
     assert gathered(http, since_ms=store.newest_of("dc1", "cruise-control", 0)) == []
 
 
-def test_a_202_is_followed_on_the_same_url_under_its_task_id(http: Http, wire: CannedServer) -> None:
+def test_a_202_is_followed_on_the_same_url_under_its_task_id(http: Http, wire: RequestsMock) -> None:
     answers = serve(wire, CruiseControl([record()], ends(2), tasks=2))
     assert len(gathered(http)[0].batches) == 1
     by_url: dict[str, list[str | None]] = {}
@@ -129,17 +129,17 @@ def test_a_202_is_followed_on_the_same_url_under_its_task_id(http: Http, wire: C
     assert all(tasks == [None, *[f"task-of-{len(url)}"] * 2] for url, tasks in by_url.items())
 
 
-def test_a_202_without_end_or_without_id_ends_all_the_same(http: Http, wire: CannedServer) -> None:
+def test_a_202_without_end_or_without_id_ends_all_the_same(http: Http, wire: RequestsMock) -> None:
     serve(wire, CruiseControl([], ends(2), tasks=10**9))
     with pytest.raises(SourceError, match=r"no (final answer to /state within 0\.2 s|whole answer within)"):
         gathered(http, deadline_seconds=0.2)
-    wire.get(URL + "/state", status=202, json={"progress": []})
+    wire.upsert(wire.GET, URL + "/state", status=202, json={"progress": []})
     with pytest.raises(SourceError, match="202 without User-Task-ID"):
         gathered(http)
 
 
 @pytest.mark.parametrize("windows", [[], [NEWEST], [NEWEST, NEWEST + WINDOW]])
-def test_a_monitor_that_warms_up_is_a_source_that_is_down(windows: list[int], http: Http, wire: CannedServer) -> None:
+def test_a_monitor_that_warms_up_is_a_source_that_is_down(windows: list[int], http: Http, wire: RequestsMock) -> None:
     serve(wire, CruiseControl([record()], windows))
     with pytest.raises(SourceError, match="not ready"):
         gathered(http)
@@ -147,7 +147,7 @@ def test_a_monitor_that_warms_up_is_a_source_that_is_down(windows: list[int], ht
 
 @pytest.mark.parametrize("windows", [[0, NEWEST], [1, NEWEST - 30 * 24 * HOUR_MS, NEWEST]])
 def test_windows_of_a_clock_that_was_wrong_are_an_error_of_the_source(
-    windows: list[int], http: Http, wire: CannedServer
+    windows: list[int], http: Http, wire: RequestsMock
 ) -> None:
     serve(wire, CruiseControl([record()], windows))
     with pytest.raises(
@@ -157,12 +157,14 @@ def test_windows_of_a_clock_that_was_wrong_are_an_error_of_the_source(
 
 
 def test_not_enough_windows_is_not_ready_and_any_other_500_is_told_without_the_stack(
-    http: Http, wire: CannedServer
+    http: Http, wire: RequestsMock
 ) -> None:
-    wire.on(URL + "/state", CruiseControl([], ends(2)))
+    wire.add_callback(wire.GET, URL + "/state", CruiseControl([], ends(2)))
     reason = "com.linkedin.cruisecontrol.exception.NotEnoughValidWindowsException: There are only 0 valid windows"
     for message, told in ((reason, "not ready"), ("broken\n" * 500, "HTTP 500: broken broken")):
-        wire.get(URL + "/partition_load", status=500, json={"stackTrace": "at x.y.Z", "errorMessage": message})
+        wire.upsert(
+            wire.GET, URL + "/partition_load", status=500, json={"stackTrace": "at x.y.Z", "errorMessage": message}
+        )
         with pytest.raises(SourceError, match=told) as caught:
             gathered(http)
         assert "x.y.Z" not in caught.value.message
@@ -170,7 +172,7 @@ def test_not_enough_windows_is_not_ready_and_any_other_500_is_told_without_the_s
 
 
 @pytest.mark.parametrize("lie", [-1.0, 1e18, "NaN", "fast", True, float("inf")])
-def test_a_lie_is_dropped_and_the_rest_kept(lie: Any, http: Http, wire: CannedServer) -> None:
+def test_a_lie_is_dropped_and_the_rest_kept(lie: Any, http: Http, wire: RequestsMock) -> None:
     serve(wire, CruiseControl([record(inbound=lie), record(partition=1), "junk", record(partition="2")], ends(2)))
     (found,) = gathered(http)
     (batch,) = found.batches
@@ -179,7 +181,7 @@ def test_a_lie_is_dropped_and_the_rest_kept(lie: Any, http: Http, wire: CannedSe
     assert any("3 values dropped" in note for note in found.notes)
 
 
-def test_an_answer_of_something_else_is_an_error(http: Http, wire: CannedServer) -> None:
+def test_an_answer_of_something_else_is_an_error(http: Http, wire: RequestsMock) -> None:
     wire.get(URL + "/state", body="<html>Cruise Control UI</html>")
     with pytest.raises(SourceError, match="Cruise Control of 'dc1'"):
         gathered(http)

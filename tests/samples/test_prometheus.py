@@ -10,17 +10,16 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from requests import PreparedRequest
+from responses import RequestsMock
 
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples.batch import Batch, Doubts, Gathered, Inventory, TopicNames
 from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
-
-from .canned import CannedServer
 
 URL = "http://prometheus.test:9090"
 NOW = 1_795_255_200_000
@@ -43,7 +42,7 @@ class Prometheus:
         self.queries: list[dict[str, str]] = []
         self.more: dict[str, Any] = {}
 
-    def __call__(self, request: httpx.Request) -> tuple[int, dict[str, str], str]:
+    def __call__(self, request: PreparedRequest) -> tuple[int, dict[str, str], str]:
         asked = {name: values[0] for name, values in parse_qs(urlsplit(str(request.url)).query).items()}
         if "step" not in asked:
             result = [{"metric": dict(each), "value": [0, "1"]} for each in self.found]
@@ -59,19 +58,20 @@ class Prometheus:
 
 
 @pytest.fixture
-def http(wire: CannedServer) -> Iterator[Http]:
-    with Http(Endpoint("Prometheus of 'dc1'", URL), wire.transport) as opened:
+def http(wire: RequestsMock) -> Iterator[Http]:
+    with Http(Endpoint("Prometheus of 'dc1'", URL)) as opened:
         yield opened
 
 
 @pytest.fixture
-def wire() -> CannedServer:
-    return CannedServer()
+def wire() -> Iterator[RequestsMock]:
+    with RequestsMock(assert_all_requests_are_fired=False) as mock:
+        yield mock
 
 
-def serve(wire: CannedServer, prometheus: Prometheus) -> Prometheus:
+def serve(wire: RequestsMock, prometheus: Prometheus) -> Prometheus:
     for path in ("/api/v1/query", "/api/v1/query_range"):
-        wire.on(URL + path, prometheus)
+        wire.add_callback(wire.GET, URL + path, prometheus)
     return prometheus
 
 
@@ -104,7 +104,7 @@ def one_topic(values: Mapping[str, str], topic: str = "logs") -> Callable[[str, 
 
 
 def test_offsets_of_the_kafka_exporter_become_samples_at_the_time_of_their_scrape(
-    http: Http, wire: CannedServer
+    http: Http, wire: RequestsMock
 ) -> None:
     values = {"kafka_topic_partition_current_offset": "1200", "kafka_topic_partition_oldest_offset": "200"}
     serve(wire, Prometheus([EXPORTER], one_topic(values)))
@@ -114,7 +114,7 @@ def test_offsets_of_the_kafka_exporter_become_samples_at_the_time_of_their_scrap
     assert (batch.end_offset, batch.start_offset, batch.topic_ids) == ([1200], [200], ["id-logs"])
 
 
-def test_jmx_metrics_tell_log_size_and_bytes_per_record_too(http: Http, wire: CannedServer) -> None:
+def test_jmx_metrics_tell_log_size_and_bytes_per_record_too(http: Http, wire: RequestsMock) -> None:
     values = {"bytesin_total": "512.5", "kafka_log_log_logendoffset": "10", "kafka_log_log_size": "99"}
     serve(wire, Prometheus([JMX, COUNTER], one_topic(values)))
     (batch,) = gathered(http, inventory(logs=1)).batches
@@ -122,7 +122,7 @@ def test_jmx_metrics_tell_log_size_and_bytes_per_record_too(http: Http, wire: Ca
 
 
 def test_the_kafka_exporter_is_preferred_and_a_jmx_exporter_without_rules_is_understood(
-    http: Http, wire: CannedServer
+    http: Http, wire: RequestsMock
 ) -> None:
     bare = {"__name__": "kafka_log_Log_Value", "name": "LogEndOffset"}
     prometheus = serve(wire, Prometheus([JMX, EXPORTER, bare], one_topic({"current_offset": "1"})))
@@ -131,13 +131,13 @@ def test_the_kafka_exporter_is_preferred_and_a_jmx_exporter_without_rules_is_und
     assert gathered(http, inventory(logs=1)).batches[0].end_offset == [7]
 
 
-def test_only_series_with_the_labels_of_the_cluster_are_asked_for(http: Http, wire: CannedServer) -> None:
+def test_only_series_with_the_labels_of_the_cluster_are_asked_for(http: Http, wire: RequestsMock) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], one_topic({"current_offset": "1"})))
     gathered(http, inventory(logs=1), reading=PrometheusReading({"cluster": 'd"c\\1', "env": "prod"}))
     assert all('{cluster="d\\"c\\\\1",env="prod"}' in asked["query"] for asked in prometheus.queries)
 
 
-def test_rates_of_topics_are_shared_out_and_lie_on_a_fixed_grid(http: Http, wire: CannedServer) -> None:
+def test_rates_of_topics_are_shared_out_and_lie_on_a_fixed_grid(http: Http, wire: RequestsMock) -> None:
     serve(wire, Prometheus([COUNTER], one_topic({"bytesin": "800", "messagesin": "40"})))
     first = gathered(http, inventory(logs=4))
     (batch,) = first.batches
@@ -176,8 +176,7 @@ def test_however_a_catch_up_is_cut_each_scrape_counts_once_and_rates_are_true(
 ) -> None:
     reading = PrometheusReading(step_seconds=step)
     samples: dict[int, int] = {}
-    wire = CannedServer()
-    with Http(Endpoint("p", URL), wire.transport) as http:
+    with RequestsMock() as wire, Http(Endpoint("p", URL)) as http:
         serve(wire, Prometheus([EXPORTER], scrapes(every, rate=50)))
         source, since = PrometheusSource(http, reading), NOW - 3_600_000
         for until in [*sorted({NOW - cut * 1000 for cut in cuts}), NOW]:
@@ -192,7 +191,7 @@ def test_however_a_catch_up_is_cut_each_scrape_counts_once_and_rates_are_true(
         assert (end1 - end0) / (t1 - t0) * 1000 == pytest.approx(50)
 
 
-def test_a_catch_up_goes_no_further_back_than_the_retention(http: Http, wire: CannedServer) -> None:
+def test_a_catch_up_goes_no_further_back_than_the_retention(http: Http, wire: RequestsMock) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], scrapes(30, rate=1)))
     gathered(http, inventory(logs=1), since_ms=NOW - 90 * 86_400_000, reading=PrometheusReading(retention_seconds=3600))
     assert min(float(asked["start"]) for asked in prometheus.queries) > NOW / 1000 - 3600
@@ -200,7 +199,7 @@ def test_a_catch_up_goes_no_further_back_than_the_retention(http: Http, wire: Ca
     assert max(points) <= 11_000
 
 
-def test_a_large_cluster_is_asked_in_pieces(http: Http, wire: CannedServer) -> None:
+def test_a_large_cluster_is_asked_in_pieces(http: Http, wire: RequestsMock) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], scrapes(30, rate=1)))
     pieces = PrometheusSource(http, PrometheusReading(step_seconds=30)).gather(
         inventory(logs=50_000), NOW - 600_000, NOW
@@ -220,7 +219,7 @@ def test_a_large_cluster_is_asked_in_pieces(http: Http, wire: CannedServer) -> N
 
 
 @pytest.mark.parametrize("lie", ["-5", "NaN", "+Inf", "-Inf", "1e18", "", "many"])
-def test_a_lie_is_dropped_and_counted(lie: str, http: Http, wire: CannedServer) -> None:
+def test_a_lie_is_dropped_and_counted(lie: str, http: Http, wire: RequestsMock) -> None:
     def answer(query: str, times: list[float]) -> list[Series]:
         if "timestamp(" in query or "current_offset" not in query:
             return []
@@ -241,7 +240,7 @@ def test_whatever_comes_is_a_number_within_bounds_or_counted(value: object) -> N
     assert number is None or 0 <= number <= 1e12
 
 
-def test_half_an_answer_says_what_is_missing(http: Http, wire: CannedServer) -> None:
+def test_half_an_answer_says_what_is_missing(http: Http, wire: RequestsMock) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], one_topic({"current_offset": "1"})))
     prometheus.more = {"warnings": ["store 2 did not answer"], "infos": ["PromQL info: metric might not be a counter"]}
     notes = gathered(http, inventory(logs=1, payments=3)).notes
@@ -251,7 +250,7 @@ def test_half_an_answer_says_what_is_missing(http: Http, wire: CannedServer) -> 
 
 
 def test_series_of_another_cluster_and_of_partitions_that_are_none_are_left_out_and_counted(
-    http: Http, wire: CannedServer
+    http: Http, wire: RequestsMock
 ) -> None:
     def answer(query: str, times: list[float]) -> list[Series]:
         places = [("logs", "0"), ("logs", "7"), ("logs", "x"), ("elsewhere", "0")]
@@ -267,14 +266,14 @@ def test_series_of_another_cluster_and_of_partitions_that_are_none_are_left_out_
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_underscores_are_mapped_back_through_the_clusters_topics(http: Http, wire: CannedServer) -> None:
+def test_underscores_are_mapped_back_through_the_clusters_topics(http: Http, wire: RequestsMock) -> None:
     serve(wire, Prometheus([JMX], one_topic({"logendoffset": "3"}, topic="shop_orders")))
     assert list(cells(gathered(http, inventory(shop__orders=1)).batches, "end_offset")) == [
         ("shop.orders", 0, NOW - 4000)
     ]
 
 
-def test_a_name_that_fits_two_topics_is_refused_by_name(http: Http, wire: CannedServer) -> None:
+def test_a_name_that_fits_two_topics_is_refused_by_name(http: Http, wire: RequestsMock) -> None:
     serve(wire, Prometheus([JMX], one_topic({"logendoffset": "3"}, topic="shop_orders")))
     found = gathered(http, inventory(shop__orders=1, shop_orders=1))
     assert found.batches == []
@@ -312,7 +311,7 @@ def test_a_source_that_keeps_dots_is_taken_at_its_word() -> None:
     ],
 )
 def test_an_answer_that_is_none_is_an_error_that_names_the_source(
-    status: int, body: str, told: str, http: Http, wire: CannedServer
+    status: int, body: str, told: str, http: Http, wire: RequestsMock
 ) -> None:
     wire.get(URL + "/api/v1/query", status=status, body=body)
     with pytest.raises(SourceError, match="Prometheus of 'dc1'") as caught:
@@ -320,7 +319,7 @@ def test_an_answer_that_is_none_is_an_error_that_names_the_source(
     assert told in caught.value.message
 
 
-def test_without_a_known_metric_the_names_looked_for_are_said(http: Http, wire: CannedServer) -> None:
+def test_without_a_known_metric_the_names_looked_for_are_said(http: Http, wire: RequestsMock) -> None:
     serve(wire, Prometheus([], one_topic({})))
     with pytest.raises(SourceError, match="shows the load of partitions") as caught:
         gathered(http, inventory(logs=1), reading=PrometheusReading({"cluster": "dc9"}))
@@ -328,16 +327,16 @@ def test_without_a_known_metric_the_names_looked_for_are_said(http: Http, wire: 
     assert "kafka_topic_partition_current_offset" in str(caught.value.hint)
 
 
-def test_credentials_are_sent_and_never_shown(wire: CannedServer) -> None:
+def test_credentials_are_sent_and_never_shown(wire: RequestsMock) -> None:
     wire.get(URL + "/api/v1/query", status=403, body="no")
     secret = Endpoint("Prometheus of 'dc1'", URL, basic=("me", "hunter2"))
     bearer = replace(secret, basic=None, bearer="tok-123\n")
     for endpoint in (secret, bearer):
-        with Http(endpoint, wire.transport) as http, pytest.raises(SourceError) as caught:
+        with Http(endpoint) as http, pytest.raises(SourceError) as caught:
             gathered(http, inventory(logs=1))
         shown = f"{endpoint!r} {caught.value} {caught.value.hint}"
         assert not any(word in shown for word in ("hunter2", "tok-123"))
-    sent = [str(request.headers["Authorization"]) for request in wire.requests]
+    sent = [str(request.headers["Authorization"]) for request, _ in wire.calls]
     assert sent == ["Basic bWU6aHVudGVyMg==", "Bearer tok-123"]
     with pytest.raises(SourceError, match="bearer token") as refused:
         Http(replace(bearer, bearer="töken"))

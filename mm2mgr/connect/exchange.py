@@ -1,0 +1,66 @@
+"""One exchange with a worker over HTTP, of many at the same time: within a deadline and with a bounded body."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from mm2mgr.web import ACCEPTED_ENCODING, Body, Broken, Exchanged, Late
+
+
+def http_client(
+    headers: Mapping[str, str],
+    verify: ssl.SSLContext | bool,
+    transport: httpx.AsyncBaseTransport | None,
+    proxy: httpx.Proxy | None = None,
+) -> httpx.AsyncClient:
+    """Return an HTTP client that takes nothing from the environment and follows no redirect.
+
+    What the YAML tree says is all there is: its proxy, no other certificates, no ~/.netrc. A redirect could carry the
+    credentials to another host.
+    """
+    wanted = {"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING, **headers}
+    return httpx.AsyncClient(
+        headers=wanted, verify=verify, transport=transport, proxy=proxy, trust_env=False, follow_redirects=False
+    )
+
+
+async def exchange(
+    http: httpx.AsyncClient, method: str, url: str, seconds: float, connect_seconds: float, **content: Any
+) -> Exchanged:
+    """Send one request and return the answer; httpx.HTTPError before it began, then Late, Broken or BodyRefused."""
+    request = http.build_request(
+        method, url, timeout=httpx.Timeout(seconds, connect=connect_seconds, pool=None), **content
+    )
+    begun = False
+    try:
+        # httpx times each read; headers or a body that trickle in need the outer bound.
+        async with asyncio.timeout(seconds):
+            response = await http.send(request, stream=True)
+            begun = True
+            try:
+                text = await _text(response)
+            finally:
+                await response.aclose()
+    except httpx.ConnectTimeout:
+        raise
+    except (httpx.TimeoutException, TimeoutError) as late:
+        raise Late(seconds, begun=begun) from late
+    except httpx.HTTPError as error:
+        if begun:
+            raise Broken(str(error) or type(error).__name__) from error
+        raise
+    return Exchanged(response.status_code, response.headers, text)
+
+
+async def _text(response: httpx.Response) -> str:
+    """Read the raw body, because httpx unpacks each piece whole, whatever becomes of it."""
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    with Body(response.headers.get("Content-Encoding", "")) as body:
+        async for piece in response.stream:
+            body.add(piece)
+        return body.text()
