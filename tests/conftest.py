@@ -182,3 +182,17 @@ def _archive_classes_of_kafka() -> None:
         Worker("first", Path(folder, "worker"), broker.bootstrap_servers, runtime=runtime),
     ):
         pass
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what the steps of the afternoon came to, for whoever quotes it."""
+    reports = [
+        report
+        for kind in terminalreporter.stats.values()
+        for report in kind
+        if getattr(report, "when", "") == "teardown"
+    ]
+    lines = [text for report in reports for name, text in report.user_properties if name == "afternoon"]
+    if lines:
+        terminalreporter.section("the afternoon, by record ids")
+        terminalreporter.write("".join(f"{line}\n" for line in lines))

@@ -83,9 +83,9 @@ class World:
             for number in reader.list_topics(topic, timeout=20).topics[topic].partitions
         ]
         found: dict[int, list[bytes]] = {each.partition: [] for each in logs}
-        ended, deadline = 0, time.monotonic() + 30
+        ended, deadline = set[int](), time.monotonic() + 30  # a log that grows ends more than once
         reader.assign(logs)
-        while ended < len(logs):
+        while len(ended) < len(logs):
             assert time.monotonic() < deadline, f"{topic} of {cluster} cannot be read to its end"
             record = reader.poll(1)
             if record is None:
@@ -94,7 +94,7 @@ class World:
                 found[record.partition()].append(record.value())
             else:
                 assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
-                ended += 1
+                ended.add(int(record.partition()))
         reader.unassign()
         return Counter(id_ for log in found.values() for id_ in log)
 

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import random
-import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -27,10 +26,11 @@ from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.dedicated import dedicated_names
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
-from mm2mgr.sandbox.server import Runtime, Server, exec_java
+from mm2mgr.sandbox.server import Runtime
 
 from .command import Tree
 from .days import Day, World, estate, flow
+from .dedicated import Dedicated, mm2_properties
 from .seen import connector_url, rest, until
 
 pytestmark = pytest.mark.live
@@ -137,53 +137,13 @@ def test_fifty_partitions_move_and_mm2mgr_is_killed_at_random_moments(world: Wor
     print(f"{begun} of {KILLS} kills left a journal")
 
 
-class Dedicated(Server):
-    """A dedicated MirrorMaker, as connect-mirror-maker.sh starts one."""
-
-    kind = "mirrormaker"
-    heap = "384m"
-
-    @property
-    def port_names(self) -> tuple[str, ...]:
-        return ()
-
-    def server_properties(self) -> dict[str, str]:
-        return self.properties
-
-    @property
-    def address(self) -> str:
-        return self.name
-
-    def shell_command(self, java: str, properties_file: Path) -> str:
-        main = "org.apache.kafka.connect.mirror.MirrorMaker"
-        return shlex.join(exec_java(java, [*self.jvm_arguments(), main, str(properties_file)]))
-
-    def ready(self) -> bool:
-        return self.log_has("Kafka MirrorMaker")
-
-
 def test_a_dedicated_mirrormaker_is_taken_over_under_traffic(
     world: World, day: Day, tmp_path: Path, runtime: Runtime
 ) -> None:
     """Refused while it runs; after SIGTERM its offsets are exact, and the flow goes on from them."""
     world.create("dc1", "legacy", partitions=4)
     servers = {alias: access.bootstrap_servers for alias, access in world.kafkas.items()}
-    properties = {
-        "clusters": "dc1, agg",
-        **{f"{alias}.bootstrap.servers": each for alias, each in servers.items()},
-        "dc1->agg.enabled": "true",
-        "dc1->agg.topics": "legacy",
-        "replication.factor": "1",
-        "refresh.topics.interval.seconds": "2",
-        "offset.flush.interval.ms": "5000",
-        "emit.heartbeats.enabled": "false",
-        "emit.checkpoints.enabled": "false",
-        **{
-            f"{topic}.replication.factor": "1"
-            for topic in ("offset-syncs.topic", "heartbeats.topic", "checkpoints.topic")
-        },
-        **{f"{topic}.storage.replication.factor": "1" for topic in ("offset", "status", "config")},
-    }
+    properties = mm2_properties(servers, "dc1", "agg", "legacy")
     write(day, "moved: [{from: {dedicated: dc1->agg}, to: 'taken:dc1->agg'}]\n", flow("taken", "legacy"))
     with traffic(world, "legacy", partitions=4):
         with Dedicated("legacy", tmp_path / "legacy", properties, runtime=runtime):

@@ -1,0 +1,76 @@
+"""Stands before a worker's REST API, and calls a function when the worker has carried out a write, before mm2mgr gets the answer."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+from mm2mgr.sandbox.worker import DIRECT
+
+
+class Gateway(ThreadingHTTPServer):
+    """For a `with` block. `after` gets method, name of the connector (empty: none) and the config that was written (None: none)."""
+
+    daemon_threads = True
+
+    def __init__(self, worker_url: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Passing)
+        self.worker_url = worker_url
+        self.after: Callable[[str, str, dict[str, str] | None], None] = lambda method, name, config: None
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def __exit__(self, *error: Any) -> None:
+        self.shutdown()
+        super().__exit__(*error)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that was killed."""
+
+
+class _Passing(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Gateway
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = urllib.request.Request(self.server.worker_url + self.path, body or None, method=self.command)
+        request.add_header("Content-Type", "application/json")
+        try:
+            with DIRECT.open(request, timeout=100) as answer:
+                status, content = answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            status, content = error.code, error.read()
+        if self.command != "GET" and status < 300:
+            self.server.after(self.command, *_written(self.path, body))
+        with suppress(ConnectionError):
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Log nothing."""
+
+
+def _written(path: str, body: bytes) -> tuple[str, dict[str, str] | None]:
+    """Return the connector that a write is about, and the config in it."""
+    _, _, rest = path.partition("?")[0].partition("/connectors")
+    name, _, what = rest.lstrip("/").partition("/")
+    if not name and body:
+        data = json.loads(body)
+        return data["name"], data["config"]
+    return unquote(name), json.loads(body) if what == "config" else None

@@ -1,0 +1,613 @@
+"""One afternoon on real clusters: what people combine, step after step, while records keep coming. Each record is counted by its id.
+
+Two brokers, a Connect cluster on either, six connectors that somebody made by hand and that the tree adopts. After each step nothing has
+arrived twice or is lost, or `status` named it within two looks. Each step can be run alone: `pytest tests/live/test_afternoon.py -k split`.
+At the end pytest prints what each step came to. MM2MGR_AFTERNOON_KILLS=every-write kills mm2mgr after each of its writes, not only where
+a journal changes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2mgr.reconcile.offsets import JOURNAL_KEY
+from mm2mgr.sandbox.server import Runtime
+
+from .afternoon import Afternoon, Count, Records, Step, Stream, problems, step_of
+from .command import Tree
+from .days import Day, World, estate, flow
+from .dedicated import Dedicated, mm2_properties
+from .seen import statuses, until
+
+pytestmark = [pytest.mark.live, pytest.mark.matrix]
+QUICK = {"offset.flush.interval.ms": "2000"}
+MIRROR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+EVERY_WRITE = os.environ.get("MM2MGR_AFTERNOON_KILLS") == "every-write"
+MOST_KILLS = 30
+
+
+def route(prefix: str) -> dict[str, str]:
+    """Return the transform that gives topics another prefix on the target."""
+    return {
+        "transforms": "route",
+        "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.route.regex": r"dc1\.(.*)",
+        "transforms.route.replacement": f"{prefix}.$1",
+    }
+
+
+ROUTE = "source_connector: {" + ", ".join(f"{key}: '{value}'" for key, value in route("mirror").items()) + "}"
+SILENCE = "silence: {transform-renames: consumers read the mirror topics}"
+
+# By flow: the connector's name, its own keys, and the flow as the tree has it.
+BY_HAND: dict[str, tuple[str, dict[str, str], str]] = {
+    "orders": ("Orders Mirror (prod)", {"topics": "app.orders,app.returns"}, flow(
+        "orders", "app.orders", "app.returns", more=", tasks: {max: 2}, connector_name: Orders Mirror (prod)",
+    )),
+    "clicks": ("clicks_v6", {
+        "topics": "clicks", "source.consumer.fetch.min.bytes": "1", "producer.override.linger.ms": "20",
+        "producer.override.compression.type": "lz4", "offset.lag.max": "77",
+    }, flow("clicks", "clicks", more=(
+        ", tasks: {max: 2}, connector_name: clicks_v6, source_consumer: {fetch.min.bytes: 1}"
+        ", record_producer: {linger.ms: 20, compression.type: lz4}, source_connector: {offset.lag.max: 77}"
+    ))),
+    "pay": ("smt-pay", {"topics": "pay.cards", **route("mirror")}, flow(
+        "pay", "pay.cards", more=f", tasks: {{max: 2}}, connector_name: smt-pay, {SILENCE}, {ROUTE}",
+    )),
+    "audit": ("paused.audit", {"topics": "audit_log"}, flow(
+        "audit", "audit_log", more=", tasks: {max: 2}, connector_name: paused.audit",
+    )),
+    "tmp": ("tmp (all of it)", {"topics": "tmp[.].*"}, flow(
+        "tmp", '"tmp[.].*"', more=", tasks: {max: 2}, connector_name: tmp (all of it)",
+    )),
+    "logs": ("FAILED-logs", {"topics": "logs", "producer.override.max.request.size": "1"}, flow(
+        "logs", "logs", more=", tasks: {max: 2}, connector_name: FAILED-logs, record_producer: {max.request.size: 1}",
+    )),
+}  # fmt: skip
+
+
+def by_hand(world: World, own: dict[str, str], *, connect: str = "main") -> dict[str, str]:
+    """Return a config as people write it."""
+    servers = {name: access.bootstrap_servers for name, access in world.kafkas.items()}
+    return {
+        "connector.class": MIRROR,
+        "source.cluster.alias": "dc1",
+        "target.cluster.alias": "agg",
+        "source.cluster.bootstrap.servers": servers["dc1"],
+        "target.cluster.bootstrap.servers": servers["agg"],
+        "tasks.max": "2",
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "refresh.topics.interval.seconds": "2",
+        "key.converter": BYTES,
+        "value.converter": BYTES,
+        **({"producer.override.bootstrap.servers": servers["agg"]} if connect == "spare" else {}),
+        **own,
+    }
+
+
+def moved(from_: str, to: str, *topics: str) -> str:
+    only = f", topics: [{', '.join(topics)}]" if topics else ""
+    return f"{{from: '{from_}', to: '{to}:dc1->agg'{only}}}"
+
+
+def named(name: str) -> str:
+    return f"mm2.dc1.agg.source.{name}"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
+    with estate(tmp_path_factory.mktemp("afternoon"), runtime, ("dc1", "agg"), QUICK) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def adopted(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Afternoon, Any, Any, str]]:
+    """Make the six by hand, adopt them, and send records from then on; yield the estate, what ran before and after, and what apply said."""
+    records = Records(world)
+    tree = Tree(tmp_path_factory.mktemp("tree") / "clusters")
+    afternoon = Afternoon(world, Day(world, tree, "afternoon"), records)
+    streams = {
+        topic: Stream(topic, (f"dc1.{topic}",))
+        for topic in ("app.orders", "app.returns", "clicks", "audit_log", "tmp.a", "tmp.b", "logs")
+    }
+    streams["pay.cards"] = Stream("pay.cards", ("mirror.pay.cards", "dc1.pay.cards"))
+    world.create("agg", "mirror.pay.cards", "mirror.tmp.a", "mirror.tmp.b")
+    afternoon.resting |= {streams["audit_log"], streams["logs"]}
+    afternoon.expect(*streams.values())
+    for name, own, _ in BY_HAND.values():
+        world.by_hand("main", name, by_hand(world, own), "PAUSED" if "paused" in name else "RUNNING")
+    at_rest = lambda: [each for each in world._behind() if "FAILED" not in each]  # noqa: E731
+    until(at_rest, lambda behind: not behind, "still behind")
+    until(lambda: failed(world, "FAILED-logs"), bool, "it does not fail")
+    before = afternoon.snapshot()
+    afternoon.flows |= {name: text for name, (_, _, text) in BY_HAND.items()}
+    afternoon.adopted |= {
+        name: f"{{connect: main, connector: '{connector}'}}" for name, (connector, _, _) in BY_HAND.items()
+    }
+    said = afternoon.apply()
+    after = afternoon.snapshot()
+    with records:
+        yield afternoon, before, after, said
+
+
+def failed(world: World, name: str) -> bool:
+    return any(task["state"] == "FAILED" for task in statuses(world.main.url)[name]["tasks"])
+
+
+@pytest.fixture
+def afternoon(adopted: tuple[Afternoon, Any, Any, str]) -> Afternoon:
+    return adopted[0]
+
+
+@pytest.fixture
+def step(
+    afternoon: Afternoon, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Iterator[Step]:
+    title = request.node.name.removeprefix("test_").replace("_", " ")
+    with step_of(afternoon, title) as step:
+        yield step
+    record_property("afternoon", f"{title}: {'; '.join(step.summary)}")
+
+
+# --- adopted ------------------------------------------------------------------------------------------------------------
+
+
+def test_six_connectors_are_adopted_as_they_are(adopted: tuple[Afternoon, Any, Any, str], step: Step) -> None:
+    _, before, after, said = adopted
+    assert after == before, said
+    assert len(before) == len(BY_HAND)
+    assert "Applied: 0 of 0 changes" in said
+    step.counted(resting=["logs"])
+
+
+# --- moved --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_flow_is_renamed_and_runs_elsewhere(afternoon: Afternoon, step: Step) -> None:
+    step.takes("clicks")
+    text = afternoon.flows["clicks"].replace(", connector_name: clicks_v6", "").replace("clicks:", "web-clicks:")
+    step.declare(clicks=None, web_clicks=text)
+    afternoon.adopted.pop("clicks", None)
+    afternoon.apply(moved=[moved("main/clicks_v6", "web-clicks")])
+    assert ("main", "clicks_v6") not in afternoon.world.configs()
+    afternoon.wait_for_more(step.streams[0])
+    step.declare(web_clicks=text.rstrip("}\n") + "}, run_on: spare}\n")
+    afternoon.apply(moved=[moved(f"main/{named('web-clicks')}", "web-clicks")])
+    assert ("spare", named("web-clicks")) in afternoon.world.configs()
+    afternoon.wait_for_more(step.streams[0])
+    step.counted()
+
+
+def test_an_adopted_flow_is_renamed_by_its_flow(afternoon: Afternoon, step: Step) -> None:
+    """`from` is the flow, which its adopted connector does not name."""
+    stream = step.stream("unmarked")
+    afternoon.world.by_hand("main", "unmarked-v1", by_hand(afternoon.world, {"topics": "unmarked"}))
+    afternoon.wait_for_more(stream)
+    step.declare(unmarked=flow("unmarked", "unmarked", more=", tasks: {max: 2}, connector_name: unmarked-v1"))
+    afternoon.adopted["unmarked"] = "{connect: main, connector: unmarked-v1}"
+    afternoon.apply()
+    step.declare(unmarked=None, marked=flow("marked", "unmarked", more=", tasks: {max: 2}"))
+    said = afternoon.apply(moved=[moved("unmarked:dc1->agg", "marked")])
+    assert "takes over" in said or ("main", named("marked")) in afternoon.world.configs(), said
+    afternoon.adopted.pop("unmarked")
+    afternoon.wait_for_more(stream)
+    step.counted()
+
+
+def test_a_topic_is_split_out_and_merged_back(afternoon: Afternoon, step: Step) -> None:
+    returns = step.takes("orders")[1]
+    own = ", tasks: {max: 2}, connector_name: Orders Mirror (prod)"
+    step.declare(orders=flow("orders", "app.orders", more=own), returns=flow("returns", "app.returns"))
+    afternoon.apply(moved=[moved("orders:dc1->agg", "returns", "app.returns")])
+    afternoon.wait_for_more(returns)
+    step.declare(orders=flow("orders", "app.orders", "app.returns", more=own), returns=None)
+    afternoon.apply(moved=[moved("returns:dc1->agg", "orders")])
+    assert ("main", named("returns")) not in afternoon.world.configs()
+    afternoon.wait_for_more(returns)
+    step.counted()
+
+
+def test_a_paused_flow_moves_and_is_resumed(afternoon: Afternoon, step: Step) -> None:
+    (stream,) = step.takes("audit")
+    step.declare(audit=flow("audit", "audit_log", more=", tasks: {max: 2}, run_on: spare"))
+    afternoon.apply(moved=[moved("main/paused.audit", "audit")])
+    assert statuses(afternoon.world.spare.url)[named("audit")]["connector"]["state"] == "PAUSED"
+    assert not afternoon.arrived(stream)
+    afternoon.adopted.pop("audit")
+    afternoon.apply()
+    afternoon.day.tree.run("resume", "audit")
+    afternoon.resting.discard(stream)
+    afternoon.wait_for_more(stream)
+    step.counted()
+
+
+def test_a_connector_that_nobody_adopted_is_not_moved_unseen(afternoon: Afternoon, step: Step) -> None:
+    """`moved:` names it, `adopt:` does not: it is blocked, or the plan's last line counts it as deleted."""
+    stream = step.stream("loose")
+    afternoon.world.by_hand("main", "loose-v1", by_hand(afternoon.world, {"topics": "loose"}))
+    afternoon.wait_for_more(stream)
+    step.declare(claimed=flow("claimed", "loose"))
+    before = afternoon.world.configs()
+    afternoon.write(moved=[moved("main/loose-v1", "claimed")])
+    planned = afternoon.day.tree.attempt("plan")
+    counts = next(line for line in planned.splitlines() if line.startswith("Plan:"))
+    if "1 to delete" not in counts:
+        said = afternoon.apply(code=1, moved=[moved("main/loose-v1", "claimed")])
+        assert "adopt" in said, said
+        assert afternoon.world.configs() == before, said
+        step.declare(claimed=None)
+        afternoon.delete(("main", "loose-v1"))
+        afternoon.forget([stream])
+    else:
+        afternoon.apply(moved=[moved("main/loose-v1", "claimed")])
+    step.counted()
+
+
+# --- changed ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_default_changes_and_nothing_is_taken_back(afternoon: Afternoon, step: Step) -> None:
+    """One flow has a silenced RegexRouter, one is paused and one has failed before."""
+    afternoon.defaults = ", source_consumer: {max.poll.records: 499}"
+    try:
+        said = afternoon.apply("--rollback")
+    except AssertionError:
+        afternoon.defaults = ""
+        afternoon.apply("--wait", "0")
+        raise
+    assert "rolled back" not in said, said
+    afternoon.wait_for_more(next(each for each in afternoon.records.streams if each.topic == "pay.cards"))
+    step.counted(resting=["logs"])
+
+
+def test_a_transform_that_renames_is_gated(afternoon: Afternoon, step: Step) -> None:
+    streams = step.takes("tmp")
+    before = afternoon.world.configs()
+    text = afternoon.flows["tmp"].rstrip("}\n")
+    step.declare(tmp=f"{text}, {ROUTE}}}\n")
+    said = afternoon.apply(code=1)
+    assert afternoon.world.configs() == before, said
+    assert "target-names" in said, said
+    assert "silence" in said, said
+    step.declare(tmp=f"{text}, {ROUTE}, {SILENCE}}}\n")
+    afternoon.apply()
+    for stream in streams:
+        afternoon.forget([stream])
+    routed = [Stream(each.topic, (*each.remotes, f"mirror.{each.topic}")) for each in streams]
+    afternoon.records.streams += tuple(routed)
+    step.streams[:] = routed
+    for stream in routed:
+        until(lambda stream=stream: afternoon.world.held("agg", stream.remotes[1]), bool, f"{stream}")  # type: ignore[misc]
+    step.counted()
+
+
+def test_a_transform_that_renames_is_not_removed_unseen(afternoon: Afternoon, step: Step) -> None:
+    before, text = afternoon.world.configs(), afternoon.flows["pay"]
+    afternoon.flows["pay"] = text.replace(f", {ROUTE}", "")
+    try:
+        said = afternoon.apply(code=1)
+        assert "target-names" in said, said
+        assert afternoon.world.configs() == before, said
+    finally:
+        afternoon.flows["pay"] = text
+        afternoon.apply()
+    step.counted()
+
+
+def test_a_failed_flow_is_repaired(afternoon: Afternoon, step: Step) -> None:
+    (stream,) = step.takes("logs")
+    step.declare(logs=afternoon.flows["logs"].replace(", record_producer: {max.request.size: 1}", ""))
+    afternoon.apply("--wait", "60")
+    afternoon.resting.discard(stream)
+    afternoon.wait_for_more(stream)
+    step.counted()
+
+
+def test_a_topic_is_removed_under_traffic_and_added_to_another_flow(afternoon: Afternoon, step: Step) -> None:
+    stays, leaves = step.stream("fewer.stays"), step.stream("fewer.leaves")
+    step.declare(fewer=flow("fewer", "fewer.stays", "fewer.leaves", more=", tasks: {max: 2}"))
+    afternoon.apply()
+    for stream in (stays, leaves):
+        afternoon.wait_for_more(stream)
+    step.declare(fewer=flow("fewer", "fewer.stays", more=", tasks: {max: 2}"))
+    afternoon.apply("--wait", "60")
+    afternoon.resting.add(leaves)
+    afternoon.wait_for_more(stays)
+    before = afternoon.arrived(leaves)
+    afternoon.wait_for_more(stays)
+    assert afternoon.arrived(leaves) == before
+    step.declare(later=flow("later", "fewer.leaves"))
+    afternoon.apply(moved=[moved("fewer:dc1->agg", "later", "fewer.leaves")])
+    afternoon.resting.discard(leaves)
+    afternoon.wait_for_more(leaves)
+    step.counted()
+
+
+def test_a_name_that_is_too_long_on_the_target_is_named_before(afternoon: Afternoon, step: Step) -> None:
+    long = "long." + "n" * 241
+    assert len(long) <= 249 < len(f"dc1.{long}")
+    stream = step.stream("long.a")
+    afternoon.world.create("dc1", long)
+    step.declare(long=flow("long", '"long[.].*"'))
+    afternoon.write()
+    plan, check = (afternoon.day.tree.attempt(*command) for command in (("plan",), ("check", "long")))
+    unnamed = [name for name, text in (("plan", plan), ("check", check)) if "249" not in text or long[:20] not in text]
+    assert not unnamed, f"{unnamed} name it not: {plan}{check}"
+    said = afternoon.day.tree.attempt("apply", "--yes", "--wait", "0")
+    if ("main", named("long")) in afternoon.world.configs():
+        afternoon.wait_for_more(stream)
+        assert {task["state"] for task in statuses(afternoon.world.main.url)[named("long")]["tasks"]} == {"RUNNING"}
+    else:
+        assert "blocked" in said, said
+        afternoon.resting.add(stream)
+        step.declare(long=None)
+    step.counted()
+
+
+# --- cut short ----------------------------------------------------------------------------------------------------------
+
+
+def kills(
+    afternoon: Afternoon,
+    step: Step,
+    stream: Stream,
+    tmp_path: Path,
+    change: Callable[[int], tuple[str, tuple[str, str]]],
+) -> None:
+    """Move over and over, killed a write later each time, until a move ends before its kill.
+
+    After each kill a person resumes the giver, records flow, and mm2mgr runs from another home. `change` declares a move, and returns
+    its entry and the giver.
+    """
+    killed_at = 0
+    for number in range(1, MOST_KILLS):
+        entry, giver = change(number)
+        afternoon.write(moved=[entry])
+        journals = 0
+
+        def is_moment(writes: int, is_journal: bool, number: int = number) -> bool:
+            nonlocal journals
+            journals += is_journal
+            return writes == number if EVERY_WRITE else is_journal and journals == number
+
+        if not afternoon.apply_and_kill(is_moment):
+            break
+        killed_at += 1
+        if giver in afternoon.world.configs():
+            afternoon.set_state(*giver, "resume")
+        try:
+            afternoon.wait_for_more(stream, seconds=15)
+        except AssertionError:
+            step.summary.append(f"nothing flowed after kill {number}")
+        other = Tree(tmp_path / f"home-{number}" / "clusters")
+        afternoon.write(moved=[entry], tree=other)
+        said = other.run("apply", "--yes", "--wait", "0")
+        assert not any(JOURNAL_KEY in config for config in afternoon.world.configs().values()), said
+        count = afternoon.count([stream])[stream]
+        assert (count.twice, count.lost) == (0, 0), f"kill {number}: {count}\n{said}"
+    step.summary.append(f"{killed_at} kills")
+    assert killed_at >= 3
+    step.counted()
+
+
+def test_a_split_is_killed_at_each_journal_and_its_giver_resumed(
+    afternoon: Afternoon, step: Step, tmp_path: Path
+) -> None:
+    stream = step.stream("killed.moves")
+    step.stream("killed.left")
+    step.stream("killed.right")
+    sides = ["left", "right"]
+    step.declare(left=flow("left", "killed.left", "killed.moves"), right=flow("right", "killed.right"))
+    afternoon.apply()
+    afternoon.wait_for_more(stream)
+
+    def change(number: int) -> tuple[str, tuple[str, str]]:
+        giver, receiver = sides
+        sides.reverse()
+        step.declare(
+            **{giver: flow(giver, f"killed.{giver}"), receiver: flow(receiver, f"killed.{receiver}", "killed.moves")}
+        )
+        return moved(f"{giver}:dc1->agg", receiver, "killed.moves"), ("main", named(giver))
+
+    kills(afternoon, step, stream, tmp_path, change)
+
+
+def test_a_move_to_the_other_cluster_is_killed_at_each_journal_and_its_giver_resumed(
+    afternoon: Afternoon, step: Step, tmp_path: Path
+) -> None:
+    stream = step.stream("carried")
+    step.declare(carry=flow("carry", "carried", more=", run_on: main"))
+    afternoon.apply()
+    afternoon.wait_for_more(stream)
+    places = ["main", "spare"]
+
+    def change(number: int) -> tuple[str, tuple[str, str]]:
+        before, after = places
+        places.reverse()
+        step.declare(carry=flow("carry", "carried", more=f", run_on: {after}"))
+        return moved(f"{before}/{named('carry')}", "carry"), (before, named("carry"))
+
+    kills(afternoon, step, stream, tmp_path, change)
+
+
+# --- others -------------------------------------------------------------------------------------------------------------
+
+
+def named_within_two_looks(afternoon: Afternoon, step: Step, stream: Stream, *words: str) -> str:
+    """Look twice while records arrive twice, and return the kinds that the flow of a step has by then; a look names it by one of these words."""
+    kinds: list[str] = []
+    for number in (1, 2):
+        afternoon.wait_for_more(stream, 40)
+        status = step.look()
+        problem_values = json.dumps(status["problem_values"])
+        kinds = sorted({kind for each in problems(status).values() for kind in each})
+        if any(word in problem_values for word in words):
+            assert status["health"] != "ok"
+            step.summary.append(f"named by look {number}")
+            return ", ".join(kinds)
+    raise AssertionError(f"{step.title}: {afternoon.count([stream])[stream]}, and two looks named only {kinds}")
+
+
+def test_a_strangers_connector_is_named(afternoon: Afternoon, step: Step) -> None:
+    stream = step.stream("watched")
+    step.declare(watched=flow("watched", "watched"))
+    afternoon.apply()
+    afternoon.wait_for_more(stream)
+    assert "watched" not in problems(step.look())
+    own = {"topics": "watched", "offset.lag.max": "5"}
+    afternoon.world.by_hand("spare", "somebody's", by_hand(afternoon.world, own, connect="spare"))
+    try:
+        until(lambda: afternoon.count([stream])[stream].twice, bool, "nothing arrives twice")
+        named_within_two_looks(afternoon, step, stream, "somebody's")
+    finally:
+        afternoon.delete(("spare", "somebody's"))
+    step.summary.insert(0, f"as meant, {afternoon.count([stream])[stream]}; of all others:")
+    afternoon.forget([stream])
+    step.declare(watched=None)
+    afternoon.apply("--wait", "0", "--prune")
+    step.counted()
+
+
+def test_a_dedicated_mirrormaker_that_comes_back_is_named(
+    afternoon: Afternoon, step: Step, tmp_path: Path, runtime: Runtime
+) -> None:
+    world, stream = afternoon.world, step.stream("legacy")
+    servers = {alias: access.bootstrap_servers for alias, access in world.kafkas.items()}
+    properties = mm2_properties(servers, "dc1", "agg", "legacy")
+    entry = "{from: {dedicated: dc1->agg}, to: 'taken:dc1->agg'}"
+    with Dedicated("legacy", tmp_path / "legacy", properties, runtime=runtime):
+        until(lambda: afternoon.arrived(stream).total(), lambda count: count > 20, "no traffic", 180)
+    step.declare(taken=flow("taken", "legacy"))
+    afternoon.write(moved=[entry])
+    until(lambda: afternoon.day.tree.attempt("plan"), lambda text: "still runs" not in text)
+    afternoon.apply(moved=[entry])
+    afternoon.wait_for_more(stream)
+    count = afternoon.count([stream])[stream]
+    assert (count.twice, count.lost) == (0, 0), count
+    assert "taken" not in problems(step.look())
+    with Dedicated("legacy", tmp_path / "legacy", properties, runtime=runtime):
+        until(lambda: afternoon.count([stream])[stream].twice, bool, "nothing arrives twice", 180)
+        named_within_two_looks(afternoon, step, stream, "arrives-twice", "dc1-mm2", "dedicated")
+    step.summary.insert(0, f"as meant, {afternoon.count([stream])[stream]}; of all others:")
+    afternoon.forget([stream])
+    step.declare(taken=None)
+    afternoon.apply("--wait", "0", "--prune")
+    step.counted()
+
+
+def owner_tree(world: World, folder: Path, owner: str, text: str, entries: str = "") -> Tree:
+    """Return the tree of another owner."""
+    tree = Tree(folder / owner / "clusters")
+    Day(world, tree, owner).declare({"dc1": "dc1", "agg": "agg"}, text)
+    file = tree.folder / "tree.yaml"
+    file.write_text(file.read_text() + entries)
+    return tree
+
+
+def test_an_old_checkout_does_not_write_what_was_released(afternoon: Afternoon, step: Step, tmp_path: Path) -> None:
+    world, stream = afternoon.world, step.stream("given")
+    given = flow("given", "given")
+    first = owner_tree(world, tmp_path, "first", given)
+    first.run("apply", "--yes", "--wait", "0")
+    afternoon.wait_for_more(stream)
+    old = Tree(tmp_path / "old" / "clusters")
+    shutil.copytree(first.folder, old.folder)
+    release = f"release: [{{connect: main, connector: {named('given')}}}]\n"
+    owner_tree(world, tmp_path, "first", "", release).run("apply", "--yes", "--wait", "0")
+    own = flow("got", "given", more=f", connector_name: {named('given')}")
+    adopt = f"adopt: [{{connect: main, connector: {named('given')}, from_owner: first}}]\n"
+    second = owner_tree(world, tmp_path, "second", own, adopt)
+    second.run("apply", "--yes", "--wait", "0")
+    before = world.configs()
+    file = old.folder / "tree.yaml"
+    file.write_text(file.read_text().replace("given]}", "given]}, source_consumer: {max.poll.records: 33}"))
+    said = old.run("apply", "--yes", "--wait", "0", code=1)
+    assert world.configs() == before, said
+    assert "second" in said, said
+    afternoon.wait_for_more(stream)
+    step.counted()
+
+
+def test_what_another_tree_adopted_is_not_taken_over(afternoon: Afternoon, step: Step, tmp_path: Path) -> None:
+    world, stream = afternoon.world, step.stream("theirs")
+    world.by_hand("main", "legacy-theirs", by_hand(world, {"topics": "theirs"}))
+    afternoon.wait_for_more(stream)
+    own = flow("theirs", "theirs", more=", tasks: {max: 2}, connector_name: legacy-theirs")
+    me = owner_tree(world, tmp_path, "me", own, "adopt: [{connect: main, connector: legacy-theirs}]\n")
+    me.run("apply", "--yes", "--wait", "0")
+    entry = f"moved:\n  - {moved('main/legacy-theirs', 'mine')}\n"
+    stranger = owner_tree(world, tmp_path, "stranger", flow("mine", "theirs"), entry)
+    before = world.configs()
+    said = stranger.run("apply", "--yes", "--wait", "0", code=1)
+    assert world.configs() == before, said
+    assert "0 unchanged" in me.run("plan") or "1 unchanged" in me.run("plan")
+    afternoon.wait_for_more(stream)
+    step.counted()
+
+
+# --- order --------------------------------------------------------------------------------------------------------------
+
+
+def test_order_of_files_means_nothing(afternoon: Afternoon, step: Step, tmp_path: Path) -> None:
+    """Two flows the other way, with heartbeats: a file gets another name, and one that sorts first a flow."""
+    world = afternoon.world
+    heartbeats = Stream("heartbeats", ("agg.heartbeats",), "agg", "dc1")
+    streams = [Stream(f"rev.{each}", (f"agg.rev.{each}",), "agg", "dc1") for each in ("one", "two", "three")]
+    afternoon.expect(*streams)
+    step.streams += streams
+    tree = Tree(tmp_path / "order" / "clusters")
+    Day(world, tree, "order").declare({"dc1": "dc1", "agg": "agg"}, "")
+    file = tree.folder / "tree.yaml"
+    file.write_text(file.read_text().replace("heartbeats: false", "heartbeats: true").replace("flows: {}\n", ""))
+
+    def part(name: str) -> str:
+        return "flows:\n" + flow(name, f"rev.{name}", sources="agg", target="dc1")
+
+    tree.write_more("one.yaml", part("one"))
+    tree.write_more("two.yaml", part("two"))
+    tree.run("apply", "--yes", "--wait", "0")
+    for stream in (*streams[:2], heartbeats):
+        afternoon.wait_for_more(stream, 3)
+    before = world.configs()
+    (tree.folder / "two.yaml").rename(tree.folder / "a-two.yaml")
+    assert changes(tree) == {"no-op"}
+    tree.run("apply", "--yes", "--wait", "0")
+    assert world.configs() == before
+    tree.write_more("a.yaml", part("three"))
+    assert changes(tree) == {"no-op", "create"}
+    tree.run("apply", "--yes", "--wait", "0")
+    assert {named: world.configs()[named] for named in before} == before
+    for stream in (*streams, heartbeats):
+        afternoon.wait_for_more(stream, 3)
+    count = afternoon.count([heartbeats])[heartbeats]
+    step.summary.append(f"heartbeats: {count}")
+    assert (count.twice, count.lost) == (0, 0), count
+    step.counted()
+
+
+def changes(tree: Tree) -> set[str]:
+    """Return the kinds of changes that a plan has."""
+    return {change["action"] for cluster in tree.json("plan")["clusters"] for change in cluster["changes"]}
+
+
+# --- at the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_then_all_that_was_sent_is_there_once(afternoon: Afternoon, step: Step) -> None:
+    """After the last record, and when all is at rest."""
+    afternoon.records.end()
+    counts = afternoon.count(afternoon.records.streams)
+    wrong = {stream.topic: str(count) for stream, count in counts.items() if count.twice or count.lost}
+    total = sum(counts.values(), Count(0, 0, 0, 0))
+    step.summary.append(f"{len(counts)} topics, {total}; status: {problems(afternoon.status()) or 'ok'}")
+    step.is_good = True
+    assert not wrong, wrong
