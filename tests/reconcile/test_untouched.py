@@ -313,7 +313,7 @@ def leave_claims(draw: Draw, estate: Estate) -> set[Named]:
         if draw(st.integers(0, 5)) == 5:
             config = estate.fakes[connect].connectors[name].config
             pair = config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
-            claim = Claim("others", connect, name, pair, ("http://other",), "ann", "", "now")
+            claim = Claim("others", connect, name, pair, (f"http://{connect}:8083",), "ann", "", "now")
             text = json.dumps({**vars(claim)})
             estate.kept.setdefault("b", {})[claim.key] = text
             claimed.add((connect, name))
@@ -358,11 +358,7 @@ def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
         mine = owners.is_ours(named, config)
         froms = {entry.from_owner for entry in topology.moved if entry.connector == named}
         assert mine or (config.get(OWNER_KEY) and config[OWNER_KEY] in froms), ("a stranger's", said)
-        is_adopted = config.get(OWNER_KEY) != "team"
-        assert named not in made.claimed or not (is_adopted or change.action == "delete"), (
-            "claimed by another owner",
-            said,
-        )
+        assert named not in made.claimed, ("claimed by another owner", said)
         if change.action == "delete" and not plan.wish.prune:
             journal = Journal.of(config)
             is_undone = journal and journal.move and change.takes_over and change.takes_over.back
