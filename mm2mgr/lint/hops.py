@@ -13,8 +13,9 @@ from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 from mm2mgr.lint.subject import Subject, addresses
+from mm2mgr.lint.target_names import SEPARATOR, Naming, naming_of, policy_of, separator_of
 from mm2mgr.spec.scalars import is_name
-from mm2mgr.topics.names import POLICIES, Items, NameFilter, PolicyName, Selection, literal, readable
+from mm2mgr.topics.names import Items, NameFilter, PolicyName, Selection, literal, readable
 from mm2mgr.topics.shared import Budget, Shared, meeting, overlaps
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import numbers
@@ -24,7 +25,6 @@ FILTERS = {
     "groups": ("group.filter.class", "DefaultGroupFilter"),
     "config.properties": ("config.property.filter.class", "DefaultConfigPropertyFilter"),
 }
-_SEPARATOR = "replication.policy.separator"
 
 
 def reads_lists(subject: Subject, what: str) -> bool:
@@ -52,23 +52,13 @@ def _default(type_: str, key: str, version: str) -> Items:
     return tuple(item for item in (found.default or "").split(",") if item) if found else ()
 
 
-def policy_of(subject: Subject) -> PolicyName | None:
-    """Return which of Kafka's two policies a connector has, None for any other class."""
-    return POLICIES.get(subject.get("replication.policy.class", "DefaultReplicationPolicy").rpartition(".")[2])
-
-
-def separator_of(subject: Subject) -> str:
-    """Return the separator as it is configured; an empty one is none, not a dot."""
-    return subject.get(_SEPARATOR, ".")
-
-
 def selection_of(subject: Subject) -> Selection | None:
     """Return what a source connector takes, None when its filter is unknown."""
     found, separator = filter_of(subject), separator_of(subject)
     if found is None:
         return None
     own = subject.flag("replication.policy.internal.topic.separator.enabled", default=True)
-    internal = separator if own or _SEPARATOR not in subject.config or numbers(subject.version) < (3, 6) else "."
+    internal = separator if own or SEPARATOR not in subject.config or numbers(subject.version) < (3, 6) else "."
     ends = subject.source, subject.target
     return Selection(found, policy_of(subject), *ends, separator, internal, subject.version)
 
@@ -251,6 +241,11 @@ class Hop:
     @property
     def names(self) -> NameFilter | None:
         return self.selection.names if self.selection else None
+
+    @cached_property
+    def target_names(self) -> Naming:
+        """How it names topics on the target."""
+        return naming_of(self.subject)
 
     @cached_property
     def naming(self) -> tuple[object, ...]:

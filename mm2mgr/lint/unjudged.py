@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mm2mgr.lint.hops import SIDES, Point, filter_of, point, policy_of, same
+from mm2mgr.lint.hops import SIDES, Point, filter_of, point, same
 from mm2mgr.lint.rules.worker import arrives
 from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.lint.target_names import policy_of
 
 
 @dataclass(frozen=True)

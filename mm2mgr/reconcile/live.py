@@ -64,6 +64,7 @@ from mm2mgr.reconcile.mirrored import (
     widenings,
 )
 from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
+from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import (
     RESTING,
@@ -196,8 +197,12 @@ class _Making:
         found = widenings(self.writes(), run.desired, run.live)
         seen = await self.read_mirrored(found, self.with_other_tasks(run))
         givers = {c.named: c.takes_over.giver for c in self.writes() if c.takes_over}
+        begun = {c.named for c in self.writes() if c.takes_over and JOURNAL_KEY in (c.before or {})}
         verdicts = {
-            each.named: judge(each, seen, run, self.version(each.named[0]), givers.get(each.named)) for each in found
+            (named := each.named): judge(
+                each, seen, run, self.version(named[0]), givers.get(named), begun=named in begun
+            )
+            for each in found
         }
         against = {each.named: self.against(each, verdicts[each.named]) for each in found}
         for named, objection in (*await self.ask_dedicated(), *await self.ask_retention(seen)):
@@ -488,8 +493,8 @@ class _Making:
 
     def against(self, widening: Widening, verdict: MirrorVerdict) -> list[Objection]:
         """Return the objections to a write without those of an allowed kind."""
-        kinds = [(one, ALLOWED_BY[one.rule]) for one in verdict.objections]
-        self.needed.update((widening.named, kind) for _, kind in kinds)
+        kinds = [(one, ALLOWED_BY.get(one.rule, "")) for one in verdict.objections]
+        self.needed.update((widening.named, kind) for _, kind in kinds if kind)
         return [one for one, kind in kinds if not self.allows(kind, widening.named)]
 
     def idle_permits(self, connect: str) -> Iterator[str]:

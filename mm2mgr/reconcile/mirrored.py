@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mm2mgr.lint.hops import Hop, hops, names_alike
+from mm2mgr.lint.hops import Hop, hops, names_alike, selection_of
+from mm2mgr.lint.rules.topics import NAME_TOO_LONG, named_too_long, too_long_text
 from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.target_names import Naming, naming_of, routers
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.guards import Connectors, Objection
@@ -19,6 +21,7 @@ from mm2mgr.reconcile.offsets import Journal
 from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
 from mm2mgr.render import FLOW_KEY
 from mm2mgr.text import few
+from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import numbers
 
@@ -103,7 +106,15 @@ class Widening:
         new, before = self.new.selection, self.before and self.before.selection
         if not new or not new.takes(topic):
             return False
-        return not before or not before.takes(topic) or before.renamed(topic) != new.renamed(topic)
+        return not before or not before.takes(topic) or self.renames(self.before, topic)
+
+    def renames(self, former: Hop | None, topic: str) -> bool:
+        """Tell whether a topic gets another name than a former connector gives it, or may get one."""
+        return (
+            former is not None
+            and former.target_names != self.new.target_names
+            and (former.target_names(topic) != self.new.target_names(topic))
+        )
 
     @property
     def source(self) -> str:
@@ -116,13 +127,20 @@ class Widening:
         return self.new.subject.target
 
     def renamed(self, topic: str) -> str:
-        """Return a topic's name on the target."""
-        return self.new.selection.renamed(topic) if self.new.selection else topic
+        """Return a topic's name on the target, as far as it is known."""
+        return self.new.target_names(topic).text
 
 
 def selects_otherwise(live: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
     """Tell whether a source connector would take other topics, or name them otherwise, than the one that runs."""
-    return live is None or any(live.get(key) != wanted.get(key) for key in SELECTING)
+    if live is None:
+        return True
+    naming = (
+        key
+        for key in live.keys() | wanted.keys()
+        if key.startswith(("replication.policy.", "transforms", "predicates."))
+    )
+    return any(live.get(key) != wanted.get(key) for key in (*SELECTING, *naming))
 
 
 def widenings(
@@ -154,7 +172,10 @@ def widenings(
             {other: each for other, each in by_pair.get(hop.pair[::-1], {}).items() if other != named},
         )
         for named, hop in new.items()
-        if named not in old or not hop.selection or old[named].selection != hop.selection
+        if named not in old
+        or not hop.selection
+        or old[named].selection != hop.selection
+        or old[named].target_names != hop.target_names
     )
 
 
@@ -288,12 +309,18 @@ class MirrorVerdict:
     renamed: tuple[tuple[str, str], ...] = ()
 
 
-def judge(
-    widening: Widening, seen: MirroredState, connectors: Connectors, version: str | None, giver: Named | None = None
+def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
+    widening: Widening,
+    seen: MirroredState,
+    connectors: Connectors,
+    version: str | None,
+    giver: Named | None = None,
+    *,
+    begun: bool = False,
 ) -> MirrorVerdict:
     """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known.
 
-    From its `giver` it takes over the stored offsets, too.
+    From its `giver` it takes over the stored offsets, too; a move that was `begun` ends under the names that it was begun with.
     """
     found = (*again(widening, seen, connectors.is_abandoned, giver), *turned(widening, seen))
     left = unstored(widening, seen)
@@ -305,36 +332,57 @@ def judge(
     objection = repeated(found, connectors.owned, widening) or sent_back(back, widening)
     objection = objection or unproved(widening, seen, connectors.unread) or late
     topics = dict.fromkeys(topic for each in (*found, *back) for topic in each.topics)
-    other_names = tuple(renamed(widening, seen))
+    former = () if begun or giver is None else (_former_names(giver, connectors),)
+    before = _names_of(widening.before.subject) if widening.before else None
+    other_names = tuple(dict.fromkeys(renamed(widening, seen, (before, *former))))
     return MirrorVerdict(
         (*found, *back),
-        tuple(filter(None, (objection, under_other_names(widening, other_names)))),
+        tuple(filter(None, (objection, under_other_names(widening, other_names), too_long(widening, seen)))),
         () if objection else tuple(left),
         tuple(topics if found or back else left if objection is late and late else ()),
         (*other_names, *(pair for each in found for pair in _other_names(widening, each))),
     )
 
 
-def renamed(widening: Widening, seen: MirroredState) -> Iterator[tuple[str, str]]:
-    """Yield names on the target, before and after, of topics that a running connector goes on to mirror under another name."""
-    before, after = widening.before and widening.before.selection, widening.new.selection
-    if not before or not after:
-        return
-    topics = seen.begun.get(widening.named)
-    if topics is None:  # the source was not read: any topic that both take counts
-        shared = meeting([before, after]).topic
-        topics = [shared] if shared else []
-    for topic in topics:
-        if before.takes(topic) and before.renamed(topic) != after.renamed(topic):
-            yield before.renamed(topic), after.renamed(topic)
+Former = tuple[Selection | None, Naming]
+"""What a connector took that goes on as another one, or with another config (None: not known), and how it named it."""
+
+
+def _names_of(subject: Subject) -> Former:
+    return selection_of(subject), naming_of(subject)
+
+
+def _former_names(giver: Named, connectors: Connectors) -> Former | None:
+    """Return what a giver took and how it named it; of a dedicated MirrorMaker only its alias is known, and that names may be kept."""
+    if giver in connectors.live:
+        return _names_of(connectors.live[giver])
+    alias = giver[1].partition("->")[0] if not giver[0] else ""
+    return (None, Naming(Selection(NameFilter((), ()), "default", alias, ""), ())) if alias else None
+
+
+def renamed(widening: Widening, seen: MirroredState, formers: Iterable[Former | None]) -> Iterator[tuple[str, str]]:
+    """Yield names on the target, before and after, of topics that are mirrored already and go on under another name.
+
+    The cause does not matter: policy, separator, alias or a transformation. What it makes of names may be unknown.
+    """
+    after, naming = widening.new.selection, widening.new.target_names
+    for before, former in filter(None, formers):
+        if not after or former == naming or (before is None and after.policy == "identity"):
+            continue
+        topics = seen.begun.get(widening.named)
+        if topics is None:  # the source was not read: any topic that both take counts
+            shared = meeting([each for each in (before, after) if each]).topic
+            topics = [shared] if shared else []
+        for topic in topics:
+            if (before is None or before.takes(topic)) and former(topic) != naming(topic):
+                yield str(former(topic)), str(naming(topic))
 
 
 def _other_names(widening: Widening, found: Again) -> Iterator[tuple[str, str]]:
     hop = widening.others.get(found.old)
-    old = hop and hop.selection
-    for topic in found.topics if old else ():
-        if old and old.renamed(topic) != widening.renamed(topic):
-            yield old.renamed(topic), widening.renamed(topic)
+    for topic in found.topics if hop else ():
+        if hop and widening.renames(hop, topic):
+            yield str(hop.target_names(topic)), str(widening.new.target_names(topic))
 
 
 def renamed_text(names: Sequence[tuple[str, str]], target: str) -> str:
@@ -352,11 +400,25 @@ def under_other_names(widening: Widening, names: Sequence[tuple[str, str]]) -> O
     """Return the objection to a running connector whose topics get other names on the target."""
     if not names:
         return None
+    subjects = [widening.new.subject, *(hop.subject for hop in (widening.before, *widening.others.values()) if hop)]
+    routed = any(map(routers, subjects))
+    kept = (
+        ", and the transformation; where lint is against it, write silence: {transform-renames: why}" if routed else ""
+    )
     return Objection(
         "target-names",
         renamed_text(names, widening.target),
-        "keep alias, replication_policy and separator; or add --allow target-names",
+        f"keep alias, replication_policy and separator{kept}; or, where consumers follow, add --allow target-names, or "
+        "allow: [target-names] to the flow",
     )
+
+
+def too_long(widening: Widening, seen: MirroredState) -> Objection | None:
+    """Return the objection to topics that a write begins to take and whose name on the target no broker accepts."""
+    subject = widening.new.subject
+    known = set(named_too_long(subject, ()))  # what its lists name, lint says
+    names = [topic for topic in named_too_long(subject, seen.begun.get(widening.named, ())) if topic not in known]
+    return Objection(NAME_TOO_LONG, *too_long_text(subject, names)) if names else None
 
 
 def repeated(found: Sequence[Again], owned: Container[Named], widening: Widening) -> Objection | None:

@@ -215,7 +215,6 @@ class _Planning:
             return
         if journal:
             self.ending |= {receiver, giver}
-        live = estate.live.get(giver)
         over = self.taken_over(change, giver, entry, journal)
         where = f"'{giver[1]}' on Connect cluster '{giver[0]}'" if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
         verb = (
@@ -226,10 +225,9 @@ class _Planning:
             else "takes over"
         )
         said = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
-        warnings = (*change.warnings, *self.renamed(receiver, giver, change.config or {}, live))
         if over.back and over.move.created:
             change = replace(change, action="delete", keys=diff(estate.live[receiver], {}), config=None, state=None)
-        self.changes[receiver] = replace(change, takes_over=over, reason=said, warnings=warnings)
+        self.changes[receiver] = replace(change, takes_over=over, reason=said)
         beside = [each for each, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
         to = f"its topics move to '{receiver[1]}' on Connect cluster '{receiver[0]}'"
@@ -444,20 +442,6 @@ class _Planning:
             yield (
                 "its move was begun with other topics, and its offsets are carried already",
                 f"bring the tree back to what it was, apply to finish the move, then change the topics; {_NO_MOVE}",
-            )
-
-    def renamed(self, receiver: Named, giver: Named, wanted: Config, had: Config | None) -> Iterator[str]:
-        """Yield what consumers see where topics get other names on the target."""
-        if not giver[0] and giver[1].partition("->")[0] != wanted.get("source.cluster.alias"):
-            yield (
-                f"the dedicated MirrorMaker has the alias '{giver[1].partition('->')[0]}': unless names are kept (identity), topics of the "
-                "target go on under other names, and consumers read the old ones to their end and then change over"
-            )
-        old, new = (c and self.estate.selection(n, c) for n, c in ((giver, had), (receiver, wanted)))
-        if old and new and old.renamed("orders") != new.renamed("orders"):
-            yield (
-                f"topics of the target change their names: 'orders' was {old.renamed('orders')} and goes on as {new.renamed('orders')}; "
-                "records that arrived stay under the old name, so consumers read that one to its end and then change over"
             )
 
     def block(self, change: Change, reason: str, remedy: str) -> None:

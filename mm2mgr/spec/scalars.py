@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -106,6 +106,44 @@ def java_list(patterns: Iterable[str]) -> str:
 def depends_on_order(pattern: str) -> bool:
     """Tell whether a pattern means something else behind another one: Connect joins a list to one expression, which numbers its groups."""
     return _ORDERED.search(pattern) is not None
+
+
+def replacement_of(pattern: str, replacement: str) -> Callable[[str], str | None] | None:
+    """Return what Java's Matcher.replaceFirst makes of a text that matches wholly, None of another one; None where that is not known."""
+    try:
+        regex = re.compile(_python(check_pattern(pattern)), re.ASCII)
+        parts = list(_replacement_parts(replacement, regex.groups))
+    except (ValueError, re.error):
+        return None
+
+    def replaced(text: str) -> str | None:
+        if regex.fullmatch(text) is None:
+            return None
+        return regex.sub(
+            lambda found: "".join(p if isinstance(p, str) else found[p] or "" for p in parts), text, count=1
+        )
+
+    return replaced
+
+
+def _replacement_parts(text: str, groups: int) -> Iterator[str | int]:
+    """Yield the parts of Java's replacement text: text, or the number of a group; ValueError for what Java refuses and for named groups."""
+    at = 0
+    while at < len(text):
+        if text[at] == "\\" and at + 1 < len(text):
+            yield text[at + 1]
+            at += 2
+        elif text[at] == "$" and text[at + 1 : at + 2].isdecimal() and int(text[at + 1]) <= groups:
+            end = at + 2  # more digits belong to it as long as there is such a group
+            while text[end : end + 1].isdecimal() and int(text[at + 1 : end + 1]) <= groups:
+                end += 1
+            yield int(text[at + 1 : end])
+            at = end
+        elif text[at] in "\\$":
+            raise ValueError("no replacement that is understood here")
+        else:
+            yield text[at]
+            at += 1
 
 
 def matcher(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], bool]:

@@ -58,11 +58,16 @@ def literal(item: str) -> str | None:
 @cache
 def readable(item: str, *, topics: bool = True) -> bool:
     """Tell whether it is known here what an item matches; names of groups and keys of settings hold other characters than topics."""
-    if literal(item) is not None or (_alike(item) and not _is_costly(item)):
+    if literal(item) is not None or is_like_python(item):
         return True
     return (topics or _alike(item)) and (
         machine_of((item,)) is not None or (_alike(item) and _backtracker(item) is not None)
     )
+
+
+def is_like_python(item: str) -> bool:
+    """Tell whether an expression means the same in Java and in Python, which is quick at it."""
+    return _alike(item) and not _is_costly(item)
 
 
 @cache
@@ -143,7 +148,7 @@ class _AnyOf:
     def __init__(self, items: Items) -> None:
         self.literals = dict.fromkeys(name for item in items if (name := literal(item)) is not None)
         self.patterns = tuple(item for item in items if literal(item) is None)
-        quick = [item for item in self.patterns if _alike(item) and not _is_costly(item)]
+        quick = [item for item in self.patterns if is_like_python(item)]
         # In a group, so that `matcher` does not take the dots of a plain name literally: Java does not.
         self._quick = matcher([f"(?:{item})" for item in quick], []) if quick else None
         self._others = [item for item in self.patterns if item not in set(quick) and readable(item)]

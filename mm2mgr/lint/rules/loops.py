@@ -23,13 +23,12 @@ from mm2mgr.lint.hops import (
     overlapping,
     plain_name,
     point,
-    policy_of,
     put_before,
     rounds,
     same,
-    separator_of,
 )
 from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.lint.target_names import policy_of, separator_of
 from mm2mgr.topics.names import samples
 from mm2mgr.topics.shared import Budget, meeting
 

@@ -22,11 +22,11 @@ from mm2mgr.lint.hops import (
     names_alike,
     overlapping,
     plain_name,
-    separator_of,
     unread,
 )
 from mm2mgr.lint.rules.loops import identity_rounds
 from mm2mgr.lint.subject import Estate, Subject, addresses
+from mm2mgr.lint.target_names import separator_of
 from mm2mgr.topics.names import Selection
 from mm2mgr.topics.shared import meeting, overlaps
 from mm2mgr.truth.reach import numbers

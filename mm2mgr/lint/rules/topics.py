@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -14,13 +14,13 @@ from mm2mgr.lint.hops import (
     items_of,
     plain_name,
     point,
-    policy_of,
     reads_lists,
     same,
     selection_of,
-    separator_of,
 )
 from mm2mgr.lint.subject import Subject, addresses
+from mm2mgr.lint.target_names import naming_of, policy_of, separator_of
+from mm2mgr.topics.automaton import LONGEST_NAME
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.topics.names import NameFilter, samples, shape_of
 from mm2mgr.topics.shared import meeting
@@ -145,6 +145,48 @@ def _others(subject: Subject, names: list[str]) -> list[str] | None:
     if known is None or subject.type != "source":
         return None
     return sorted(topic for topic in known if topic not in names and any(re.fullmatch(name, topic) for name in names))
+
+
+NAME_TOO_LONG = "name-too-long"
+
+
+@rule(NAME_TOO_LONG, "error", types=("source",), source="org.apache.kafka.common.internals.Topic")
+def name_too_long(subject: Subject) -> Iterator[Hit]:
+    """A topic's name on the target would be longer than Kafka allows.
+
+    A topic has at most 249 characters. The alias and the separator that DefaultReplicationPolicy puts before a name, or a
+    router, can make it longer. The topic cannot be created (InvalidTopicException), and the task that gets its partitions
+    fails, with all other topics of that task. Exclude the topic, keep names with IdentityReplicationPolicy, or choose a
+    shorter alias. Topics that the lists name are judged; where the source's topics are known, those that it takes.
+    """
+    if names := named_too_long(subject, subject.source_kafka.partitions or ()):
+        message, fix = too_long_text(subject, names)
+        yield Hit(message, fix, "topics")
+
+
+def named_too_long(subject: Subject, topics: Iterable[str]) -> list[str]:
+    """Return the topics, of those that a source connector names and of these, that it takes and that get a name which is too long."""
+    selection, naming = selection_of(subject), naming_of(subject)
+    literals = (name for item in items_of(subject, "topics") if (name := plain_name(item)))
+    if selection is None:
+        return []
+    names = ((topic, naming(topic)) for topic in {*literals, *topics})
+    long = (topic for topic, name in names if not name.unknown and len(name.text) > LONGEST_NAME)
+    return sorted(filter(selection.takes, long))
+
+
+def too_long_text(subject: Subject, names: Sequence[str]) -> tuple[str, str]:
+    """Say which topics get too long a name, and what to do."""
+    first, more = names[0], f" and of {len(names) - 1} more" if len(names) > 1 else ""
+    length = len(naming_of(subject)(first).text)
+    message = (
+        f"the name on '{subject.target}' of topic '{first}', which has {len(first)} characters,{more} would have {length}: Kafka allows "
+        f"{LONGEST_NAME}, so the task that gets it fails, with all other topics of that task"
+    )
+    if subject.form == "tree":
+        rest = "write replication_policy: identity, or give the source a shorter alias"
+        return message, f"write topics: {{exclude: [{', '.join(names)}]}}; or {rest}"
+    return message, "add it to topics.exclude; or use IdentityReplicationPolicy, or a shorter source.cluster.alias"
 
 
 @rule("empty-topics", "error", types=_BOTH, source="MirrorUtils", seen=_SEEN)

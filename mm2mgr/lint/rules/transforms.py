@@ -132,4 +132,6 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
                 effect = f"{subject.type}s to another topic than the one where they are looked for"
             message = f"{written(subject, key)}={subject.get(key)} writes {effect}"
             policy = spelled(subject, "replication.policy.class", POLICIES["identity"])
-            yield _removal(subject, name, message, f"; to keep topic names use {policy}")
+            kept = "; or, where consumers read these names, write silence: {transform-renames: why}"
+            more = f"{kept if subject.form == 'tree' else ''}; to keep topic names use {policy}"
+            yield _removal(subject, name, message, more)
