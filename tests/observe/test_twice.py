@@ -117,7 +117,7 @@ def test_whose_it_is_is_said(tmp_path: Path, small: Estate, mark: str, standing:
 
 def test_two_flows_of_which_one_was_changed_by_hand_are_both_named(tmp_path: Path) -> None:
     two = "\n  payments: {{sources: [A], targets: [B], topics: {{include: [payments]}}}}\n"
-    with serving(fake := FakeConnect(source_topics={"orders": 2, "payments": 1})) as url:
+    with serving(fake := FakeConnect()) as url:
         small = Estate(topology_of((TREE.rstrip() + two).format(url=url, more=""), tmp_path), fake, tmp_path)
         small.kafka.clusters["A"]["payments"] = [(0, 0)]
         fake.source_topics = {"orders": 2, "payments": 1}
