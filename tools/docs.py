@@ -326,13 +326,14 @@ def metrics_page() -> str:
 
 def rights_page() -> str:
     from mm2mgr.check.needs import ROWS
-    from mm2mgr.reconcile.dedicated import dedicated_names
+    from mm2mgr.reconcile.dedicated import configs_topic, dedicated_names
     from mm2mgr.reconcile.history import TOPIC
 
     offsets, status, group = dedicated_names("SOURCE")
     named = {
         **{"history": f"topic {TOPIC}", "lease": "group mm2mgr-OWNER", "dedicated offsets": f"topic {offsets}"},
-        **{"dedicated status": f"topic {status}", "dedicated group": f"group {group}", "quotas": "the cluster"},
+        **{"dedicated status": f"topic {status}", "dedicated configs": f"topic {configs_topic('SOURCE')}"},
+        **{"dedicated group": f"group {group}", "quotas": "the cluster"},
     }
     own = [(row.operation, named[row.on], row.effect) for row in ROWS if row.type == "mm2mgr"]
     of_clients = [row for row in ROWS if row.type != "mm2mgr"]

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from mm2mgr import defaults
 from mm2mgr.kafka.acls import CLUSTER_NAME, ResourceKind, Right
-from mm2mgr.reconcile.dedicated import dedicated_names
+from mm2mgr.reconcile.dedicated import configs_topic, dedicated_names
 from mm2mgr.reconcile.history import TOPIC, lease_group
 from mm2mgr.render import Connector
 from mm2mgr.spec.scalars import is_name
@@ -25,7 +25,7 @@ from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients
 OWN = "mm2mgr itself"
 On = Literal[
     "topic", "remote topic", "offset syncs", "checkpoints", "heartbeats", "offsets", "group", "cluster",
-    "history", "lease", "dedicated offsets", "dedicated status", "dedicated group", "quotas",
+    "history", "lease", "dedicated offsets", "dedicated status", "dedicated configs", "dedicated group", "quotas",
 ]  # fmt: skip
 _GROUPS_OF: tuple[On, ...] = ("group", "lease", "dedicated group")
 _KINDS: dict[On, ResourceKind] = {
@@ -96,6 +96,7 @@ ROWS: tuple[RightRule, ...] = (
     RightRule(33, "mm2mgr", OWN, "Read", "dedicated status", _NOT_TAKEN),
     RightRule(34, "mm2mgr", OWN, "Describe", "dedicated group", _NOT_TAKEN),
     RightRule(35, "mm2mgr", OWN, "DescribeConfigs", "quotas", "quotas of `catch_up` cannot be read, so none is written or deleted; all else is planned and applied"),
+    RightRule(37, "mm2mgr", OWN, "Read", "dedicated configs", "`status` does not see whether a dedicated MirrorMaker that came back mirrors the same topics"),
     RightRule(36, "mm2mgr", OWN, "AlterConfigs", "quotas", "quotas of `catch_up` are not written; flows mirror without a limit, and `apply` ends with exit code 1"),
 )  # fmt: skip
 EFFECTS = {row.number: row.effect for row in ROWS}
@@ -154,9 +155,9 @@ def own_needs(
         if entry.dedicated and entry.to in chosen:
             (flow,) = topology.flows_of({entry.to})
             on: tuple[On, ...] = ("dedicated offsets", "dedicated status", "dedicated group")
-            yield from _own(
-                login_on(flow.target.alias), dict(zip(on, dedicated_names(entry.dedicated[0]), strict=True))
-            )
+            source = entry.dedicated[0]
+            named = {**dict(zip(on, dedicated_names(source), strict=True)), "dedicated configs": configs_topic(source)}
+            yield from _own(login_on(flow.target.alias), named)
 
 
 def _own(login: ClientLogin, named: Mapping[On, str]) -> Iterator[RequiredRight]:

@@ -15,7 +15,6 @@ from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.memory import Memory, SyncLook, Unarrived
 from mm2mgr.observe.problems import ConnectorCase, FlowCase, no_progress
 from mm2mgr.observe.reading import Snapshot
-from mm2mgr.observe.surplus import Surpluses
 from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topics.names import HEARTBEATS
@@ -53,7 +52,7 @@ def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
         yield _topics_problem(case, "records-not-on-target", lost, seconds, records)
 
 
-def arrives_twice(case: FlowCase, reading: Snapshot, earlier: Surpluses) -> Iterator[LiveProblem]:
+def arrives_twice(case: FlowCase, reading: Snapshot) -> Iterator[LiveProblem]:
     """Records that arrived more often than the source had them; nothing is said of a topic that another flow of the tree writes to, too."""
     twice = {
         topic: certain
@@ -63,14 +62,14 @@ def arrives_twice(case: FlowCase, reading: Snapshot, earlier: Surpluses) -> Iter
     }
     if twice:
         found = [one for places in twice.values() for one in places.values()]
-        task = _only_task(case, {TopicPartition(topic, number) for topic in twice for number in twice[topic]}, earlier)
+        task = _only_task(case, {TopicPartition(topic, number) for topic in twice for number in twice[topic]})
         more = {
             "records": sum(one.records for one in found),
             "one_task": task is not None,
             "exactly_once": bool(case.exactly_once),
         }
-        since = reading.taken_at - min(one.began_at for one in found)
-        problem = _topics_problem(case, "arrives-twice", twice, since, more)
+        since = min(one.began_at for one in found)
+        problem = _topics_problem(case, "arrives-twice", twice, reading.taken_at - since, more)
         yield replace(problem, subject=replace(problem.subject, tasks=() if task is None else (task,)))
 
 
@@ -112,12 +111,10 @@ def not_copied(case: FlowCase, looks: Mapping[str, Mapping[str, SyncLook]]) -> I
             yield _topics_problem(case, f"topic-{kind}-differ", {topic for topic, _, _ in late}, longest, more)
 
 
-def flow_arrival_problems(
-    case: FlowCase, reading: Snapshot, memory: Memory, earlier: Memory
-) -> tuple[LiveProblem, ...]:
-    """Return the problems of what arrives of a flow, by the memory after this reading and before it."""
+def flow_arrival_problems(case: FlowCase, reading: Snapshot, memory: Memory) -> tuple[LiveProblem, ...]:
+    """Return the problems of what arrives of a flow."""
     return (
-        *arrives_twice(case, reading, earlier.of(case.flow.id).surplus),
+        *arrives_twice(case, reading),
         *target_topic_missing(case),
         *target_partitions_fewer(case),
         *records_not_on_target(case),
@@ -153,18 +150,18 @@ def _writes_too(other: Flow, flow: Flow, topic: str) -> bool:
     return name is not None and other.carries(name)
 
 
-def _only_task(case: FlowCase, twice: Collection[TopicPartition], earlier: Surpluses) -> int | None:
-    """Return the task that all these partitions are of, where all that it mirrors since the last look comes twice, and nothing of others.
+def _only_task(case: FlowCase, twice: Collection[TopicPartition]) -> int | None:
+    """Return the task that all these partitions are of, where all that it has mirrored since came twice, and nothing of others.
 
     Two workers may run it: Connect's status has one worker per task, whoever else still runs it, and its consumer is in no group.
     """
     tasks = {case.lag.tasks.get(one) for one in twice}
     task = tasks.pop()
+    began_at = min(case.kept.surplus[topic][number].began_at for topic, number in twice)
     moved: dict[int | None, list[bool]] = {}
     for topic, places in case.kept.surplus.items():
         for number, one in places.items():
-            before = earlier.get(topic, {}).get(number)
-            if before and one.target_end > before.target_end:
+            if one.moved_at >= began_at:
                 moved.setdefault(case.lag.tasks.get(TopicPartition(topic, number)), []).append(one.limit is not None)
     others = [is_twice for other, each in moved.items() if other != task for is_twice in each]
     return None if tasks or not others or any(others) or not all(moved.get(task, ())) else task

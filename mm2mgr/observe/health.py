@@ -239,7 +239,7 @@ def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Rememb
     problems = (
         *flow_problems(case),
         *beside.problems.get(flow.id, ()),
-        *flow_arrival_problems(case, reading, remembered.memory, remembered.earlier),
+        *flow_arrival_problems(case, reading, remembered.memory),
     )
     grown = growth(case, reading.taken_at, remembered.earlier.of(flow.id).marks)
     return FlowStatus(

@@ -13,7 +13,7 @@ from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.connect.types import WorkerInfo
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, SeenKafka, Snapshot
-from mm2mgr.reconcile.dedicated import dedicated_names
+from mm2mgr.reconcile.dedicated import configs_topic, dedicated_names
 from mm2mgr.reconcile.plan import Named
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
@@ -118,7 +118,7 @@ def _dedicated(reading: Snapshot, flows: Iterable[Flow]) -> tuple[list[OtherConn
         if runs.config is None:
             notes[flow.id] = (
                 f"a dedicated MirrorMaker runs (group {name} has {number_of(runs.members, 'member')}); whether it mirrors this flow's "
-                f"topics is not known: mm2mgr's login could not read mm2-configs.{source}.internal",
+                f"topics is not known: mm2mgr's login could not read {configs_topic(source)}",
             )
         else:
             config = {"connector.class": SOURCE_CLASS, **runs.config}

@@ -364,7 +364,8 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
     if lag.deleted:
         names = ", ".join(sorted({one.topic for one in lag.deleted})[:3])
         notes.append(f"tasks still hold partitions that {case.flow.source.alias} no longer has: {names}")
-    if case.exactly_once is None and case.seen.info and case.flow.settings.replication_policy == "default":
+    is_counted = case.seen.info is not None and lag.unknown is None
+    if case.exactly_once is None and is_counted and case.flow.settings.replication_policy == "default":
         notes.append(
             "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that transaction "
             "markers cannot be told from records"

@@ -62,8 +62,7 @@ from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.secrets import cut
 from mm2mgr.topology import Flow, Topology
-from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import numbers, type_of
+from mm2mgr.truth.reach import type_of
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Collection[str])
@@ -221,14 +220,8 @@ async def _read_connect(
         silent_workers=silent,
         others=tuple(_others(name, owners, infos, statuses)) if mirrors else (),
         version=version,
-        # Before 3.3 (KIP-618) no worker writes source records with transactions, and none has a key to tell it.
-        exactly_once=False if exactly_once is None and _is_before(version, (3, 3)) else exactly_once,
+        exactly_once=exactly_once,
     )
-
-
-def _is_before(version: str, line: tuple[int, ...]) -> bool:
-    placed = kafka_version(version)
-    return placed is not None and numbers(placed) < line
 
 
 async def _nothing() -> None:

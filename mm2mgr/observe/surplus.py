@@ -29,7 +29,7 @@ NEWS_SECONDS = 3600.0
 class Surplus(NamedTuple):
     """What looks have left of one partition; times in seconds since 1970.
 
-    `position`, `end` and `target_end` are those of the last look. `extra`: offsets on the target, the most of any look; `limit`: so many
+    `position`, `end` and `target_end` are those of the last look; `moved_at` is the last one to which the target grew. `extra`: offsets on the target, the most of any look; `limit`: so many
     may be of one restart (None: there are none); `began_at` and `grew_at`: the looks that saw the first and the last of them.
     """
 
@@ -38,6 +38,7 @@ class Surplus(NamedTuple):
     position: int
     end: int
     target_end: int
+    moved_at: float = 0.0
     extra: int = 0
     limit: int | None = None
     began_at: float = 0.0
@@ -126,19 +127,22 @@ def _after(old: Surplus | None, ends: _Ends, weight: int, later_end: int | None,
         if later_end is None:
             return old
         ends = ends._replace(end=max(ends.end, later_end))
-    level, extra = weight * ends.position - ends.target_end, _extra(old, ends)
+    moved_at = now if ends.target_end > old.target_end else old.moved_at
+    begun = Surplus(weight, weight * ends.position - ends.target_end, *ends, moved_at)
+    extra, known = _extra(old, ends), begun._replace(level=old.level)
     if old.limit is None:
         if extra <= 0:  # an end that went back, as of a topic that was created again, says nothing about what is stored
-            return Surplus(weight, old.level if ends.target_end < old.target_end else max(old.level, level), *ends)
+            return known if ends.target_end < old.target_end else begun._replace(level=max(old.level, begun.level))
         behind = weight * (ends.end - ends.position)
         limit = min(weight * (ends.end - old.position), extra + 2 * behind)
-        return Surplus(weight, old.level, *ends, extra, limit, now, now)
+        return known._replace(extra=extra, limit=limit, began_at=now, grew_at=now)
     is_certain = old.is_certain or extra > old.limit
     has_grown = extra > old.extra or is_certain > old.is_certain
     grew_at = now if has_grown else old.grew_at
     if now - grew_at >= NEWS_SECONDS if is_certain else not has_grown:
-        return Surplus(weight, level, *ends)  # it is over
-    return Surplus(weight, old.level, *ends, max(extra, old.extra), old.limit, old.began_at, grew_at, is_certain)
+        return begun  # it is over
+    extra = max(extra, old.extra)
+    return known._replace(extra=extra, limit=old.limit, began_at=old.began_at, grew_at=grew_at, is_certain=is_certain)
 
 
 def _extra(old: Surplus, ends: _Ends) -> int:

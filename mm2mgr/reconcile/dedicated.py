@@ -29,6 +29,11 @@ def dedicated_names(source: str) -> tuple[str, str, str]:
     return f"mm2-offsets.{source}.internal", f"mm2-status.{source}.internal", f"{source}-mm2"
 
 
+def configs_topic(source: str) -> str:
+    """Return the topic of configs of a dedicated MirrorMaker that mirrors from an alias."""
+    return f"mm2-configs.{source}.internal"
+
+
 @dataclass(frozen=True)
 class DedicatedMirrorMaker:
     """A dedicated MirrorMaker that runs: the members of its group now, and the config of its source connector (None: not readable)."""
@@ -49,7 +54,7 @@ def find_running(
     found = {}
     for source in sources:
         if dedicated_names(source)[0] in topics and (members := group_members(kafka, dedicated_names(source)[2])):
-            found[source] = DedicatedMirrorMaker(members, _config(access, f"mm2-configs.{source}.internal", topics))
+            found[source] = DedicatedMirrorMaker(members, _config(access, configs_topic(source), topics))
     return found
 
 

@@ -40,7 +40,7 @@ def names(wanted: list[RequiredRight], number: int) -> list[str]:
 
 
 def test_every_row_has_an_effect_and_the_table_its_24_rows() -> None:
-    assert sorted(EFFECTS) == list(range(1, 37))
+    assert sorted(EFFECTS) == list(range(1, 38))
     assert all(EFFECTS.values())
     assert len([row for row in ROWS if row.number <= 24]) == 24
 
@@ -142,7 +142,7 @@ def test_a_topic_of_offsets_needs_its_own_rights(tmp_path: Path) -> None:
         (
             False,
             "moved: [{from: {dedicated: old->b}, to: 'f:a->b'}]\n",
-            {"b": {"mm2-offsets.old.internal", "mm2-status.old.internal", "old-mm2"}},
+            {"b": {"mm2-configs.old.internal", "mm2-offsets.old.internal", "mm2-status.old.internal", "old-mm2"}},
         ),
     ],
 )

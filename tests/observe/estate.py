@@ -22,6 +22,7 @@ from mm2mgr.observe.reading import Failure, SeenKafka
 from mm2mgr.observe.status import Observation, ObserveOptions, WantedLogs, observe
 from mm2mgr.output import problem_text
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.reconcile.dedicated import DedicatedMirrorMaker
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Flow, Topology
@@ -79,12 +80,17 @@ class FakeKafka:
     acls: dict[tuple[str, str], set[Acl]] = field(default_factory=dict)  # by alias and topic
     hidden_acls: set[str] = field(default_factory=set)  # aliases of clusters that do not show them
     asked_acls: list[tuple[str, frozenset[str]]] = field(default_factory=list)
+    dedicated: dict[tuple[str, str], DedicatedMirrorMaker] = field(default_factory=dict)  # by target and source
+    asked_ends: list[tuple[str, TopicPartition]] = field(default_factory=list)
 
     def __call__(self, access: KafkaAccess, choose: WantedLogs) -> SeenKafka:
         self.before_read(access.alias)
         if access.alias in self.down:
             return SeenKafka(failure=Failure(f"{access.alias}: no broker answered", "check the network"))
         topics = self.clusters[access.alias]
+        if choose.ends:
+            self.asked_ends += [(access.alias, one) for one in choose.ends]
+            return SeenKafka(offsets={one: Offsets(*topics[one.topic][one.partition]) for one in choose.ends})
         chosen = choose({name: len(logs) for name, logs in topics.items()})
         self.asked += [(access.alias, one) for one in chosen]
         unread = {one: self.unread[access.alias][one] for one in chosen if one in self.unread.get(access.alias, {})}
@@ -93,7 +99,19 @@ class FakeKafka:
         counts = {name: len(logs) for name, logs in topics.items()}
         configs, groups = self._configs(access.alias, choose.configs), self._groups(access.alias, choose.groups)
         acls = self._acls(access.alias, choose.acls)
-        return SeenKafka(counts, found, unread, topic_ids=ids, configs=configs, acls=acls, group_offsets=groups)
+        dedicated = {
+            one: self.dedicated[access.alias, one] for one in choose.dedicated if (access.alias, one) in self.dedicated
+        }
+        return SeenKafka(
+            counts,
+            found,
+            unread,
+            topic_ids=ids,
+            configs=configs,
+            acls=acls,
+            group_offsets=groups,
+            dedicated=dedicated,
+        )
 
     def _groups(self, alias: str, wanted: tuple[str, ...]) -> dict[str, dict[TopicPartition, int]]:
         if wanted:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.connect.types import SourceOffset, parse_assigned, parse_stored
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.partitions import TopicPartition
@@ -26,11 +27,12 @@ flows:
 """
 
 
-def test_requests_are_three_per_cluster_and_two_per_source_connector(small: Estate) -> None:
+def test_requests_are_four_per_cluster_and_two_per_source_connector(small: Estate) -> None:
     small.status()
     paths = [(request.path, request.query) for request in small.connect.requests]
     assert sorted(paths) == [
         ("/", ""),
+        (f"/connector-plugins/{SOURCE_CLASS}/config/validate", ""),
         ("/connectors", "expand=info"),
         ("/connectors", "expand=status"),
         (f"/connectors/{small.source}/offsets", ""),

@@ -189,6 +189,22 @@ def test_restarts_apart_from_each_other_are_not_counted() -> None:
         partition.copiers[0].die()
 
 
+def test_what_a_restart_sends_again_over_several_looks_is_not_counted() -> None:
+    partition = Partition([Copier()])
+    _looks(partition, 100, 2)
+    partition.copiers[0].flush(partition.log)
+    partition.look()
+    partition.log += [True] * 100
+    partition.mirror(100)
+    partition.copiers[0].die()
+    for _ in range(4):
+        partition.mirror(30)
+        partition.copiers[0].flush(partition.log)
+        assert partition.look().records == 0
+    assert partition.surplus
+    assert partition.surplus.extra == 100 == partition.arrived - len(partition.log)
+
+
 def test_offsets_that_a_person_set_back_are_no_second_copy() -> None:
     partition = Partition([Copier()])
     _looks(partition, 1000, 3)
