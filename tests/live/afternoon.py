@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from urllib.error import HTTPError
@@ -26,7 +27,6 @@ from .days import PARTITIONS, Day, World
 from .gateway import Gateway
 from .seen import connector_url, rest, statuses, until
 
-ALIASES = {"dc1": "dc1", "agg": "agg"}
 _PAUSE_SECONDS = 0.2
 _ARRIVAL_SECONDS = 60.0
 
@@ -107,6 +107,8 @@ class Afternoon:
     """Entries of `adopt:` by flow"""
     resting: set[Stream] = field(default_factory=set)
     """Streams whose flow is paused or failed: what was sent need not have arrived"""
+    streams_of: dict[str, list[Stream]] = field(default_factory=dict)
+    """Those that the flows of the estate carry from the beginning, by flow"""
     defaults: str = ""
 
     # The tree
@@ -114,7 +116,7 @@ class Afternoon:
     def write(self, *, moved: Iterable[str] = (), release: Iterable[str] = (), tree: Tree | None = None) -> None:
         """Write the tree as it is declared now, into another folder if one is given."""
         day = Day(self.world, tree or self.day.tree, self.day.owner)
-        day.declare(ALIASES, "".join(self.flows.values()), self.defaults)
+        day.declare({name: name for name in self.world.kafkas}, "".join(self.flows.values()), self.defaults)
         entries = {"adopt": self.adopted.values(), "moved": moved, "release": release}
         file = day.tree.folder / "tree.yaml"
         lines = [f"{key}:\n" + "".join(f"  - {entry}\n" for entry in each) for key, each in entries.items() if [*each]]
@@ -142,7 +144,7 @@ class Afternoon:
             file.write_text(text)
             running = stack.enter_context(tree.start("apply", "--yes", "--wait", "0"))
 
-            def after(connect: str, method: str, name: str, config: dict[str, str] | None) -> None:
+            def after(connect: str, name: str, config: dict[str, str] | None) -> None:
                 journal = journals.get((connect, name)) if config is None else config.get(JOURNAL_KEY)
                 is_changed, journals[connect, name] = journal != journals.get((connect, name)), journal
                 if is_moment(next(writes), is_changed) and not is_killed.is_set():
@@ -150,9 +152,7 @@ class Afternoon:
                     running.kill()
 
             for name, gateway in gateways.items():
-                gateway.after = lambda method, connector, config, connect=name: after(
-                    connect, method, connector, config
-                )  # type: ignore[misc]
+                gateway.after = partial(after, name)
             out, err = running.communicate(timeout=180)
         assert is_killed.is_set() or running.returncode == 0, out + err
         return is_killed.is_set()
@@ -267,17 +267,19 @@ class Step:
             if text is not None:
                 self.afternoon.flows[name] = text
 
-    def stream(self, topic: str, *remotes: str) -> Stream:
+    def stream(self, topic: str, source: str = "dc1", target: str = "agg") -> Stream:
         """Begin to send records to a new topic."""
-        stream = Stream(topic, remotes or (f"dc1.{topic}",))
+        stream = Stream(topic, (f"{source}.{topic}",), source, target)
         self.afternoon.expect(stream)
         self.streams.append(stream)
         return stream
 
     def takes(self, *flows: str) -> list[Stream]:
         """Make flows of the estate, and the streams through them, part of this step."""
+        gone = [flow for flow in flows if flow not in self.afternoon.flows]
+        assert not gone, f"{gone} went with a step that failed"
         self.flows |= set(flows)
-        own = [stream for stream in self.afternoon.records.streams if HOME[stream.topic.partition(".")[0]] in flows]
+        own = [stream for flow in flows for stream in self.afternoon.streams_of[flow]]
         self.streams += own
         return own
 
@@ -300,12 +302,6 @@ class Step:
         }
         assert not wrong_flows, f"{self.title}: status names {wrong_flows}"
         self.is_good = True
-
-
-HOME = {
-    "app": "orders", "clicks": "clicks", "pay": "pay", "audit_log": "audit", "tmp": "tmp", "logs": "logs",
-}  # fmt: skip
-"""The flow of the estate by the first word of its topics"""
 
 
 def problems(status: dict[str, Any]) -> dict[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -16,14 +17,14 @@ from mm2mgr.sandbox.worker import DIRECT
 
 
 class Gateway(ThreadingHTTPServer):
-    """For a `with` block. `after` gets method, name of the connector (empty: none) and the config that was written (None: none)."""
+    """For a `with` block. `after` gets the name of the connector, and the config that was written (None: something else was)."""
 
     daemon_threads = True
 
     def __init__(self, worker_url: str) -> None:
         super().__init__(("127.0.0.1", 0), _Passing)
         self.worker_url = worker_url
-        self.after: Callable[[str, str, dict[str, str] | None], None] = lambda method, name, config: None
+        self.after: Callable[[str, dict[str, str] | None], None] = lambda name, config: None
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -36,6 +37,8 @@ class Gateway(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that was killed."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Passing(BaseHTTPRequestHandler):
@@ -51,8 +54,8 @@ class _Passing(BaseHTTPRequestHandler):
                 status, content = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             status, content = error.code, error.read()
-        if self.command != "GET" and status < 300:
-            self.server.after(self.command, *_written(self.path, body))
+        if self.command != "GET" and status < 300 and self.path.startswith("/connectors"):
+            self.server.after(*_written(self.path, body))
         with suppress(ConnectionError):
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -68,9 +71,8 @@ class _Passing(BaseHTTPRequestHandler):
 
 def _written(path: str, body: bytes) -> tuple[str, dict[str, str] | None]:
     """Return the connector that a write is about, and the config in it."""
-    _, _, rest = path.partition("?")[0].partition("/connectors")
-    name, _, what = rest.lstrip("/").partition("/")
-    if not name and body:
-        data = json.loads(body)
-        return data["name"], data["config"]
-    return unquote(name), json.loads(body) if what == "config" else None
+    _, _, name, *rest = [*path.partition("?")[0].split("/"), ""]
+    if not name:
+        created = json.loads(body)
+        return created["name"], created["config"]
+    return unquote(name), json.loads(body) if rest[:1] == ["config"] else None

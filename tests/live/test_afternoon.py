@@ -1,6 +1,6 @@
 """One afternoon on real clusters: what people combine, step after step, while records keep coming. Each record is counted by its id.
 
-Two brokers, a Connect cluster on either, six connectors that somebody made by hand and that the tree adopts. After each step nothing has
+Three brokers, a Connect cluster on each of two of them, six connectors that somebody made by hand and that the tree adopts. After each step nothing has
 arrived twice or is lost, or `status` named it within two looks. Each step can be run alone: `pytest tests/live/test_afternoon.py -k split`.
 At the end pytest prints what each step came to. MM2MGR_AFTERNOON_KILLS=every-write kills mm2mgr after each of its writes, not only where
 a journal changes.
@@ -55,7 +55,7 @@ BY_HAND: dict[str, tuple[str, dict[str, str], str]] = {
     "clicks": ("clicks_v6", {
         "topics": "clicks", "source.consumer.fetch.min.bytes": "1", "producer.override.linger.ms": "20",
         "producer.override.compression.type": "lz4", "offset.lag.max": "77",
-    }, flow("clicks", "clicks", more=(
+    }, flow("clicks", "clicks", sources="dc2", more=(
         ", tasks: {max: 2}, connector_name: clicks_v6, source_consumer: {fetch.min.bytes: 1}"
         ", record_producer: {linger.ms: 20, compression.type: lz4}, source_connector: {offset.lag.max: 77}"
     ))),
@@ -63,7 +63,7 @@ BY_HAND: dict[str, tuple[str, dict[str, str], str]] = {
         "pay", "pay.cards", more=f", tasks: {{max: 2}}, connector_name: smt-pay, {SILENCE}, {ROUTE}",
     )),
     "audit": ("paused.audit", {"topics": "audit_log"}, flow(
-        "audit", "audit_log", more=", tasks: {max: 2}, connector_name: paused.audit",
+        "audit", "audit_log", sources="dc2", more=", tasks: {max: 2}, connector_name: paused.audit",
     )),
     "tmp": ("tmp (all of it)", {"topics": "tmp[.].*"}, flow(
         "tmp", '"tmp[.].*"', more=", tasks: {max: 2}, connector_name: tmp (all of it)",
@@ -72,16 +72,21 @@ BY_HAND: dict[str, tuple[str, dict[str, str], str]] = {
         "logs", "logs", more=", tasks: {max: 2}, connector_name: FAILED-logs, record_producer: {max.request.size: 1}",
     )),
 }  # fmt: skip
+TOPICS = {
+    "orders": ["app.orders", "app.returns"], "clicks": ["clicks"], "pay": ["pay.cards"], "audit": ["audit_log"],
+    "tmp": ["tmp.a", "tmp.b"], "logs": ["logs"],
+}  # fmt: skip
+ON_DC2 = {"clicks", "audit"}
 
 
-def by_hand(world: World, own: dict[str, str], *, connect: str = "main") -> dict[str, str]:
+def by_hand(world: World, own: dict[str, str], *, connect: str = "main", source: str = "dc1") -> dict[str, str]:
     """Return a config as people write it."""
     servers = {name: access.bootstrap_servers for name, access in world.kafkas.items()}
     return {
         "connector.class": MIRROR,
-        "source.cluster.alias": "dc1",
+        "source.cluster.alias": source,
         "target.cluster.alias": "agg",
-        "source.cluster.bootstrap.servers": servers["dc1"],
+        "source.cluster.bootstrap.servers": servers[source],
         "target.cluster.bootstrap.servers": servers["agg"],
         "tasks.max": "2",
         "replication.factor": "1",
@@ -95,17 +100,19 @@ def by_hand(world: World, own: dict[str, str], *, connect: str = "main") -> dict
 
 
 def moved(from_: str, to: str, *topics: str) -> str:
+    """Return an entry of `moved:`; flows without a pair are of dc1->agg."""
     only = f", topics: [{', '.join(topics)}]" if topics else ""
-    return f"{{from: '{from_}', to: '{to}:dc1->agg'{only}}}"
+    from_, to = (each if "->" in each or "/" in each else f"{each}:dc1->agg" for each in (from_, to))
+    return f"{{from: '{from_}', to: '{to}'{only}}}"
 
 
-def named(name: str) -> str:
-    return f"mm2.dc1.agg.source.{name}"
+def named(name: str, source: str = "dc1", target: str = "agg") -> str:
+    return f"mm2.{source}.{target}.source.{name}"
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, runtime: Runtime) -> Iterator[World]:
-    with estate(tmp_path_factory.mktemp("afternoon"), runtime, ("dc1", "agg"), QUICK) as world:
+    with estate(tmp_path_factory.mktemp("afternoon"), runtime, ("dc1", "dc2", "agg"), QUICK) as world:
         yield world
 
 
@@ -115,16 +122,17 @@ def adopted(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     records = Records(world)
     tree = Tree(tmp_path_factory.mktemp("tree") / "clusters")
     afternoon = Afternoon(world, Day(world, tree, "afternoon"), records)
-    streams = {
-        topic: Stream(topic, (f"dc1.{topic}",))
-        for topic in ("app.orders", "app.returns", "clicks", "audit_log", "tmp.a", "tmp.b", "logs")
-    }
-    streams["pay.cards"] = Stream("pay.cards", ("mirror.pay.cards", "dc1.pay.cards"))
+    for name, topics in TOPICS.items():
+        source = "dc2" if name in ON_DC2 else "dc1"
+        prefixes = ("mirror", source) if name == "pay" else (source,)
+        own = [Stream(topic, tuple(f"{prefix}.{topic}" for prefix in prefixes), source) for topic in topics]
+        afternoon.streams_of[name] = own
+        afternoon.expect(*own)
     world.create("agg", "mirror.pay.cards", "mirror.tmp.a", "mirror.tmp.b")
-    afternoon.resting |= {streams["audit_log"], streams["logs"]}
-    afternoon.expect(*streams.values())
-    for name, own, _ in BY_HAND.values():
-        world.by_hand("main", name, by_hand(world, own), "PAUSED" if "paused" in name else "RUNNING")
+    afternoon.resting |= {*afternoon.streams_of["audit"], *afternoon.streams_of["logs"]}
+    for name, (connector, keys, _) in BY_HAND.items():
+        config = by_hand(world, keys, source="dc2" if name in ON_DC2 else "dc1")
+        world.by_hand("main", connector, config, "PAUSED" if "paused" in connector else "RUNNING")
     at_rest = lambda: [each for each in world._behind() if "FAILED" not in each]  # noqa: E731
     until(at_rest, lambda behind: not behind, "still behind")
     until(lambda: failed(world, "FAILED-logs"), bool, "it does not fail")
@@ -172,18 +180,40 @@ def test_six_connectors_are_adopted_as_they_are(adopted: tuple[Afternoon, Any, A
 # --- moved --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_flow_is_renamed_and_runs_elsewhere(afternoon: Afternoon, step: Step) -> None:
-    step.takes("clicks")
+def test_a_flow_is_renamed(afternoon: Afternoon, step: Step) -> None:
+    (stream,) = step.takes("clicks")
     text = afternoon.flows["clicks"].replace(", connector_name: clicks_v6", "").replace("clicks:", "web-clicks:")
     step.declare(clicks=None, web_clicks=text)
-    afternoon.adopted.pop("clicks", None)
-    afternoon.apply(moved=[moved("main/clicks_v6", "web-clicks")])
+    afternoon.adopted.pop("clicks")
+    afternoon.apply(moved=[moved("main/clicks_v6", "web-clicks:dc2->agg")])
     assert ("main", "clicks_v6") not in afternoon.world.configs()
-    afternoon.wait_for_more(step.streams[0])
-    step.declare(web_clicks=text.rstrip("}\n") + "}, run_on: spare}\n")
-    afternoon.apply(moved=[moved(f"main/{named('web-clicks')}", "web-clicks")])
-    assert ("spare", named("web-clicks")) in afternoon.world.configs()
-    afternoon.wait_for_more(step.streams[0])
+    afternoon.streams_of["web-clicks"] = [stream]
+    afternoon.wait_for_more(stream)
+    step.counted()
+
+
+def test_all_flows_of_a_pair_run_elsewhere_and_one_is_paused(afternoon: Afternoon, step: Step) -> None:
+    flows = [name for name in afternoon.flows if "sources: [dc2]" in afternoon.flows[name]]
+    streams = step.takes(*flows)
+    entries = []
+    for name in flows:
+        connector = BY_HAND[name][0] if name in BY_HAND else named(name, "dc2")
+        own = afternoon.flows[name].replace(f", connector_name: {connector}", "").rstrip("}\n")
+        step.declare(**{name: f"{own}}}, run_on: spare}}\n"})
+        afternoon.adopted.pop(name, None)
+        entries.append(moved(f"main/{connector}", f"{name}:dc2->agg"))
+    afternoon.apply(moved=entries)
+    states = statuses(afternoon.world.spare.url)
+    assert {name: states[named(name, "dc2")]["connector"]["state"] for name in flows} == {
+        name: "PAUSED" if name == "audit" else "RUNNING" for name in flows
+    }
+    if "audit" in flows:
+        (paused,) = afternoon.streams_of["audit"]
+        assert not afternoon.arrived(paused)
+        afternoon.day.tree.run("resume", "audit")
+        afternoon.resting.discard(paused)
+    for stream in streams:
+        afternoon.wait_for_more(stream)
     step.counted()
 
 
@@ -196,9 +226,9 @@ def test_an_adopted_flow_is_renamed_by_its_flow(afternoon: Afternoon, step: Step
     afternoon.adopted["unmarked"] = "{connect: main, connector: unmarked-v1}"
     afternoon.apply()
     step.declare(unmarked=None, marked=flow("marked", "unmarked", more=", tasks: {max: 2}"))
-    said = afternoon.apply(moved=[moved("unmarked:dc1->agg", "marked")])
-    assert "takes over" in said or ("main", named("marked")) in afternoon.world.configs(), said
     afternoon.adopted.pop("unmarked")
+    said = afternoon.apply(moved=[moved("unmarked", "marked")])
+    assert "takes over" in said or ("main", named("marked")) in afternoon.world.configs(), said
     afternoon.wait_for_more(stream)
     step.counted()
 
@@ -207,26 +237,12 @@ def test_a_topic_is_split_out_and_merged_back(afternoon: Afternoon, step: Step) 
     returns = step.takes("orders")[1]
     own = ", tasks: {max: 2}, connector_name: Orders Mirror (prod)"
     step.declare(orders=flow("orders", "app.orders", more=own), returns=flow("returns", "app.returns"))
-    afternoon.apply(moved=[moved("orders:dc1->agg", "returns", "app.returns")])
+    afternoon.apply(moved=[moved("orders", "returns", "app.returns")])
     afternoon.wait_for_more(returns)
     step.declare(orders=flow("orders", "app.orders", "app.returns", more=own), returns=None)
-    afternoon.apply(moved=[moved("returns:dc1->agg", "orders")])
+    afternoon.apply(moved=[moved("returns", "orders")])
     assert ("main", named("returns")) not in afternoon.world.configs()
     afternoon.wait_for_more(returns)
-    step.counted()
-
-
-def test_a_paused_flow_moves_and_is_resumed(afternoon: Afternoon, step: Step) -> None:
-    (stream,) = step.takes("audit")
-    step.declare(audit=flow("audit", "audit_log", more=", tasks: {max: 2}, run_on: spare"))
-    afternoon.apply(moved=[moved("main/paused.audit", "audit")])
-    assert statuses(afternoon.world.spare.url)[named("audit")]["connector"]["state"] == "PAUSED"
-    assert not afternoon.arrived(stream)
-    afternoon.adopted.pop("audit")
-    afternoon.apply()
-    afternoon.day.tree.run("resume", "audit")
-    afternoon.resting.discard(stream)
-    afternoon.wait_for_more(stream)
     step.counted()
 
 
@@ -248,6 +264,7 @@ def test_a_connector_that_nobody_adopted_is_not_moved_unseen(afternoon: Afternoo
         afternoon.delete(("main", "loose-v1"))
         afternoon.forget([stream])
     else:
+        assert "not touched" not in planned, planned
         afternoon.apply(moved=[moved("main/loose-v1", "claimed")])
     step.counted()
 
@@ -319,14 +336,14 @@ def test_a_topic_is_removed_under_traffic_and_added_to_another_flow(afternoon: A
     for stream in (stays, leaves):
         afternoon.wait_for_more(stream)
     step.declare(fewer=flow("fewer", "fewer.stays", more=", tasks: {max: 2}"))
-    afternoon.apply("--wait", "60")
+    afternoon.apply("--wait", "30")
     afternoon.resting.add(leaves)
     afternoon.wait_for_more(stays)
     before = afternoon.arrived(leaves)
     afternoon.wait_for_more(stays)
     assert afternoon.arrived(leaves) == before
     step.declare(later=flow("later", "fewer.leaves"))
-    afternoon.apply(moved=[moved("fewer:dc1->agg", "later", "fewer.leaves")])
+    afternoon.apply(moved=[moved("fewer", "later", "fewer.leaves")])
     afternoon.resting.discard(leaves)
     afternoon.wait_for_more(leaves)
     step.counted()
@@ -416,7 +433,7 @@ def test_a_split_is_killed_at_each_journal_and_its_giver_resumed(
         step.declare(
             **{giver: flow(giver, f"killed.{giver}"), receiver: flow(receiver, f"killed.{receiver}", "killed.moves")}
         )
-        return moved(f"{giver}:dc1->agg", receiver, "killed.moves"), ("main", named(giver))
+        return moved(giver, receiver, "killed.moves"), ("main", named(giver))
 
     kills(afternoon, step, stream, tmp_path, change)
 
@@ -424,8 +441,10 @@ def test_a_split_is_killed_at_each_journal_and_its_giver_resumed(
 def test_a_move_to_the_other_cluster_is_killed_at_each_journal_and_its_giver_resumed(
     afternoon: Afternoon, step: Step, tmp_path: Path
 ) -> None:
-    stream = step.stream("carried")
-    step.declare(carry=flow("carry", "carried", more=", run_on: main"))
+    stream = step.stream(
+        "carried", "agg", "dc1"
+    )  # no other flow is of this pair: all of one run on the same Connect cluster
+    step.declare(carry=flow("carry", "carried", sources="agg", target="dc1", more=", run_on: main"))
     afternoon.apply()
     afternoon.wait_for_more(stream)
     places = ["main", "spare"]
@@ -433,8 +452,9 @@ def test_a_move_to_the_other_cluster_is_killed_at_each_journal_and_its_giver_res
     def change(number: int) -> tuple[str, tuple[str, str]]:
         before, after = places
         places.reverse()
-        step.declare(carry=flow("carry", "carried", more=f", run_on: {after}"))
-        return moved(f"{before}/{named('carry')}", "carry"), (before, named("carry"))
+        step.declare(carry=flow("carry", "carried", sources="agg", target="dc1", more=f", run_on: {after}"))
+        name = named("carry", "agg", "dc1")
+        return moved(f"{before}/{name}", "carry:agg->dc1"), (before, name)
 
     kills(afternoon, step, stream, tmp_path, change)
 
@@ -507,7 +527,7 @@ def test_a_dedicated_mirrormaker_that_comes_back_is_named(
 def owner_tree(world: World, folder: Path, owner: str, text: str, entries: str = "") -> Tree:
     """Return the tree of another owner."""
     tree = Tree(folder / owner / "clusters")
-    Day(world, tree, owner).declare({"dc1": "dc1", "agg": "agg"}, text)
+    Day(world, tree, owner).declare({name: name for name in world.kafkas}, text)
     file = tree.folder / "tree.yaml"
     file.write_text(file.read_text() + entries)
     return tree
@@ -565,7 +585,7 @@ def test_order_of_files_means_nothing(afternoon: Afternoon, step: Step, tmp_path
     afternoon.expect(*streams)
     step.streams += streams
     tree = Tree(tmp_path / "order" / "clusters")
-    Day(world, tree, "order").declare({"dc1": "dc1", "agg": "agg"}, "")
+    Day(world, tree, "order").declare({name: name for name in world.kafkas}, "")
     file = tree.folder / "tree.yaml"
     file.write_text(file.read_text().replace("heartbeats: false", "heartbeats: true").replace("flows: {}\n", ""))
 
