@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -156,6 +157,40 @@ def test_a_dedicated_mirrormaker_is_taken_over_under_traffic(
         assert sources(world) == {("main", "taken")}
     day.once("legacy")
     assert "can go" in day.tree.run("plan")
+    assert problems(day) == {}
+    with Dedicated("legacy", tmp_path / "legacy", properties, runtime=runtime):
+        (back,) = until(lambda: problems(day), bool, "it came back unseen", 120)["overlap"]
+        assert (back["other"], back["standing"], back["topics"]) == ("dc1-mm2 on agg", "dedicated", ["legacy"])
+        assert "group dc1-mm2 on agg has members" in day.tree.run("status", code=1)
+    until(lambda: problems(day), lambda left: "overlap" not in left, "its group has members left")
+
+
+def problems(day: Day) -> dict[str, list[dict[str, Any]]]:
+    """Return the evidence of each kind of problem that status sees."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in day.tree.json("status")["problem_values"]:
+        found.setdefault(one["kind"], []).append(one["evidence"])
+    return found
+
+
+def test_a_connector_that_was_made_after_the_flow_is_named_and_an_unseen_one_counted(world: World, day: Day) -> None:
+    world.create("dc1", "orders", partitions=2)
+    world.produce("dc1", "orders", 300, partitions=2)
+    day.apply(flow("orders", "orders"))
+    day.once("orders")
+    assert problems(day) == {}
+    (config,) = world.configs().values()
+    own = ("mm2mgr.", "producer.override.client.id")
+    by_hand = {key: value for key, value in config.items() if key != "name" and not key.startswith(own)}
+    world.by_hand("main", "by-hand", by_hand)
+    (other,) = problems(day)["overlap"]
+    assert (other["other"], other["standing"], other["topics"]) == ("main/by-hand", "unmarked", ["orders"])
+    until(lambda: world.held("agg", "dc1.orders").values(), lambda counts: set(counts) == {2}, "it mirrors nothing")
+    rest("DELETE", connector_url(world.main.url, "by-hand"))
+    until(lambda: problems(day).get("arrives-twice"), bool, "300 records arrived twice unseen", 60)
+    (twice,) = problems(day)["arrives-twice"]
+    assert (twice["records"], twice["topics"], twice["one_task"]) == (300, ["dc1.orders"], False)
+    assert "at least 300 records arrived twice" in day.tree.run("status", code=1)
 
 
 # As MirrorMaker 4.3.1 left it after SIGKILL; the group lost its member 10 s later.
