@@ -276,7 +276,7 @@ class _Planning:
 
     def deleted(self, named: Named, receiver: Named, reason: str) -> Change:
         config = self.estate.live[named]
-        own = {"keys": diff(config, {}), "reason": reason, "before": config}
+        own = {"keys": diff(unmarked(config), {}), "reason": reason, "before": config}
         return with_price(Change(*named, type_of(config), "delete", moves_to=receiver, **own))  # type: ignore[arg-type]
 
     def chosen(

@@ -15,7 +15,7 @@ from typing import Any
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
-from mm2mgr.reconcile.offsets import Journal
+from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, Plan, Wish
 from mm2mgr.reconcile.quotas import QuotaChange
 from mm2mgr.secrets import mask
@@ -180,7 +180,7 @@ def _changed(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[str]:
         elif _essence(was) != _essence(now):
             yield f"{name}/{connector}: other keys would change than reviewed"
         elif was.get("saw") and (was["saw"].get("config"), was["saw"].get("wanted")) != (
-            _digest(change.before),
+            _digest(_without_journal(change)),
             _digest(change.config),
         ):
             yield f"{name}/{connector}: its config was changed since the plan was made"
@@ -220,11 +220,16 @@ def _is_done(was: dict[str, Any], now: Change | None) -> bool:
 def _seen(change: Change) -> dict[str, Any]:
     """Return what the plan saw of a connector, and what it will be: configs as digests."""
     return {
-        "config": _digest(change.before),
+        "config": _digest(_without_journal(change)),
         "wanted": _digest(change.config),
         "state": change.shown,
         "tasks": change.tasks,
     }
+
+
+def _without_journal(change: Change) -> Mapping[str, str] | None:
+    """Return the live config; of a giver without the journal that an apply of this move left in it."""
+    return unmarked(change.before) if change.moves_to and change.before else change.before
 
 
 def _digest(config: Mapping[str, str] | None) -> str | None:

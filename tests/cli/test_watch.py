@@ -175,7 +175,9 @@ def test_an_orphan_is_a_line_of_its_own(watched: Watched) -> None:
     watched.connect.add_offsets("mm2.a.b.source.renamed", "orders", {0: 2}, alias="a")
     said = watched.mm2mgr("status", code=1)
     assert f"! w/{SOURCE}: not declared in the tree, and RUNNING: it still mirrors {config['topics']} a->b" in said.out
-    assert said.lines[-1] == "Flows: 1 ok; 1 orphan"
+    assert f"connector w/{SOURCE} (" in said.out
+    assert "from a to b too: records arrive twice" in said.out
+    assert said.lines[-1] == "Flows: 1 problem; 1 orphan"
 
 
 def watching(watched: Watched, seconds: str, *more: str) -> subprocess.Popen[str]:
