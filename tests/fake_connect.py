@@ -107,6 +107,7 @@ class Connector:
     shown_state: str | None = None  # what the status shows instead, e.g. FAILED
     trace: str | None = None
     failed_tasks: dict[int, str] = field(default_factory=dict)
+    shown_task_state: str | None = None  # what its tasks show instead, e.g. UNASSIGNED after their worker died
     hidden_reads: int = 0  # status reads that still find no status
     forced_tasks: int | None = None
     topics: list[str] = field(default_factory=list)
@@ -553,7 +554,8 @@ class FakeConnect:
         connector.ending_statuses -= ending
         for number in range(self.task_count(name) + ending):
             trace = failed_tasks.get(number)
-            state = {"state": connector.state} if trace is None else {"state": "FAILED", "trace": trace}
+            shown = connector.shown_task_state or connector.state
+            state = {"state": shown} if trace is None else {"state": "FAILED", "trace": trace}
             tasks.append({"id": number, "worker_id": self.worker_ids.get(number, worker), **state})
         own |= {"trace": connector.trace} if connector.trace else {}
         return {"name": name, "connector": own, "tasks": tasks, "type": "source"}

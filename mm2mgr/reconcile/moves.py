@@ -334,9 +334,10 @@ class _Planning:
                 "one of its two connectors is part of another move",
                 "apply one move after the other: keep one entry of moved: for now",
             )
-        yield from self.not_to_be_given(giver, receiver, entry)
         if journal and journal.move:
             yield from self.unconfirmed(receiver, journal.move, had, entry)
+        yield from self.not_to_be_given(giver, receiver, entry)
+        if journal and journal.move:
             yield from self.stuck(change, journal.move, had, entry)
         least = (3, 7) if change.action == "create" else (3, 6)
         why = {

@@ -19,6 +19,7 @@ from mm2mgr.render import Connector
 from mm2mgr.secrets import mask
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Adopted
+from mm2mgr.truth.reach import type_of as type_of_class
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
 WRITES = frozenset({"create", "update"})
@@ -533,7 +534,9 @@ _REMEDIES = {
 
 
 def type_of(config: Mapping[str, str]) -> str:
-    """Return source, checkpoint or heartbeat; of any other class its name."""
+    """Return source, checkpoint or heartbeat, for any spelling that Connect accepts; of any other class its name."""
+    if known := type_of_class(config.get("connector.class", "")):
+        return known
     return config.get("connector.class", "").rsplit(".Mirror", 1)[-1].removesuffix("Connector").lower()
 
 
