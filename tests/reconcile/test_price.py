@@ -195,7 +195,7 @@ def test_other_names_where_the_source_does_not_answer_need_a_word_too(mirrored: 
     assert actions(mirrored.plan(SEPARATOR))[ORDERS] == "blocked"
 
 
-def routed(*steps: tuple[str, str, str]) -> str:
+def routed(*steps: tuple[str, str, str], silence: str = "{transform-renames: consumers read mirror.orders}") -> str:
     """Return FLOWS with transformations of orders: class, regex, replacement."""
     keys = {"transforms": ",".join(f"t{number}" for number in range(len(steps)))}
     for number, values in enumerate(steps):
@@ -205,8 +205,7 @@ def routed(*steps: tuple[str, str, str]) -> str:
             if value
         }
     text = ", ".join(f"{key}: '{value}'" for key, value in keys.items())
-    silence = "silence: {transform-renames: consumers read mirror.orders}"
-    return FLOWS.replace("include: [orders]}", f"include: [orders]}}, {silence}, source_connector: {{{text}}}")
+    return FLOWS.replace("include: [orders]}", f"include: [orders]}}, silence: {silence}, source_connector: {{{text}}}")
 
 
 ROUTER = ("org.apache.kafka.connect.transforms.RegexRouter", "a[.](.*)", "mirror.$1")
@@ -218,14 +217,16 @@ TO_UNKNOWN = "what com.acme.Router makes of a.orders"
 @pytest.mark.parametrize(
     ("before", "after", "names"),
     [
-        (FLOWS, routed(ROUTER), "a.orders -> mirror.orders"),
+        (FLOWS, routed(ROUTER, silence="{}"), "a.orders -> mirror.orders"),
         (routed(ROUTER), FLOWS, "mirror.orders -> a.orders"),
         (routed(ROUTER), routed((ROUTER[0], ROUTER[1], "copy.$1")), "mirror.orders -> copy.orders"),
         (routed(ROUTER), routed((ROUTER[0], "z[.](.*)", "mirror.$1")), "mirror.orders -> a.orders"),
         (routed(ROUTER, DROP), routed(ROUTER), ""),
         (routed(ROUTER, DROP), routed(DROP, ROUTER), ""),  # the same name on another way
         (routed(ROUTER), routed((ROUTER[0], "a[.](.+)", "mirror.$1")), ""),
-        (FLOWS, routed(OTHERS), f"a.orders -> {TO_UNKNOWN}"),
+        (FLOWS, routed(OTHERS, silence="{}"), f"a.orders -> {TO_UNKNOWN}"),
+        (routed(OTHERS), routed(OTHERS, ROUTER), f"{TO_UNKNOWN} -> {TO_UNKNOWN}"),
+        (FLOWS, routed(ROUTER) + "defaults: {flows: {separator: '-'}}\n", "a.orders -> a-orders"),
         (routed(OTHERS), FLOWS, f"{TO_UNKNOWN} -> a.orders"),
         (routed(OTHERS), routed((OTHERS[0], "x", "")), f"{TO_UNKNOWN} -> {TO_UNKNOWN}"),
         (routed(OTHERS), routed(OTHERS, DROP), ""),
@@ -245,14 +246,26 @@ def test_whatever_changes_names_on_the_target_needs_a_word(mirrored: Site, befor
         assert held.action == "update", held.reason
         return
     assert held.action == "blocked"
-    assert held.reason.startswith("target-names: ")
+    assert "target-names: " in held.reason
     assert names in held.reason
     for remedy in ("--allow target-names", "allow: [target-names]"):
         assert remedy in held.remedy
-    assert ("silence: {transform-renames: why}" in held.remedy) == ("source_connector" in before + after)
-    allowed = change(mirrored.plan(after, allow=["target-names"]), ORDERS)
+    was_routed = "source_connector" in before or "silence: {}" in after
+    assert ("silence: {transform-renames: why}" in held.remedy) == was_routed
+    silenced = after.replace("silence: {}", "silence: {transform-renames: they follow}")
+    allowed = change(mirrored.plan(silenced, allow=["target-names"]), ORDERS)
     assert allowed.action == "update"
     assert names in allowed.price.irreversible[0]
+
+
+@pytest.mark.parametrize("type_", [ROUTER, OTHERS])
+def test_a_new_transformation_that_the_tree_silences_is_written_with_a_warning(
+    mirrored: Site, type_: tuple[str, str, str]
+) -> None:
+    written = change(mirrored.plan(routed(type_)), ORDERS)
+    assert written.action == "update"
+    assert any("silenced: consumers read mirror.orders" in each for each in written.warnings if "target-names" in each)
+    assert "a.orders -> " in written.price.irreversible[0]
 
 
 def test_adopting_without_the_transformation_that_runs_needs_a_word(mirrored: Site) -> None:
