@@ -350,6 +350,21 @@ def test_another_alias_is_other_names_on_the_target(tmp_path: Path) -> None:
     assert "a.orders -> orders" in workers.plan(kept).changes[1].reason
 
 
+@pytest.mark.parametrize(("alias", "blocked"), [("old", True), ("a", False)])
+def test_the_alias_of_a_dedicated_mirrormaker_is_part_of_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alias: str, blocked: bool
+) -> None:
+    monkeypatch.setattr(live, "read_dedicated", lambda *_: None)
+    workers = Workers(tmp_path)
+    workers.tick()
+    text = tree(ORDERS, moved=f"{{from: {{dedicated: '{alias}->east'}}, to: 'orders:a->east'}}")
+    found = {change.connector: change for change in workers.plan(text).changes}["mm2.a.east.source.orders"]
+    assert (found.action == "blocked") == blocked
+    assert ("old.orders -> a.orders" in found.reason) == blocked
+    named = text.replace("}}", "}, replication_policy: identity}", 1)
+    assert {change.action for change in workers.plan(named).changes} == {"create"}
+
+
 def test_a_move_to_another_alias_that_was_begun_needs_no_word_to_end(tmp_path: Path) -> None:
     workers = begin(ALIAS, tmp_path)
     with pytest.raises(Killed):
