@@ -174,7 +174,8 @@ def with_left_overs_first(
         if first is None or change.action not in WRITES:
             return change
         if first in changes and changes[first].action == "delete":
-            return replace(change, follows=first)
+            goes = f"after '{first[1]}' on Connect cluster '{first[0]}' is deleted, which does the same until then"
+            return replace(change, follows=first, reason="; ".join(filter(None, (change.reason, goes))))
         what = _COMPANIONS.get(change.type, "mirrors the heartbeats")
         reason = f"'{first[1]}' on Connect cluster '{first[0]}', which is no longer declared, still {what} of this pair: each would arrive twice"
         return change.blocked(reason, "add --prune, which deletes that one first")

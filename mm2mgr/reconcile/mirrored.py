@@ -8,11 +8,12 @@ back to where they came from. Each write that takes other topics than before get
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mm2mgr.lint.hops import Hop, hops, names_alike, selection_of
+from mm2mgr.lint.rules import silence_of
 from mm2mgr.lint.rules.topics import NAME_TOO_LONG, named_too_long, too_long_text
-from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.subject import SourceFile, Subject
 from mm2mgr.lint.target_names import Naming, naming_of, routers
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.facts import TopicListing
@@ -27,6 +28,7 @@ from mm2mgr.truth.reach import numbers
 
 ALLOWED_BY = {"mirrored-already": "mirror-again", "target-names": "target-names"}
 """The costly kind of change (`price.KINDS`) that an objection is about."""
+_RENAMES = "transform-renames"
 Stored = Mapping[TopicPartition, int]
 """The last mirrored offset of each source partition, under the connector's own source alias."""
 
@@ -333,11 +335,12 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     objection = objection or unproved(widening, seen, connectors.unread) or late
     topics = dict.fromkeys(topic for each in (*found, *back) for topic in each.topics)
     former = () if begun or giver is None else (_former_names(giver, connectors),)
-    before = _names_of(widening.before.subject) if widening.before else None
-    other_names = tuple(dict.fromkeys(renamed(widening, seen, (before, *former))))
+    formers = (_names_of(widening.before.subject) if widening.before else None, *former)
+    other_names = tuple(dict.fromkeys(renamed(widening, seen, formers)))
+    elsewhere = under_other_names(widening, other_names, formers, connectors.files)
     return MirrorVerdict(
         (*found, *back),
-        tuple(filter(None, (objection, under_other_names(widening, other_names), too_long(widening, seen)))),
+        tuple(filter(None, (objection, elsewhere, too_long(widening, seen)))),
         () if objection else tuple(left),
         tuple(topics if found or back else left if objection is late and late else ()),
         (*other_names, *(pair for each in found for pair in _other_names(widening, each))),
@@ -396,21 +399,30 @@ def renamed_text(names: Sequence[tuple[str, str]], target: str) -> str:
     return f"{many} on '{target}'{such} {old} -> {new}; what was mirrored stays under the old {each}, and consumers must follow"
 
 
-def under_other_names(widening: Widening, names: Sequence[tuple[str, str]]) -> Objection | None:
-    """Return the objection to a running connector whose topics get other names on the target."""
+def under_other_names(
+    widening: Widening, names: Sequence[tuple[str, str]], formers: Iterable[Former | None], files: Sequence[SourceFile]
+) -> Objection | None:
+    """Return the objection to topics that get other names on the target.
+
+    A transformation that is new is accepted where the tree silences lint's rule about it: who writes that knows the names.
+    """
     if not names:
         return None
-    subjects = [widening.new.subject, *(hop.subject for hop in (widening.before, *widening.others.values()) if hop)]
-    routed = any(map(routers, subjects))
-    kept = (
-        ", and the transformation; where lint is against it, write silence: {transform-renames: why}" if routed else ""
-    )
-    return Objection(
-        "target-names",
-        renamed_text(names, widening.target),
-        f"keep alias, replication_policy and separator{kept}; or, where consumers follow, add --allow target-names, or "
-        "allow: [target-names] to the flow",
-    )
+    subject, naming = widening.new.subject, widening.new.target_names
+    known = [former for _, former in filter(None, formers)]
+    is_new = bool(naming.steps) and all(replace(naming, steps=()) == former for former in known)
+    spots = [subject.spot_of(f"transforms.{name}.type") for name in routers(subject)]
+    silences = (silence_of(_RENAMES, spot, [subject], files) for spot in spots)
+    text, silence = renamed_text(names, widening.target), f"silence: {{{_RENAMES}: why}}"
+    if is_new and (reason := next(filter(None, silences), None)):
+        return Objection("target-names", f"{text} (silenced: {reason})", "consumers must follow", blocks=False)
+    kept = "keep alias, replication_policy and separator"
+    if is_new:
+        kept = f"leave out the transformation, or where consumers read the new names, write {silence}"
+    elif any(former.steps for former in known):
+        kept += f", and the transformation as it is, with {silence} where lint is against it"
+    allow = "add --allow target-names, or allow: [target-names] to the flow"
+    return Objection("target-names", text, f"{kept}; or, where consumers follow, {allow}")
 
 
 def too_long(widening: Widening, seen: MirroredState) -> Objection | None:

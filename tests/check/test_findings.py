@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.check.run import findings
 from mm2mgr.expand import expand
-from mm2mgr.lint.subject import WorkerFacts
+from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.spec.trees import write
@@ -32,3 +32,14 @@ def test_a_check_names_the_known_bugs_of_the_workers_that_answer(version: str, b
     workers = {"w": WorkerFacts(version=version)}
     found = findings(topology, render(topology), spec, facts={}, workers=workers, complete=True)
     assert [each.message.partition(" ")[0] for each in found if each.rule == "known-bug"] == bugs
+
+
+@pytest.mark.parametrize(("length", "said"), [(247, 0), (248, 1)])
+def test_a_check_names_topics_whose_name_on_the_target_is_too_long(length: int, said: int, tmp_path: Path) -> None:
+    spec = load([write(tmp_path, x=TREE.replace("[orders]", "[orders, 'n.*']"))])
+    topology, long = expand(spec), "n" * length
+    facts = {"a": KafkaFacts(partitions={"orders": 1, long: 1})}
+    found = findings(topology, render(topology), spec, facts=facts, workers={}, complete=True)
+    named = [each for each in found if each.rule == "name-too-long"]
+    assert len(named) == said
+    assert all(long in each.message and f"exclude: [{long}]" in each.fix and each.severity == "error" for each in named)

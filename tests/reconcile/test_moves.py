@@ -115,7 +115,11 @@ KINDS = {
     ),
     "another alias": Kind(
         tree(ORDERS),
-        tree(ORDERS, moved="{from: 'orders:a->east', to: 'orders:b->east'}", alias="b"),
+        tree(
+            ORDERS.replace("}}", "}, allow: [target-names]}"),
+            moved="{from: 'orders:a->east', to: 'orders:b->east'}",
+            alias="b",
+        ),
     ),
 }
 
@@ -209,12 +213,16 @@ class Workers:
         def asked(target: ConnectTarget, **_: object) -> ConnectClient:
             return ConnectClient(target, deadline_seconds=5, transport=self.fakes[target.name].transport())
 
-        def listed(access: KafkaAccess, *_: object) -> TopicListing:
+        def listed(
+            access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
+        ) -> TopicListing:
             held = {
                 topic: sum(map(len, logs))
                 for topic, logs in self.world.clusters[self.world.at(access.bootstrap_servers)].items()
             }
-            return TopicListing(dict.fromkeys(held, 1), held, held)
+            before = known.records if known else {}
+            chosen = {topic: count for topic, count in held.items() if wanted(topic) or topic in before}
+            return TopicListing(dict.fromkeys(held, 1), chosen, chosen)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(live, "ConnectClient", asked)
@@ -324,6 +332,45 @@ def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, tmp_path: Path
             workers.apply(kind.after, last)
         assert workers.apply(kind.after) == [], last
         converged(kind, workers)
+
+
+ALIAS = KINDS["another alias"]
+WITHOUT_A_WORD = ALIAS.after.replace(", allow: [target-names]", "")
+
+
+def test_another_alias_is_other_names_on_the_target(tmp_path: Path) -> None:
+    workers = begin(ALIAS, tmp_path)
+    plan = workers.plan(WITHOUT_A_WORD)
+    changes = {change.connector: change for change in plan.changes}
+    held = changes["mm2.b.east.source.orders"]
+    assert (held.action, "a.orders -> b.orders" in held.reason) == ("blocked", True)
+    assert "--allow target-names" in held.remedy
+    assert plan.writes == ()
+    kept = ALIAS.after.replace("allow: [target-names]", "replication_policy: identity")
+    assert "a.orders -> orders" in workers.plan(kept).changes[1].reason
+
+
+@pytest.mark.parametrize(("alias", "blocked"), [("old", True), ("a", False)])
+def test_the_alias_of_a_dedicated_mirrormaker_is_part_of_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alias: str, blocked: bool
+) -> None:
+    monkeypatch.setattr(live, "read_dedicated", lambda *_: None)
+    workers = Workers(tmp_path)
+    workers.tick()
+    text = tree(ORDERS, moved=f"{{from: {{dedicated: '{alias}->east'}}, to: 'orders:a->east'}}")
+    found = {change.connector: change for change in workers.plan(text).changes}["mm2.a.east.source.orders"]
+    assert (found.action == "blocked") == blocked
+    assert ("old.orders -> a.orders" in found.reason) == blocked
+    named = text.replace("}}", "}, replication_policy: identity}", 1)
+    assert {change.action for change in workers.plan(named).changes} == {"create"}
+
+
+def test_a_move_to_another_alias_that_was_begun_needs_no_word_to_end(tmp_path: Path) -> None:
+    workers = begin(ALIAS, tmp_path)
+    with pytest.raises(Killed):
+        workers.apply(ALIAS.after, 8)
+    assert workers.apply(WITHOUT_A_WORD) == []
+    converged(Kind(ALIAS.before, WITHOUT_A_WORD), workers)
 
 
 def test_killed_twice(kind: Kind, tmp_path: Path) -> None:

@@ -195,6 +195,115 @@ def test_other_names_where_the_source_does_not_answer_need_a_word_too(mirrored: 
     assert actions(mirrored.plan(SEPARATOR))[ORDERS] == "blocked"
 
 
+def routed(*steps: tuple[str, str, str], silence: str = "{transform-renames: consumers read mirror.orders}") -> str:
+    """Return FLOWS with transformations of orders: class, regex, replacement."""
+    keys = {"transforms": ",".join(f"t{number}" for number in range(len(steps)))}
+    for number, values in enumerate(steps):
+        keys |= {
+            f"transforms.t{number}.{key}": value
+            for key, value in zip(("type", "regex", "replacement"), values, strict=True)
+            if value
+        }
+    text = ", ".join(f"{key}: '{value}'" for key, value in keys.items())
+    return FLOWS.replace("include: [orders]}", f"include: [orders]}}, silence: {silence}, source_connector: {{{text}}}")
+
+
+ROUTER = ("org.apache.kafka.connect.transforms.RegexRouter", "a[.](.*)", "mirror.$1")
+OTHERS = ("com.acme.Router", "", "")
+DROP = ("org.apache.kafka.connect.transforms.DropHeaders", "", "")
+TO_UNKNOWN = "what com.acme.Router makes of a.orders"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        (FLOWS, routed(ROUTER, silence="{}"), "a.orders -> mirror.orders"),
+        (routed(ROUTER), FLOWS, "mirror.orders -> a.orders"),
+        (routed(ROUTER), routed((ROUTER[0], ROUTER[1], "copy.$1")), "mirror.orders -> copy.orders"),
+        (routed(ROUTER), routed((ROUTER[0], "z[.](.*)", "mirror.$1")), "mirror.orders -> a.orders"),
+        (routed(ROUTER, DROP), routed(ROUTER), ""),
+        (routed(ROUTER, DROP), routed(DROP, ROUTER), ""),  # the same name on another way
+        (routed(ROUTER), routed((ROUTER[0], "a[.](.+)", "mirror.$1")), ""),
+        (FLOWS, routed(OTHERS, silence="{}"), f"a.orders -> {TO_UNKNOWN}"),
+        (routed(OTHERS), routed(OTHERS, ROUTER), f"{TO_UNKNOWN} -> {TO_UNKNOWN}"),
+        (FLOWS, routed(ROUTER) + "defaults: {flows: {separator: '-'}}\n", "a.orders -> a-orders"),
+        (routed(OTHERS), FLOWS, f"{TO_UNKNOWN} -> a.orders"),
+        (routed(OTHERS), routed((OTHERS[0], "x", "")), f"{TO_UNKNOWN} -> {TO_UNKNOWN}"),
+        (routed(OTHERS), routed(OTHERS, DROP), ""),
+        (FLOWS, FLOWS + "defaults: {flows: {replication_policy: identity}}\n", "a.orders -> orders"),
+        (
+            FLOWS,
+            FLOWS + "defaults: {flows: {replication_policy: com.acme.Policy}}\n",
+            "a.orders -> what com.acme.Policy makes of orders",
+        ),
+    ],
+)
+def test_whatever_changes_names_on_the_target_needs_a_word(mirrored: Site, before: str, after: str, names: str) -> None:
+    mirrored.converge(before, allow=["target-names"])
+    plan = mirrored.plan(after)
+    held = change(plan, ORDERS)
+    if not names:
+        assert held.action == "update", held.reason
+        return
+    assert held.action == "blocked"
+    assert "target-names: " in held.reason
+    assert names in held.reason
+    for remedy in ("--allow target-names", "allow: [target-names]"):
+        assert remedy in held.remedy
+    was_routed = "source_connector" in before or "silence: {}" in after
+    assert ("silence: {transform-renames: why}" in held.remedy) == was_routed
+    silenced = after.replace("silence: {}", "silence: {transform-renames: they follow}")
+    allowed = change(mirrored.plan(silenced, allow=["target-names"]), ORDERS)
+    assert allowed.action == "update"
+    assert names in allowed.price.irreversible[0]
+
+
+@pytest.mark.parametrize("type_", [ROUTER, OTHERS])
+def test_a_new_transformation_that_the_tree_silences_is_written_with_a_warning(
+    mirrored: Site, type_: tuple[str, str, str]
+) -> None:
+    written = change(mirrored.plan(routed(type_)), ORDERS)
+    assert written.action == "update"
+    assert any("silenced: consumers read mirror.orders" in each for each in written.warnings if "target-names" in each)
+    assert "a.orders -> " in written.price.irreversible[0]
+
+
+def test_adopting_without_the_transformation_that_runs_needs_a_word(mirrored: Site) -> None:
+    live = dict(mirrored.east.connectors[ORDERS].config)
+    del live["mm2mgr.owner"]
+    live |= {
+        "transforms": "t",
+        "transforms.t.type": ROUTER[0],
+        "transforms.t.regex": ROUTER[1],
+        "transforms.t.replacement": ROUTER[2],
+    }
+    mirrored.east.connectors[ORDERS].config = live
+    adopting = f"adopt: [{{connect: east, connector: {ORDERS}}}]\n"
+    held = change(mirrored.plan(FLOWS + adopting), ORDERS)
+    assert (held.action, "mirror.orders -> a.orders" in held.reason) == ("blocked", True)
+    assert "silence: {transform-renames: why}" in held.remedy
+    assert change(mirrored.plan(routed(ROUTER).replace("t0", "t") + adopting), ORDERS).action == "no-op"
+
+
+@pytest.mark.parametrize("length", [247, 248])
+def test_a_name_that_is_too_long_on_the_target_is_blocked_and_named(site: Site, length: int) -> None:
+    site.converge()
+    long = f"logs.{'n' * (length - 5)}"
+    assert site.kafka
+    site.kafka["a"] = TopicListing({"orders": 1, "logs.web": 1, "logs.x": 1, long: 1}, {}, {})
+    flows = FLOWS.replace("logs[.].*", "logs[.](web|x)")
+    site.converge(flows)
+    held = change(site.plan(), LOGS)
+    assert held.action == ("update" if length == 247 else "blocked")
+    if length == 248:
+        assert f"of topic '{long}', which has 248 characters, would have 250: Kafka allows 249" in held.reason
+        assert f"exclude: [{long}]" in held.remedy
+        without = FLOWS.replace('["logs[.].*"]', f'["logs[.].*"], exclude: [{long}]')
+        assert change(site.plan(without), LOGS).action == "update"
+        named = FLOWS.replace('["logs[.].*"]', f'["logs[.].*", {long}]')
+        assert change(site.plan(named), LOGS).reason.count("name-too-long") == 1
+
+
 def test_a_permit_that_nothing_needs_is_named(mirrored: Site) -> None:
     permits = "defaults: {flows: {allow: [mirror-again]}}\n"
     idle = "`allow: [mirror-again]` of logs:a->east, orders:a->east is not needed (any more): the line can go"

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, line_key, rules_of
-from mm2mgr.lint.subject import Estate, Spot, SubjectKind
+from mm2mgr.lint.subject import Estate, SourceFile, Spot, Subject, SubjectKind
 
 # In the order in which people read them.
 _OF_CONNECTORS = (
@@ -62,7 +62,7 @@ def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]
     """Yield every finding, its silence applied, with the hit that it was made from."""
     for rule, hit in _hits(rules, estate):
         spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
-        reason = _silenced(rule.id, spot, hit, estate)
+        reason = silence_of(rule.id, spot, hit.subjects, estate.files)
         severity, key = hit.severity or rule.severity, spot.key or _key(hit)
         yield Finding(rule.id, severity, spot, hit.message, hit.fix, silenced=reason, key=key, hit=hit), hit
 
@@ -72,12 +72,12 @@ def _key(hit: Hit) -> str:
     return line_key(hit.subject, hit.key) if hit.subject and hit.subject.form == "dedicated" and hit.key else hit.key
 
 
-def _silenced(rule: str, spot: Spot, hit: Hit, estate: Estate) -> str | None:
+def silence_of(rule: str, spot: Spot, subjects: Iterable[Subject], files: Iterable[SourceFile]) -> str | None:
     """Return the reason of the first silence: those of connectors cover all of them, those in comments their line and the next one."""
-    silences = [each for subject in hit.subjects for each in subject.silences]
+    silences = [each for subject in subjects for each in subject.silences]
     silences += [
         each
-        for file in estate.files
+        for file in files
         if file.path == spot.file
         for each in file.silences
         if spot.line - each.spot.line in (0, 1)
