@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mm2mgr.check.run import findings
+from mm2mgr.check.needs import ClientLogin
+from mm2mgr.check.run import Session, Sessions, findings, history_rows, principal_of
 from mm2mgr.expand import expand
+from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.subject import WorkerFacts
+from mm2mgr.reconcile.history import TOPIC
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.spec.trees import write
@@ -32,3 +36,22 @@ def test_a_check_names_the_known_bugs_of_the_workers_that_answer(version: str, b
     workers = {"w": WorkerFacts(version=version)}
     found = findings(topology, render(topology), spec, facts={}, workers=workers, complete=True)
     assert [each.message.partition(" ")[0] for each in found if each.rule == "known-bug"] == bugs
+
+
+def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_path: Path) -> None:
+    topology = expand(load([write(tmp_path, x=TREE)]))
+    sessions = Sessions(1.0, ThreadPoolExecutor(1))
+
+    def seen(alias: str, partitions: int) -> None:
+        login = ClientLogin.of(alias, {"bootstrap.servers": f"{alias}:9092"})
+        view = ClusterView(alias, (1,), frozenset(), {TOPIC: partitions}, frozenset())
+        sessions.by_login[login] = Session(login, principal_of(login), f"{alias}:9092", view=view)
+
+    seen("a", 3)
+    seen("b", 1)
+    assert list(history_rows(sessions, topology)) == [], "no Connect cluster runs on a"
+    seen("b", 3)
+    (row,) = history_rows(sessions, topology)
+    assert (row.status, row.where, row.what) == ("failed", "b", "topic mm2mgr.history.internal")
+    assert row.effect.startswith("it has 3 partitions: mm2mgr needs exactly one")
+    assert "delete the topic" in row.fix
