@@ -69,13 +69,18 @@ class _Reading:
             self.owner_elsewhere(path, entry.from_owner)
             if not self.known_once(path, named, seen):
                 continue
-            if named not in self.declared and not any(moved.from_ == "/".join(named) for moved in self.tree.moved):
+            if named not in self.declared and not self.moves_away(named):
                 near = nearest(entry.connector, [name for connect, name in self.declared if connect == entry.connect])
                 meant = f"did you mean '{near[0]}'? else " if near else ""
                 message = f"no flow is connector '{entry.connector}' on Connect cluster '{entry.connect}'"
                 wanted = f"{meant}write connector_name: {entry.connector} in the flow that it is, name it as from: of an entry of moved:, or remove this entry"
                 self.problem((*path, "connector"), f"{message}: {wanted}")
             yield Adopted(*named, entry.from_owner, self.place(*path))
+
+    def moves_away(self, named: tuple[str, str]) -> bool:
+        """Tell whether an entry of `moved:` may mean this connector: by its name, or by that of a flow that is gone."""
+        froms = [moved.from_ for moved in self.tree.moved if isinstance(moved.from_, str)]
+        return "/".join(named) in froms or any("/" not in each and each not in self.flows for each in froms)
 
     def released(self) -> Iterable[Released]:
         seen: dict[tuple[str, str], PathKey] = {}

@@ -90,8 +90,8 @@ def another_connector(desired: Connector, live: Config) -> str | None:
     if JOURNAL_KEY in live:
         return "is in the middle of a move of its stored offsets, which an apply of its owner finishes"
     for key in _ALIASES:
-        if live.get(key, "").strip() != desired.config[key]:
-            return f"has {key}={live.get(key, '')}, and '{desired.flows[0]}' needs {desired.config[key]}"
+        if live.get(key, "").strip() != (wanted := desired.config.get(key, "")):
+            return f"has {key}={live.get(key, '')}, and '{desired.flows[0]}' needs {wanted}"
     return None
 
 

@@ -196,11 +196,11 @@ class _Making:
         run = self.all_connectors(as_lint_sees_it())
         found = widenings(self.writes(), run.desired, run.live)
         seen = await self.read_mirrored(found, self.with_other_tasks(run))
-        givers = {c.named: c.takes_over.giver for c in self.writes() if c.takes_over}
+        overs = {c.named: c.takes_over for c in self.writes() if c.takes_over}
         begun = {c.named for c in self.writes() if c.takes_over and JOURNAL_KEY in (c.before or {})}
         verdicts = {
             (named := each.named): judge(
-                each, seen, run, self.version(named[0]), givers.get(named), begun=named in begun
+                each, seen, run, self.version(named[0]), overs.get(named), begun=named in begun
             )
             for each in found
         }

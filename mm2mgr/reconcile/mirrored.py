@@ -18,7 +18,7 @@ from mm2mgr.lint.target_names import Naming, naming_of, routers
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.guards import Connectors, Objection
-from mm2mgr.reconcile.offsets import Journal
+from mm2mgr.reconcile.offsets import Journal, TakeOver
 from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
 from mm2mgr.render import FLOW_KEY
 from mm2mgr.text import few
@@ -202,26 +202,30 @@ def _may_share(one: Hop, other: Hop) -> bool:
 
 
 def again(
-    widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool], giver: Named | None = None
+    widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool], over: TakeOver | None = None
 ) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
-    `is_abandoned` says which connectors are owned and no longer declared; the offsets of its `giver` come along.
+    `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its offsets.
     """
-    own = {**(seen.offsets.get(widening.named) or {}), **((giver and seen.offsets.get(giver)) or {})}
+    given = (over and seen.offsets.get(over.giver)) or {}
+    own = {
+        **(seen.offsets.get(widening.named) or {}),
+        **{p: at for p, at in given.items() if over and over.has_topic(p.topic)},
+    }
     for other, hop in widening.others.items():
-        if other == giver:
-            continue
+        is_giver = over is not None and other == over.giver
         abandoned = is_abandoned(other)
         found = [
             topic
             for topic, offsets in _mirrored_by(other, hop, seen).items()
-            if widening.repeats(other, topic, is_abandoned=abandoned)
+            if not (is_giver and over and over.has_topic(topic))
+            and widening.repeats(other, topic, is_abandoned=abandoned)
             and any(offset > own.get(partition, -1) for partition, offset in offsets.items())
         ]
         if found:
             yield Again(other, tuple(sorted(found)))
-        elif not _is_known(other, hop, seen) and hop.selection and widening.new.selection:
+        elif not is_giver and not _is_known(other, hop, seen) and hop.selection and widening.new.selection:
             shared = meeting([hop.selection, widening.new.selection]).topic
             if shared and widening.repeats(other, shared, is_abandoned=abandoned):
                 yield Again(other, ())
@@ -316,22 +320,26 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     seen: MirroredState,
     connectors: Connectors,
     version: str | None,
-    giver: Named | None = None,
+    over: TakeOver | None = None,
     *,
     begun: bool = False,
 ) -> MirrorVerdict:
     """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known.
 
-    From its `giver` it takes over the stored offsets, too; a move that was `begun` ends under the names that it was begun with.
+    What it takes `over` comes with its stored offsets; a move that was `begun` ends under the names that it was begun with.
     """
-    found = (*again(widening, seen, connectors.is_abandoned, giver), *turned(widening, seen))
+    giver = over.giver if over else None
+    found = (*again(widening, seen, connectors.is_abandoned, over), *turned(widening, seen))
     left = unstored(widening, seen)
-    if giver is not None and giver in widening.others:
-        had = widening.others[giver].selection
-        left, version = [topic for topic in left if had and not had.takes(topic)], "0"
+    if over is not None and over.giver in widening.others:
+        had = widening.others[over.giver].selection
+        stored = {
+            partition.topic for partition in seen.offsets.get(over.giver) or {} if over.has_topic(partition.topic)
+        }
+        left, version = [topic for topic in left if had and not had.takes(topic) and topic not in stored], "0"
     late = taken_up_again(widening, left, version)
     back = tuple(returned(widening, seen, connectors.is_abandoned))
-    objection = repeated(found, connectors.owned, widening) or sent_back(back, widening)
+    objection = repeated(found, connectors.owned, widening, giver) or sent_back(back, widening)
     objection = objection or unproved(widening, seen, connectors.unread) or late
     topics = dict.fromkeys(topic for each in (*found, *back) for topic in each.topics)
     former = () if begun or giver is None else (_former_names(giver, connectors),)
@@ -433,8 +441,13 @@ def too_long(widening: Widening, seen: MirroredState) -> Objection | None:
     return Objection(NAME_TOO_LONG, *too_long_text(subject, names)) if names else None
 
 
-def repeated(found: Sequence[Again], owned: Container[Named], widening: Widening) -> Objection | None:
-    """Return the objection to a write that mirrors topics a second time; `owned` connectors are this tree's."""
+def repeated(
+    found: Sequence[Again], owned: Container[Named], widening: Widening, giver: Named | None = None
+) -> Objection | None:
+    """Return the objection to a write that mirrors topics a second time; `owned` connectors are this tree's.
+
+    From its `giver` it takes over other topics already.
+    """
     if not found:
         return None
     who = " and ".join(map(str, found))
@@ -442,7 +455,7 @@ def repeated(found: Sequence[Again], owned: Container[Named], widening: Widening
         "mirrored-already",
         f"{_had(found)}, and offsets are stored by connector name: every record would be mirrored again",
         "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
-        f"{_entry(found[0], widening)} to carry the stored offsets along; or add --allow mirror-again"
+        f"{_entry(found[0], widening, giver)} to carry the stored offsets along; or add --allow mirror-again"
         if all(each.old in owned and each.old in widening.others for each in found)
         else f"leave these topics to {who}; or delete it and add --allow mirror-again",
     )
@@ -469,8 +482,10 @@ def _had(found: Sequence[Again]) -> str:
     return f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}"
 
 
-def _entry(again: Again, widening: Widening) -> str:
+def _entry(again: Again, widening: Widening, giver: Named | None) -> str:
     """Return the entry of the tree that carries offsets along; flows that both stay give each other topics."""
+    if again.old == giver:
+        return f"write {', '.join(again.topics)} under topics: of that entry of moved:, too,"
     old, stays = again.old, again.old in widening.wanted
     flow = widening.others[old].subject.config.get(FLOW_KEY, "/".join(old)) if stays else "/".join(old)
     topics = f", topics: [{', '.join(again.topics) or '…'}]" if stays else ""

@@ -14,8 +14,9 @@ from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.reconcile.facts import running
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
 from mm2mgr.reconcile.plan import RESTING, SELECTING, WRITES, Change, ClusterPlan, Named, diff, type_of, with_price
+from mm2mgr.reconcile.price import Price
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
-from mm2mgr.spec.scalars import java_pattern
+from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.text import few
 from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topology import KafkaCluster, Moved
@@ -143,10 +144,30 @@ class _Planning:
         elif estate.unread and entry.flow and not found and change.action == "create":
             unread = few([f"'{each}'" for each in estate.unread])
             self.block(change, f"flow '{entry.flow}' was not found, and Connect cluster {unread} could not be read", "")
-        elif change.action != "create" and (entry.topics or entry.dedicated or not found):
-            self.notes.setdefault(receiver[0], []).append(
-                f"moved: '{entry.written}' is '{entry.to}' now; the line at {entry.place} can go"
+        else:
+            note = self.what_became_of(entry, change, found)
+            self.notes.setdefault(receiver[0], []).append(f"moved: {note}")
+
+    def what_became_of(self, entry: Moved, change: Change, found: Sequence[Named]) -> str:
+        """Return what an entry comes to that moves nothing now."""
+        where, config = f"the line at {entry.place}", self.estate.live.get(change.named)
+        has = self.estate.selection(change.named, unmarked(config)) if config else None
+        if missing := [each for each in entry.topics if is_name(each) and not (has and has.takes(each))]:
+            return (
+                f"nothing of '{entry.written}' moves to '{entry.to}' now, which does not mirror {few(missing)}: "
+                f"write them under its topics:, or remove {where}"
             )
+        if change.action == "create":
+            return (
+                f"nothing that runs carries the mark of '{entry.written}', so '{entry.to}' takes over nothing: a connector that was "
+                f"adopted carries none before its first change, so write its name as from: CONNECT/CONNECTOR, or remove {where}"
+            )
+        if found and not entry.topics and not entry.dedicated:
+            return (
+                f"'{entry.to}' runs already and begins to take nothing, so {_text_of(found[0])} gives it nothing; {where} can go, and "
+                "--prune deletes what is no longer declared"
+            )
+        return f"'{entry.written}' is '{entry.to}' now; {where} can go"
 
     def receiver(self, entry: Moved) -> Named | None:
         """Return the connector that an entry moves topics to."""
@@ -163,14 +184,13 @@ class _Planning:
         declared = [each for each, c in desired.items() if c.type == "source" and c.flows[0] == entry.flow]
         if entry.topics:
             return [each for each in declared if each in live]
-        return [
-            each
-            for each in live
-            if each != receiver
-            and each not in desired
-            and type_of(live[each]) == "source"
-            and live[each].get(FLOW_KEY) == entry.flow
-        ]
+        others = [each for each in live if each != receiver and each not in desired and type_of(live[each]) == "source"]
+        if marked := [each for each in others if live[each].get(FLOW_KEY) == entry.flow]:
+            return marked
+        # What was adopted carries no mark before its first change: adopt: has it, and its pair is that of the flow.
+        pair = tuple((entry.flow or "").partition(":")[2].split("->"))
+        unmarked_ones = (each for each in others if each in self.estate.owned and FLOW_KEY not in live[each])
+        return [each for each in unmarked_ones if _pair(live[each]) == pair]
 
     def is_due(self, change: Change, giver: Named, entry: Moved) -> bool:
         """Tell whether the receiver begins to take what the giver gives up."""
@@ -181,7 +201,19 @@ class _Planning:
         narrowed = gives is not None and gives.action == "update" and any(key.key in SELECTING for key in gives.keys)
         if entry.dedicated:  # nothing shows afterwards whether it was taken over
             return change.action == "create"
-        return takes and (narrowed if entry.topics else True)
+        return takes and (not entry.topics or narrowed or self.takes_up_rested(change, giver, entry))
+
+    def takes_up_rested(self, change: Change, giver: Named, entry: Moved) -> bool:
+        """Tell whether the receiver begins to take a named topic that the giver took once, so that its offsets rest there."""
+        estate, receiver = self.estate, change.named
+        live, keeps = estate.live.get(receiver), estate.desired[giver].config
+        begins = change.config and estate.selection(receiver, change.config)
+        others = [estate.selection(giver, estate.live[giver]), estate.selection(giver, keeps)]
+        others += [estate.selection(receiver, unmarked(live))] if live else []
+        names = filter(is_name, entry.topics)
+        return any(
+            begins and begins.takes(each) and not any(one and one.takes(each) for one in others) for each in names
+        )
 
     def take_back(self, receiver: Named) -> None:
         """Plan the end of a move that was begun and that no entry of the tree asks for any more."""
@@ -236,6 +268,10 @@ class _Planning:
         elif over.before is not None:
             gives = self.changes.get(giver) or Change(*giver, "source", "update", before=over.before)
             gives = replace(gives, moves_to=receiver, reason="it goes on as before" if over.back else to)
+            if gives.action == "no-op" and over.keeps is not None:  # it is stopped meanwhile, which is a change to it
+                rested = f"offsets of topics that it no longer takes move to {_text_of(receiver)}"
+                keys, price = diff(over.before, over.keeps), Price(gives.tasks)
+                gives = replace(gives, action="update", config=dict(over.keeps), keys=keys, price=price, reason=rested)
             if over.back or over.leaves:
                 config = unmarked(over.before)
                 keys = diff(over.before, config)
@@ -270,8 +306,13 @@ class _Planning:
         gone = () if stay else tuple((each, estate.live[each]) for each in self.beside(giver, move.pair))
         now = Journal(declared or then, needs=journal.needs if journal else (), move=move)
         kafka = estate.clusters[(change.config or {})["target.cluster.alias"]] if not giver[0] and not back else None
+        resting = None
+        if entry and live and receiver in estate.desired and (move.partial or not move.created):
+            takes, stays = self.rested(receiver, giver, entry, move)
+            resting = replace(picks, takes=takes, leaves=stays)
+        leaves = leaves and live is not None
         return TakeOver(
-            giver, live, keeps, now, picks, gone, back=back, leaves=leaves and live is not None, dedicated=kafka
+            giver, live, keeps, now, picks, gone, back=back, leaves=leaves, resting=resting, dedicated=kafka
         )
 
     def deleted(self, named: Named, receiver: Named, reason: str) -> Change:
@@ -287,7 +328,7 @@ class _Planning:
         if not move.partial and move.created:
             return (), ()
         had, has = estate.live.get(giver), estate.live.get(receiver)
-        if had and keeps is not None and unmarked(had) == dict(keeps):
+        if had and keeps is not None and unmarked(had) == dict(keeps) and move.carried:
             had = None  # it is narrowed already, so it says no more what moves
         wanted = estate.desired[receiver].config if receiver in estate.desired and entry else None
         takes: list[Selection | NameFilter | None] = [estate.selection(giver, had) if had else None]
@@ -296,6 +337,21 @@ class _Planning:
             takes.append(NameFilter(tuple(java_pattern(each) for each in entry.topics), ()))
         leaves = [estate.selection(giver, keeps) if keeps is not None else None]
         if has and not move.created and not move.carried:
+            leaves.append(estate.selection(receiver, unmarked(has)))
+        return tuple(each for each in takes if each), tuple(each for each in leaves if each)
+
+    def rested(
+        self, receiver: Named, giver: Named, entry: Moved, move: Move
+    ) -> tuple[tuple[Selection | NameFilter, ...], tuple[Selection, ...]]:
+        """Return the same for topics that the giver takes no more: whatever it has stored of them is final."""
+        estate = self.estate
+        takes: list[Selection | NameFilter | None] = [estate.selection(receiver, estate.desired[receiver].config)]
+        if entry.topics:
+            takes.append(NameFilter(tuple(java_pattern(each) for each in entry.topics), ()))
+        leaves = [estate.selection(giver, estate.live[giver])]
+        if giver in estate.desired:
+            leaves.append(estate.selection(giver, estate.desired[giver].config))
+        if (has := estate.live.get(receiver)) and not move.created and not move.carried:
             leaves.append(estate.selection(receiver, unmarked(has)))
         return tuple(each for each in takes if each), tuple(each for each in leaves if each)
 

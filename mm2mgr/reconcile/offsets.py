@@ -181,13 +181,15 @@ class Picks:
     takes: tuple[Selection | NameFilter, ...] = ()
     leaves: tuple[Selection, ...] = ()
 
+    def has_topic(self, topic: str) -> bool:
+        """Tell whether the offsets of a topic move."""
+        return all(one.takes(topic) for one in self.takes) and not any(one.takes(topic) for one in self.leaves)
+
     def covers(self, entry: SourceOffset, alias: str) -> bool:
         """Tell whether an entry under an alias is one of them."""
         if not self.before:
             return True
-        topic = str(entry.partition.get("topic"))
-        chosen = all(one.takes(topic) for one in self.takes) and not any(one.takes(topic) for one in self.leaves)
-        return chosen and entry.partition.get("cluster") == alias
+        return self.has_topic(str(entry.partition.get("topic"))) and entry.partition.get("cluster") == alias
 
     def moved(self, entries: Iterable[SourceOffset]) -> list[SourceOffset]:
         """Return those that move, as the receiver stores them."""
@@ -210,6 +212,7 @@ class TakeOver:
 
     `journal` is the one that the receiver has or gets, `beside` what served the giver alone and is deleted with it. `back`: the tree
     no longer wants it, so what was begun is undone. `leaves`: nothing in the tree says that the giver may go, so it stays, stopped.
+    `resting` are the offsets of topics that the giver took once and takes no more: nothing moves them but this.
     """
 
     giver: tuple[str, str]
@@ -220,8 +223,13 @@ class TakeOver:
     beside: tuple[tuple[tuple[str, str], Config], ...] = field(default=(), repr=False)
     back: bool = False
     leaves: bool = False
+    resting: Picks | None = field(default=None, repr=False)
     dedicated: KafkaCluster | None = field(default=None, repr=False)
     """Where the giver keeps its offsets, if it is a dedicated MirrorMaker."""
+
+    def has_topic(self, topic: str) -> bool:
+        """Tell whether the offsets of a topic come along."""
+        return self.picks.has_topic(topic) or (self.resting is not None and self.resting.has_topic(topic))
 
     @property
     def move(self) -> Move:

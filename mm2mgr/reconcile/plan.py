@@ -19,7 +19,7 @@ from mm2mgr.render import Connector
 from mm2mgr.secrets import mask
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Adopted
-from mm2mgr.truth.reach import type_of as type_of_class
+from mm2mgr.truth import reach
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
 WRITES = frozenset({"create", "update"})
@@ -459,8 +459,10 @@ def _compare(
     if not ours:
         whose = owners.whose(named, live)
         taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
-        without = _REMEDIES[desired.type].format(flow=desired.flows[0].partition(":")[0])
-        return replace(taken, remedy=f"{owners.remedy(named, live)}; else {without}")
+        other = another_connector(desired, live) if JOURNAL_KEY not in live else None
+        if other:  # adopting it would be refused, for this reason
+            return replace(taken, reason=f"{taken.reason}; it {other}", remedy=_without(desired))
+        return replace(taken, remedy=f"{owners.remedy(named, live)}; else {_without(desired)}")
     keys = diff(live, wanted, desired.origins) if live != wanted else ()
     moves = keys and desired.type == "source" and is_moved(live, wanted)
     along = move_text(live, wanted) if moves else ""
@@ -494,7 +496,10 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
         change = change.blocked(why, f"correct {entry.place}, or remove that entry")
     elif not is_marked and (other := another_connector(desired, live)):
         why = f"the connector to be adopted {other}"
-        change = change.blocked(why, f"correct {entry.place} or the flow")
+        remove = (
+            f"if another connector is meant, correct {entry.place}; else remove that entry, and {_without(desired)}"
+        )
+        change = change.blocked(why, remove)
     if live is None or change.action == "blocked":
         return change, replace(listed, says=f"not adopted: {change.reason}")
     if is_marked:
@@ -533,11 +538,18 @@ _REMEDIES = {
 }
 
 
+def _without(desired: Connector) -> str:
+    """Return how a flow does without a connector that has its name and is not this tree's."""
+    flow, origin = desired.flows[0].partition(":")[0], desired.origins.get("name")
+    if desired.type == "source" and origin and origin.kind == "spec":
+        return f"write another connector_name in flow '{flow}' ({origin.where}), or delete that connector if it is no longer needed"
+    return _REMEDIES[desired.type].format(flow=flow)
+
+
 def type_of(config: Mapping[str, str]) -> str:
-    """Return source, checkpoint or heartbeat, for any spelling that Connect accepts; of any other class its name."""
-    if known := type_of_class(config.get("connector.class", "")):
-        return known
-    return config.get("connector.class", "").rsplit(".Mirror", 1)[-1].removesuffix("Connector").lower()
+    """Return source, checkpoint or heartbeat; of any other class its name."""
+    name = config.get("connector.class", "").strip()
+    return reach.type_of(name) or name
 
 
 def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:

@@ -279,7 +279,7 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
                 yield WriteConfig(giver, gives.marked(over.before), "the journal")
                 yield Undo(_taken_back(named, kept, over, unmark=True))
             yield ReadOffsets(giver, over.picks)
-        yield from (WriteOffsets(named, over.picks), ReadBack(named, over.picks))
+        yield from (WriteOffsets(named, over.picks), ReadBack(named, over.picks), *_carry_resting(named, over))
         if needs:
             yield Prove(named, needs, over.picks.after)
         yield from (Undo(), WriteConfig(named, carried, "the journal: its offsets are there"))
@@ -301,9 +301,17 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
     yield WriteConfig(named, wanted, "without the journal")
 
 
+def _carry_resting(named: Named, over: TakeOver) -> Iterable[Stage]:
+    """Yield how offsets are carried that the giver stored once; the receiver may have mirrored the same topics later."""
+    if over.resting and over.before is not None:
+        yield ReadOffsets(over.giver, over.resting)
+        yield from (WriteOffsets(named, over.resting, ahead=True), ReadBack(named, over.resting))
+
+
 def _giver_ends(owner: str, over: TakeOver, gives: Journal, *, is_marked: bool) -> Iterable[Stage]:
     """Yield what becomes of a giver whose offsets are carried: it is deleted, narrowed, or left where it is."""
-    giver, picks = over.giver, over.picks.staying()
+    giver = over.giver
+    drop: list[Stage] = [DropOffsets(giver, picks.staying(), giver) for picks in (over.picks, over.resting) if picks]
     if over.before is None:
         return
     if over.keeps is None:
@@ -313,9 +321,9 @@ def _giver_ends(owner: str, over: TakeOver, gives: Journal, *, is_marked: bool) 
     elif not _is_narrowed(over):
         # Narrowed before its offsets go: without them, and with its topics, it would begin at the first record.
         yield WriteConfig(giver, gives.marked(over.keeps), "without what moves")
-        yield from (DropOffsets(giver, picks, giver), WriteConfig(giver, over.keeps))
-    elif is_marked:
-        yield from (Stop(giver), DropOffsets(giver, picks, giver), WriteConfig(giver, over.keeps))
+        yield from (*drop, WriteConfig(giver, over.keeps))
+    elif is_marked or not over.move.carried:
+        yield from (Stop(giver), *drop, WriteConfig(giver, over.keeps))
 
 
 def _is_narrowed(over: TakeOver) -> bool:

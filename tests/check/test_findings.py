@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mm2mgr.check.run import findings
+from mm2mgr.check.needs import ClientLogin
+from mm2mgr.check.run import Session, Sessions, findings, history_rows, principal_of
 from mm2mgr.expand import expand
+from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
+from mm2mgr.reconcile.history import TOPIC
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.spec.trees import write
@@ -43,3 +47,22 @@ def test_a_check_names_topics_whose_name_on_the_target_is_too_long(length: int, 
     named = [each for each in found if each.rule == "name-too-long"]
     assert len(named) == said
     assert all(long in each.message and f"exclude: [{long}]" in each.fix and each.severity == "error" for each in named)
+
+
+def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_path: Path) -> None:
+    topology = expand(load([write(tmp_path, x=TREE)]))
+    sessions = Sessions(1.0, ThreadPoolExecutor(1))
+
+    def seen(alias: str, partitions: int) -> None:
+        login = ClientLogin.of(alias, {"bootstrap.servers": f"{alias}:9092"})
+        view = ClusterView(alias, (1,), frozenset(), {TOPIC: partitions}, frozenset())
+        sessions.by_login[login] = Session(login, principal_of(login), f"{alias}:9092", view=view)
+
+    seen("a", 3)
+    seen("b", 1)
+    assert list(history_rows(sessions, topology)) == [], "no Connect cluster runs on a"
+    seen("b", 3)
+    (row,) = history_rows(sessions, topology)
+    assert (row.status, row.where, row.what) == ("failed", "b", "topic mm2mgr.history.internal")
+    assert row.effect.startswith("it has 3 partitions: mm2mgr needs exactly one")
+    assert "delete the topic" in row.fix

@@ -38,6 +38,7 @@ ON_EAST = [f"mm2.a.east.{name}" for name in ("heartbeat", "source.logs", "source
 ON_WEST = [f"mm2.a.west.{name}" for name in ("heartbeat", "source.logs", "checkpoint")]
 
 MANY = 1000
+"""Deletes that are allowed where a test says nothing else."""
 DEADLINE_SECONDS = 10.0  # a busy machine answers late; a test that waits for what never answers gives a shorter one
 
 
@@ -147,7 +148,7 @@ class Site:
 
     def plan(self, flows: str = FLOWS, *, prune: bool = False, mirror_again: bool = False, **options: Any) -> Plan:
         allow = frozenset({*options.pop("allow", ()), *(["mirror-again"] if mirror_again else [])})
-        wish = Wish(prune, allow, allow_deletes=MANY)  # how many go unasked is tested in test_plan
+        wish = Wish(prune, allow, allow_deletes=options.pop("allow_deletes", MANY))
         return asyncio.run(make_plan(*self.declare(flows), wish, **({"deadline_seconds": DEADLINE_SECONDS} | options)))
 
     def plan_as_written(self) -> Plan:

@@ -35,7 +35,7 @@ RELEASE = "release: [{connect: east, connector: legacy}]\n"
 
 
 def test_a_connector_of_a_wanted_name_is_blocked_and_the_remedy_adopts_it(site: Site) -> None:
-    site.east.add("legacy", {"connector.class": CLASSES[0], "topics": "orders"})
+    site.east.add("legacy", BY_HAND)
     (change,) = site.plan(ORDERS).changes
     assert change.action == "blocked"
     assert "adopt: [{connect: east, connector: legacy}]" in change.remedy

@@ -63,10 +63,11 @@ def _no_waiting() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Kind:
-    """From one tree to another."""
+    """From one tree to another; `first` was applied before, and something of it ran."""
 
     before: str
     after: str
+    first: str = ""
 
 
 KINDS = {
@@ -112,6 +113,33 @@ KINDS = {
             moved="{from: east/mm2.a.east.source.orders, to: 'orders:a->east'}, "
             "{from: east/mm2.a.east.source.logs, to: 'logs:a->east'}",
         ),
+    ),
+    "a topic that was removed earlier": Kind(
+        tree(ORDERS, FEWER_LOGS),
+        tree(
+            ORDERS.replace("[orders]", "[orders, logs.b]"),
+            FEWER_LOGS,
+            moved="{from: 'logs:a->east', to: 'orders:a->east', topics: [logs.b]}",
+        ),
+        tree(ORDERS, LOGS),
+    ),
+    "a topic that was removed earlier, to a new flow": Kind(
+        tree(FEWER_LOGS),
+        tree(
+            FEWER_LOGS,
+            "more: {sources: [a], targets: [east], topics: {include: [logs.b]}}",
+            moved="{from: 'logs:a->east', to: 'more:a->east', topics: [logs.b]}",
+        ),
+        tree(LOGS),
+    ),
+    "one topic that was removed earlier and one that moves now": Kind(
+        tree(ORDERS, FEWER_LOGS),
+        tree(
+            ORDERS.replace("[orders]", "[orders, logs.a, logs.b]"),
+            LOGS.replace("logs.a, logs.b", "logs.c"),
+            moved="{from: 'logs:a->east', to: 'orders:a->east', topics: [logs.a, logs.b]}",
+        ),
+        tree(ORDERS, LOGS),
     ),
     "another alias": Kind(
         tree(ORDERS),
@@ -267,6 +295,10 @@ def simulated_key(key: str) -> tuple[str, str, int]:
 
 def begin(kind: Kind, folder: Path, state: str = "RUNNING") -> Workers:
     workers = Workers(folder)
+    if kind.first:
+        assert workers.apply(kind.first) == []
+        for _ in range(3):
+            workers.tick()
     assert workers.apply(kind.before) == []
     theirs = dict(next(iter(workers.fakes["east"].connectors.values())).config)
     theirs |= {"mm2mgr.owner": "them", "topics": "nothing", "connector.class": theirs["connector.class"]}
@@ -424,6 +456,8 @@ def test_killed_and_taken_back(kind: Kind, tmp_path: Path) -> None:
         assert not any(JOURNAL_KEY in each.config for each in receivers), last
         undone += workers.writes(kind.before) == {}
         assert all(each.state == "RUNNING" for each in receivers), last
+        if kind.first:  # else nobody mirrors what was removed earlier
+            assert workers.apply(kind.after) == [], last
         workers.every_record_once()
     assert undone > 0
 
@@ -523,4 +557,6 @@ def test_offsets_that_are_refused_leave_both_as_they_were(kind: Kind, tmp_path: 
         for n, f in workers.fakes.items()
     }
     assert after == before
+    if kind.first:  # else nobody mirrors what was removed earlier
+        assert workers.apply(kind.after) == []
     workers.every_record_once()
