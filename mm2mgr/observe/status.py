@@ -218,7 +218,7 @@ async def _read_connect(
         kafka_cluster_id="" if isinstance(root, Failure) else root.kafka_cluster_id,
         orphans=tuple(_orphans(name, {one.name for one in wanted}, owners, infos, statuses)) if orphans else (),
         silent_workers=silent,
-        others=tuple(_others(name, owners, infos, statuses)) if mirrors else (),
+        others=tuple(_others(name, owners, infos, statuses)),
         version=version,
         exactly_once=exactly_once,
     )

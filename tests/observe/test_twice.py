@@ -63,6 +63,16 @@ def test_a_connector_that_was_made_after_the_flow_is_named_with_the_topics(small
     ]
 
 
+def test_it_may_run_on_a_connect_cluster_that_no_flow_of_the_tree_runs_on(tmp_path: Path) -> None:
+    with serving(fake := FakeConnect()) as url, serving(other := FakeConnect()) as elsewhere:
+        text = TREE.format(url=url, more="").replace("  cb:", f'  spare: {{url: "{elsewhere}", kafka: A}}\n  cb:')
+        text = text.replace("tasks: {max: 2}", "tasks: {max: 2}\n    run_on: cb")
+        small = Estate(topology_of(text, tmp_path), fake, tmp_path)
+        other.add("legacy", BY_HAND)
+        assert _overlap(small.flow())["other"] == "spare/legacy"
+        assert other.requests, "it is asked for what it runs"
+
+
 @pytest.mark.parametrize(
     "config",
     [
