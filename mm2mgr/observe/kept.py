@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from mm2mgr.errors import Mm2mgrError, install
+from mm2mgr.errors import Mm2mgrError, cause, install
 from mm2mgr.files import cache_folder, locked, replace_file, state_folder
 from mm2mgr.observe.clocks import ConditionClock
 from mm2mgr.observe.companions import Beats, CheckpointLook
@@ -29,7 +29,7 @@ from mm2mgr.observe.surplus import Surplus
 from mm2mgr.observe.trend import FLOW, LagPoint, joined
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
-from mm2mgr.text import number_of
+from mm2mgr.text import first_few, number_of
 
 _LOCK_SECONDS = 10.0
 _TABLES_NEED = ("deltalake", "pyarrow", "numpy")
@@ -226,12 +226,12 @@ def settle(place: StorePlace, memory: Memory) -> LossLedger:
     """
     waiting, warnings = memory.unwritten, list[str]()
     try:
-        found = _moved(place, waiting, warnings.append)
-    except Mm2mgrError as error:
-        found = []
+        entries = entries_of([*_moved(place, waiting, warnings.append), *waiting])
+    except Exception as error:  # whatever is in the store, a look goes on without it
+        entries = entries_of(waiting)
         kept = f"; {number_of(len(waiting), 'row')} kept in {place.memory_file} until then" if waiting else ""
-        warnings.append(f"the table of losses: {error.one_line}{kept}")
-    return LossLedger(entries_of([*found, *waiting]), tuple(warnings))
+        warnings.append(f"the table of losses is not read: {cause(error)}{kept}")
+    return LossLedger(entries, tuple(first_few(warnings, "more warnings about files of the table of losses")))
 
 
 def _moved(place: StorePlace, waiting: tuple[LossRow, ...], warn: Callable[[str], None]) -> list[LossRow]:
@@ -289,8 +289,8 @@ def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str,
 
     try:
         LagStore(place.store, place.owner, lambda _: None).append(rows, round(1000 * memory.shared_at))
-    except Mm2mgrError as error:
-        return (f"the table of lag: {error.one_line}",)
+    except Exception as error:  # as above
+        return (f"the table of lag is not written: {cause(error)}",)
     return ()
 
 
@@ -308,7 +308,7 @@ def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: floa
 
     try:
         rows = LagStore(place.store, place.owner, lambda _: None).read(round(1000 * now))
-    except Mm2mgrError:
+    except Exception:  # as above; `share` says why it cannot be written either
         return kept
     found: dict[tuple[str, str], list[LagPoint]] = {}
     for row in rows:
