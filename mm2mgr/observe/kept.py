@@ -230,7 +230,7 @@ def settle(place: StorePlace, memory: Memory) -> LossLedger:
     except Exception as error:  # whatever is in the store, a look goes on without it
         entries = entries_of(waiting)
         kept = f"; {number_of(len(waiting), 'row')} kept in {place.memory_file} until then" if waiting else ""
-        warnings.append(f"the table of losses is not read: {cause(error)}{kept}")
+        warnings.append(f"the table of losses: {cause(error)}{kept}")
     return LossLedger(entries, tuple(first_few(warnings, "more warnings about files of the table of losses")))
 
 
@@ -290,14 +290,14 @@ def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str,
     try:
         LagStore(place.store, place.owner, lambda _: None).append(rows, round(1000 * memory.shared_at))
     except Exception as error:  # as above
-        return (f"the table of lag is not written: {cause(error)}",)
+        return (f"the table of lag: {cause(error)}",)
     return ()
 
 
 def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: float) -> Kept:
     """Add to the memory what processes on other machines saw of these flows' lag, where this one has not looked for ten minutes.
 
-    Nothing is added where that cannot be read: a trend begins with this look then.
+    Nothing is added, and a warning says so, where that cannot be read: a trend begins with this look then.
     """
     seen = [flow for flow in flows if kept.memory.of(flow).home and kept.memory.of(flow).progress.get(FLOW)]
     before = {flow: kept.earlier.of(flow).progress.get(FLOW, ()) for flow in seen}
@@ -308,8 +308,8 @@ def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: floa
 
     try:
         rows = LagStore(place.store, place.owner, lambda _: None).read(round(1000 * now))
-    except Exception:  # as above; `share` says why it cannot be written either
-        return kept
+    except Exception as error:  # as above
+        return replace(kept, warnings=(*kept.warnings, f"the table of lag: {cause(error)}"))
     found: dict[tuple[str, str], list[LagPoint]] = {}
     for row in rows:
         point = LagPoint(row.time_ms / 1000, row.partitions, row.start_offsets, row.end_offsets, row.positions)

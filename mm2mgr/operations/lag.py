@@ -191,7 +191,7 @@ def _histories(
             raise
         return {}, [f"lag in bytes and seconds comes from the sample store, which needs the extra mm2mgr[{extra}]"], []
     except Exception as error:  # whatever is in the store, lag in records is known without it
-        return {}, [f"lag in bytes and seconds is unknown: {cause(error)}"], []
+        return {}, [], [f"lag in bytes and seconds is unknown: {cause(error)}"]
     missing = sorted(alias for alias, of in read.items() if not any(one.times_ms for one in of))
     each = {alias: iter(of) for alias, of in read.items()}
     found = {flow.id: {one.partition: next(each[flow.source.alias]) for one in behind[flow.id]} for flow in late}

@@ -156,7 +156,10 @@ class EstateView:
         }
 
     def to_dict(self, now: float) -> dict[str, Any]:
-        """Return the overview as JSON-ready values: `status`, `lag` by flow, and for flows that cannot be read now `last_known`."""
+        """Return the overview as JSON-ready values: `status`, `lag` by flow, and for flows that cannot be read now `last_known`.
+
+        `warnings`: what the last look went on without, such as files of the store that are damaged.
+        """
         status = self.look.status.to_dict() if self.look else None
         unread = {one.flow for one in self.look.status.flows if one.state == "unknown"} if self.look else set()
         return {
@@ -164,6 +167,7 @@ class EstateView:
             "every_seconds": self.every_seconds,
             "error": self.error,
             "tree_error": self.tree_error,
+            "warnings": list(self.look.lag.warnings) if self.look else [],
             "status": status,
             "lag": {name: row.to_dict() for name, row in self.look.totals.items()} if self.look else {},
             "last_known": {name: _known_dict(self.known[name]) for name in sorted(unread & self.known.keys())},
