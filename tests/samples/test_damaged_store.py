@@ -82,7 +82,7 @@ class Seen:
         if table == TASK_OFFSETS:
             return [row.time_ms for row in TaskStore(store, warn).read()]
         if table == LOSSES:
-            return [row.time_ms for row in LossStore(store, "me", warn).read()]
+            return sorted(row.time_ms for row in LossStore(store, "me", warn).read())
         return sorted(row.time_ms for row in LagStore(store, "me", warn).read(NOW))
 
     def write(self, table: str) -> None:
