@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from mm2mgr.secrets import mask_text
+from mm2mgr.secrets import cut, mask_text
 from mm2mgr.text import one_line, visible
 
 EXIT_CODES: Mapping[int, str] = {
@@ -61,6 +61,11 @@ class Mm2mgrError(Exception):
     def one_line(self) -> str:
         """The message where it is part of a sentence or a cell."""
         return one_line(self.message)
+
+
+def cause(error: Exception) -> str:
+    """Return an error where it is part of a sentence, with its type where it is none of mm2mgr; without secrets, and cut."""
+    return error.one_line if isinstance(error, Mm2mgrError) else cut(f"{type(error).__name__}: {one_line(str(error))}")
 
 
 class TemplateError(Mm2mgrError):

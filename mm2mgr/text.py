@@ -85,6 +85,11 @@ def number_of(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def first_few(lines: Sequence[str], rest: str, most: int = 3) -> list[str]:
+    """Return the first of many lines, and how many there are of the `rest`."""
+    return [*lines[:most], *([f"{len(lines) - most} {rest}"] if len(lines) > most else [])]
+
+
 def few(names: Sequence[str], shown: int = 3, between: str = ", ") -> str:
     """Return the first names, and how many more there are: a, b, c and 4 more."""
     more = len(names) - shown

@@ -165,14 +165,13 @@ class StoreLocation(click.Path):
         super().__init__(path_type=Path, file_okay=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from mm2mgr.operations import is_remote, store_of
+        from mm2mgr.operations import store_of
 
-        if not is_remote(value):
-            return super().convert(value, param, ctx)
         try:
-            return store_of(value)
+            store = store_of(str(value))
         except ValueError as error:
-            self.fail(f"the URI {error}", param, ctx)
+            self.fail(f"it {error}", param, ctx)
+        return super().convert(value, param, ctx) if isinstance(store, Path) else store
 
 
 def store_option(what: str) -> Callable[[Decorated], Decorated]:

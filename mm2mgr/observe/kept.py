@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from mm2mgr.errors import Mm2mgrError, install
+from mm2mgr.errors import Mm2mgrError, cause, install
 from mm2mgr.files import cache_folder, locked, replace_file, state_folder
 from mm2mgr.observe.clocks import ConditionClock
 from mm2mgr.observe.companions import Beats, CheckpointLook
@@ -29,7 +29,7 @@ from mm2mgr.observe.surplus import Surplus
 from mm2mgr.observe.trend import FLOW, LagPoint, joined
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
-from mm2mgr.text import number_of
+from mm2mgr.text import first_few, number_of
 
 _LOCK_SECONDS = 10.0
 _TABLES_NEED = ("deltalake", "pyarrow", "numpy")
@@ -226,12 +226,12 @@ def settle(place: StorePlace, memory: Memory) -> LossLedger:
     """
     waiting, warnings = memory.unwritten, list[str]()
     try:
-        found = _moved(place, waiting, warnings.append)
-    except Mm2mgrError as error:
-        found = []
+        entries = entries_of([*_moved(place, waiting, warnings.append), *waiting])
+    except Exception as error:  # whatever is in the store, a look goes on without it
+        entries = entries_of(waiting)
         kept = f"; {number_of(len(waiting), 'row')} kept in {place.memory_file} until then" if waiting else ""
-        warnings.append(f"the table of losses: {error.one_line}{kept}")
-    return LossLedger(entries_of([*found, *waiting]), tuple(warnings))
+        warnings.append(f"the table of losses: {cause(error)}{kept}")
+    return LossLedger(entries, tuple(first_few(warnings, "more warnings about files of the table of losses")))
 
 
 def _moved(place: StorePlace, waiting: tuple[LossRow, ...], warn: Callable[[str], None]) -> list[LossRow]:
@@ -289,15 +289,15 @@ def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str,
 
     try:
         LagStore(place.store, place.owner, lambda _: None).append(rows, round(1000 * memory.shared_at))
-    except Mm2mgrError as error:
-        return (f"the table of lag: {error.one_line}",)
+    except Exception as error:  # as above
+        return (f"the table of lag: {cause(error)}",)
     return ()
 
 
 def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: float) -> Kept:
     """Add to the memory what processes on other machines saw of these flows' lag, where this one has not looked for ten minutes.
 
-    Nothing is added where that cannot be read: a trend begins with this look then.
+    Nothing is added, and a warning says so, where that cannot be read: a trend begins with this look then.
     """
     seen = [flow for flow in flows if kept.memory.of(flow).home and kept.memory.of(flow).progress.get(FLOW)]
     before = {flow: kept.earlier.of(flow).progress.get(FLOW, ()) for flow in seen}
@@ -308,8 +308,8 @@ def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: floa
 
     try:
         rows = LagStore(place.store, place.owner, lambda _: None).read(round(1000 * now))
-    except Mm2mgrError:
-        return kept
+    except Exception as error:  # as above
+        return replace(kept, warnings=(*kept.warnings, f"the table of lag: {cause(error)}"))
     found: dict[tuple[str, str], list[LagPoint]] = {}
     for row in rows:
         point = LagPoint(row.time_ms / 1000, row.partitions, row.start_offsets, row.end_offsets, row.positions)

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mm2mgr.endpoints import kafka_access
-from mm2mgr.errors import EXTRA_OF, Mm2mgrError
+from mm2mgr.errors import EXTRA_OF, Mm2mgrError, cause
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import retention
 from mm2mgr.kafka.timestamps import newest_record_at, written_at
@@ -19,6 +19,7 @@ from mm2mgr.observe.reading import Failure
 from mm2mgr.observe.status import Observation, ObserveOptions, observe
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated, wait_for
 from mm2mgr.partitions import LogHistory, TopicPartition
+from mm2mgr.text import first_few
 from mm2mgr.topics.names import HEARTBEATS
 
 if TYPE_CHECKING:
@@ -189,15 +190,15 @@ def _histories(
         if extra is None:
             raise
         return {}, [f"lag in bytes and seconds comes from the sample store, which needs the extra mm2mgr[{extra}]"], []
-    except Mm2mgrError as error:
-        return {}, [f"lag in bytes and seconds is unknown: {error.message}"], []
+    except Exception as error:  # whatever is in the store, lag in records is known without it
+        return {}, [], [f"lag in bytes and seconds is unknown: {cause(error)}"]
     missing = sorted(alias for alias, of in read.items() if not any(one.times_ms for one in of))
     each = {alias: iter(of) for alias, of in read.items()}
     found = {flow.id: {one.partition: next(each[flow.source.alias]) for one in behind[flow.id]} for flow in late}
     note = (
         f"no samples of {', '.join(missing)} in {store}, and so no lag in bytes and seconds: keep mm2mgr sample running"
     )
-    return found, [note] if missing else [], warnings
+    return found, [note] if missing else [], first_few(warnings, "more warnings about files of the store")
 
 
 def _each(jobs: Mapping[str, Callable[[], dict[Any, Answer]]]) -> dict[str, dict[Any, Answer] | Failure]:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from mm2mgr import secrets
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import cause
 from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.lag import LagOptions, LagReport, report
@@ -157,7 +156,10 @@ class EstateView:
         }
 
     def to_dict(self, now: float) -> dict[str, Any]:
-        """Return the overview as JSON-ready values: `status`, `lag` by flow, and for flows that cannot be read now `last_known`."""
+        """Return the overview as JSON-ready values: `status`, `lag` by flow, and for flows that cannot be read now `last_known`.
+
+        `warnings`: what the last look went on without, such as files of the store that are damaged.
+        """
         status = self.look.status.to_dict() if self.look else None
         unread = {one.flow for one in self.look.status.flows if one.state == "unknown"} if self.look else set()
         return {
@@ -165,6 +167,7 @@ class EstateView:
             "every_seconds": self.every_seconds,
             "error": self.error,
             "tree_error": self.tree_error,
+            "warnings": list(self.look.lag.warnings) if self.look else [],
             "status": status,
             "lag": {name: row.to_dict() for name, row in self.look.totals.items()} if self.look else {},
             "last_known": {name: _known_dict(self.known[name]) for name in sorted(unread & self.known.keys())},
@@ -261,7 +264,7 @@ def measured_load(store: Store) -> MeasuredLoad:
             per_second = one.bytes_per_second_mean, one.records_per_second_mean
             rates.setdefault(one.cluster, {})[TopicPartition(one.topic, one.partition)] = per_second
     except Exception as error:  # a store that cannot be read ends neither the survey nor the server
-        return MeasuredLoad(unknown=_words(error))
+        return MeasuredLoad(unknown=cause(error))
     return MeasuredLoad(rates, found.window.text())
 
 
@@ -269,11 +272,7 @@ def _or_error(made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return made()
     except Exception as error:  # one part that fails ends neither the others nor the server
-        return {"error": _words(error)}
-
-
-def _words(error: Exception) -> str:
-    return error.message if isinstance(error, Mm2mgrError) else secrets.cut(f"{type(error).__name__}: {error}")
+        return {"error": cause(error)}
 
 
 def after_look(view: EstateView, found: EstateLook) -> EstateView:
@@ -348,7 +347,7 @@ class EstateWatch:
         try:
             found = self._look(self._workspace, self._order.store)
         except Exception as error:  # the server outlives whatever happens to one look
-            words = _words(error)
+            words = cause(error)
             self._publish(lambda view: replace(view, began_at=None, failed_looks=view.failed_looks + 1, error=words))
         else:
             self._publish(lambda view: after_look(view, found))
@@ -360,7 +359,7 @@ class EstateWatch:
             _ = fresh.connectors
             self._workspace = fresh
         except Exception as error:  # a tree that is wrong changes nothing of what is looked at
-            trouble = _words(error)
+            trouble = cause(error)
         made = self._survey(self._workspace, self._order.store)
         self._publish(lambda view: replace(view, survey=made, tree_error=trouble))
 
@@ -378,7 +377,7 @@ class EstateWatch:
                 for done in rounds:
                     self._watched(asked, done)
             except Exception as error:  # the server outlives it; the history counts the restarts
-                self._watched(asked, WatchRound(0, time.time(), error=_words(error)))
+                self._watched(asked, WatchRound(0, time.time(), error=cause(error)))
                 self._closing.wait(asked.every_seconds)
             finally:
                 rounds.close()

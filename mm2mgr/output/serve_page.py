@@ -54,7 +54,10 @@ def html(page: str, view: Values, refresh_seconds: int | None = None, **more: An
 @cache
 def style() -> str:
     """Return the style sheet that every page of `serve` has, for the hash in the Content-Security-Policy."""
-    empty: dict[str, Any] = {"status": None, "state": "starting", "age_seconds": None, "error": "", "tree_error": ""}
+    empty: dict[str, Any] = {
+        **{"status": None, "state": "starting", "age_seconds": None},
+        **{"error": "", "tree_error": "", "warnings": []},
+    }
     text = html("table", empty, name="", here="", heading="", lead="", notes=(), tables=())
     found = re.search("<style>(.*?)</style>", text, re.DOTALL)
     assert found is not None
@@ -81,7 +84,7 @@ def _trouble(view: Values) -> list[str]:
         found.append(f"The last look failed: {view['error']}")
     if view["tree_error"]:
         found.append(f"The YAML tree has changed and is wrong, so the one before it counts: {view['tree_error']}")
-    return found
+    return [*found, *view["warnings"]]
 
 
 def flow_link(flow: str) -> str:

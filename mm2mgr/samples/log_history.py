@@ -14,7 +14,7 @@ import numpy as np
 
 from mm2mgr.partitions import LogHistory, TopicPartition
 from mm2mgr.samples.schema import SAMPLES, Store, hour_end_ms, hour_start_ms
-from mm2mgr.samples.tables import DataFile, StoredTable, UnreadableFile, by_period, codes_of
+from mm2mgr.samples.tables import DataFile, StoredTable, by_period, codes_of
 
 _COLUMNS = ("cluster", "topic", "partition", "topic_id", "time_ms", "end_offset", "record_bytes")
 _MOST_HOURS = 7 * 24
@@ -40,7 +40,7 @@ def log_histories(
     Without samples a history is empty. Older samples than those of a week, or than are read in 20 seconds, are not looked for:
     then the first sample that is returned has passed the offset. `warn` gets a sentence for each damaged file.
     """
-    table, until = StoredTable(store, SAMPLES), time.monotonic() + _MOST_SECONDS
+    table, until = StoredTable(store, SAMPLES, warn), time.monotonic() + _MOST_SECONDS
     hours = {hour: of for hour, of in by_period(table.files()).items() if hour_start_ms(hour) <= now_ms}
     search = _Search(wanted, now_ms)
     for hour in sorted(hours, reverse=True)[:_MOST_HOURS]:
@@ -48,24 +48,19 @@ def log_histories(
             break
         if time.monotonic() > until:
             break
-        search.take(list(_rows(table, hours[hour], search.clusters, warn)))
+        search.take(list(_rows(table, hours[hour], search.clusters)))
     found = iter(search.found())
     return {alias: [next(found) for _ in logs] for alias, logs in wanted.items()}
 
 
-def _rows(
-    table: StoredTable, files: Sequence[DataFile], clusters: frozenset[str], warn: Callable[[str], None]
-) -> Iterator[Any]:
+def _rows(table: StoredTable, files: Sequence[DataFile], clusters: frozenset[str]) -> Iterator[Any]:
     for file in files:
         low, high = file.bounds.get("cluster", (min(clusters, default=""), max(clusters, default="")))
         if not any(low <= each <= high for each in clusters):
             continue
-        try:
-            rows = table.read_file(file, _COLUMNS)
-        except UnreadableFile as error:
-            warn(f"{error.message}; left out")
-            continue
-        yield from (batch for batch in rows.to_batches() if len(batch))
+        rows = table.read_or_warn(file, _COLUMNS)
+        if rows is not None:
+            yield from (batch for batch in rows.to_batches() if len(batch))
 
 
 class _Search:
@@ -125,7 +120,9 @@ class _Search:
         numbers, ends = batch["partition"].to_numpy(), batch["end_offset"].to_numpy(zero_copy_only=False)
         unnamed = ids.index(None) if None in ids else _ANY  # the source of these samples knew no topic ids
         same_topic = (wanted_id[pairs] == _ANY) | (wanted_id[pairs] == topic_id) | (topic_id == unnamed)
-        rows = np.flatnonzero((numbers < count[pairs]) & same_topic & ~np.isnan(ends.astype(np.float64)))
+        rows = np.flatnonzero(
+            (numbers >= 0) & (numbers < count[pairs]) & same_topic & ~np.isnan(ends.astype(np.float64))
+        )
         sizes = batch["record_bytes"].to_numpy(zero_copy_only=False).astype(np.float64)
         times, whole = batch["time_ms"].to_numpy(), first[pairs[rows]] + numbers[rows]
         for layer in self._layers:

@@ -15,6 +15,9 @@ from typing import NamedTuple, TypeAlias
 Store: TypeAlias = "str | Path"
 """Where the tables of a store are: a folder, or a URI such as s3://bucket/prefix."""
 _URI = re.compile(r"^[a-z][a-z0-9+.-]+://")
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):(/*)")
+_OF_HADOOP = frozenset({"hdfs", "viewfs"})  # whose URIs may leave the server out
+_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "lakefs"}) | _OF_HADOOP
 
 
 class TableColumn(NamedTuple):
@@ -218,14 +221,31 @@ def is_remote(store: Store) -> bool:
 
 
 def store_of(text: str) -> Store:
-    """Return the store that a user named: a URI as it is, else a folder; ValueError for a URI with credentials in it."""
-    if not is_remote(text):
+    """Return the store that a user named: a URI as it is, else a folder; ValueError, as the end of a sentence, for what is neither.
+
+    A variable that is empty must not make a folder out of what was meant to be a bucket.
+    """
+    if not text.strip():
+        raise ValueError("is empty: is a variable not set?")
+    found = _SCHEME.match(text)
+    scheme = found[1].lower() if found else ""
+    if found is None or (not found[2] and scheme not in _SCHEMES):
         return Path(text)
-    if "@" in text.partition("://")[2].partition("/")[0] and not text.startswith("abfs"):
+    if scheme not in _SCHEMES:
+        known = ", ".join(f"{each}://" for each in sorted(_SCHEMES))
+        raise ValueError(f"begins with {found[0]}: name a folder, or a URI that begins with one of {known}")
+    rest = text[found.end() :]
+    if found[2] != "//" and not (found[2] == "///" and scheme in _OF_HADOOP):
+        raise ValueError(f"names no bucket: write it as {scheme}://BUCKET/PREFIX (is a variable not set?)")
+    if not rest.strip("/") or rest.startswith("/"):
+        raise ValueError(f"names no bucket: write it as {scheme}://BUCKET/PREFIX (is a variable not set?)")
+    if "@" in rest.partition("/")[0] and not scheme.startswith("abfs"):
         raise ValueError("has credentials in it: set them in the environment, such as AWS_ACCESS_KEY_ID")
     if "?" in text or "#" in text:
         raise ValueError("has a query in it: set credentials in the environment")
-    return text.rstrip("/")
+    if ".." in rest.split("/"):
+        raise ValueError("has .. in it: name the place itself")
+    return f"{scheme}:{found[2]}{rest.rstrip('/')}"
 
 
 def log_file_of(store: Store, cache: Callable[[], Path]) -> Path:

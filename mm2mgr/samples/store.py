@@ -39,7 +39,6 @@ from mm2mgr.samples.tables import (
     DataFile,
     Share,
     StoredTable,
-    UnreadableFile,
     by_period,
     codes_of,
     gone,
@@ -70,8 +69,7 @@ class SampleStore:
 
     def __init__(self, store: Store, warn: Callable[[str], None] = _warn) -> None:
         self.store = store
-        self.table = StoredTable(store, SAMPLES)
-        self._warn = warn
+        self.table = StoredTable(store, SAMPLES, warn)
         self._claimed = False
 
     def append(self, *batches: Batch) -> int:
@@ -103,7 +101,7 @@ class SampleStore:
             files = [file for file in hours[hour] if _may_name(file, alias, source_prefix)]
             newest = 0
             for file in files:
-                rows = _read(self.table, file, ("cluster", "source", "time_ms"), self._warn)
+                rows = self.table.read_or_warn(file, ("cluster", "source", "time_ms"))
                 if rows is None:
                     continue
                 named = match(rows["source"].cast(pa.string()), source_prefix)
@@ -123,7 +121,7 @@ class SampleStore:
         old = [file for file in state.files if file.values[0] == hour]
         names = self.table.file_schema.names
         if len(old) > 1:
-            old = [file for file in old if _read(self.table, file, names, self._warn) is not None]
+            old = [file for file in old if self.table.read_or_warn(file, names) is not None]
         if len(old) < 2:
             return 0
         with writing(self.table.uri):
@@ -183,7 +181,7 @@ class TaskStore:
     left out."""
 
     def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
-        self._table, self._samples, self._warn = StoredTable(store, TASK_OFFSETS), StoredTable(store, SAMPLES), warn
+        self._table, self._samples = StoredTable(store, TASK_OFFSETS, warn), StoredTable(store, SAMPLES)
 
     def append(self, rows: Sequence[TaskRow]) -> None:
         """Add the rows of one snapshot of all connectors in one commit."""
@@ -227,7 +225,7 @@ class TaskStore:
             self._table.vacuum()
 
     def _rows(self, file: DataFile) -> list[TaskRow] | None:
-        table = _read(self._table, file, _COLUMNS, self._warn)
+        table = self._table.read_or_warn(file, _COLUMNS)
         if table is None:
             return None
         columns = [_shared(table[name].to_pylist()) for name in _COLUMNS]
@@ -237,7 +235,8 @@ class TaskStore:
 def _arrow(rows: Iterable[TaskRow | LossRow | SharedLag], schema: Any, **others: Sequence[str]) -> Any:
     """Return rows as a table; `others` are the columns that they do not have."""
     names = [name for name in schema.names if name not in others]
-    columns = dict(zip(names, zip(*map(astuple, rows), strict=True), strict=True)) | others
+    values = [astuple(row) for row in rows]
+    columns = {name: [row[at] for row in values] for at, name in enumerate(names)} | others
     return pa.table([pa.array(columns[each.name], each.type) for each in schema], schema=schema)
 
 
@@ -268,7 +267,7 @@ class LossStore:
     damaged file that was left out."""
 
     def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
-        self._table, self._owner, self._warn = StoredTable(store, LOSSES), owner, warn
+        self._table, self._owner = StoredTable(store, LOSSES, warn), owner
 
     def append(self, rows: Sequence[LossRow]) -> None:
         """Add rows in one commit; the table is created with the first ones."""
@@ -280,7 +279,7 @@ class LossStore:
         """Return all rows; none where there is no table."""
         names = self._table.file_schema.names
         files = (file for file in self._table.files() if file.values[0] == self._owner)
-        found = (_read(self._table, file, names, self._warn) for file in files)
+        found = (self._table.read_or_warn(file, names) for file in files)
         columns = ([table[name].to_pylist() for name in names] for table in found if table is not None)
         return [LossRow(*row) for each in columns for row in zip(*each, strict=True)]
 
@@ -292,7 +291,7 @@ class LagStore:
     """What processes of one owner saw of the lag of its flows in the last hour or two. `warn` as for `LossStore`."""
 
     def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
-        self._table, self._owner, self._warn = StoredTable(store, LAG), owner, warn
+        self._table, self._owner = StoredTable(store, LAG, warn), owner
 
     def append(self, rows: Sequence[SharedLag], now_ms: int) -> None:
         """Add rows in one commit, and remove the hours that ended more than one ago; the table is created with the first ones."""
@@ -307,7 +306,7 @@ class LagStore:
         """Return the rows of this hour and of the one before, each once, in no order; none where there is no table."""
         names = [each.name for each in fields(SharedLag)]
         files = (file for file in self._table.files() if hour_end_ms(file.values[0]) > now_ms - HOUR_MS)
-        found = (_read(self._table, file, ["owner", *names], self._warn) for file in files)
+        found = (self._table.read_or_warn(file, ["owner", *names]) for file in files)
         mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in found if table is not None]
         columns = ([table[name].to_pylist() for name in names] for table in mine)
         return list({SharedLag(*row) for each in columns for row in zip(*each, strict=True)})
@@ -323,17 +322,6 @@ def _expire(table: StoredTable, before_ms: int) -> list[str]:
     with suppress(Conflict):
         table.replace(state, old, [])
     return list(by_period(old))
-
-
-def _read(table: StoredTable, file: DataFile, columns: Sequence[str], warn: Callable[[str], None]) -> Any:
-    """Return columns of a file; None, with a warning, where it is damaged or cannot be reached."""
-    try:
-        return table.read_file(file, columns)
-    except UnreadableFile as error:
-        warn(f"{error.message}; left out")
-    except OSError as error:
-        warn(f"{table.uri}/{file.path} is not readable: {error.strerror or error}; left out")
-    return None
 
 
 def _may_name(file: DataFile, alias: str, prefix: str) -> bool:

@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import listed
-from mm2mgr.samples.schema import PARTITIONED_BY, TABLES, Store, is_remote
+from mm2mgr.samples.schema import PARTITIONED_BY, TABLES, Store, hour_start_ms, is_remote, store_of
+from mm2mgr.text import number_of
 
 ROWS_PER_GROUP = 65_536
 KEPT_FOR_READERS_HOURS = 6
@@ -51,8 +53,21 @@ STRINGS = ("cluster", "topic", "topic_id", "source")
 _BOUNDED = ("cluster", "source")  # whose smallest and largest value the table keeps for each file
 
 
+_KINDS = {
+    "string": {"string"},
+    "int": {"byte", "short", "integer", "long"},
+    "float": {"float", "double"},
+    "list": {"array"},
+}
+"""Types of a Delta table that columns may have, by how the names of ours begin."""
+
+
 class UnreadableFile(Mm2mgrError):
     """One data file is damaged; the others are right without it."""
+
+
+class MissingFile(UnreadableFile):
+    """One data file that the table lists is not there."""
 
 
 class Conflict(Mm2mgrError):
@@ -73,10 +88,14 @@ class DataFile:
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """The files of a table in one of its states, ordered by partition; the state itself is for `StoredTable.replace`."""
+    """The files of a table in one of its states, ordered by partition; the state itself is for `StoredTable.replace`.
+
+    `refused`: files that it lists and that are not to be read, with the reason.
+    """
 
     files: list[DataFile]
     table: DeltaTable | None = field(repr=False)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def arrow_schema(name: str) -> Any:
@@ -87,13 +106,17 @@ def arrow_schema(name: str) -> Any:
 
 
 class StoredTable:
-    """One table of a store. Every change is one commit: readers see all of it or nothing."""
+    """One table of a store. Every change is one commit: readers see all of it or nothing.
 
-    def __init__(self, store: Store, name: str) -> None:
-        self.store, self.name = store, name
+    `warn` gets a sentence for each damaged file, and for those that the table lists and that are not its own.
+    """
+
+    def __init__(self, store: Store, name: str, warn: Callable[[str], None] = lambda _: None) -> None:
+        self.store, self.name = _checked(store), name
+        self._warn, self._refused = warn, dict[str, str]()
         self.schema = arrow_schema(name)
         self.partitioned_by = PARTITIONED_BY[name]
-        self.uri = f"{store}/{name}" if is_remote(store) else str(Path(os.path.abspath(store)) / name)
+        self.uri = f"{store}/{name}" if is_remote(self.store) else str(Path(os.path.abspath(store)) / name)
         self._open: DeltaTable | None = None
         self._appending = threading.Lock()
 
@@ -118,8 +141,10 @@ class StoredTable:
             return DeltaTable.is_deltatable(self.uri)
 
     def create(self) -> None:
-        """Create the table where it is missing; several processes may do so at once."""
+        """Create the table where it is missing; several processes may do so at once. Mm2mgrError for one of somebody else."""
         if self.exists():
+            with _reaching(self.uri):
+                self._check_columns(DeltaTable(self.uri))
             return
         if self._holds_other_files() and not self.exists():
             # A table's folder is cleaned of files that the table does not know.
@@ -176,19 +201,60 @@ class StoredTable:
             try:
                 opened = DeltaTable(self.uri)
             except TableNotFoundError:
+                if self._holds_other_files():
+                    raise _damaged(self.uri, "it has files, and no log says which") from None
                 return TableSnapshot([], None)
+            self._check_columns(opened)
             actions = pa.table(opened.get_add_actions(flatten=True))
         keys = [f"partition.{name}" for name in self.partitioned_by]
         limits = {one: (f"min.{one}", f"max.{one}") for one in _BOUNDED}
         limits = {one: pair for one, pair in limits.items() if set(pair) <= set(actions.column_names)}
         wanted = ["path", "size_bytes", "num_records", *keys, *(key for pair in limits.values() for key in pair)]
-        found = []
+        found, refused = [], {}
         for row in actions.select(wanted).to_pylist():
             bounds = {name: (row[low], row[high]) for name, (low, high) in limits.items()}
-            bounds = {name: pair for name, pair in bounds.items() if None not in pair}
+            bounds = {name: pair for name, pair in bounds.items() if all(isinstance(one, str) for one in pair)}
             values = tuple(str(row[key]) for key in keys)
-            found.append(DataFile(row["path"], row["size_bytes"], row["num_records"] or 0, values, bounds))
-        return TableSnapshot(sorted(found, key=lambda one: (one.values, one.path)), opened)
+            if reason := self._objection(row["path"], values):
+                refused[f"{self.uri}/{row['path']}"] = reason
+            else:
+                found.append(DataFile(row["path"], row["size_bytes"], row["num_records"] or 0, values, bounds))
+        self._name_refused(refused)
+        return TableSnapshot(sorted(found, key=lambda one: (one.values, one.path)), opened, refused)
+
+    def _check_columns(self, table: DeltaTable) -> None:
+        """Refuse a table of somebody else; a column that can be null may be missing, as in tables of earlier versions."""
+        hint = "name another folder or URI with --store, or move that table away"
+        wrong, kinds = "", {one.name: getattr(one.type, "type", "") for one in table.schema().fields}
+        if (by := table.metadata().partition_columns) != list(self.partitioned_by):
+            wrong = f"it is partitioned by {', '.join(by) or 'no column'}, not by {', '.join(self.partitioned_by)}"
+        for column in TABLES[self.name]:
+            fitting = next(of for begins, of in _KINDS.items() if column.type.startswith(begins))
+            if column.name not in kinds:
+                wrong = wrong or ("" if column.nullable else f"it has no column {column.name}")
+            elif kinds[column.name] not in fitting:
+                wrong = wrong or f"its column {column.name} is of the type {kinds[column.name]}, not {column.type}"
+        if wrong:
+            raise Mm2mgrError(f"{self.uri} is not the table {self.name} of mm2mgr: {wrong}", hint=hint)
+
+    def _objection(self, path: str, values: Sequence[str]) -> str:
+        """Return why a file that the table lists is not read: it is not in the table, or of no hour or day."""
+        if not _is_inside(path):
+            return "its path leads out of the table"
+        name, value = self.partitioned_by[0], values[0]
+        try:
+            if name in ("hour", "period"):
+                hour_start_ms(value if "T" in value or name == "hour" else f"{value}T00")
+        except ValueError:
+            return f"its {name} is {value[:40]!r}"
+        return ""
+
+    def _name_refused(self, refused: Mapping[str, str]) -> None:
+        new = {path: reason for path, reason in refused.items() if path not in self._refused}
+        self._refused.update(new)
+        for path, reason in list(new.items())[:1]:
+            more = f", and so are {number_of(len(new) - 1, 'other file')} of it" if len(new) > 1 else ""
+            self._warn(f"the table {self.uri} lists {path[len(self.uri) + 1 :][:200]!r}, but {reason}: left out{more}")
 
     def replace(
         self, state: TableSnapshot, old: Sequence[DataFile], new: Sequence[DataFile], *, same_rows: bool = False
@@ -251,7 +317,8 @@ class StoredTable:
     def read_file(self, file: DataFile, columns: Sequence[str], wanted: Callable[[Any], bool] = lambda _: True) -> Any:
         """Return columns of a file, without the row groups whose metadata is not `wanted`; strings as dictionaries.
 
-        UnreadableFile where it is damaged; OSError where it cannot be reached. A column that can be null may be missing.
+        UnreadableFile where it is damaged, MissingFile where it is gone; OSError where it cannot be reached. A column that can be null
+        may be missing.
         """
         try:
             with self.filesystem.open_input_file(file.path) as opened:
@@ -262,6 +329,9 @@ class StoredTable:
             return self._conform(table, columns)
         # pyarrow raises these for a footer or a page that makes no sense, depending on where the damage lies.
         except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
+            if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
+                hint = "bring it back from a backup, if there is one; what it held is not counted"
+                raise MissingFile(f"{self.uri}/{file.path} is gone", hint=hint) from error
             if isinstance(error, OSError) and not _is_damage(error):
                 raise
             first = next(iter(str(error).splitlines()), "") or type(error).__name__
@@ -269,6 +339,16 @@ class StoredTable:
                 f"{self.uri}/{file.path} is not a readable Parquet file: {first[:120]}",
                 hint="mm2mgr never commits half a file: check the storage",
             ) from error
+
+    def read_or_warn(self, file: DataFile, columns: Sequence[str]) -> Any:
+        """Return columns of a file; None, with a warning, where it is damaged, gone, or cannot be reached."""
+        try:
+            return self.read_file(file, columns)
+        except UnreadableFile as error:
+            self._warn(f"{error.message}; left out")
+        except OSError as error:
+            self._warn(f"{self.uri}/{file.path} is not readable: {error.strerror or error}; left out")
+        return None
 
     def no_rows(self, columns: Sequence[str]) -> Any:
         """Return these columns of no file, as `read_file` would."""
@@ -324,18 +404,67 @@ def writing(place: Store) -> Iterator[None]:
     """Turn failures to write into a Mm2mgrError that names the place."""
     try:
         yield
-    except (OSError, pa.ArrowException, DeltaError) as error:
+    except _FAILURES as error:
         hint = "check the rights and the space there; what was written before stays readable"
-        raise Mm2mgrError(f"cannot write to {place}: {_reason(error)}", hint=hint) from error
+        raise _of_log(place, error) or Mm2mgrError(f"cannot write to {place}: {_reason(error)}", hint=hint) from error
 
 
 @contextmanager
 def _reaching(place: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, DeltaError) as error:
-        hint = "check the URI, and that the credentials in the environment may read it"
-        raise Mm2mgrError(f"cannot read the table {place}: {_reason(error)}", hint=hint) from error
+    except _FAILURES as error:
+        hint = (
+            "check the rights there" if not is_remote(place) else "check the URI, and that the credentials may read it"
+        )
+        raise _of_log(place, error) or Mm2mgrError(
+            f"cannot read the table {place}: {_reason(error)}", hint=hint
+        ) from error
+
+
+# The library raises the last two for logs whose entries are no such actions as they should be.
+_FAILURES = (OSError, DeltaError, pa.ArrowException, ValueError, KeyError)
+_LOG_IS_WRONG = re.compile(
+    r"Kernel error: (?!.*(?:object store|os error|[Pp]ermission))|Invalid JSON|Json error", re.DOTALL
+)
+
+
+def _of_log(place: Store, error: BaseException) -> Mm2mgrError | None:
+    """Return the error about a log that can be reached and makes no sense; None for every other failure."""
+    text = str(error)
+    if "Unsupported" in text and "version" in text:
+        hint = "install a newer version of the Python package deltalake, or read it with what wrote it"
+        return Mm2mgrError(f"the table {place} has a format that is too new: {_reason(error)}", hint=hint)
+    is_strange = isinstance(error, ValueError | KeyError) and not isinstance(error, OSError)
+    return _damaged(place, _reason(error)) if is_strange or _LOG_IS_WRONG.search(text) else None
+
+
+def _damaged(place: Store, reason: str) -> Mm2mgrError:
+    hint = "bring back the files of its _delta_log, or move the table away and keep it: the next command that writes begins a new one"
+    return Mm2mgrError(f"the log of the table {place} is damaged: {reason}", hint=hint)
+
+
+def _checked(store: Store) -> Store:
+    """Return a store as `store_of` has it; Mm2mgrError for a URI without a bucket."""
+    try:
+        return store_of(store) if isinstance(store, str) else store
+    except ValueError as error:
+        raise Mm2mgrError(f"the store {store!r} {error}") from None
+
+
+def _is_inside(path: str) -> bool:
+    """Tell whether a path that a table lists stays below it, also where it is taken for a URL."""
+    for text in (path, unquote(path)):
+        if (
+            not text.strip("/")
+            or text.startswith(("/", "\\"))
+            or "\0" in text
+            or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text)
+        ):
+            return False
+        if ".." in re.split(r"[/\\]", text):
+            return False
+    return True
 
 
 def _reason(error: BaseException) -> str:
@@ -425,6 +554,8 @@ def read_share(
         try:
             found.append(share.rows(table.read_file(file, columns, share.may_hold)))
         except UnreadableFile as error:
+            if isinstance(error, MissingFile) and not is_remote(table.store):
+                raise  # what has the file only on another machine must not be counted without it
             unreadable[f"{table.uri}/{file.path}"] = error.message
     return pa.concat_tables(found), unreadable
 

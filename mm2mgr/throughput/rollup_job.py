@@ -115,6 +115,7 @@ def make(store: Store, spread: Spread) -> Report:
 def _hour_units(store: Store, found: Due, report: Report) -> Iterator[list[WorkUnit]]:
     """Yield the units of neighbouring hours: all of them read the same files, each a share of the topics."""
     table = StoredTable(store, SAMPLES)
+    report.unreadable |= table.snapshot().refused
     hours = {hour: _there(table, files, report) for hour, files in found.hours.items()}
     runs: list[list[str]] = []
     for hour in sorted(found.made_from):

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.operations import EstateWatch, ServeOrder, Workspace
+from mm2mgr.output.serve_page import html, overview
 from mm2mgr.samples.schema import KAFKA_OFFSETS
 from mm2mgr.samples.store import SampleStore
 from tests.fake_connect import FakeConnect
-from tests.samples.rows import Sample, batches
+from tests.samples.rows import Sample, batches, data_files
 
 from .command import Command
 from .load import ORDERS as FLOW
@@ -58,6 +64,66 @@ def test_a_flow_that_is_behind_in_records_bytes_and_seconds(behind: Behind, tmp_
     )
     assert data["lag_seconds"]["value"] == pytest.approx(200, abs=10)
     assert found["known"] is True
+
+
+def _sampled(store: Path) -> list[Path]:
+    """Write three samples of the flow's topic into files of their own, the newest last."""
+    now_ms = time.time_ns() // 1_000_000
+    for ago, end in ((300, 2), (200, 6), (100, 9)):
+        sample = Sample("a", "orders", 0, now_ms - 1_000 * ago, end, 0, None, 250.0, KAFKA_OFFSETS)
+        SampleStore(store).append(*batches([sample]))
+    return sorted(data_files(store), key=lambda path: path.stat().st_mtime_ns)
+
+
+def test_a_file_of_the_store_that_is_gone_is_named_and_the_others_count(behind: Behind, tmp_path: Path) -> None:
+    *_, newest = _sampled(tmp_path / "store")
+    newest.unlink()
+    done = behind.mm2mgr("lag", "--store", str(tmp_path / "store"), "-o", "json")
+    (row,) = done.json["rows"]
+    assert (row["lag_records"]["value"], row["lag_bytes"]["value"]) == (4, 1000.0)
+    assert done.json["warnings"] == [f"{newest} is gone; left out"]
+    assert f"{newest} is gone" in done.err
+
+
+@pytest.mark.parametrize("table", ["samples", "losses", "lag"])
+@pytest.mark.parametrize("damage", ["foreign", "log"])
+def test_a_store_that_cannot_be_read_blinds_neither_status_nor_lag_nor_serve(
+    behind: Behind, tmp_path: Path, table: str, damage: str
+) -> None:
+    store = tmp_path / "store"
+    _sampled(store)
+    if damage == "foreign":
+        shutil.rmtree(store / table, ignore_errors=True)
+        write_deltalake(str(store / table), pa.table({"a": [1]}))
+    else:
+        (store / table / "_delta_log").mkdir(parents=True, exist_ok=True)
+        (store / table / "_delta_log" / "00000000000000000000.json").write_text("{")
+    says = "is not the table" if damage == "foreign" else "is damaged"
+    (row,) = behind.mm2mgr("lag", "--store", str(store), "-o", "json").json["rows"]
+    assert row["lag_records"]["value"] == 4
+    watch = EstateWatch(Workspace((behind.mm2mgr.tree,)), ServeOrder(store=store))
+    watch.look_once()
+    shown = watch.view.to_dict(time.time())
+    assert (shown["error"], shown["state"], shown["status"]["flows"][0]["lag_records"]) == ("", "ok", 4)
+    assert [each for each in shown["warnings"] if says in each] != []
+    assert says in html_of(shown)
+    if table == "losses":
+        assert says in behind.mm2mgr("status", "--store", str(store)).err
+
+
+def html_of(shown: dict[str, Any]) -> str:
+    """Return the overview as a page."""
+    return html("overview", shown, **overview(time.time(), shown))
+
+
+@pytest.mark.parametrize("command", [("lag",), ("sample", "--duration", "1s"), ("serve",), ("throughput",), ("size",)])
+@pytest.mark.parametrize("store", ["s3://", "s3:/x", "", "http://host/x"])
+def test_a_store_that_is_no_place_is_refused_and_makes_no_folder(
+    mm2mgr: Command, command: tuple[str, ...], store: str
+) -> None:
+    said = mm2mgr(*command, "--store", store, code=2)
+    assert "Invalid value for '--store': it " in said.err
+    assert list(mm2mgr.folder.iterdir()) == []
 
 
 def test_seconds_come_from_the_next_record_itself_if_asked(behind: Behind, tmp_path: Path) -> None:
