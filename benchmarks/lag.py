@@ -30,7 +30,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka.admin import ConfigEntry
 
-from mm2mgr.cli import collect_garbage_rarely
+from mm2mgr.cli import prepare_process
 from mm2mgr.expand import expand
 from mm2mgr.kafka import client as kafka_client
 from mm2mgr.kafka.access import KafkaAccess
@@ -245,7 +245,7 @@ def main() -> int:
     parser.add_argument("--topics", type=int, default=TOPICS, help=f"of each flow (default: {TOPICS})")
     parser.add_argument("--partitions", type=int, default=4_000, help="partitions on the real broker; 0: no broker")
     given = parser.parse_args()
-    collect_garbage_rarely()  # as every command does
+    prepare_process()  # as every command does
     every = FLOWS * given.topics * PARTITIONS
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:1])

@@ -63,7 +63,7 @@ class Mm2mgrError(Exception):
         return one_line(self.message)
 
 
-def cause(error: Exception) -> str:
+def cause(error: BaseException) -> str:
     """Return an error where it is part of a sentence, with its type where it is none of mm2mgr; without secrets, and cut."""
     return error.one_line if isinstance(error, Mm2mgrError) else cut(f"{type(error).__name__}: {one_line(str(error))}")
 

@@ -12,6 +12,7 @@ import io
 import os
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from pkgutil import iter_modules
@@ -83,14 +84,20 @@ for _section in COMMANDS.values():
         cli.add_command(with_names(_command))
 
 
-def collect_garbage_rarely() -> None:
-    """Set how often Python looks for garbage: among the very many small values of a tree or of a look, that took a third of the time."""
+def prepare_process() -> None:
+    """Set what holds for a process that is mm2mgr's own, and so never for a program that imports mm2mgr.
+
+    Python looks for garbage rarely: among the very many small values of a tree or of a look, that took a third of the time. What
+    runs on and on does it after each round. And an import fails at once that httpcore tries several times in each request.
+    """
     gc.set_threshold(200_000, 50, 50)
+    if find_spec("sniffio") is None:
+        sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 
 def main() -> None:
     """Run the command line. Errors are printed as a sentence with a hint, never as a traceback."""
-    collect_garbage_rarely()
+    prepare_process()
     with guarded():
         code = ended(_outcome())
     sys.exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,7 +137,7 @@ def serve(
     asked = operations.WatchdogOrder(dog.order(), pause, dog.events, _Said()) if watchdog else None
     watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked))
     hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
-    app = application(lambda: watch.view, login, hosts=hosts, closed=connections.closed)
+    app = application(lambda: watch.view, login, hosts=hosts, ticks=time.monotonic, closed=connections.closed)
     with invalid_arguments(), listening(binding) as (listener, url):
         watch.start()
         run(app, binding, listener, halting, lambda: talk(f"serving {url}; Ctrl-C ends it"), watch.stop, connections)

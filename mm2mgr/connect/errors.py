@@ -97,9 +97,13 @@ class Call:
         return kind(message, hint=hint, cluster=self.cluster, connector=self.connector, status=status)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Answer:
-    """What came back: HTTP status, the body, and where it came from."""
+    """What came back: HTTP status, the body, and where it came from.
+
+    Its text goes before an error about it is raised: an error keeps the variables of the frames that it came through until Python looks for
+    garbage, and a body may be large.
+    """
 
     status: int
     text: str = field(default="", repr=False)
@@ -110,12 +114,13 @@ class Answer:
         """Return the decoded body, or raise WrongBody that says what the body looks like."""
         try:
             return json.loads(self.text)
-        except (ValueError, RecursionError) as cause:  # nonsense may be nested too deeply for the decoder
+        except (ValueError, RecursionError):  # nonsense may be nested too deeply for the decoder
             # Never the text of broken JSON: it may be half of a connector's config.
             page = self.text.lstrip().startswith("<")
             kind = f"a page: {cut(self.text[:_MASKED])}" if page else f"{len(self.text)} characters of something else"
             what = f"HTTP {self.status} with " + (kind if self.text.strip() else "an empty body") + ", expected JSON"
-            raise call.error(WrongBody, what, hint=PAGE_HINT, status=self.status) from cause
+        self.text = ""
+        raise call.error(WrongBody, what, hint=PAGE_HINT, status=self.status)
 
     @property
     def message(self) -> str | None:

@@ -369,6 +369,7 @@ class Caller:
             return answer
         if isinstance(error, ConnectBusy | OutcomeUnknown):
             self._wire.turn_from(answer.url)
+        answer.text = ""
         raise error
 
     def _deadline(self, default_seconds: float) -> Deadline:
@@ -397,5 +398,7 @@ def parsed(answer: Answer, call: Call, parse: Callable[[object], T]) -> T:
     try:
         return parse(data)
     except WrongBody as wrong:
-        hint = "The Connect cluster may be older than Kafka 2.3, or something else answers at its `url`."
-        raise call.error(WrongBody, wrong.message, hint=hint, status=answer.status) from wrong
+        what = wrong.message  # and not the error itself, whose frames hold the data
+    answer.text, data = "", None
+    hint = "The Connect cluster may be older than Kafka 2.3, or something else answers at its `url`."
+    raise call.error(WrongBody, what, hint=hint, status=answer.status)

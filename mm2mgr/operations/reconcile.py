@@ -7,6 +7,7 @@ that Connect clusters run on: what another process holds is left to it.
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -156,6 +157,7 @@ def reconcile(  # noqa: PLR0913  one argument per option
             yield done
             if done.applied and done.applied.interrupted and not loop.leases.lost:
                 return
+            gc.collect()  # as `repeated` does
             loop.sleep()
     finally:
         loop.leases.close()

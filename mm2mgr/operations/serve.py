@@ -7,6 +7,7 @@ Where it is asked for, a third one is the watchdog, the same as `watch`: nothing
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
 import time
@@ -108,6 +109,8 @@ class EstateView:
     """Everything that is known now, of the tree of `owner`. `began_at`: when the running look began (None: none runs); `error`: why
     the last one failed.
 
+    Ages are those of a clock that nobody can set: `started_tick` and `looked_tick` are the start and the end of the last complete look
+    on it, and `tick` is now. Without them the clock of `started_at` and of the looks counts.
     `known` has the flows that were ever read. `tree_error`: the YAML tree was changed and is wrong, so the one before it counts.
     `watchdog`: None where none was asked for.
     """
@@ -124,38 +127,43 @@ class EstateView:
     tree_error: str = ""
     owner: str = ""
     watchdog: WatchdogView | None = None
+    started_tick: float | None = None
+    looked_tick: float | None = None
 
     @property
     def stale_after_seconds(self) -> float:
         """The age from which on a look is stale."""
         return max(_STALE_LOOKS * self.every_seconds, self.every_seconds + _STALE_SECONDS)
 
-    def age_seconds(self, now: float) -> float | None:
+    def age_seconds(self, tick: float) -> float | None:
         """Return how long ago the last complete look ended; None before the first."""
-        return max(0.0, now - self.look.ended_at) if self.look else None
+        if self.look is None:
+            return None
+        return max(0.0, tick - (self.look.ended_at if self.looked_tick is None else self.looked_tick))
 
-    def state(self, now: float) -> ViewState:
+    def state(self, tick: float) -> ViewState:
         """Return `starting` before the first look has ended, `stale` where the last one is too old (or the first takes too long)."""
-        age = self.age_seconds(now)
-        if (now - self.started_at if age is None else age) > self.stale_after_seconds:
+        age = self.age_seconds(tick)
+        started = self.started_at if self.started_tick is None else self.started_tick
+        if (tick - started if age is None else age) > self.stale_after_seconds:
             return "stale"
         return "starting" if age is None else "ok"
 
-    def health_dict(self, now: float) -> dict[str, Any]:
+    def health_dict(self, tick: float) -> dict[str, Any]:
         """Return whether looks succeed, without a word about the estate."""
-        state = self.state(now)
+        state = self.state(tick)
         ended_at = self.look.ended_at if self.look else None
         return {
             "state": state,
             "stale_since": (ended_at or self.started_at) + self.stale_after_seconds if state == "stale" else None,
             "last_look_at": ended_at,
-            "age_seconds": self.age_seconds(now),
+            "age_seconds": self.age_seconds(tick),
             "running_look_began_at": self.began_at,
             "looks": self.looks,
             "failed_looks": self.failed_looks,
         }
 
-    def to_dict(self, now: float) -> dict[str, Any]:
+    def to_dict(self, tick: float) -> dict[str, Any]:
         """Return the overview as JSON-ready values: `status`, `lag` by flow, and for flows that cannot be read now `last_known`.
 
         `warnings`: what the last look went on without, such as files of the store that are damaged.
@@ -163,7 +171,7 @@ class EstateView:
         status = self.look.status.to_dict() if self.look else None
         unread = {one.flow for one in self.look.status.flows if one.state == "unknown"} if self.look else set()
         return {
-            **self.health_dict(now),
+            **self.health_dict(tick),
             "every_seconds": self.every_seconds,
             "error": self.error,
             "tree_error": self.tree_error,
@@ -226,14 +234,14 @@ class ServeOrder:
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
-    began_at, flows = time.time(), workspace.topology.flows
+    began_at, began, flows = time.time(), time.monotonic(), workspace.topology.flows
     seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store, shares=True)))
     found = report(seen, flows, LagOptions(store=store))
     totals = {one.flow: one.total for one in found.flows}
     limits = {
         flow.id: most for flow in flows if (most := flow.settings.max_lag) and flow.settings.state in (None, "running")
     }
-    return EstateLook(began_at, time.time(), seen.status, found, totals, limits)
+    return EstateLook(began_at, began_at + time.monotonic() - began, seen.status, found, totals, limits)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
@@ -275,8 +283,8 @@ def _or_error(made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"error": cause(error)}
 
 
-def after_look(view: EstateView, found: EstateLook) -> EstateView:
-    """Return the view after a complete look: of flows that could not be read, what was known before stays."""
+def after_look(view: EstateView, found: EstateLook, tick: float | None = None) -> EstateView:
+    """Return the view after a complete look that ended at this tick: of flows that could not be read, what was known before stays."""
     facts = {one.flow: one for one in found.lag.flows}
     declared = {one.flow: view.known[one.flow] for one in found.status.flows if one.flow in view.known}
     read = {
@@ -284,13 +292,14 @@ def after_look(view: EstateView, found: EstateLook) -> EstateView:
         for one in found.status.flows
         if one.state != "unknown"
     }
-    return replace(view, look=found, began_at=None, looks=view.looks + 1, error="", known={**declared, **read})
+    looks, known = view.looks + 1, {**declared, **read}
+    return replace(view, look=found, looked_tick=tick, began_at=None, looks=looks, error="", known=known)
 
 
 class EstateWatch:
     """Looks in the background from `start` to `close`; `view` is what is known now. `look` and `survey` may raise any exception."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a test gives otherwise: the looks and the clocks
         self,
         workspace: Workspace,
         order: ServeOrder | None = None,
@@ -298,11 +307,14 @@ class EstateWatch:
         look: Callable[[Workspace, Store], EstateLook] = look,
         survey: Callable[[Workspace, Store], Survey] = survey,
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workspace, self._order = workspace, order or ServeOrder()
-        self._look, self._survey, self._clock = look, survey, clock
+        self._look, self._survey, self._clock, self._ticks = look, survey, clock, ticks
         self._closing, self._lock, self._stopped_at = threading.Event(), threading.Lock(), 0.0
-        self._view = EstateView(clock(), self._order.every_seconds, owner=str(workspace.topology.owner))
+        self._view = EstateView(
+            clock(), self._order.every_seconds, owner=str(workspace.topology.owner), started_tick=ticks()
+        )
         if asked := self._order.watchdog:
             self._view = replace(self._view, watchdog=WatchdogView(is_dry_run=asked.order.dry_run))
         self._threads = [
@@ -346,11 +358,11 @@ class EstateWatch:
         self._publish(lambda view: replace(view, began_at=self._clock()))
         try:
             found = self._look(self._workspace, self._order.store)
-        except Exception as error:  # the server outlives whatever happens to one look
+        except BaseException as error:  # the server outlives whatever happens to one look, also one that is cancelled
             words = cause(error)
             self._publish(lambda view: replace(view, began_at=None, failed_looks=view.failed_looks + 1, error=words))
         else:
-            self._publish(lambda view: after_look(view, found))
+            self._publish(lambda view: after_look(view, found, self._ticks()))
 
     def survey_once(self) -> None:
         """Read the tree again where it has changed, make the slow part and publish it."""
@@ -360,7 +372,11 @@ class EstateWatch:
             self._workspace = fresh
         except Exception as error:  # a tree that is wrong changes nothing of what is looked at
             trouble = cause(error)
-        made = self._survey(self._workspace, self._order.store)
+        try:
+            made = self._survey(self._workspace, self._order.store)
+        except BaseException as error:
+            failed = {"error": cause(error)}
+            made = Survey(self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed["error"]))
         self._publish(lambda view: replace(view, survey=made, tree_error=trouble))
 
     def _restart(self, asked: WatchdogOrder) -> None:
@@ -376,7 +392,7 @@ class EstateWatch:
             try:
                 for done in rounds:
                     self._watched(asked, done)
-            except Exception as error:  # the server outlives it; the history counts the restarts
+            except BaseException as error:  # the server outlives it; the history counts the restarts
                 self._watched(asked, WatchRound(0, time.time(), error=cause(error)))
                 self._closing.wait(asked.every_seconds)
             finally:
@@ -393,6 +409,7 @@ class EstateWatch:
     def _repeat(self, step: Callable[[], None], every_seconds: float) -> None:
         while not self._closing.is_set():
             step()
+            gc.collect()  # as `repeated` does
             self._closing.wait(every_seconds)
 
 

@@ -6,6 +6,7 @@ What is restarted, and when, is decided by `observe.watchdog`. Only connectors o
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
 import time
@@ -164,6 +165,7 @@ def watch(
     try:
         while True:
             yield loop.round(log)
+            gc.collect()  # as `repeated` does
             if wait(loop.schedule.pause(_CHANCE.random())):
                 return
     finally:

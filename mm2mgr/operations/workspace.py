@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -109,6 +110,7 @@ def repeated(look: Callable[[], Answer], every_seconds: float) -> Iterator[Answe
     """Yield an answer, then one after each pause, until the caller stops."""
     while True:
         yield look()
+        gc.collect()  # what runs on and on does it here: the command line has Python do it rarely
         pause(every_seconds)
 
 

@@ -123,19 +123,20 @@ def _host_name(host: bytes) -> str:
     return parts[1].decode().strip("[]").lower() if parts else ""
 
 
-def application(
+def application(  # noqa: PLR0913  what to show, to whom, and the clocks
     view: Callable[[], EstateView],
     login: Login | None = None,
     *,
     hosts: Callable[[str], bool] | None = None,
     clock: Callable[[], float] = time.time,
+    ticks: Callable[[], float] | None = None,
     closed: Mapping[str, int] | None = None,
 ) -> ASGIApp:
     """Return the application over a function that returns the newest view. `hosts`: which names it answers to (None: any).
 
-    `closed`: how many connections the server has ended, by reason.
+    `ticks`: the clock of the view's ages (None: that of `clock`). `closed`: how many connections the server has ended, by reason.
     """
-    pages = _Pages(view, clock, {} if closed is None else closed)
+    pages = _Pages(view, clock, ticks or clock, {} if closed is None else closed)
     routes: list[BaseRoute] = [
         Route("/metrics", pages.metrics),
         Route("/api/status", pages.api_status),
@@ -161,18 +162,24 @@ def _routed(routes: list[BaseRoute]) -> Starlette:
 class _Pages:
     """The answers. Each is made of one view, so that nothing in it contradicts itself."""
 
-    def __init__(self, view: Callable[[], EstateView], clock: Callable[[], float], closed: Mapping[str, int]) -> None:
-        self._view, self._clock, self._closed = view, clock, closed
+    def __init__(
+        self,
+        view: Callable[[], EstateView],
+        clock: Callable[[], float],
+        ticks: Callable[[], float],
+        closed: Mapping[str, int],
+    ) -> None:
+        self._view, self._clock, self._ticks, self._closed = view, clock, ticks, closed
 
     def healthz(self, request: Request) -> Response:
-        found = self._view().health_dict(self._clock())
+        found = self._view().health_dict(self._ticks())
         return JSONResponse(found, 200 if found["state"] == "ok" else 503)
 
     def metrics(self, request: Request) -> Response:
-        return Response(exposition(self._view(), self._clock(), self._closed), headers={"Content-Type": METRICS_TYPE})
+        return Response(exposition(self._view(), self._ticks(), self._closed), headers={"Content-Type": METRICS_TYPE})
 
     def api_status(self, request: Request) -> Response:
-        found = self._view().to_dict(self._clock())
+        found = self._view().to_dict(self._ticks())
         return JSONResponse({**found, "status": found["status"] and with_sentences(found["status"])})
 
     def api_flow(self, request: Request) -> Response:
@@ -196,36 +203,35 @@ class _Pages:
         return JSONResponse({"taken_at": made["taken_at"], **made[request.scope["path"].rpartition("/")[2]]})
 
     def overview(self, request: Request) -> Response:
-        now = self._clock()
-        view = self._view().to_dict(now)
-        return self._html(request, "overview", view, serve_page.overview(now, view))
+        view = self._view().to_dict(self._ticks())
+        return self._html(request, "overview", view, serve_page.overview(self._clock(), view))
 
     def flows(self, request: Request) -> Response:
-        view, wanted = self._view().to_dict(self._clock()), request.query_params
+        view, wanted = self._view().to_dict(self._ticks()), request.query_params
         found = serve_page.flows(view, wanted.get("source", ""), wanted.get("target", ""))
         return self._html(request, "flows", view, found)
 
     def flow(self, request: Request) -> Response:
         now, newest = self._clock(), self._view()
-        view, found = newest.to_dict(now), newest.flow_dict(request.query_params.get("id", ""))
+        view, found = newest.to_dict(self._ticks()), newest.flow_dict(request.query_params.get("id", ""))
         if found is None:
             return self._html(request, "flows", view, serve_page.flows(view) | {"heading": "No flow has this id"}, 404)
         return self._html(request, "flow", view, serve_page.flow(now, found, _survey_dict(newest)))
 
     def losses(self, request: Request) -> Response:
-        view = self._view().to_dict(self._clock())
+        view = self._view().to_dict(self._ticks())
         return self._html(request, "table", view, survey_page.losses(view))
 
     def watchdog(self, request: Request) -> Response:
         newest = self._view()
         found = survey_page.watchdog(newest.watchdog.to_dict() if newest.watchdog else None)
-        return self._html(request, "table", newest.to_dict(self._clock()), found)
+        return self._html(request, "table", newest.to_dict(self._ticks()), found)
 
     def surveyed(self, request: Request) -> Response:
         newest = self._view()
         page = {"findings": survey_page.findings, "changes": survey_page.changes, "plan": survey_page.plan}
         found = page[request.scope["path"].removeprefix("/")](_survey_dict(newest))
-        return self._html(request, "table", newest.to_dict(self._clock()), found)
+        return self._html(request, "table", newest.to_dict(self._ticks()), found)
 
     def _html(
         self, request: Request, page: str, view: dict[str, Any], found: dict[str, Any], status: int = 200

@@ -136,10 +136,10 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
 """Every metric by its name."""
 
 
-def exposition(view: EstateView, now: float, closed: Mapping[str, int] = MappingProxyType({})) -> bytes:
-    """Return the view in the text format of Prometheus. `now`: seconds since 1970; `closed`: connections ended, by reason."""
+def exposition(view: EstateView, tick: float, closed: Mapping[str, int] = MappingProxyType({})) -> bytes:
+    """Return the view in the text format of Prometheus. `tick`: now, on the clock of its ages; `closed`: connections ended, by reason."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(list(families(view, now, closed))))
+    registry.register(_Collected(list(families(view, tick, closed))))
     return generate_latest(registry)
 
 
@@ -151,9 +151,9 @@ class _Collected(Collector):
         return self._found
 
 
-def families(view: EstateView, now: float, closed: Mapping[str, int] = MappingProxyType({})) -> Iterator[Metric]:
+def families(view: EstateView, tick: float, closed: Mapping[str, int] = MappingProxyType({})) -> Iterator[Metric]:
     """Yield every metric with its values, those without a value too."""
-    found = {**_of_looks(view, now, closed), **_of_flows(view), **_of_the_estate(view)}
+    found = {**_of_looks(view, tick, closed), **_of_flows(view), **_of_the_estate(view)}
     for name, metric in METRICS.items():
         made = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
         family = made(name, metric.meaning, labels=("owner", *metric.labels))
@@ -162,11 +162,11 @@ def families(view: EstateView, now: float, closed: Mapping[str, int] = MappingPr
         yield family
 
 
-def _of_looks(view: EstateView, now: float, closed: Mapping[str, int]) -> dict[str, list[Row]]:
+def _of_looks(view: EstateView, tick: float, closed: Mapping[str, int]) -> dict[str, list[Row]]:
     look = view.look
     values = {
         "mm2mgr_tree_error": float(bool(view.tree_error)),
-        "mm2mgr_looks_stale": float(view.state(now) == "stale"),
+        "mm2mgr_looks_stale": float(view.state(tick) == "stale"),
         "mm2mgr_look_began_timestamp_seconds": view.began_at or 0.0,
         "mm2mgr_look_ended_timestamp_seconds": look.ended_at if look else 0.0,
         "mm2mgr_looks": float(view.looks),

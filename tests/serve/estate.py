@@ -11,6 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
+from starlette.types import ASGIApp
+
 from mm2mgr.observe.health import FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag, PartitionLag
@@ -119,6 +122,18 @@ def loss(flow: str, topic: str) -> LossEntry:
     """Return a loss of seven records."""
     where = TopicPartition(topic, 0)
     return LossEntry("abc1234567", flow, "a", where, "id", "retention", "log-start", 11, 17, 7, 7, None, NOW - 60)
+
+
+def ask_application(app: ASGIApp, path: str, *, method: str = "GET", **more: Any) -> httpx.Response:
+    """Ask an application, without a socket."""
+
+    async def answered() -> httpx.Response:
+        async with httpx.AsyncClient(
+            trust_env=False, transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as client:
+            return await client.request(method, path, **more)
+
+    return asyncio.run(answered())
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import html
 import re
@@ -22,7 +21,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.serve.app import Login, application
 from mm2mgr.serve.metrics import METRICS, exposition
 from mm2mgr.serve.server import is_loopback
-from tests.serve.estate import NOW, SURVEY, flow_status, look_of, loss, problem, view_of, watchdog_view
+from tests.serve.estate import NOW, SURVEY, ask_application, flow_status, look_of, loss, problem, view_of, watchdog_view
 
 HOSTILE = ["<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "\u202edesrever", "{{ 7 * 7 }}", "t" * 249]
 PAGES = ("/", "/flows", "/losses", "/findings", "/changes", "/plan", "/watchdog")
@@ -40,15 +39,12 @@ def ask(
 ) -> httpx.Response:
     """Ask a server that has this view at this time."""
     hosts = more.pop("hosts", None)
-    app = application(lambda: view, login, hosts=hosts, clock=lambda: now)  # type: ignore[arg-type]
-
-    async def answered() -> httpx.Response:
-        async with httpx.AsyncClient(
-            trust_env=False, transport=httpx.ASGITransport(app), base_url="http://localhost"
-        ) as client:
-            return await client.request(method, path, **more)  # type: ignore[arg-type]
-
-    return asyncio.run(answered())
+    return ask_application(
+        application(lambda: view, login, hosts=hosts, clock=lambda: now),  # type: ignore[arg-type]
+        path,
+        method=method,
+        **more,
+    )
 
 
 def small(**more: object) -> EstateView:

@@ -63,11 +63,13 @@ def test_what_serve_knows_is_what_was_mirrored(workspace: Workspace) -> None:
             f'mm2mgr_flow_health{{flow="{FLOW}",health="ok",owner="{owner}"}} 1.0',
             f'mm2mgr_flow_lag_records{{flow="{FLOW}",owner="{owner}"}} 0.0',
         ]
-        while not (set(wanted) <= set(exposition(watch.view, time.time()).decode().splitlines()) and watch.view.survey):
-            assert time.monotonic() < deadline, exposition(watch.view, time.time()).decode() + watch.view.error
+        while not (
+            set(wanted) <= set(exposition(watch.view, time.monotonic()).decode().splitlines()) and watch.view.survey
+        ):
+            assert time.monotonic() < deadline, exposition(watch.view, time.monotonic()).decode() + watch.view.error
             time.sleep(0.1)
         view = watch.view
-        assert view.state(time.time()) == "ok"
+        assert view.state(time.monotonic()) == "ok"
         assert view.failed_looks == 0
         found = view.flow_dict(FLOW)
         assert found is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.cli import collect_garbage_rarely
+from mm2mgr.cli import prepare_process
 from mm2mgr.operations import ServeOrder, Workspace
 from mm2mgr.operations.lag import LagOptions, report
 from mm2mgr.operations.serve import EstateLook, EstateWatch
@@ -76,7 +76,7 @@ def test_memory_is_flat_over_real_looks_at_a_fake_estate(tmp_path: Path) -> None
 def rare_collection() -> Iterator[None]:
     """Garbage is collected as rarely as in the process of a command."""
     before = gc.get_threshold()
-    collect_garbage_rarely()
+    prepare_process()
     yield
     gc.set_threshold(*before)
 

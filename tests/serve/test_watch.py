@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import tracemalloc
@@ -15,8 +16,10 @@ from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder, Survey,
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import Store
+from mm2mgr.serve.app import application
+from tests.cli.command import until
 from tests.cli.load import measured
-from tests.serve.estate import NOW, SURVEY, flow_status, look_of
+from tests.serve.estate import NOW, SURVEY, ask_application, flow_status, look_of
 
 FLOW = "orders:a->b"
 TREE = """\
@@ -67,6 +70,53 @@ def test_a_look_that_fails_is_published_and_the_next_one_counts(workspace: Works
     assert watch.view.look.ended_at == NOW + 1, "the last complete look stays"
     watch.look_once()
     assert (watch.view.looks, watch.view.error) == (2, "")
+
+
+@pytest.mark.parametrize("death", [asyncio.CancelledError(), SystemExit(1), KeyboardInterrupt(), MemoryError()])
+def test_a_look_that_is_killed_is_a_failed_one_and_the_next_one_counts(
+    workspace: Workspace, death: BaseException
+) -> None:
+    deaths = iter([death])
+
+    def look(read: Workspace, store: Store) -> EstateLook:
+        if (now := next(deaths, None)) is not None:
+            raise now
+        return look_of([flow_status(FLOW, "a->b")], at=NOW)
+
+    def survey(*_: object) -> Survey:
+        raise death
+
+    watch = EstateWatch(workspace, ServeOrder(0.001, 1000), look=look, survey=survey)
+    watch.start()
+    until(lambda: watch.view.looks > 1 and watch.view.survey is not None, "it looks again")
+    assert watch.close(10)
+    assert watch.view.failed_looks == 1
+    assert watch.view.survey is not None
+    assert type(death).__name__ in str(watch.view.survey.plan["error"])
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_clock_that_is_set_changes_no_age(workspace: Workspace, jump: float) -> None:
+    """Neither is a look that no longer ends taken for a new one after a jump back, nor a new one for an old one after a jump forth."""
+    wall, tick = [NOW], [100.0]
+    watch = EstateWatch(workspace, look=Looks(), clock=lambda: wall[0], ticks=lambda: tick[0])
+    app = application(lambda: watch.view, clock=lambda: wall[0], ticks=lambda: tick[0])
+
+    def health() -> tuple[int, str, float | None]:
+        said = ask_application(app, "/healthz")
+        return said.status_code, said.json()["state"], said.json()["age_seconds"]
+
+    wall[0] += jump
+    assert health() == (503, "starting", None)
+    watch.look_once()
+    wall[0] -= 2 * jump
+    tick[0] += 5
+    assert health() == (200, "ok", 5.0)
+    assert "Looked 5 s ago." in ask_application(app, "/").text
+    tick[0] += 200
+    wall[0] = NOW
+    assert health() == (503, "stale", 205.0)
+    assert 'mm2mgr_looks_stale{owner="tester"} 1.0' in ask_application(app, "/metrics").text
 
 
 def test_a_view_does_not_change_and_tells_of_the_running_look(workspace: Workspace) -> None:
