@@ -276,6 +276,9 @@ class _Planning:
                 config = unmarked(over.before)
                 keys = diff(over.before, config)
                 gives = replace(gives, action="update", config=config, keys=keys, state=None)
+            elif gives.action == "no-op" and over.move.giver_then != "STOPPED":  # narrowed already, and not begun again
+                turned = (gives.shown, over.move.giver_then) if gives.shown != over.move.giver_then else None
+                gives = replace(gives, action="update", config=over.before, state=turned)
             if over.leaves:
                 gives = replace(gives, reason=f"{to}; it stays, STOPPED, until --prune deletes it")
             self.changes[giver] = gives

@@ -184,8 +184,8 @@ def test_a_flow_is_renamed(afternoon: Afternoon, step: Step) -> None:
     (stream,) = step.takes("clicks")
     text = afternoon.flows["clicks"].replace(", connector_name: clicks_v6", "").replace("clicks:", "web-clicks:")
     step.declare(clicks=None, web_clicks=text)
-    afternoon.adopted.pop("clicks")
     afternoon.apply(moved=[moved("main/clicks_v6", "web-clicks:dc2->agg")])
+    afternoon.adopted.pop("clicks")
     assert ("main", "clicks_v6") not in afternoon.world.configs()
     afternoon.streams_of["web-clicks"] = [stream]
     afternoon.wait_for_more(stream)
@@ -200,9 +200,10 @@ def test_all_flows_of_a_pair_run_elsewhere_and_one_is_paused(afternoon: Afternoo
         connector = BY_HAND[name][0] if name in BY_HAND else named(name, "dc2")
         own = afternoon.flows[name].replace(f", connector_name: {connector}", "").rstrip("}\n")
         step.declare(**{name: f"{own}}}, run_on: spare}}\n"})
-        afternoon.adopted.pop(name, None)
         entries.append(moved(f"main/{connector}", f"{name}:dc2->agg"))
     afternoon.apply(moved=entries)
+    for name in flows:
+        afternoon.adopted.pop(name, None)
     states = statuses(afternoon.world.spare.url)
     assert {name: states[named(name, "dc2")]["connector"]["state"] for name in flows} == {
         name: "PAUSED" if name == "audit" else "RUNNING" for name in flows
@@ -226,9 +227,9 @@ def test_an_adopted_flow_is_renamed_by_its_flow(afternoon: Afternoon, step: Step
     afternoon.adopted["unmarked"] = "{connect: main, connector: unmarked-v1}"
     afternoon.apply()
     step.declare(unmarked=None, marked=flow("marked", "unmarked", more=", tasks: {max: 2}"))
-    afternoon.adopted.pop("unmarked")
     said = afternoon.apply(moved=[moved("unmarked", "marked")])
     assert "takes over" in said or ("main", named("marked")) in afternoon.world.configs(), said
+    afternoon.adopted.pop("unmarked")
     afternoon.wait_for_more(stream)
     step.counted()
 
@@ -261,6 +262,7 @@ def test_a_connector_that_nobody_adopted_is_not_moved_unseen(afternoon: Afternoo
         assert "adopt" in said, said
         assert afternoon.world.configs() == before, said
         step.declare(claimed=None)
+        afternoon.write()
         afternoon.delete(("main", "loose-v1"))
         afternoon.forget([stream])
     else:
@@ -295,7 +297,7 @@ def test_a_transform_that_renames_is_gated(afternoon: Afternoon, step: Step) -> 
     assert afternoon.world.configs() == before, said
     assert "target-names" in said, said
     assert "silence" in said, said
-    step.declare(tmp=f"{text}, {ROUTE}, {SILENCE}}}\n")
+    step.declare(tmp=f"{text}, {ROUTE}, {SILENCE}, allow: [target-names]}}\n")
     afternoon.apply()
     for stream in streams:
         afternoon.forget([stream])
@@ -367,6 +369,7 @@ def test_a_name_that_is_too_long_on_the_target_is_named_before(afternoon: Aftern
         assert "blocked" in said, said
         afternoon.resting.add(stream)
         step.declare(long=None)
+        afternoon.write()
     step.counted()
 
 
