@@ -124,7 +124,7 @@ def read(path: Path, contents: Mapping[str, bytes], form: str) -> Estate:
 
 
 @pytest.mark.parametrize("form", ["dedicated", "properties", "json", "strimzi", "tree"])
-@draw_examples(25)
+@draw_examples(12)
 @given(drawn=LINES)
 def test_every_secret_is_still_in_the_file(form: str, drawn: list[tuple[str, str, int]]) -> None:
     secrets = [f"geheim{number}x{at % 3}" for at, (_, _, number) in enumerate(drawn)]  # some are equal
