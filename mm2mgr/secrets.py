@@ -14,20 +14,20 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from mm2mgr.secret_shapes import KEYS, VALUES
+
 MASK = "[hidden]"
 TEXT_CHARACTERS = 500
 
-_SECRET_KEY = re.compile(
-    r"(passw(or)?d|pwd|passphrase|passcode|secret|credential|jaas|private|\.key$|token(?!\.endpoint|auth)|(?<!oauth)bearer"
-    r"|api[._-]?key|access[._-]?key|user\.info|(?<![a-z])(pw|pass|psw|psswd)(?![a-z])|^(proxy-)?authorization$|^(set-)?cookie2?$)",
-    re.IGNORECASE,
-)
+_SECRET_KEY = re.compile("|".join(shape.pattern for shape in KEYS), re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # What people mean when they misspell it. Each takes one slip, the long ones two.
 _MISSPELT = ("password", "passwd", "passphrase", "secret", "credential", "credentials", "jaas", "token", "bearer")
+_NO_SLIPS = frozenset(["passed"])
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 _PLACEHOLDER = re.compile(r"\$\{[^}]+\}")
-# What is one by its look, under whatever key: a JAAS option, user and password in a URL, a token.
+# What makes a value one as a whole, under whatever key: a JAAS option, user and password in a URL, a token.
 _SECRET_LOOK = re.compile(
     r"(password|secret|passphrase)\s*=|://[^/\s:@]+:[^/\s@]+@|^\s*(bearer|basic)\s+\S", re.IGNORECASE
 )
@@ -38,6 +38,7 @@ _JAAS_OPEN = {
     *("username", "clientId", "principal", "serviceName", "useKeyTab", "keyTab"),
     *("useTicketCache", "storeKey", "doNotPrompt", "tokenauth", "scope", "debug"),
 }
+_SHAPES = tuple(re.compile(shape.pattern) for shape in VALUES)
 _NO_SECRETS = frozenset(["", "true", "false", "null", "none", MASK])
 # A plain word or number is hidden only where it is alone: a password `kafka` must not blank every class name.
 _WHOLE_WORD = re.compile(r"[A-Za-z]{1,7}|\d{1,7}")
@@ -52,12 +53,14 @@ _SHORT = 200
 @lru_cache(maxsize=65_536)
 def is_secret(key: str) -> bool:
     """Tell whether the value of this key must not be shown (passwords, JAAS strings, private keys, tokens), also if misspelt."""
-    return _SECRET_KEY.search(key) is not None or any(_is_slip(word.lower()) for word in _WORD.findall(key))
+    return _SECRET_KEY.search(_CAMEL.sub("_", key)) is not None or any(
+        _is_slip(word.lower()) for word in _WORD.findall(key)
+    )
 
 
 @lru_cache(maxsize=65_536)
 def _is_slip(word: str) -> bool:
-    if word in _MISSPELT:
+    if word in _MISSPELT or word in _NO_SLIPS:
         return False  # spelt right: the expression knows where it is no secret
     letters = set(word)
     return any(
@@ -114,6 +117,14 @@ def masked(config: Mapping[str, str]) -> dict[str, str]:
     return {key: mask(key, value) for key, value in config.items()}
 
 
+def lasting_parts(key: str, value: str) -> frozenset[str]:
+    """Return the parts of a value that must not be lost: what is or may be a secret of it, and where a secret is to be read."""
+    if is_placeholder(value):
+        return frozenset([value.strip()] if is_secret(key) else [])
+    parts = frozenset(part for part in _secrets(key, value) if part.lower() not in _NO_SECRETS)
+    return parts or frozenset(_PLACEHOLDER.findall(value) if is_secret(key) else [])
+
+
 def _masked_jaas(value: str) -> str:
     module = _JAAS_MODULE.match(value)
     rest = _JAAS_OPTION.sub("", value[module.end() :]) if module else value
@@ -135,8 +146,13 @@ _known: set[str] = set()
 def remember(config: Mapping[str, object]) -> None:
     """Remember every secret among the texts of a config, however a worker, a broker or a proxy may write it in a text of its own."""
     for key, value in config.items():
-        if isinstance(value, str) and (is_secret(key) or "@" in value or "-----BEGIN" in value):
+        if isinstance(value, str) and (is_secret(key) or _may_hold_secret(value)):
             _remember(key, value)
+
+
+@lru_cache(maxsize=65_536)
+def _may_hold_secret(value: str) -> bool:
+    return "=" in value or any(shape.search(value) for shape in _SHAPES)
 
 
 @lru_cache(maxsize=4096)
@@ -155,13 +171,12 @@ def forget() -> None:
 
 
 def _secrets(key: str, value: str) -> Iterator[str]:
-    """Yield what is secret of a value: all of it, or the parts of a JAAS string, a PEM, a URL or `user:password`."""
-    for block in re.findall(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)(?:-----END|\Z)", value, re.DOTALL):
-        yield from (
-            line for line in re.findall(r"[A-Za-z0-9+/=]+", block.replace("\\n", " ")) if len(line) >= _PEM_LINE
-        )
-    for user, password in re.findall(r"://([^/\s:@]*):?([^/\s]*)@", value):
-        yield password or user
+    """Yield what is secret of a value: all of it, or the parts of a JAAS string, a PEM, a URL, a token or `user:password`."""
+    for shape in _SHAPES:
+        for found in shape.finditer(value):
+            yield from _bare(found["secret"], is_login=value[found.end("secret") :].startswith("@"))
+    for start, end in (*_assigned(value), *_options(value)):
+        yield value[start:end].strip("\\\"'")
     if not is_secret(key) or is_placeholder(value):
         return
     if module := _JAAS_MODULE.match(value):
@@ -174,6 +189,18 @@ def _secrets(key: str, value: str) -> Iterator[str]:
     yield value.strip()
     if key.endswith("user.info") or re.match(r"(?i)(basic|bearer)\s", value):
         yield re.split(r"[:\s]", value.strip(), maxsplit=1)[-1]
+
+
+def _bare(secret: str, *, is_login: bool) -> Iterator[str]:
+    """Yield what texts may have of a secret: the lines of a private key, of a URL's login the password."""
+    if secret.startswith("-----BEGIN"):
+        lines = re.findall(r"[A-Za-z0-9+/=]+", secret.replace("\\n", " "))
+        yield from (line for line in lines if len(line) >= _PEM_LINE)
+    elif is_login:
+        user, _, password = secret.partition(":")
+        yield password or user
+    else:
+        yield secret
 
 
 def _forms(secret: str) -> Iterator[str]:
@@ -205,10 +232,7 @@ def _without_known(text: str) -> str:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 # Each starts at a fixed place and hardly turns back, so that a page of megabytes costs milliseconds.
-_PRIVATE_KEY = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
-_USER_INFO = r"(:(?:\\?/){2})[^\s/\\\"']*@"
 _SCHEME = r"\b(?P<scheme>Basic|Bearer)(?P<blank>(?:\s|%20|\+)+)(?P<token>[A-Za-z0-9._~+/=-]{4,})"
-_JWT = r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"
 _REFUSED = r"(Invalid value )(.{0,300}?)( for configuration ([\w.-]+))"
 # A header, as a request, an HTML page, JSON, or a Java or Python map shows it: all up to the end of its value.
 _QUOTE = r"(?:\\*[\"']|&(?:quot|apos|#34|#39|#x22|#x27);)"
@@ -228,23 +252,24 @@ _VALUE = (
 )
 _JAAS = r"(?:(?:[\w$]+\.)+[\w$]+|\w*LoginModule)\s+(?:required|requisite|sufficient|optional)(?=\s+[\w.-]+\s*=)"
 # In YAML the value is what remains of the line; an alias such as `private-dc` is before a colon, too.
-_YAML_KEY = r"(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?)$"
+_YAML_KEY = (
+    r"(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?|[a-z._-]key(?:[._-]?data)?|connection[._-]?string)$"
+)
 # A text with none of these holds nothing but, perhaps, a secret that was seen.
-_TELLTALE = r"[=:@]|eyJ|-----|(?i:basic|bearer|authorization|cookie)|Invalid value"
+_TELLTALE = r"[=:]|(?i:basic|bearer|authorization|cookie)|Invalid value"
 
 
 def mask_text(text: str) -> str:
     """Return a text of any origin without secrets: those that were seen, and what is one by its look or by the key before it."""
     text = _without_known(text)
+    for shape in _SHAPES:
+        text = shape.sub(_without_secret, text)
     if not re.compile(_TELLTALE).search(text):
         return text
-    text = re.compile(_PRIVATE_KEY, re.DOTALL).sub(MASK, text)
     text = re.compile(_HEADER, re.IGNORECASE | re.MULTILINE).sub(
         lambda found: found["header"] + _hidden(found["value"]), text
     )
     text = re.compile(_SCHEME, re.IGNORECASE).sub(_without_token, text)
-    text = re.compile(_JWT).sub(MASK, text)
-    text = re.compile(_USER_INFO).sub(lambda found: f"{found[1]}{MASK}@", text)
     text = re.compile(_REFUSED, re.DOTALL).sub(
         lambda found: f"{found[1]}{MASK}{found[3]}" if is_secret(found[4]) else found[0], text
     )
@@ -272,9 +297,22 @@ def _without_token(found: re.Match[str]) -> str:
     return f"{found['scheme']}{found['blank']}{MASK}" if is_token else found[0]
 
 
+def _without_secret(found: re.Match[str]) -> str:
+    start, end = (place - found.start() for place in found.span("secret"))
+    return f"{found[0][:start]}{MASK}{found[0][end:]}"
+
+
 def _without_assigned(text: str) -> str:
-    """Hide what follows a key of a secret and `=`, and in JSON and YAML behind its colon."""
     parts, at = [], 0
+    for start, end in _assigned(text):
+        parts += [text[at:start], _hidden(text[start:end])]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _assigned(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a value begins and ends that follows a key of a secret and `=`, and in JSON and YAML its colon."""
+    at = 0
     for found in re.compile(_KEY, re.MULTILINE).finditer(text):
         if found.start() < at or not is_secret(found["key"]):
             continue
@@ -282,23 +320,29 @@ def _without_assigned(text: str) -> str:
             continue
         value = re.compile(_VALUE, re.DOTALL).match(text, found.end())
         if value and _is_clear(value[0]) and not re.compile(rf"{_QUOTE}?{_JAAS}").match(text, found.end()):
-            parts += [text[at : value.start()], _hidden(value[0])]
+            yield value.span()
             at = value.end()
-    return "".join([*parts, text[at:]])
 
 
 def _without_options(text: str) -> str:
-    """Hide the options of JAAS strings anywhere in a text, but for those that hold no secret."""
     parts, at = [], 0
+    for start, end in _options(text):
+        parts += [text[at:start], _hidden(text[start:end])]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _options(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the options of JAAS strings are anywhere in a text, but for those that hold no secret."""
+    at = 0
     option = re.compile(rf"\s+([\w.-]+)\s*=\s*({_VALUE})", re.DOTALL)
     for module in re.compile(_JAAS).finditer(text):
         position = module.end()
         while position >= at and (found := option.match(text, position)):
             position = found.end()
             if found[1] not in _JAAS_OPEN and _is_clear(found[2]):
-                parts += [text[at : found.start(2)], _hidden(found[2])]
+                yield found.span(2)
                 at = position
-    return "".join([*parts, text[at:]])
 
 
 def _hidden(value: str) -> str:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import SpecError
-from mm2mgr.formats.properties import Entry
+from mm2mgr.formats import properties
+from mm2mgr.formats.documents import of_yaml, parse
+from mm2mgr.formats.properties import Entry, as_typed
 from mm2mgr.formats.recognise import syntax_of
 from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, Value
 from mm2mgr.formats.structured import StructuredText
 from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, spelled
 from mm2mgr.lint.rules import RULES, found
 from mm2mgr.lint.subject import Estate, Subject
-from mm2mgr.secrets import mask
+from mm2mgr.secrets import is_secret, lasting_parts, mask
 from mm2mgr.spec.places import PathKey, read_yaml
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
 Found = tuple[Finding, Hit]
 Contents = Mapping[str, bytes]
+_MOVED = "secret-in-clear"  # no fix writes a secret that was not there: under its right name it is only noticed
 HINT = "a hint: applied with --fail-on info"
 
 
@@ -67,7 +71,11 @@ def heal(
         if not taken:
             continue
         after = _after(batch.contents(), read, rules)
-        why = "with it the file cannot be read" if after is None else _worse(taken, before, after)
+        why = (
+            "with it the file cannot be read"
+            if after is None
+            else _lost(now, batch.contents()) or _worse(taken, before, after)
+        )
         if after is not None and not why:
             now, before, fixed, size = batch.contents(), after, [*fixed, *(each for each, _ in taken)], 2 * size
         elif len(taken) == 1 and _identity(taken[0]) not in harmful and (gone := _removal(taken[0][1])):
@@ -85,6 +93,54 @@ def heal(
         for finding, hit in before
     }
     return Healed(changed, tuple(fixed), tuple(left.values()))
+
+
+def _lost(before: Contents, after: Contents) -> str:
+    """Return why fixes are given up that take a secret or a login out of a file; "" if each is still there, or is new in another one."""
+    changed = [file for file, data in after.items() if data != before[file]]
+    old, new = ({file: _lasting(_values(file, contents[file])) for file in changed} for contents in (before, after))
+    moved = {part: "" for file in changed for part in new[file].keys() - old[file].keys()}
+    for file in changed:
+        if key := _missing(old[file], new[file] | moved, as_typed(after[file].decode("iso-8859-1"))):
+            return f"its fix would remove what {key} holds, perhaps the only copy of a login"
+    return ""
+
+
+_BETWEEN_WORDS = re.compile(r"[\s;=,\\\"'“”„‟‘’«»]+")
+
+
+def _lasting(values: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return what must stay of values, each with the key that holds it."""
+    return {part: key for key, value in values for part in lasting_parts(key, value)}
+
+
+def _missing(old: Mapping[str, str], new: Mapping[str, str], text: str) -> str:
+    """Return the key of what is missing in `new`, "" for nothing; of a JAAS string with mistakes the words may be elsewhere in the text."""
+    there = set(_BETWEEN_WORDS.split(text))
+    for part, key in old.items():
+        words = set(_BETWEEN_WORDS.split(part)) - {""}
+        if part not in new and (words == {part} or not words <= there):
+            return key
+    return ""
+
+
+def _values(file: str, data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the keys and the values of a file that was read before."""
+    text = data.decode("iso-8859-1")
+    syntax = syntax_of(file, text)
+    if syntax == "properties":
+        yield from ((entry.key, as_typed(entry.value)) for entry in properties.read(text, file))
+        return
+    waiting = (
+        [parse(data.decode(), file)]
+        if syntax == "json"
+        else [of_yaml(document) for document in read_yaml(Path(file), data)]
+    )
+    while waiting:
+        node = waiting.pop()
+        waiting += [*(member for _, _, member in node.members), *node.items]
+        if node.kind in ("text", "number"):
+            yield next((name for name in reversed(node.path) if isinstance(name, str)), ""), node.text
 
 
 def _loud(estate: Estate, rules: Sequence[Rule]) -> list[Found]:
@@ -112,6 +168,7 @@ def _worse(taken: Sequence[Found], before: Sequence[Found], after: Sequence[Foun
         if still[identity] > there[identity] - count:
             return "its fix does not remove the finding"
     known = Counter((finding.rule, _identity((finding, hit))[-1]) for finding, hit in before)
+    after = [each for each in after if each[0].rule != _MOVED]
     least = max(SEVERITIES.index(finding.severity) for finding, _ in taken)
     for finding, hit in after:
         known[finding.rule, _identity((finding, hit))[-1]] -= 1
@@ -128,7 +185,7 @@ def _decided(every: Sequence[Found]) -> list[Found]:
 
 def _removal(hit: Hit) -> Hit | None:
     """Return the hit with nothing but the removal of its key, which nothing reads; None when its fix is no such move, or moves a login."""
-    if hit.key.endswith(tuple(CLUSTER_KEYS)):
+    if any(is_secret(edit.key) or edit.key.endswith(tuple(CLUSTER_KEYS)) for edit in hit.edits):
         return None
     gone = tuple(edit for edit in hit.edits if edit.value is None and edit.key == hit.key)
     return replace(hit, edits=gone) if gone and len(gone) < len(hit.edits) else None
@@ -271,13 +328,17 @@ def _flattened(text: str) -> tuple[PathKey, Any]:
 def patch(hit: Hit) -> list[dict[str, str]]:
     """Return a fix as JSON Patch (RFC 6902) of the connector's config, or of the lines of an mm2.properties.
 
-    [] where a fix is none, changes another connector too, or would show a secret.
+    [] where a fix is none, changes another connector too, or would show or lose a secret.
     """
     config = {**hit.subject.config} if hit.subject else {}
     config |= {edit.at.key: edit.at.value for edit in hit.edits if edit.at}
     if any(edit.of and edit.of is not hit.subject for edit in hit.edits):
         return []
     gone = [each for each in map(_gone, hit.edits) if each in config]
+    new = {key: value for key, value in config.items() if key not in gone}
+    new |= {edit.key: edit.value for edit in hit.edits if edit.value is not None}
+    if _missing(_lasting(config.items()), _lasting(new.items()), "\n".join(new.values())):
+        return []
     operations: list[dict[str, str]] = []
     for edit in hit.edits:
         if edit.value is None:
