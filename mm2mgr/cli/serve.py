@@ -174,6 +174,8 @@ def _secret(file: Path | None, variable: str) -> str:
         found = os.environ.get(variable, "")
         if variable in os.environ and not found:
             raise Mm2mgrError(f"${variable} is empty", hint="set it to the secret, or unset it")
+        if any("\udc80" <= letter <= "\udcff" for letter in found):  # how Python keeps bytes that are none
+            raise Mm2mgrError(f"${variable} is not UTF-8", hint="no browser could send it: set another secret")
     else:
         try:
             with file.open(encoding="utf-8") as lines:

@@ -157,7 +157,7 @@ def reconcile(  # noqa: PLR0913  one argument per option
             yield done
             if done.applied and done.applied.interrupted and not loop.leases.lost:
                 return
-            gc.collect()  # as `repeated` does
+            gc.collect(1)  # as `repeated` does
             loop.sleep()
     finally:
         loop.leases.close()

@@ -409,7 +409,7 @@ class EstateWatch:
     def _repeat(self, step: Callable[[], None], every_seconds: float) -> None:
         while not self._closing.is_set():
             step()
-            gc.collect()  # as `repeated` does
+            gc.collect(1)  # as `repeated` does
             self._closing.wait(every_seconds)
 
 

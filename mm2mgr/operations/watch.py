@@ -165,7 +165,7 @@ def watch(
     try:
         while True:
             yield loop.round(log)
-            gc.collect()  # as `repeated` does
+            gc.collect(1)  # as `repeated` does
             if wait(loop.schedule.pause(_CHANCE.random())):
                 return
     finally:

@@ -110,7 +110,9 @@ def repeated(look: Callable[[], Answer], every_seconds: float) -> Iterator[Answe
     """Yield an answer, then one after each pause, until the caller stops."""
     while True:
         yield look()
-        gc.collect()  # what runs on and on does it here: the command line has Python do it rarely
+        gc.collect(
+            1
+        )  # of this round: the command line has Python do it rarely, for a process that runs on and on too rarely
         pause(every_seconds)
 
 

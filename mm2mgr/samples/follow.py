@@ -275,7 +275,7 @@ def _ticks(schedule: Schedule, stop: threading.Event) -> Iterator[int]:
     started, beat, number = time.monotonic(), 0, 0
     end = float("inf") if schedule.duration_seconds is None else schedule.duration_seconds
     while beat * schedule.interval_seconds <= end:
-        gc.collect()  # the command line has Python do it rarely
+        gc.collect(1)  # of this round: the command line has Python do it rarely
         if stop.wait(max(0.0, started + beat * schedule.interval_seconds - time.monotonic())):
             return
         number += 1

@@ -143,6 +143,15 @@ def test_tls(mm2mgr: Command, connect: FakeConnect) -> None:
         assert get(f"{url}/flows", verify=trusted).status_code == 200
 
 
+def test_a_secret_that_no_browser_could_send_is_refused(
+    mm2mgr: Command, connect: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, "MM2MGR_SERVE_PASSWORD", os.fsdecode(b"ge\xffheim"))
+    said = mm2mgr("serve", code=1)
+    assert "error: $MM2MGR_SERVE_PASSWORD is not UTF-8" in said.err
+    assert "heim" not in said.err
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.7:8642", "example.org:80"])
 def test_other_machines_are_not_let_in_without_a_login(mm2mgr: Command, connect: FakeConnect, address: str) -> None:
     said = mm2mgr("serve", "--listen", address, code=2)
