@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import TopicPartition
@@ -36,6 +41,7 @@ from mm2mgr.samples.schema import (
 from mm2mgr.samples.store import LagStore, LossStore, SampleStore, TaskRow, TaskStore
 from mm2mgr.samples.tables import MissingFile, Share, StoredTable, arrow_schema, read_share
 from mm2mgr.throughput.rollup_job import make, one_by_one
+from tests.examples import draw_examples
 
 from .rows import data_files
 
@@ -313,3 +319,68 @@ def test_a_store_that_is_no_place_is_refused(text: str, tmp_path: Path, monkeypa
 )
 def test_a_store_is_a_folder_or_a_uri(text: str, store: Store) -> None:
     assert store_of(text) == store
+
+
+# --- any damage -------------------------------------------------------------------------------------------------------
+
+
+def _harmed(files: list[Path], dice: random.Random) -> str:
+    """Harm one file of a store in some way, and say how."""
+    path = dice.choice(files)
+    content = bytearray(path.read_bytes())
+    how = dice.choice(["delete", "cut off", "flip", "zeroes", "other file", "other text", "twice", "empty"])
+    if how == "delete":
+        path.unlink()
+    elif how == "cut off":
+        path.write_bytes(content[: dice.randrange(len(content) + 1)])
+    elif how == "flip":
+        for _ in range(dice.choice([1, 3, 50])):
+            content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
+        path.write_bytes(content)
+    elif how == "zeroes":
+        path.write_bytes(bytes(len(content)))
+    elif how == "other file":
+        path.write_bytes(dice.choice(files).read_bytes())
+    elif how == "other text":
+        words = [
+            b"hour",
+            b"path",
+            b"cluster",
+            b"string",
+            b"integer",
+            b"add",
+            b"true",
+            b'"',
+            b"{",
+            b"1",
+            b"owner",
+            b"size",
+        ]
+        other = [b"", b"..", b"null", b"-1", b"1e400", b"\\u0000", b"[]", b'"', b"../../x", b"99999999999999999999"]
+        path.write_bytes(bytes(content).replace(dice.choice(words), dice.choice(other), dice.choice([1, 2, -1])))
+    elif how == "twice":
+        path.write_bytes(content * 2)
+    else:
+        path.write_bytes(b"")
+    return f"{path.relative_to(files[0].anchor)}: {how}"
+
+
+@draw_examples(40)
+@given(seed=st.integers(0, 2**32))
+def test_no_other_error_gets_out_of_a_store_whatever_is_harmed(filled: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        seen = Seen(Path(shutil.copytree(filled, Path(folder) / "store")))
+        if dice.random() < 0.3:
+            DeltaTable(str(seen.store / dice.choice(READ))).create_checkpoint()
+        files = sorted(path for path in seen.store.rglob("*") if path.is_file())
+        harms = [_harmed([path for path in files if path.exists()], dice) for _ in range(dice.choice([1, 1, 2, 5]))]
+        refused: list[str] = []
+        for use, table in itertools.product((seen.read, seen.write, seen.read), READ):
+            try:
+                use(table)
+            except Mm2mgrError as error:
+                refused.append(error.message)
+            except BaseException as error:
+                raise AssertionError(f"{harms}: {use.__name__} {table}: {type(error).__name__}: {error}") from error
+        assert [message for message in refused if str(seen.store) not in message] == [], harms
