@@ -199,7 +199,7 @@ def _mirrored(
     known = {
         flow.id: {one.partition: one for one in lags[flow.id].counted}
         for flow in flows
-        if flow.id in lags and lags[flow.id].unknown is None and is_only_writer(flow)
+        if flow.id in lags and lags[flow.id].unknown is None and is_only_writer(reading, flow)
     }
 
     def find(one: TopicPartition) -> _Mirrored | None:

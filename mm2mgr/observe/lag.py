@@ -188,7 +188,7 @@ def measure(
     # Without an entry that is in the log, a task begins where this says: with `latest` at its end, so that nothing waits.
     begins_at = text_of("source", seen.desired.config, "source consumer", "auto.offset.reset")
     stopped = seen.has_stopped
-    counts_arrivals = not stopped and is_only_writer(flow)
+    counts_arrivals = not stopped and is_only_writer(reading, flow)
     remotes = {topic: flow.remote_topic(topic) for topic in {one.topic for one in every}}
     assigned = {one.topic for one in tasks} & remotes.keys()
 
@@ -237,9 +237,15 @@ def _short(remotes: Mapping[str, str], source: SeenKafka, target: SeenKafka) -> 
     return {topic: count for topic, count in there.items() if count < source.topics[topic]}
 
 
-def is_only_writer(flow: Flow) -> bool:
-    """Tell whether each new offset on the target is a mirrored record: with other policies others may write there, transactions add markers."""
-    return flow.settings.replication_policy == "default" and not (flow.exactly_once or flow.connect.exactly_once)
+def is_only_writer(reading: Snapshot, flow: Flow) -> bool:
+    """Tell whether each new offset on the target is a mirrored record: with other policies others may write there, transactions add markers.
+
+    Workers that do not tell whether they are exactly-once are what the tree says.
+    """
+    declared = flow.exactly_once or flow.connect.exactly_once
+    return flow.settings.replication_policy == "default" and not (
+        declared or reading.connects[flow.connect.name].exactly_once
+    )
 
 
 def _seconds_unchanged(before: SeenOffset | None, stored: int, now: float) -> float | None:

@@ -293,7 +293,7 @@ def _looks(
 
 def _partition_looks(reading: Snapshot, flow: Flow, lag: FlowLag) -> dict[TopicPartition, PartitionLook]:
     """Return what the reading has of the partitions with a stored offset."""
-    ids, counts = reading.clusters[flow.source.alias].topic_ids, is_only_writer(flow)
+    ids, counts = reading.clusters[flow.source.alias].topic_ids, is_only_writer(reading, flow)
     return {
         one.partition: PartitionLook(
             ids.get(one.partition.topic, ""),
