@@ -268,7 +268,7 @@ class _Planning:
         elif over.before is not None:
             gives = self.changes.get(giver) or Change(*giver, "source", "update", before=over.before)
             gives = replace(gives, moves_to=receiver, reason="it goes on as before" if over.back else to)
-            if gives.action == "no-op" and over.keeps is not None:  # it is stopped meanwhile, which is a change to it
+            if gives.action == "no-op" and over.keeps is not None and not over.move.carried:  # it is stopped meanwhile
                 rested = f"offsets of topics that it no longer takes move to {_text_of(receiver)}"
                 keys, price = diff(over.before, over.keeps), Price(gives.tasks)
                 gives = replace(gives, action="update", config=dict(over.keeps), keys=keys, price=price, reason=rested)

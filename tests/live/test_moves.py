@@ -243,3 +243,20 @@ def test_records_that_retention_is_about_to_delete_are_found(world: World, day: 
     behind = {TopicPartition(topic, number): 2 * number for topic in ("short", "long") for number in (0, 1)}
     assert expiring(access, behind, 900) == [("short", 0)]
     assert expiring(access, behind, 60) == []
+
+
+@pytest.mark.matrix
+def test_a_topic_that_was_removed_earlier_goes_on_from_where_it_was(world: World, day: Day) -> None:
+    """Its offsets rest under the name of the flow that gave it up; records that came meanwhile arrive, and none twice."""
+    world.create("dc1", "rested", partitions=4)
+    world.create("dc1", "stays", "other", partitions=1)
+    day.apply(flow("giver", "stays", "rested"), flow("taker", "other"))
+    with traffic(world, "rested", partitions=4):
+        until(lambda: sum(world.held("agg", "dc1.rested").values()), lambda count: count > 100, "no traffic")
+        day.apply(flow("giver", "stays"), flow("taker", "other"))
+        wider = flow("giver", "stays"), flow("taker", "other", "rested")
+        day.held_back(*wider, says=["moved: [{from: 'giver:dc1->agg', to: 'taker:dc1->agg', topics: [rested]}]"])
+        write(day, moved("giver:dc1->agg", "taker:dc1->agg", "rested"), *wider)
+        day.apply_written()
+    day.once("rested")
+    assert "can go" in day.tree.run("plan")

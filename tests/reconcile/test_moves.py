@@ -551,12 +551,14 @@ def test_offsets_that_are_refused_leave_both_as_they_were(kind: Kind, tmp_path: 
         workers.fakes[connect].fail_next(
             verb, f"/connectors/{name}/offsets", 400, "no", times=2 if verb == "GET" else 1
         )
-    assert workers.apply(kind.after)
+    assert workers.apply(kind.after) or (kind.first and verb == "GET"), "a plan that cannot read what rests is blocked"
     after = {
         n: {k: (dict(c.config), c.state) for k, c in f.connectors.items() if ".source." in k}
         for n, f in workers.fakes.items()
     }
     assert after == before
+    for fake in workers.fakes.values():
+        fake.faults.clear()
     if kind.first:  # else nobody mirrors what was removed earlier
         assert workers.apply(kind.after) == []
     workers.every_record_once()

@@ -256,7 +256,7 @@ def test_an_interrupted_apply_is_finished_with_the_same_file(site: Site, tmp_pat
         as_reviewed(saved, site.plan())
 
 
-@pytest.mark.parametrize("kind", ["renamed", "a topic to another flow"])
+@pytest.mark.parametrize("kind", ["renamed", "a topic to another flow", "a topic that was removed earlier"])
 def test_a_move_that_was_killed_is_finished_with_the_same_file(tmp_path: Path, kind: str) -> None:
     """Killed after every sixth request of the move."""
     after = KINDS[kind].after
