@@ -121,6 +121,16 @@ def test_a_left_over_deleted_by_hand_leaves_heartbeats_to_the_next(site: Site) -
     assert [key.key for key in change(plan, ORDERS).keys] == [HEARTBEATS_KEY]
 
 
+def test_what_is_released_goes_on_alone(site: Site) -> None:
+    site.converge()
+    released = WITHOUT_LOGS + f"release: [{{connect: east, connector: {LOGS}}}]\n"
+    for prune in (False, True):
+        plan = site.plan(released, prune=prune)
+        assert actions(plan)[ORDERS] == "no-op"
+        assert f"'{LOGS}' on Connect cluster 'east', which is released" in notes(plan)
+        assert "--prune" not in notes(plan)
+
+
 def test_a_deletion_that_fails_lets_nobody_begin(site: Site) -> None:
     site.converge()
     plan = site.plan(WITHOUT_LOGS, prune=True)
