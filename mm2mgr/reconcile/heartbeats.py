@@ -178,7 +178,7 @@ def with_left_overs_first(
         if first is None or change.action not in WRITES:
             return change
         if first in changes and changes[first].action == "delete":
-            goes = f"after '{first[1]}' on Connect cluster '{first[0]}' is deleted, which does the same until then"
+            goes = f"'{first[1]}' on Connect cluster '{first[0]}', which still {_COMPANIONS.get(change.type, 'mirrors the heartbeats')}, is deleted first"
             return replace(change, follows=first, reason="; ".join(filter(None, (change.reason, goes))))
         what = _COMPANIONS.get(change.type, "mirrors the heartbeats")
         who, released = f"'{first[1]}' on Connect cluster '{first[0]}'", first in running.released
