@@ -15,6 +15,7 @@ from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, QuotaDrift, drifts, quota_drifts
 from mm2mgr.reconcile.facts import read_quotas_of, user_of
+from mm2mgr.reconcile.heartbeats import RunningConnectors, heartbeat_carriers, with_carriers
 from mm2mgr.reconcile.history import History, HistoryEntry, forget, read
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.quotas import wanted_quotas
@@ -137,6 +138,9 @@ async def _drift(workspace: Workspace, flows: Sequence[str]) -> DriftReport:
     connects = sorted({each.connect for each in chosen}) if flows else list(topology.connects)
     answers = asyncio.gather(*(_live(topology.connects[name]) for name in connects))
     known, lives = await asyncio.gather(read(topology, connects), answers)
+    owners = Ownership.of(topology)
+    carriers = heartbeat_carriers(topology, connectors, _running(owners, connects, lives))
+    chosen = tuple(with_carriers(chosen, carriers))
     failed, found = dict[str, str](), list[Drift]()
     for name, live in zip(connects, lives, strict=True):
         if isinstance(live, Mm2mgrError):
@@ -145,7 +149,7 @@ async def _drift(workspace: Workspace, flows: Sequence[str]) -> DriftReport:
         here = [connector for connector in chosen if connector.connect == name]
         names = {connector.name for connector in here}
         applied = {one: last for one, last in last_applied(known, name).items() if not flows or one in names}
-        found += drifts(name, Ownership.of(topology), here, applied, live)
+        found += drifts(name, owners, here, applied, live)
     wanted = wanted_quotas(topology, chosen, user_of)
     ids = {each.entity.client_id for each in wanted}
     quotas = {
@@ -172,6 +176,15 @@ def applied_quotas(known: History) -> dict[tuple[str, str], float | None]:
             if name == RATE_KEY and kafka:
                 found[kafka, entry.connector] = None if key["after"] is None else float(key["after"])
     return found
+
+
+def _running(
+    owners: Ownership, connects: Sequence[str], lives: Sequence[LiveConnectors | Mm2mgrError]
+) -> RunningConnectors:
+    read_there = {name: live for name, live in zip(connects, lives, strict=True) if isinstance(live, LiveConnectors)}
+    configs = {(name, each): config for name, live in read_there.items() for each, config in live.configs.items()}
+    states = {(name, each): state for name, live in read_there.items() for each, state in live.states.items()}
+    return RunningConnectors(configs, states, [named for named, c in configs.items() if owners.is_ours(named, c)])
 
 
 async def _live(connect: ConnectCluster) -> LiveConnectors | Mm2mgrError:

@@ -14,6 +14,7 @@ from mm2mgr.lint.routes import LONGEST, Routes, TopicHop
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.reconcile.effect import with_live_order
 from mm2mgr.reconcile.facts import TopicListing, read_live, read_topics
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.render import OWNER_KEY
@@ -212,15 +213,18 @@ def _not_running(
     running = {(each.connect, each.name): each for each in live}
 
     def same(one: Subject, other: Subject | None) -> bool:
-        return other is not None and all(one.get(key) == other.get(key) for key in _DECIDE)
+        if other is None:
+            return False
+        wanted = with_live_order(one.config, other.config)
+        return all(wanted.get(key, "").strip() == other.get(key) for key in _DECIDE)
 
     return tuple(each for each in declared if not same(each, running.get((each.connect, each.name))))
 
 
-# What decides which topics a connector takes, from where to where, and under which names.
+# What decides which topics a connector takes, from where to where, and under which names; who has the heartbeats stays as it is.
 _DECIDE = (
     *("topics", "topics.exclude", "topic.filter.class", "replication.policy.class", "replication.policy.separator"),
-    *("source.cluster.alias", "target.cluster.alias", "enabled", "transforms", "heartbeats.replication.enabled"),
+    *("source.cluster.alias", "target.cluster.alias", "enabled", "transforms"),
     *("source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers"),
 )
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from mm2mgr.kafka.quotas import ProducerQuotas
+from mm2mgr.reconcile.effect import with_live_order
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import RESTING, KeyChange
 from mm2mgr.reconcile.quotas import WantedQuota, rate_per_broker
@@ -128,9 +129,9 @@ def drifts(
         if tree is None and config.get(OWNER_KEY, owners.owner) != owners.owner:
             continue  # handed over to another owner
         if last.config is not None:
-            keys = tuple(_changed(last.config, config, last.unsure or {}))
+            keys = tuple(_changed(with_live_order(last.config, config), config, last.unsure or {}))
         elif tree is not None and config.get(OWNER_KEY) == owners.owner:
-            keys = tuple(_changed(tree.config, config, {}))
+            keys = tuple(_changed(with_live_order(tree.config, config), config, {}))
         else:
             continue
         state = _state(live.states.get(name, ""), last.state, tree.state if tree else None)

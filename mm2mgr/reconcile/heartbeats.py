@@ -15,6 +15,8 @@ from mm2mgr.topology import Flow, Moved, Topology
 
 _GOES_ON = "its connector carries the heartbeats of its pair live"
 _LEFT_TO = "exactly one source connector of a pair carries its heartbeats"
+_PRUNE = "--prune deletes it; or its flow's successor takes them over with moved:"
+_LEAVE = "stop or delete it there, or write heartbeats: false or checkpoints: false in the flows of the pair"
 _COMPANIONS = {"heartbeat": "writes the heartbeats", "checkpoint": "writes the checkpoints"}
 
 
@@ -56,6 +58,8 @@ class Carrier:
     by_name: Named
     named: Named | None
     left_over: Named | None = None
+    is_released: bool = False
+    """Whether the left-over is under `release:`, so that no plan deletes it."""
 
 
 def heartbeat_carriers(
@@ -97,8 +101,8 @@ def _carrier(  # noqa: PLR0913, PLR0917  the pair, the tree and what runs
             return Carrier(pair, first, receivers[entry.to])
     for named in left_over:
         if running.is_carrying(named, pair):
-            goes = running.deletes and named not in running.released
-            return Carrier(pair, first, first if goes else None, named)
+            released = named in running.released
+            return Carrier(pair, first, first if running.deletes and not released else None, named, released)
     return Carrier(pair, first, first)
 
 
@@ -135,10 +139,10 @@ def carrier_notes(carriers: Iterable[Carrier], connect: str) -> Iterator[str]:
         if carrier.by_name[0] != connect:
             continue
         if carrier.named is None and carrier.left_over:
+            what, how = ("released", _LEAVE) if carrier.is_released else ("no longer declared", _PRUNE)
             yield (
                 f"the heartbeats of {carrier.pair} are still mirrored by '{carrier.left_over[1]}' on Connect cluster "
-                f"'{carrier.left_over[0]}', which is no longer declared: '{carrier.by_name[1]}' begins when that one is gone "
-                "(--prune deletes it), or takes them over with its flow (moved:)"
+                f"'{carrier.left_over[0]}', which is {what}: '{carrier.by_name[1]}' begins when that one is gone ({how})"
             )
         elif carrier.named and carrier.named != carrier.by_name:
             yield (
@@ -174,11 +178,12 @@ def with_left_overs_first(
         if first is None or change.action not in WRITES:
             return change
         if first in changes and changes[first].action == "delete":
-            goes = f"after '{first[1]}' on Connect cluster '{first[0]}' is deleted, which does the same until then"
+            goes = f"'{first[1]}' on Connect cluster '{first[0]}', which still {_COMPANIONS.get(change.type, 'mirrors the heartbeats')}, is deleted first"
             return replace(change, follows=first, reason="; ".join(filter(None, (change.reason, goes))))
         what = _COMPANIONS.get(change.type, "mirrors the heartbeats")
-        reason = f"'{first[1]}' on Connect cluster '{first[0]}', which is no longer declared, still {what} of this pair: each would arrive twice"
-        return change.blocked(reason, "add --prune, which deletes that one first")
+        who, released = f"'{first[1]}' on Connect cluster '{first[0]}'", first in running.released
+        reason = f"{who}, which is {'released' if released else 'no longer declared'}, still {what} of this pair: each would arrive twice"
+        return change.blocked(reason, _LEAVE if released else "add --prune, which deletes that one first")
 
     return [part.each(one) for part in parts]
 

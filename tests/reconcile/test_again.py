@@ -63,7 +63,7 @@ def test_asked_for_it_is_created_and_said(site: Site) -> None:
     site.converge(ONE)
     plan = site.plan(RENAMED, mirror_again=True, prune=True)
     assert action(plan, NEW) == "create"
-    assert reason(plan, NEW) == f"mirrors again what '{SOURCE}' on Connect cluster 'east' already mirrored"
+    assert reason(plan, NEW).endswith(f"mirrors again what '{SOURCE}' on Connect cluster 'east' already mirrored")
 
 
 def test_other_topics_of_the_same_pair_are_no_second_time(site: Site) -> None:

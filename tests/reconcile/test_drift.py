@@ -127,3 +127,10 @@ def test_the_newest_choice_of_a_state_counts_and_a_new_connector_has_none() -> N
     assert last_applied(History((*entries, entry(4, "create"))), "w")["n"].state is None
     failed = last_applied(History((entry(1, "update", "failed", state=pause),)), "w")["n"]
     assert failed.state is None, "a verb that failed chose nothing"
+
+
+def test_a_set_in_another_order_is_no_drift() -> None:
+    assert found(config(topics="b, a"), applied(topics="a,b")) is None
+    assert found(config(topics="b,a"), LastApplied(), topics="a,b") is None
+    assert found(config(topics="b,c"), applied(topics="a,b")) is not None
+    assert found(config(transforms="b,a"), applied(transforms="a,b")) is not None

@@ -104,7 +104,10 @@ def test_what_a_running_left_over_mirrors_nobody_else_does(site: Site) -> None:
     pruned = site.plan(WITHOUT_LOGS, prune=True)
     assert actions(pruned)[LOGS] == "delete"
     assert change(pruned, ORDERS).follows == ("east", LOGS)
-    assert f"after '{LOGS}' on Connect cluster 'east' is deleted" in change(pruned, ORDERS).reason
+    assert (
+        f"'{LOGS}' on Connect cluster 'east', which still mirrors the heartbeats, is deleted first"
+        in change(pruned, ORDERS).reason
+    )
     again = change(pruned, ORDERS).price.again
     assert again is not None
     assert errors(site.apply(pruned, WITHOUT_LOGS)) == {}
@@ -119,6 +122,16 @@ def test_a_left_over_deleted_by_hand_leaves_heartbeats_to_the_next(site: Site) -
     del site.east.connectors[LOGS]
     plan = site.plan(WITHOUT_LOGS)
     assert [key.key for key in change(plan, ORDERS).keys] == [HEARTBEATS_KEY]
+
+
+def test_what_is_released_goes_on_alone(site: Site) -> None:
+    site.converge()
+    released = WITHOUT_LOGS + f"release: [{{connect: east, connector: {LOGS}}}]\n"
+    for prune in (False, True):
+        plan = site.plan(released, prune=prune)
+        assert actions(plan)[ORDERS] == "no-op"
+        assert f"'{LOGS}' on Connect cluster 'east', which is released" in notes(plan)
+        assert "--prune" not in notes(plan)
 
 
 def test_a_deletion_that_fails_lets_nobody_begin(site: Site) -> None:
