@@ -18,7 +18,7 @@ from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile import estimate, live
-from mm2mgr.reconcile.carry_out import carry_out
+from mm2mgr.reconcile.carry_out import carry_out, refusal_of_unplanned
 from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
@@ -264,6 +264,9 @@ class Workers:
         """Plan and carry out, in a process that is killed after so many requests; return what failed."""
         changes = self.plan(text).writes
         self.requests_left = requests
+        for change in changes:
+            planned = {change.named, *(each.named for each in changes if each.moves_to == change.named)}
+            assert refusal_of_unplanned(stages(change, "team"), planned) is None
 
         async def main() -> list[str]:
             async with self.client("east") as east, self.client("west") as west:
