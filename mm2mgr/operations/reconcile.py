@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.errors import KafkaError, Mm2mgrError, cause
 from mm2mgr.operations.plan import (
     Applied,
     Interrupts,
@@ -192,6 +192,9 @@ class _Loop:
         except Mm2mgrError as error:
             self.readings = TreeReadings()  # what comes next has to be read twice
             done = ReconcileRound(self.number, error=f"{error.message}; {error.hint}" if error.hint else error.message)
+        except Exception as error:  # a text that nobody expected ends this round, and not the loop
+            self.readings = TreeReadings()
+            done = ReconcileRound(self.number, error=cause(error))
         if done.error is not None:
             log.write("failed", {"error": done.error})
         return replace(done, unlogged=log.trouble)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.endpoints import connect_target
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.memory import RESTING
 from mm2mgr.observe.problems import failures
@@ -198,8 +198,8 @@ class _Loop:
         log.begin_run()
         try:
             done = self._round(replace(self.workspace), log)
-        except Mm2mgrError as error:
-            done = WatchRound(self.number, time.time(), error=error.one_line)
+        except Exception as error:  # a text that nobody expected ends this look, and not the loop
+            done = WatchRound(self.number, time.time(), error=cause(error))
             log.write("failed", {"error": done.error})
         return replace(done, unlogged=log.trouble)
 

@@ -260,6 +260,19 @@ def test_apply_says_where_nobody_could_be_asked_for_the_lease_and_goes_on(mm2mgr
     assert site.names("east") == sorted(ON_EAST)
 
 
+def test_a_text_that_nobody_expected_ends_a_round_and_not_the_loop(
+    pruning: Callable[[float], ReconcileRound], site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["mm2mgr.operations.reconcile"]
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "planned", lambda *args: {}["what a cluster sent"])
+        failed = pruning(60)
+    assert (failed.outcome, failed.error) == ("failed", "KeyError: 'what a cluster sent'")
+    del site.east.connectors[SOURCE]
+    assert pruning(60).outcome == "done"
+    assert SOURCE in site.east.connectors
+
+
 def test_a_loop_goes_on_on_a_full_disk(mm2mgr: Command, site: Site, leases: type[FakeLease]) -> None:
     full = "the event log /dev/full is incomplete: "
     done = mm2mgr("reconcile", "--once", "--events", "/dev/full")
