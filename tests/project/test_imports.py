@@ -262,9 +262,11 @@ PURE = (
     "observe/ledger",
     "observe/losses",
     "observe/memory",
+    "observe/overlaps",
     "observe/problems",
     "observe/reading",
     "observe/lag_report",
+    "observe/surplus",
     "observe/trend",
     "observe/watchdog",
 )
