@@ -333,7 +333,7 @@ def _harmed(files: list[Path], dice: random.Random) -> str:
         path.unlink()
     elif how == "cut off":
         path.write_bytes(content[: dice.randrange(len(content) + 1)])
-    elif how == "flip":
+    elif how == "flip" and content:
         for _ in range(dice.choice([1, 3, 50])):
             content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
         path.write_bytes(content)
