@@ -23,11 +23,50 @@ from mm2mgr.spec.loader import load
 from tests.examples import draw_examples
 from tests.spec.trees import BASE, FLOW
 
-PREFIXES = """a. b. a->b. b->a. a.consumer. b.producer. a.admin. a->b.producer. consumer. producer. admin. source.cluster. target.cluster.
- source.consumer. target.producer. producer.override. consumer.override. admin.override. transforms.x. topic.creation. offset-syncs.topic.
- src.kafka. dest.kafka. config.providers.x. worker.""".split()
-PLAINS = """ssl.truststore.password ssl.keystore.password ssl.key.password ssl.keystore.key sasl.jaas.config sasl.client.secret
- basic.auth.user.info registry.api.key confluent.license oauth.assertion security.protocol max.poll.records topics url group.id""".split()
+PREFIXES = [
+    "a.",
+    "b.",
+    "a->b.",
+    "b->a.",
+    "a.consumer.",
+    "b.producer.",
+    "a.admin.",
+    "a->b.producer.",
+    "consumer.",
+    "producer.",
+    "admin.",
+    "source.cluster.",
+    "target.cluster.",
+    "source.consumer.",
+    "target.producer.",
+    "producer.override.",
+    "consumer.override.",
+    "admin.override.",
+    "transforms.x.",
+    "topic.creation.",
+    "offset-syncs.topic.",
+    "src.kafka.",
+    "dest.kafka.",
+    "config.providers.x.",
+    "worker.",
+]
+PLAINS = [
+    "ssl.truststore.password",
+    "ssl.keystore.password",
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "sasl.jaas.config",
+    "sasl.client.secret",
+    "basic.auth.user.info",
+    "registry.api.key",
+    "confluent.license",
+    "oauth.assertion",
+    "security.protocol",
+    "max.poll.records",
+    "topics",
+    "url",
+    "group.id",
+]
 DEDICATED = [
     "clusters=a,b",
     "a.bootstrap.servers=a:9092",
