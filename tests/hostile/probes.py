@@ -333,7 +333,7 @@ def _journals() -> Iterator[Probe]:
 def _names() -> Iterator[Probe]:
     """Names in a tree, in each place that has one, through the commands that show it."""
 
-    def tree(  # noqa: PLR0913, PLR0917  one per place
+    def tree(  # noqa: PLR0917  one per place
         flow: str = "orders",
         alias: str = "a",
         topic: str = "orders",
