@@ -250,7 +250,9 @@ _VALUE = (
     r"|(?P<entity>&[\w#]{2,4};).*?(?:(?P=entity)|\Z)"
     r"|(?:\$\{[^}]*\}|[^\s\"',;])(?:\$\{[^}]*\}|[^\s\"',;])*"
 )
-_JAAS = r"(?:(?:[\w$]+\.)+[\w$]+|\w*LoginModule)\s+(?:required|requisite|sufficient|optional)(?=\s+[\w.-]+\s*=)"
+_JAAS = (
+    r"(?<![\w.$])(?:(?:[\w$]+\.)+[\w$]+|\w*LoginModule)\s+(?:required|requisite|sufficient|optional)(?=\s+[\w.-]+\s*=)"
+)
 # In YAML the value is what remains of the line; an alias such as `private-dc` is before a colon, too.
 _YAML_KEY = (
     r"(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?|[a-z._-]key(?:[._-]?data)?|connection[._-]?string)$"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -174,7 +175,8 @@ def applied_quotas(known: History) -> dict[tuple[str, str], float | None]:
         for key in entry.keys:
             name, _, kafka = str(key["key"]).partition(" on ")
             if name == RATE_KEY and kafka:
-                found[kafka, entry.connector] = None if key["after"] is None else float(key["after"])
+                with suppress(ValueError):  # no number of ours
+                    found[kafka, entry.connector] = None if key["after"] is None else float(key["after"])
     return found
 
 

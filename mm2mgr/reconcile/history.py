@@ -68,13 +68,26 @@ class HistoryEntry:
 
     @classmethod
     def parse(cls, text: str) -> HistoryEntry | None:
-        """Read what was written; None where it is something else."""
+        """Read what was written, which anybody may have done who may write to the topic; None where it is something else."""
         try:
             read = json.loads(text)
             known = {name: read[name] for name in (each.name for each in fields(cls)) if name in read}
-            return replace(cls(**known), flows=tuple(read["flows"]), keys=tuple(read["keys"]))
-        except (ValueError, TypeError, KeyError, RecursionError):
+            keys = tuple({"before": None, "after": None, **key} for key in read["keys"])
+            entry = replace(cls(**known), flows=tuple(read["flows"]), keys=keys)
+            is_dated = datetime.fromisoformat(entry.when).tzinfo is not None
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None
+        return entry if is_dated and entry._is_of_its_types() else None
+
+    def _is_of_its_types(self) -> bool:
+        words = [getattr(self, each.name) for each in fields(self) if each.type == "str"]
+        shown = [key[side] for key in self.keys for side in ("before", "after")]
+        state = self.state if isinstance(self.state, dict) else {"after": self.state or ""}
+        return (
+            all(isinstance(text, str) for text in (*words, *self.flows, *(key.get("key") for key in self.keys)))
+            and all(text is None or isinstance(text, str) for text in (self.error, *shown, *state.values()))
+            and isinstance(state.get("after"), str)
+        )
 
 
 @dataclass(frozen=True)
