@@ -51,7 +51,9 @@ class Count:
     lost: int
 
     def __str__(self) -> str:
-        return f"{self.sent} records: {self.once} once, {self.twice} twice, {self.lost} lost"
+        waiting = self.sent - self.once - self.twice - self.lost
+        rest = f", {waiting} wait for a flow that is paused or failed" if waiting > 0 else ""
+        return f"{self.sent} records: {self.once} once, {self.twice} twice, {self.lost} lost{rest}"
 
     def __add__(self, other: Count) -> Count:
         return Count(self.sent + other.sent, self.once + other.once, self.twice + other.twice, self.lost + other.lost)

@@ -366,7 +366,7 @@ def test_a_name_that_is_too_long_on_the_target_is_named_before(afternoon: Aftern
         assert {task["state"] for task in statuses(afternoon.world.main.url)[named("long")]["tasks"]} == {"RUNNING"}
     else:
         assert "blocked" in output, output
-        afternoon.resting.add(stream)
+        afternoon.forget([stream])
         step.declare(long=None)
         afternoon.write()
     step.counted()
