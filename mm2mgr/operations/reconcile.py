@@ -7,7 +7,6 @@ that Connect clusters run on: what another process holds is left to it.
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import KafkaError, Mm2mgrError, cause
+from mm2mgr.garbage import collect_garbage
 from mm2mgr.operations.plan import (
     Applied,
     Interrupts,
@@ -157,7 +157,7 @@ def reconcile(  # noqa: PLR0913  one argument per option
             yield done
             if done.applied and done.applied.interrupted and not loop.leases.lost:
                 return
-            gc.collect(1)  # as `repeated` does
+            collect_garbage()
             loop.sleep()
     finally:
         loop.leases.close()

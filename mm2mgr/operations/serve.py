@@ -7,7 +7,6 @@ Where it is asked for, a third one is the watchdog, the same as `watch`: nothing
 
 from __future__ import annotations
 
-import gc
 import math
 import threading
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr.errors import cause
+from mm2mgr.garbage import collect_garbage
 from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.lag import LagOptions, LagReport, report
@@ -409,7 +409,7 @@ class EstateWatch:
     def _repeat(self, step: Callable[[], None], every_seconds: float) -> None:
         while not self._closing.is_set():
             step()
-            gc.collect(1)  # as `repeated` does
+            collect_garbage()
             self._closing.wait(every_seconds)
 
 

@@ -6,7 +6,6 @@ What is restarted, and when, is decided by `observe.watchdog`. Only connectors o
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import threading
 import time
@@ -20,6 +19,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError, cause
+from mm2mgr.garbage import collect_garbage
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.memory import RESTING
 from mm2mgr.observe.problems import failures
@@ -165,7 +165,7 @@ def watch(
     try:
         while True:
             yield loop.round(log)
-            gc.collect(1)  # as `repeated` does
+            collect_garbage()
             if wait(loop.schedule.pause(_CHANCE.random())):
                 return
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.garbage import collect_garbage
 
 if TYPE_CHECKING:
     from mm2mgr.reconcile.events import EventLog
@@ -110,9 +110,7 @@ def repeated(look: Callable[[], Answer], every_seconds: float) -> Iterator[Answe
     """Yield an answer, then one after each pause, until the caller stops."""
     while True:
         yield look()
-        gc.collect(
-            1
-        )  # of this round: the command line has Python do it rarely, for a process that runs on and on too rarely
+        collect_garbage()
         pause(every_seconds)
 
 

@@ -6,7 +6,6 @@ only changes are reported.
 
 from __future__ import annotations
 
-import gc
 import re
 import threading
 import time
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.garbage import collect_garbage
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.clock import News, TrustedClock, ahead, ahead_text, held_text, kept_since_ms
 from mm2mgr.samples.schema import hour_end_ms, hour_of
@@ -275,7 +275,7 @@ def _ticks(schedule: Schedule, stop: threading.Event) -> Iterator[int]:
     started, beat, number = time.monotonic(), 0, 0
     end = float("inf") if schedule.duration_seconds is None else schedule.duration_seconds
     while beat * schedule.interval_seconds <= end:
-        gc.collect(1)  # of this round: the command line has Python do it rarely
+        collect_garbage()
         if stop.wait(max(0.0, started + beat * schedule.interval_seconds - time.monotonic())):
             return
         number += 1

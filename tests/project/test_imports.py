@@ -26,6 +26,7 @@ PACKAGE = REPOSITORY / "mm2mgr"
 # What each part may import of mm2mgr, in reading order: only what is above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "text": set(),
+    "garbage": set(),
     "secret_shapes": set(),
     "secrets": {"secret_shapes"},
     "errors": {"secrets", "text"},  # no error shows a secret, whoever words it
@@ -83,7 +84,7 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
         "endpoints",
     },
-    "samples": {"text", "errors", "secrets", "web", "files", "partitions", "kafka"},
+    "samples": {"text", "garbage", "errors", "secrets", "web", "files", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "partitions", "samples"},
     "sizing": {"text", "link", "partitions", "assignment"},
     "observe": {
@@ -130,6 +131,7 @@ LAYERS: dict[str, set[str]] = {
     "sandbox": {"text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         *(
+            "garbage",
             "text",
             "secrets",
             "errors",
