@@ -72,12 +72,15 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
     of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called for each), and
     those that were begun have FINISH_SECONDS to end: then a change without a result was not begun. `states` is filled on the way.
     """
-    halt, rollout = halt or asyncio.Event(), rollout or Rollout()
+    halt, rollout = halt or asyncio.Event(), (rollout or Rollout()).of_plan(plan.writes)
     given: dict[Named, list[Change]] = {}
     for change in plan.writes:
         if change.moves_to:
             given.setdefault(change.moves_to, []).append(change)
-    work = _Work(topology, rollout, report, begin, deadline_seconds, halt, {} if states is None else states, given)
+    deletions = {change.named: _Deletion() for change in plan.writes if change.named in rollout.first}
+    work = _Work(
+        topology, rollout, report, begin, deadline_seconds, halt, {} if states is None else states, given, deletions
+    )
     clusters = [cluster for part in plan.clusters if (cluster := _Cluster(work, part)).waves]
     work.canary.awaited.update(each.connect for each in clusters if any(map(rollout.is_canary, each.part.changes)))
     async with asyncio.TaskGroup() as group:
@@ -126,6 +129,24 @@ class _Canary:
         return self._trouble
 
 
+class _Deletion:
+    """What is deleted before another connector begins, maybe one of another Connect cluster."""
+
+    def __init__(self) -> None:
+        self._ended = asyncio.Event()
+        self._is_gone = False
+
+    def record(self, *, is_gone: bool) -> None:
+        """Take in what became of it; a second time changes nothing."""
+        self._is_gone = is_gone if not self._ended.is_set() else self._is_gone
+        self._ended.set()
+
+    async def is_gone(self) -> bool:
+        """Wait until it was tried, or will not be, and tell whether it is gone."""
+        await self._ended.wait()
+        return self._is_gone
+
+
 @dataclass(frozen=True)
 class _Work:
     """What all Connect clusters of one apply have in common."""
@@ -139,6 +160,7 @@ class _Work:
     states: States
     given: Mapping[Named, Sequence[Change]]
     """The changes that are written by the list of another one, which takes over from them."""
+    deletions: Mapping[Named, _Deletion]
     canary: _Canary = field(default_factory=_Canary)
 
 
@@ -156,6 +178,8 @@ class _Cluster:
 
     def record(self, result: Result) -> None:
         self.results[result.connector] = result
+        if deletion := self.work.deletions.get(result.named):
+            deletion.record(is_gone=result.error is None)
         self.work.report(result)
 
     async def run(self) -> None:
@@ -175,6 +199,9 @@ class _Cluster:
             pass  # cut short: what was begun has been reported
         finally:
             self.work.canary.record(self.connect, "inconclusive", "it was not looked at")
+            for (connect, _), deletion in self.work.deletions.items():
+                if connect == self.connect:  # what has no result yet was not begun
+                    deletion.record(is_gone=False)
 
     async def _run(self, client: ConnectClient) -> None:
         work, rollout = self.work, self.work.rollout
@@ -219,16 +246,18 @@ class _Cluster:
                 if change.type != "source" and change.flows and refused.issuperset(change.flows):
                     self.work.begin(change)
                     self.record(_result(change, _error(change, *_SERVES_NOTHING), 0.0))
-                elif self._is_preceded(change):
-                    self.work.begin(change)
-                    self.record(_result(change, _error(change, *_STILL_THERE), 0.0))
                 else:
-                    group.create_task(self._write_one(change))
+                    group.create_task(self._write_next(change))
 
-    def _is_preceded(self, change: Change) -> bool:
-        """Tell whether what was to be deleted before this change is still there, as far as that is of this Connect cluster."""
-        first = self.results.get(change.follows[1]) if change.follows and change.follows[0] == self.connect else None
-        return first is not None and first.error is not None
+    async def _write_next(self, change: Change) -> None:
+        """Write a change once what is deleted before it is gone; where that stays, it is not begun."""
+        deletion = self.work.deletions.get(change.follows) if change.follows else None
+        if change.follows and not (deletion and await deletion.is_gone()):
+            if not self.work.halt.is_set():
+                self.work.begin(change)
+                self.record(_result(change, _error(change, *_STILL_THERE), 0.0))
+            return
+        await self._write_one(change)
 
     async def _write_one(self, change: Change) -> None:
         async with self.gate:

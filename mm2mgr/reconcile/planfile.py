@@ -248,6 +248,18 @@ def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
     Words and steps follow from the rest; where a move of two connectors was cut short, they are other ones."""
     if change is None:
         return None
-    said = {"remedy", "warnings", "takes", "needs_offsets", "rests", "price", "keys", "saw"}
+    said = {
+        "remedy",
+        "warnings",
+        "takes",
+        "needs_offsets",
+        "rests",
+        "price",
+        "keys",
+        "saw",
+        "reason",
+        "steps",
+        "follows",
+    }
     keys = [{name: value for name, value in key.items() if name != "origin"} for key in change["keys"]]
     return {"keys": keys} | {name: each for name, each in change.items() if name not in said and each is not None}

@@ -218,7 +218,8 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
             # any more refuse `required`, which would bar the way to at_least_once.
             lenient = {key: value for key, value in live.items() if key != "exactly.once.support"}
             yield WriteConfig(named, Journal(then).marked(lenient), "the journal")
-    moving = Journal(then, behind).marked(wanted)
+    # Whoever resumes it before its offsets are there would let it begin at the first record: it has no tasks until then.
+    moving = Journal(then, behind).marked({**wanted, "enabled": "false"})
     yield Stop(named)
     if place(live) != behind:  # cut short before: only the config that it had then finds them
         yield WriteConfig(named, at(behind, moving), "the place of its offsets", known=True)

@@ -3,7 +3,7 @@ reported on the way. Values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
@@ -20,6 +20,8 @@ class Rollout:
     `wait_seconds`: how long the connectors of a wave have to be seen running with their new config; 0: do not look, go on.
     `at_once`: the most changes in a wave (None: all of a type). `pause_seconds`: between waves. `canary`: ids of flows whose
     connectors are written first; nothing else is until they are good. `rollback`: take back what was written where a wave is bad.
+    `first` and `before_canary` (from `of_plan`): what is deleted before another connector begins, on whichever Connect cluster, and
+    which of that the canary waits for.
     """
 
     wait_seconds: float = 0.0
@@ -27,10 +29,18 @@ class Rollout:
     pause_seconds: float = 0.0
     canary: frozenset[str] = frozenset()
     rollback: bool = False
+    first: frozenset[Named] = frozenset()
+    before_canary: frozenset[Named] = frozenset()
 
     def is_canary(self, change: Change) -> bool:
-        """Tell whether a connector serves a flow that goes first."""
-        return bool(self.canary.intersection(change.flows))
+        """Tell whether a connector serves a flow that goes first, or is deleted before one that does begins."""
+        return bool(self.canary.intersection(change.flows)) or change.named in self.before_canary
+
+    def of_plan(self, changes: Iterable[Change]) -> Rollout:
+        """Return it with what these changes delete before others of them begin."""
+        followed = [(each.follows, self.is_canary(each)) for each in changes if each.follows]
+        before_canary = frozenset(named for named, is_canary in followed if is_canary)
+        return replace(self, first=frozenset(named for named, _ in followed), before_canary=before_canary)
 
 
 @dataclass(frozen=True)
@@ -159,10 +169,9 @@ def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
     First what is deleted before another one begins; what may turn out not to run, so that nothing is written beside it; then heartbeats
     (their topic must be there when the source connector looks), sources, checkpoints after what they translate, deletes.
     """
-    first = {change.follows for change in part.writes}
 
     def rank(change: Change) -> tuple[bool, bool, bool, int]:
-        goes_first = change.action == "delete" and change.named in first
+        goes_first = change.action == "delete" and change.named in rollout.first
         return (
             not rollout.is_canary(change),
             change.action == "delete" and not goes_first,
@@ -177,7 +186,7 @@ def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
     for _, alike in groupby(sorted((*writes, *canary), key=rank), key=rank):
         changes = list(alike)
         size = rollout.at_once or len(changes)
-        yield from (changes[first : first + size] for first in range(0, len(changes), size))
+        yield from (changes[start : start + size] for start in range(0, len(changes), size))
 
 
 def is_as_written(change: Change, live: Mapping[str, str] | None) -> bool:

@@ -21,6 +21,8 @@ from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Plan
+from mm2mgr.reconcile.planfile import as_reviewed, read_plan, write_plan
+from mm2mgr.reconcile.waves import Rollout
 from mm2mgr.render import HEARTBEATS_KEY, Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
@@ -141,6 +143,46 @@ def test_a_deletion_that_fails_lets_nobody_begin(site: Site) -> None:
     found = errors(site.apply(plan, WITHOUT_LOGS))
     assert "could not be deleted" in found[ORDERS]
     assert carriers(site) == [LOGS]
+
+
+def test_a_canary_begins_after_what_it_follows_is_deleted(site: Site) -> None:
+    site.converge()
+    plan = site.plan(WITHOUT_LOGS, prune=True)
+    site.forget()
+    site.apply(plan, WITHOUT_LOGS, rollout=Rollout(canary=frozenset({"orders:a->east"})))
+    writes = [(each.method, each.path.split("/")[2]) for each in site.east.writes]
+    assert writes[:2] == [("DELETE", LOGS), ("PUT", ORDERS)]
+
+
+@pytest.mark.parametrize("canary", [frozenset[str](), frozenset({"logs:a->east"})])
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_deletion_on_another_connect_cluster_comes_first(
+    site: Site, canary: frozenset[str], is_refused: bool
+) -> None:
+    flows = FLOWS.replace("[east, west]", "[east]")
+    site.converge(flows)
+    site.fakes["west"].cluster_id = "east"
+    elsewhere = flows.replace("targets: [east],", "targets: [east], run_on: west,")
+    plan = site.plan(elsewhere, prune=True, mirror_again=True, allow=["deletes"])
+    assert change(plan, LOGS).connect == "east"
+    begins = next(each for each in plan.writes if each.named == ("west", LOGS))
+    assert begins.follows == ("east", LOGS)
+    site.east.fail_next("DELETE", f"/connectors/{LOGS}", 403, "no", times=100 if is_refused else 0)
+    results = site.apply(plan, elsewhere, rollout=Rollout(canary=canary))
+    assert (carriers(site, "east"), carriers(site, "west")) == (([LOGS], []) if is_refused else ([], [LOGS]))
+    skipped = [each.connect for each in results if "could not be deleted" in (each.error or "")]
+    assert skipped == (["west"] if is_refused else [])
+
+
+def test_a_plan_file_goes_on_after_the_deletion_that_came_first(site: Site, tmp_path: Path) -> None:
+    site.converge()
+    reviewed = site.plan(WITHOUT_LOGS, prune=True)
+    write_plan(tmp_path / "plan.json", reviewed, [], None, None)
+    site.east.fail_next("PUT", f"/connectors/{ORDERS}/config", 403, "no", times=1)
+    assert ORDERS in errors(site.apply(reviewed, WITHOUT_LOGS))
+    now = as_reviewed(read_plan(tmp_path / "plan.json").plan, site.plan(WITHOUT_LOGS, prune=True))
+    assert errors(site.apply(now, WITHOUT_LOGS)) == {}
+    assert carriers(site) == [ORDERS]
 
 
 def test_a_flow_that_moves_takes_heartbeats_along(site: Site) -> None:

@@ -51,7 +51,8 @@ class Workers(httpx.AsyncBaseTransport):
 
     @property
     def runs(self) -> bool:
-        return self.fake.connectors[NAME].state == "RUNNING"
+        connector = self.fake.connectors[NAME]
+        return connector.state == "RUNNING" and connector.config.get("enabled", "true") == "true"
 
     def stored(self) -> int | None:
         entry = self.fake.stores(NAME)[0].get(PARTITION)
@@ -154,6 +155,23 @@ def test_one_more_apply_finishes_whatever_a_kill_left(move: Move, state: str) ->
             workers.apply(move.after, last)
         assert workers.apply(move.after) is None, last
         assert converged(move, workers, state), last
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_killed_and_resumed_by_hand(move: Move, state: str) -> None:
+    """Somebody sees it stopped and resumes it: it has its offsets or no tasks, and what it mirrors then is not forgotten."""
+    for last in range(1, requests_of(move, state)):
+        workers = move.begin(state)
+        with pytest.raises(Killed):
+            workers.apply(move.after, last)
+        if not workers.runs:
+            workers.fake.connectors[NAME].state = "RUNNING"
+            if workers.runs:
+                assert workers.stored() == workers.position, last
+                workers.position += 10
+                workers.fake.add_offsets(NAME, "orders", {0: workers.position}, alias="a")
+        assert workers.apply(move.after) is None, last  # which sees to it that it never runs with older offsets
+        assert workers.runs or workers.stored() == workers.position, last
 
 
 @pytest.mark.parametrize("move", MOVES[:3:2], indirect=True)
