@@ -14,14 +14,12 @@ from mm2mgr.connect.types import WorkerInfo
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, SeenKafka, Snapshot
 from mm2mgr.reconcile.dedicated import configs_topic, dedicated_names
-from mm2mgr.reconcile.plan import Named
+from mm2mgr.reconcile.plan import Named, selects_otherwise
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 
 _RULE = "overlap"
 _NAMED = 20  # topics of one problem
-# What decides which topics a connector takes, and their names.
-_SELECT = ("topic", "enabled", "source.cluster.", "target.cluster.", "replication.policy", "transforms", "predicates")
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,11 @@ def find_overlaps(reading: Snapshot) -> Overlaps:
             flows[seen.desired.connect, seen.desired.name] = flow, seen
     dedicated, notes = _dedicated(reading, [flow for flow, _ in flows.values()])
     others = [*(one for connect in reading.connects.values() for one in connect.others), *dedicated]
-    changed = {named for named, (_, seen) in flows.items() if _selects_otherwise(seen)}
+    changed = {
+        named
+        for named, (_, connector) in flows.items()
+        if connector.info and selects_otherwise(connector.info.config, connector.desired.config)
+    }
     if not flows or not (others or changed):
         return Overlaps(notes=notes)
     declared = [OtherConnector(*named, {}, "", "declared") for named in flows]
@@ -93,16 +95,6 @@ def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[st
         "target": flow.target.alias,
     }
     return LiveProblem(_RULE, ProblemSubject(*mine, flow.id), found)
-
-
-def _selects_otherwise(seen: LiveConnector) -> bool:
-    """Tell whether a connector runs with other topics than the tree declares, or under other names."""
-    live = seen.info.config if seen.info else {}
-    return any(
-        live.get(key) != seen.desired.config.get(key)
-        for key in {*live, *seen.desired.config}
-        if key.startswith(_SELECT)
-    )
 
 
 def _dedicated(reading: Snapshot, flows: Iterable[Flow]) -> tuple[list[OtherConnector], dict[str, tuple[str, ...]]]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from mm2mgr.reconcile.history import Recorder, read_topics
 from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.plan import Change, ClusterPlan, Named
+from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, aliases_of
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import visible
 from mm2mgr.topology import Topology
@@ -107,9 +107,7 @@ def rewriting(parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
 
 
 def _pair(change: Change) -> tuple[Named, Pair]:
-    config = change.before or {}
-    pair = config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
-    return change.named, pair
+    return change.named, aliases_of(change.before or {})
 
 
 async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: Iterable[str] = ()) -> Claims:

@@ -18,11 +18,10 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.hops import filter_of, selection_of
 from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.guards import Connectors
+from mm2mgr.reconcile.guards import Connectors, mirrors_heartbeats
 from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, Widening, renamed_text
 from mm2mgr.reconcile.plan import WRITES, Change, Named
 from mm2mgr.reconcile.price import Price, Volume
-from mm2mgr.render import HEARTBEATS_KEY
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import KafkaCluster
 
@@ -124,14 +123,10 @@ def begins_heartbeats(change: Change, run: Connectors) -> bool:
     wanted, before = run.desired.get(change.named), run.live.get(change.named)
     if change.type != "source" or change.action not in WRITES or change.takes_over or not wanted:
         return False
-    if not _mirrors_heartbeats(wanted) or (before and _mirrors_heartbeats(before)):
+    if not mirrors_heartbeats(wanted) or (before and mirrors_heartbeats(before)):
         return False
     others = (each for named, each in run.live.items() if named != change.named and each.type == "source")
-    return any(each.pair == wanted.pair and _mirrors_heartbeats(each) for each in others)
-
-
-def _mirrors_heartbeats(subject: Subject) -> bool:
-    return subject.flag(HEARTBEATS_KEY, default=True)
+    return any(each.pair == wanted.pair and mirrors_heartbeats(each) for each in others)
 
 
 def volume(
@@ -185,7 +180,7 @@ def _assigned(subject: Subject) -> _Assigned | None:
     selection = selection_of(subject)
     if selection is None:
         return None
-    heartbeats = _mirrors_heartbeats(subject)
+    heartbeats = mirrors_heartbeats(subject)
 
     def takes(topic: str) -> bool:
         return selection.takes(topic) or (heartbeats and selection.takes_heartbeats(topic))

@@ -20,6 +20,7 @@ from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused, rewriting
 from mm2mgr.reconcile.dedicated import read_dedicated
+from mm2mgr.reconcile.drift import LiveConnectors
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import read_estimate
 from mm2mgr.reconcile.facts import (
@@ -264,24 +265,18 @@ class _Making:
 
     def running(self) -> RunningConnectors:
         """Return what runs, for what only one connector of a pair may do."""
-        live = {(name, each): config for name, read in self.live.items() for each, config in read.configs.items()}
-        return RunningConnectors(
-            live,
-            {(name, each): state for name, read in self.live.items() for each, state in read.states.items()},
-            sorted(named for named, config in live.items() if self.owners.is_ours(named, config)),
-            sorted(self.owners.released.keys() & live.keys()),
-            self.wish.prune and self.only is None,
-        )
+        live = {name: LiveConnectors(read.configs, read.states) for name, read in self.live.items()}
+        return RunningConnectors.of(self.owners, live, deletes=self.wish.prune and self.only is None)
 
     def both_sides(self) -> BothSides:
         """Return what runs and what is wanted, for moves, whose two sides may be on different Connect clusters."""
-        live = {(name, each): config for name, read in self.live.items() for each, config in read.configs.items()}
+        running = self.running()
         return BothSides(
-            live,
-            {(name, each): state for name, read in self.live.items() for each, state in read.states.items()},
+            running.configs,
+            running.states,
             {name: read.worker for name, read in self.live.items()},
             frozenset(self.errors),
-            frozenset(named for named, config in live.items() if self.owners.is_ours(named, config)),
+            frozenset(running.owned),
             {(c.connect, c.name): c for c in self.connectors},
             self.topology.clusters,
             is_whole=self.only is None,

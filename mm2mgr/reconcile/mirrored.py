@@ -19,7 +19,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.guards import Connectors, Objection
 from mm2mgr.reconcile.offsets import Journal, TakeOver
-from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
+from mm2mgr.reconcile.plan import Change, Named, Taken, connector_text, selects_otherwise
 from mm2mgr.render import FLOW_KEY
 from mm2mgr.text import few
 from mm2mgr.topics.names import NameFilter, Selection
@@ -60,7 +60,7 @@ class Again:
     topics: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"'{self.old[1]}' on Connect cluster '{self.old[0]}'"
+        return connector_text(self.old)
 
 
 @dataclass(frozen=True)
@@ -133,18 +133,6 @@ class Widening:
         return self.new.target_names(topic).text
 
 
-def selects_otherwise(live: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
-    """Tell whether a source connector would take other topics, or name them otherwise, than the one that runs."""
-    if live is None:
-        return True
-    naming = (
-        key
-        for key in live.keys() | wanted.keys()
-        if key.startswith(("replication.policy.", "transforms", "predicates."))
-    )
-    return any(live.get(key) != wanted.get(key) for key in (*SELECTING, *naming))
-
-
 def widenings(
     writes: Iterable[Change], desired: Mapping[Named, Subject], live: Mapping[Named, Subject]
 ) -> tuple[Widening, ...]:
@@ -153,7 +141,7 @@ def widenings(
         named
         for change in writes
         if change.type == "source" and (named := change.named) in desired
-        if selects_otherwise(live[named].config if named in live else None, desired[named].config)
+        if named not in live or selects_otherwise(live[named].config, desired[named].config)
     ]
     if not chosen:
         return ()

@@ -13,7 +13,19 @@ from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.reconcile.facts import running
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
-from mm2mgr.reconcile.plan import RESTING, SELECTING, WRITES, Change, ClusterPlan, Named, diff, type_of, with_price
+from mm2mgr.reconcile.plan import (
+    RESTING,
+    SELECTING,
+    WRITES,
+    Change,
+    ClusterPlan,
+    Named,
+    aliases_of,
+    connector_text,
+    diff,
+    type_of,
+    with_price,
+)
 from mm2mgr.reconcile.price import Price
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import is_name, java_pattern
@@ -116,13 +128,13 @@ class _Planning:
             for giver in found if receiver[0] in estate.unread else ():
                 self.hold(
                     giver,
-                    f"its topics move to '{receiver[1]}' on Connect cluster '{receiver[0]}', which could not be read",
+                    f"its topics move to {connector_text(receiver)}, which could not be read",
                 )
             return
         journal = Journal.of(estate.live.get(receiver, {}))
         if journal and not journal.is_readable:
             for giver in found:
-                self.hold(giver, f"{_text_of(receiver)}, which takes over its topics, has an unreadable journal")
+                self.hold(giver, f"{connector_text(receiver)}, which takes over its topics, has an unreadable journal")
             return
         if journal and journal.move:
             if journal.move.giver in found or journal.move.giver not in estate.live:
@@ -164,7 +176,7 @@ class _Planning:
             )
         if found and not entry.topics and not entry.dedicated:
             return (
-                f"'{entry.to}' runs already and begins to take nothing, so {_text_of(found[0])} gives it nothing; {where} can go, and "
+                f"'{entry.to}' runs already and begins to take nothing, so {connector_text(found[0])} gives it nothing; {where} can go, and "
                 "--prune deletes what is no longer declared"
             )
         return f"'{entry.written}' is '{entry.to}' now; {where} can go"
@@ -190,7 +202,7 @@ class _Planning:
         # What was adopted carries no mark before its first change: adopt: has it, and its pair is that of the flow.
         pair = tuple((entry.flow or "").partition(":")[2].split("->"))
         unmarked_ones = (each for each in others if each in self.estate.owned and FLOW_KEY not in live[each])
-        return [each for each in unmarked_ones if _pair(live[each]) == pair]
+        return [each for each in unmarked_ones if aliases_of(live[each]) == pair]
 
     def is_due(self, change: Change, giver: Named, entry: Moved) -> bool:
         """Tell whether the receiver begins to take what the giver gives up."""
@@ -241,14 +253,14 @@ class _Planning:
             if giver not in self.ending:
                 self.hold(
                     giver,
-                    f"'{receiver[1]}' on Connect cluster '{receiver[0]}', which takes over its topics, is blocked",
+                    f"{connector_text(receiver)}, which takes over its topics, is blocked",
                 )
             self.concerned |= {receiver, giver}
             return
         if journal:
             self.ending |= {receiver, giver}
         over = self.taken_over(change, giver, entry, journal)
-        where = f"'{giver[1]}' on Connect cluster '{giver[0]}'" if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
+        where = connector_text(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
         verb = (
             "takes back what it had begun to take over"
             if over.back
@@ -262,14 +274,14 @@ class _Planning:
         self.changes[receiver] = replace(change, takes_over=over, reason=said)
         beside = [each for each, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
-        to = f"its topics move to '{receiver[1]}' on Connect cluster '{receiver[0]}'"
+        to = f"its topics move to {connector_text(receiver)}"
         if over.before is not None and not over.back and over.keeps is None and not over.leaves:
             self.changes[giver] = self.deleted(giver, receiver, to)
         elif over.before is not None:
             gives = self.changes.get(giver) or Change(*giver, "source", "update", before=over.before)
             gives = replace(gives, moves_to=receiver, reason="it goes on as before" if over.back else to)
             if gives.action == "no-op" and over.keeps is not None and not over.move.carried:  # it is stopped meanwhile
-                rested = f"offsets of topics that it no longer takes move to {_text_of(receiver)}"
+                rested = f"offsets of topics that it no longer takes move to {connector_text(receiver)}"
                 keys, price = diff(over.before, over.keeps), Price(gives.tasks)
                 gives = replace(gives, action="update", config=dict(over.keeps), keys=keys, price=price, reason=rested)
             if over.back or over.leaves:
@@ -292,7 +304,7 @@ class _Planning:
         move = journal.move if journal else None
         if move is None:
             created = change.action == "create"
-            source = entry.dedicated if entry and entry.dedicated else _pair(live or {})
+            source = entry.dedicated if entry and entry.dedicated else aliases_of(live or {})
             partial = entry is not None and bool(entry.topics)
             move = Move(giver, source, estate.rests(giver), created=created, partial=partial)
             then = move.giver_then if created else estate.rests(receiver)
@@ -362,7 +374,7 @@ class _Planning:
         """Yield the connectors of the giver's pair, there, that nothing else needs: heartbeats and checkpoints."""
         live, desired = self.estate.live, self.estate.desired
         of_pair = [each for each in self.estate.owned if each[0] == giver[0] and each not in desired and each != giver]
-        of_pair = [each for each in of_pair if set(_pair(live[each])) == set(pair)]
+        of_pair = [each for each in of_pair if set(aliases_of(live[each])) == set(pair)]
         if not any(type_of(live[each]) == "source" and each not in self.concerned for each in of_pair):
             yield from (each for each in of_pair if type_of(live[each]) != "source" and each not in self.concerned)
 
@@ -372,7 +384,7 @@ class _Planning:
         """Yield why a move cannot be done, with what to do about it."""
         estate, receiver = self.estate, change.named
         live, had, config = estate.live.get(receiver), estate.live.get(giver), change.config
-        other = f"'{giver[1]}' on Connect cluster '{giver[0]}'"
+        other = connector_text(giver)
         if giver[0] in estate.unread:
             yield (
                 f"Connect cluster '{giver[0]}', from which it takes over '{giver[1]}', could not be read",
@@ -428,7 +440,7 @@ class _Planning:
         had = self.estate.live.get(giver)
         if had is None:
             return
-        owner, other = had.get(OWNER_KEY), _text_of(giver)
+        owner, other = had.get(OWNER_KEY), connector_text(giver)
         if type_of(had) != "source":
             yield f"{other} is no MirrorSourceConnector", "correct from: in the entry of moved:, or remove that entry"
         elif giver not in self.estate.owned and not owner:
@@ -452,7 +464,7 @@ class _Planning:
         """Yield why a journal is not followed: anybody may have written it, so the tree or the giver has to say the same."""
         giver = move.giver
         journal = Journal.of(had or {})
-        where = _text_of(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
+        where = connector_text(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
         if entry is None and not (journal and journal.gives == receiver) and not (move.carried and had is None):
             flow = self.estate.live[receiver].get(FLOW_KEY, "")
             from_ = "/".join(giver) if giver[0] else f"{{dedicated: {giver[1]}}}"
@@ -461,9 +473,9 @@ class _Planning:
                 f"its journal says that it takes over from {where}, which neither moved: nor that connector confirms",
                 f"if an apply began that move, write moved: [{{from: {from_}, to: {flow}{topics}}}] and apply, which finishes it; {_NO_MOVE}",
             )
-        elif had is not None and _pair(had) != move.pair:
+        elif had is not None and aliases_of(had) != move.pair:
             yield (
-                f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that connector is between {'->'.join(_pair(had))}",
+                f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that connector is between {'->'.join(aliases_of(had))}",
                 _NO_MOVE,
             )
 
@@ -477,7 +489,7 @@ class _Planning:
         if not journal.is_readable:
             self.changes[named] = change.blocked("its journal (mm2mgr.journal) is unreadable", _NO_MOVE)
         elif journal.gives:
-            why = f"its journal says that its topics move to {_text_of(journal.gives)}, and no move of these two is planned"
+            why = f"its journal says that its topics move to {connector_text(journal.gives)}, and no move of these two is planned"
             how = "if an apply began that move, bring the tree back to what it was and apply, which finishes it"
             self.changes[named] = change.blocked(why, f"{how}; {_NO_MOVE}")
         elif journal.move:
@@ -487,7 +499,7 @@ class _Planning:
         """Yield why a move that was begun cannot continue with the tree as it is now."""
         if not move.carried and had is None and entry and not entry.dedicated:
             yield (
-                f"'{move.giver[1]}' on Connect cluster '{move.giver[0]}' was deleted before its offsets were carried",
+                f"{connector_text(move.giver)} was deleted before its offsets were carried",
                 f"delete '{change.connector}' there, which never ran; then plan again" if move.created else _NO_MOVE,
             )
         live = self.estate.live[change.named]
@@ -495,7 +507,7 @@ class _Planning:
         again = entry is None and not move.partial and had is not None and move.giver in self.estate.desired
         if move.carried and again:
             yield (
-                f"{_text_of(move.giver)} is declared again, and its offsets are carried already",
+                f"{connector_text(move.giver)} is declared again, and its offsets are carried already",
                 f"bring the tree back to what it was, apply to finish the move, then move it back; {_NO_MOVE}",
             )
         elif move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
@@ -517,14 +529,6 @@ class _Planning:
 _NO_MOVE = "else remove the key mm2mgr.journal from its config over REST, and see whether it is to run"
 
 
-def _text_of(named: Named) -> str:
-    return f"'{named[1]}' on Connect cluster '{named[0]}'"
-
-
-def _pair(config: Config) -> tuple[str, str]:
-    return config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
-
-
 def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
     """Block the whole of a move of which something is blocked, and what follows a deletion that is."""
     parts = tuple(parts)
@@ -538,13 +542,13 @@ def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
 
     def held(change: Change) -> Change:
         if change.follows in blocked and change.action in WRITES:
-            first = _text_of(change.follows) if change.follows else ""
+            first = connector_text(change.follows) if change.follows else ""
             return change.blocked(
                 f"{first}, which is to be deleted first, is blocked: it still does what this one begins"
             )
         others = sorted(partners.get(change.named, set()) & blocked)
         if change.action in {"blocked", "no-op"} or not others:
             return change
-        return change.blocked(f"{_text_of(others[0])}, the other side of the move, is blocked")
+        return change.blocked(f"{connector_text(others[0])}, the other side of the move, is blocked")
 
     return tuple(part.each(held) for part in parts)

@@ -390,7 +390,7 @@ def with_predecessors_kept(
         if new is None or not (change.action == "delete" or narrowed):
             return change
         why = "is blocked" if new in changes else "could not be read"
-        reason = f"'{new[1]}' on Connect cluster '{new[0]}', which takes over its topics, {why}: they would no longer be mirrored"
+        reason = f"{connector_text(new)}, which takes over its topics, {why}: they would no longer be mirrored"
         return replace(change.blocked(reason), state=change.state)
 
     return tuple(cluster.each(kept_or_not) for cluster in clusters)
@@ -544,6 +544,23 @@ def _without(desired: Connector) -> str:
     if desired.type == "source" and origin and origin.kind == "spec":
         return f"write another connector_name in flow '{flow}' ({origin.where}), or delete that connector if it is no longer needed"
     return _REMEDIES[desired.type].format(flow=flow)
+
+
+def selects_otherwise(live: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Tell whether a source connector would take other topics, or name them otherwise, than the one that runs."""
+    wanted, naming = with_live_order(wanted, live), ("replication.policy.", "transforms", "predicates.")
+    keys = {*SELECTING, *(key for key in live.keys() | wanted.keys() if key.startswith(naming))}
+    return any(live.get(key) != wanted.get(key) for key in keys)
+
+
+def connector_text(named: Named) -> str:
+    """Return in words which connector is meant."""
+    return f"'{named[1]}' on Connect cluster '{named[0]}'"
+
+
+def aliases_of(config: Mapping[str, str]) -> tuple[str, str]:
+    """Return the source and the target alias of a config, "" for one that it does not have."""
+    return config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
 
 
 def type_of(config: Mapping[str, str]) -> str:
