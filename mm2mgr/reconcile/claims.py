@@ -155,10 +155,10 @@ def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
     held = part.each(
         lambda change: change.blocked(str(found[change.connector]), remedy) if change.connector in found else change
     )
-    why = claims.unread.get(part.connect)
-    if why == _NO_HISTORY and not any(entry.list == "adopt" for entry in part.lists):
-        why = None  # the tree knows that it leaves and reads no claims
-    note = f"not verified: whether another owner has adopted the same connectors ({why})" if why else None
+    reason = claims.unread.get(part.connect)
+    if reason == _NO_HISTORY and not any(entry.list == "adopt" for entry in part.lists):
+        reason = None  # the tree knows that it leaves and reads no claims
+    note = f"not verified: whether another owner has adopted the same connectors ({reason})" if reason else None
     return replace(held, lists=tuple(lists), notes=(*held.notes, *filter(None, [note])))
 
 

@@ -95,7 +95,7 @@ class Estimate:
             return Price()
         alias = self.run.desired[change.named].source
         sizes = self.sizes.get(alias)
-        logs = {one for one in sizes.logs if one.topic == HEARTBEATS} if sizes else set()
+        logs = {partition for partition in sizes.logs if partition.topic == HEARTBEATS} if sizes else set()
         if sizes is None or not logs:
             return Price(again=Volume(unmeasured=(f"heartbeats of '{alias}'",)))
         return Price(again=volume(sizes, [HEARTBEATS], self.seen.offsets.get(change.named) or {}, {}))
@@ -120,13 +120,13 @@ class Estimate:
 
 def begins_heartbeats(change: Change, run: Connectors) -> bool:
     """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not come along."""
-    wanted, before = run.desired.get(change.named), run.live.get(change.named)
-    if change.type != "source" or change.action not in WRITES or change.takes_over or not wanted:
+    after, before = run.desired.get(change.named), run.live.get(change.named)
+    if change.type != "source" or change.action not in WRITES or change.takes_over or not after:
         return False
-    if not mirrors_heartbeats(wanted) or (before and mirrors_heartbeats(before)):
+    if not mirrors_heartbeats(after) or (before and mirrors_heartbeats(before)):
         return False
-    others = (each for named, each in run.live.items() if named != change.named and each.type == "source")
-    return any(each.pair == wanted.pair and mirrors_heartbeats(each) for each in others)
+    others = (subject for named, subject in run.live.items() if named != change.named and subject.type == "source")
+    return any(subject.pair == after.pair and mirrors_heartbeats(subject) for subject in others)
 
 
 def volume(

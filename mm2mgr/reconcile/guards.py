@@ -184,16 +184,16 @@ class Overlap:
 
     def shared(self, topics: Iterable[str]) -> list[str]:
         """Return those of a source's topics that both take, sorted."""
-        one, other = (hop.selection for hop in self.hops)
-        return sorted(topic for topic in topics if one and other and one.takes(topic) and other.takes(topic))
+        first, other = (hop.selection for hop in self.hops)
+        return sorted(topic for topic in topics if first and other and first.takes(topic) and other.takes(topic))
 
 
 def overlaps(running: Mapping[Named, Subject]) -> Iterator[Overlap]:
     """Yield the overlaps of connectors that run, as the rule `overlap` finds them."""
     names = {subject: named for named, subject in running.items()}
     judged = Estate(tuple(running.values())).judged
-    for one, other, shared in overlapping(judged.subjects, running=True, alike=True):
-        yield Overlap((names[one.subject], names[other.subject]), shared.topic or "", (one, other))
+    for first, other, shared in overlapping(judged.subjects, running=True, alike=True):
+        yield Overlap((names[first.subject], names[other.subject]), shared.topic or "", (first, other))
 
 
 def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Connectors) -> str:

@@ -488,9 +488,9 @@ class _Making:
 
     def against(self, widening: Widening, verdict: MirrorVerdict) -> list[Objection]:
         """Return the objections to a write without those of an allowed kind."""
-        kinds = [(one, ALLOWED_BY.get(one.rule, "")) for one in verdict.objections]
+        kinds = [(objection, ALLOWED_BY.get(objection.rule, "")) for objection in verdict.objections]
         self.needed.update((widening.named, kind) for _, kind in kinds if kind)
-        return [one for one, kind in kinds if not self.allows(kind, widening.named)]
+        return [objection for objection, kind in kinds if not self.allows(kind, widening.named)]
 
     def idle_permits(self, connect: str) -> Iterator[str]:
         """Yield what flows allow although nothing needs it: a line that stays would let the next accident through."""

@@ -196,10 +196,10 @@ def again(
 
     `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its offsets.
     """
-    given = (over and seen.offsets.get(over.giver)) or {}
+    taken_offsets = (over and seen.offsets.get(over.giver)) or {}
     own = {
         **(seen.offsets.get(widening.named) or {}),
-        **{p: at for p, at in given.items() if over and over.has_topic(p.topic)},
+        **{p: at for p, at in taken_offsets.items() if over and over.has_topic(p.topic)},
     }
     for other, hop in widening.others.items():
         is_giver = over is not None and other == over.giver
@@ -370,7 +370,7 @@ def renamed(widening: Widening, seen: MirroredState, formers: Iterable[Former | 
             continue
         topics = seen.begun.get(widening.named)
         if topics is None:  # the source was not read: any topic that both take counts
-            shared = meeting([each for each in (before, after) if each]).topic
+            shared = meeting([selection for selection in (before, after) if selection]).topic
             topics = [shared] if shared else []
         for topic in topics:
             if (before is None or before.takes(topic)) and former(topic) != naming(topic):
@@ -405,27 +405,27 @@ def under_other_names(
     if not names:
         return None
     subject, naming = widening.new.subject, widening.new.target_names
-    known = [former for _, former in filter(None, formers)]
-    is_new = bool(naming.steps) and all(replace(naming, steps=()) == former for former in known)
+    namings = [former for _, former in filter(None, formers)]
+    is_new = bool(naming.steps) and all(replace(naming, steps=()) == former for former in namings)
     spots = [subject.spot_of(f"transforms.{name}.type") for name in routers(subject)]
     silences = (silence_of(_RENAMES, spot, [subject], files) for spot in spots)
     text, silence = renamed_text(names, widening.target), f"silence: {{{_RENAMES}: why}}"
     if is_new and (reason := next(filter(None, silences), None)):
         return Objection("target-names", f"{text} (silenced: {reason})", "consumers must follow", blocks=False)
-    kept = "keep alias, replication_policy and separator"
+    remedy = "keep alias, replication_policy and separator"
     if is_new:
-        kept = f"leave out the transformation, or where consumers read the new names, write {silence}"
-    elif any(former.steps for former in known):
-        kept += f", and the transformation as it is, with {silence} where lint is against it"
+        remedy = f"leave out the transformation, or where consumers read the new names, write {silence}"
+    elif any(former.steps for former in namings):
+        remedy += f", and the transformation as it is, with {silence} where lint is against it"
     allow = "add --allow target-names, or allow: [target-names] to the flow"
-    return Objection("target-names", text, f"{kept}; or, where consumers follow, {allow}")
+    return Objection("target-names", text, f"{remedy}; or, where consumers follow, {allow}")
 
 
 def too_long(widening: Widening, seen: MirroredState) -> Objection | None:
     """Return the objection to topics that a write begins to take and whose name on the target no broker accepts."""
     subject = widening.new.subject
-    known = set(named_too_long(subject, ()))  # what its lists name, lint says
-    names = [topic for topic in named_too_long(subject, seen.begun.get(widening.named, ())) if topic not in known]
+    listed = set(named_too_long(subject, ()))  # what its lists name, lint says
+    names = [topic for topic in named_too_long(subject, seen.begun.get(widening.named, ())) if topic not in listed]
     return Objection(NAME_TOO_LONG, *too_long_text(subject, names)) if names else None
 
 

@@ -164,7 +164,7 @@ class _Planning:
         """Return what an entry comes to that moves nothing now."""
         where, config = f"the line at {entry.place}", self.estate.live.get(change.named)
         has = self.estate.selection(change.named, unmarked(config)) if config else None
-        if missing := [each for each in entry.topics if is_name(each) and not (has and has.takes(each))]:
+        if missing := [topic for topic in entry.topics if is_name(topic) and not (has and has.takes(topic))]:
             return (
                 f"nothing of '{entry.written}' moves to '{entry.to}' now, which does not mirror {few(missing)}: "
                 f"write them under its topics:, or remove {where}"
@@ -193,16 +193,18 @@ class _Planning:
             return [("", "->".join(entry.dedicated))]
         if entry.connector:
             return [entry.connector] if entry.connector in live else []
-        declared = [each for each, c in desired.items() if c.type == "source" and c.flows[0] == entry.flow]
+        declared = [named for named, c in desired.items() if c.type == "source" and c.flows[0] == entry.flow]
         if entry.topics:
-            return [each for each in declared if each in live]
-        others = [each for each in live if each != receiver and each not in desired and type_of(live[each]) == "source"]
-        if marked := [each for each in others if live[each].get(FLOW_KEY) == entry.flow]:
+            return [named for named in declared if named in live]
+        others = [
+            named for named in live if named != receiver and named not in desired and type_of(live[named]) == "source"
+        ]
+        if marked := [named for named in others if live[named].get(FLOW_KEY) == entry.flow]:
             return marked
         # What was adopted carries no mark before its first change: adopt: has it, and its pair is that of the flow.
         pair = tuple((entry.flow or "").partition(":")[2].split("->"))
-        unmarked_ones = (each for each in others if each in self.estate.owned and FLOW_KEY not in live[each])
-        return [each for each in unmarked_ones if aliases_of(live[each]) == pair]
+        unmarked_ones = (named for named in others if named in self.estate.owned and FLOW_KEY not in live[named])
+        return [named for named in unmarked_ones if aliases_of(live[named]) == pair]
 
     def is_due(self, change: Change, giver: Named, entry: Moved) -> bool:
         """Tell whether the receiver begins to take what the giver gives up."""
@@ -224,7 +226,8 @@ class _Planning:
         others += [estate.selection(receiver, unmarked(live))] if live else []
         names = filter(is_name, entry.topics)
         return any(
-            begins and begins.takes(each) and not any(one and one.takes(each) for one in others) for each in names
+            begins and begins.takes(topic) and not any(selection and selection.takes(topic) for selection in others)
+            for topic in names
         )
 
     def take_back(self, receiver: Named) -> None:
@@ -362,7 +365,7 @@ class _Planning:
         estate = self.estate
         takes: list[Selection | NameFilter | None] = [estate.selection(receiver, estate.desired[receiver].config)]
         if entry.topics:
-            takes.append(NameFilter(tuple(java_pattern(each) for each in entry.topics), ()))
+            takes.append(NameFilter(tuple(map(java_pattern, entry.topics)), ()))
         leaves = [estate.selection(giver, estate.live[giver])]
         if giver in estate.desired:
             leaves.append(estate.selection(giver, estate.desired[giver].config))
@@ -489,9 +492,9 @@ class _Planning:
         if not journal.is_readable:
             self.changes[named] = change.blocked("its journal (mm2mgr.journal) is unreadable", _NO_MOVE)
         elif journal.gives:
-            why = f"its journal says that its topics move to {connector_text(journal.gives)}, and no move of these two is planned"
+            reason = f"its journal says that its topics move to {connector_text(journal.gives)}, and no move of these two is planned"
             how = "if an apply began that move, bring the tree back to what it was and apply, which finishes it"
-            self.changes[named] = change.blocked(why, f"{how}; {_NO_MOVE}")
+            self.changes[named] = change.blocked(reason, f"{how}; {_NO_MOVE}")
         elif journal.move:
             self.changes[named] = change.blocked("its journal speaks of a move that cannot be its own", _NO_MOVE)
 
