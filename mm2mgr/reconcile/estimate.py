@@ -19,9 +19,11 @@ from mm2mgr.lint.hops import filter_of, selection_of
 from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.guards import Connectors, mirrors_heartbeats
-from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, Widening, renamed_text
+from mm2mgr.reconcile.mirrored import MirrorVerdict
 from mm2mgr.reconcile.plan import WRITES, Change, Named
 from mm2mgr.reconcile.price import Price, Volume
+from mm2mgr.reconcile.renames import renamed_text
+from mm2mgr.reconcile.widening import MirroredState, Widening
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import KafkaCluster
 

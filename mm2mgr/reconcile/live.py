@@ -55,14 +55,8 @@ from mm2mgr.reconcile.heartbeats import (
 from mm2mgr.reconcile.mirrored import (
     ALLOWED_BY,
     ArrivedTopics,
-    MirroredState,
     MirrorVerdict,
-    StartedTopics,
-    Widening,
     judge,
-    taken,
-    unseen_successors,
-    widenings,
 )
 from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
@@ -86,6 +80,7 @@ from mm2mgr.reconcile.quotas import (
     wanted_quotas,
 )
 from mm2mgr.reconcile.stages import steps_of
+from mm2mgr.reconcile.widening import MirroredState, StartedTopics, Widening, taken, unseen_successors, widenings
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few
