@@ -214,8 +214,8 @@ def write_all(opened: int, data: bytes, wait_seconds: float = PIPE_SECONDS) -> N
                 if not room.poll(wait_seconds * 1000):
                     raise OSError(errno.EAGAIN, f"its reader took nothing for {wait_seconds:g} s") from None
     except OSError:
-        written, found = len(data) - len(left), os.fstat(opened)
-        if written and stat.S_ISREG(found.st_mode) and found.st_size == size + written:
+        written, status = len(data) - len(left), os.fstat(opened)
+        if written and stat.S_ISREG(status.st_mode) and status.st_size == size + written:
             os.ftruncate(opened, size)
         raise
 

@@ -73,14 +73,14 @@ class _Reading:
                 near = nearest(entry.connector, [name for connect, name in self.declared if connect == entry.connect])
                 meant = f"did you mean '{near[0]}'? else " if near else ""
                 message = f"no flow is connector '{entry.connector}' on Connect cluster '{entry.connect}'"
-                wanted = f"{meant}write connector_name: {entry.connector} in the flow that it is, name it as from: of an entry of moved:, or remove this entry"
-                self.problem((*path, "connector"), f"{message}: {wanted}")
+                remedy = f"{meant}write connector_name: {entry.connector} in the flow that it is, name it as from: of an entry of moved:, or remove this entry"
+                self.problem((*path, "connector"), f"{message}: {remedy}")
             yield Adopted(*named, entry.from_owner, self.place(*path))
 
     def moves_away(self, named: tuple[str, str]) -> bool:
         """Tell whether an entry of `moved:` may mean this connector: by its name, or by that of a flow that is gone."""
         froms = [moved.from_ for moved in self.tree.moved if isinstance(moved.from_, str)]
-        return "/".join(named) in froms or any("/" not in each and each not in self.flows for each in froms)
+        return "/".join(named) in froms or any("/" not in giver and giver not in self.flows for giver in froms)
 
     def released(self) -> Iterable[Released]:
         seen: dict[tuple[str, str], PathKey] = {}

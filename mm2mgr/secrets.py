@@ -11,7 +11,7 @@ import binascii
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from mm2mgr.secret_shapes import KEYS, VALUES
@@ -275,7 +275,8 @@ def mask_text(text: str) -> str:
     text = re.compile(_REFUSED, re.DOTALL).sub(
         lambda found: f"{found[1]}{MASK}{found[3]}" if is_secret(found[4]) else found[0], text
     )
-    return _without_options(_without_assigned(text))
+    text = _without_spans(text, _assigned(text))
+    return _without_spans(text, _options(text))
 
 
 def cut(text: str, characters: int = TEXT_CHARACTERS) -> str:
@@ -299,14 +300,14 @@ def _without_token(found: re.Match[str]) -> str:
     return f"{found['scheme']}{found['blank']}{MASK}" if is_token else found[0]
 
 
-def _without_secret(found: re.Match[str]) -> str:
-    start, end = (place - found.start() for place in found.span("secret"))
-    return f"{found[0][:start]}{MASK}{found[0][end:]}"
+def _without_secret(match: re.Match[str]) -> str:
+    start, end = (place - match.start() for place in match.span("secret"))
+    return f"{match[0][:start]}{MASK}{match[0][end:]}"
 
 
-def _without_assigned(text: str) -> str:
+def _without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
     parts, at = [], 0
-    for start, end in _assigned(text):
+    for start, end in spans:
         parts += [text[at:start], _hidden(text[start:end])]
         at = end
     return "".join([*parts, text[at:]])
@@ -324,14 +325,6 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
         if value and _is_clear(value[0]) and not re.compile(rf"{_QUOTE}?{_JAAS}").match(text, found.end()):
             yield value.span()
             at = value.end()
-
-
-def _without_options(text: str) -> str:
-    parts, at = [], 0
-    for start, end in _options(text):
-        parts += [text[at:start], _hidden(text[start:end])]
-        at = end
-    return "".join([*parts, text[at:]])
 
 
 def _options(text: str) -> Iterator[tuple[int, int]]:

@@ -253,12 +253,12 @@ class ConnectClient:
         async def is_untouched(deadline: Deadline) -> bool:
             for pause in self._caller.pauses:  # followers learn of a write a moment after the leader did
                 await asyncio.sleep(min(pause, deadline.left()))
-                found = await self._config_if_there(name, deadline)
-                if found in (before, wanted):
-                    return found != wanted
+                live = await self._config_if_there(name, deadline)
+                if live in (before, wanted):
+                    return live != wanted
             hint = "Somebody else wrote it at the same time, and was not overwritten; plan again."
-            what = "was deleted" if found is None else "got another config"
-            raise call.error(Overwritten, f"it {what} while this write waited for the workers", hint=hint)
+            change = "was deleted" if live is None else "got another config"
+            raise call.error(Overwritten, f"it {change} while this write waited for the workers", hint=hint)
 
         if not is_addressable(name):
             hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."

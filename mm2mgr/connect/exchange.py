@@ -23,9 +23,9 @@ def http_client(
     What the YAML tree says is all there is: its proxy, no other certificates, no ~/.netrc. A redirect could carry the
     credentials to another host.
     """
-    wanted = {"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING, **headers}
+    own_headers = {"Accept": "application/json", "Accept-Encoding": ACCEPTED_ENCODING, **headers}
     return httpx.AsyncClient(
-        headers=wanted, verify=verify, transport=transport, proxy=proxy, trust_env=False, follow_redirects=False
+        headers=own_headers, verify=verify, transport=transport, proxy=proxy, trust_env=False, follow_redirects=False
     )
 
 

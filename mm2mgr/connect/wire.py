@@ -398,7 +398,7 @@ def parsed(answer: Answer, call: Call, parse: Callable[[object], T]) -> T:
     try:
         return parse(data)
     except WrongBody as wrong:
-        what = wrong.message  # and not the error itself, whose frames hold the data
+        message = wrong.message  # and not the error itself, whose frames hold the data
     answer.text, data = "", None
     hint = "The Connect cluster may be older than Kafka 2.3, or something else answers at its `url`."
-    raise call.error(WrongBody, what, hint=hint, status=answer.status)
+    raise call.error(WrongBody, message, hint=hint, status=answer.status)

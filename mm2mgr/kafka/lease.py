@@ -122,7 +122,7 @@ class Lease:
 
     def _is_among(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> bool:
         """Tell whether partition 0 is one of them: any other one, of a topic that somebody enlarged, gives no right."""
-        return any(each.partition == self._partition.partition for each in partitions)
+        return any(partition.partition == self._partition.partition for partition in partitions)
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ def read_holder(access: KafkaAccess, topic: str, group: str, timeout_seconds: fl
             holder = _holder(described, topic)
             if holder is None:
                 return None
-            wanted = ConsumerGroupTopicPartitions(group, [confluent_kafka.TopicPartition(topic, 0)])
-            (asked,) = kafka.admin.list_consumer_group_offsets([wanted], request_timeout=kafka.left()).values()
+            request = ConsumerGroupTopicPartitions(group, [confluent_kafka.TopicPartition(topic, 0)])
+            (asked,) = kafka.admin.list_consumer_group_offsets([request], request_timeout=kafka.left()).values()
             (stored,) = kafka.result(asked).topic_partitions
     member, _, note = (stored.metadata or "").partition(" ")
     return Holder(holder.host.lstrip("/"), note if member == holder.member_id else "")
@@ -159,8 +159,12 @@ def _holder(group: Any, topic: str) -> Any:
     """Return the member that has partition 0; while a group rebalances nobody knows which one, and any of them may."""
     if group.state != ConsumerGroupState.STABLE:
         return next(iter(group.members), None)
-    having = (each for each in group.members if each.assignment)
+    having = (member for member in group.members if member.assignment)
     return next(
-        (one for one in having if any((p.topic, p.partition) == (topic, 0) for p in one.assignment.topic_partitions)),
+        (
+            member
+            for member in having
+            if any((p.topic, p.partition) == (topic, 0) for p in member.assignment.topic_partitions)
+        ),
         None,
     )

@@ -57,18 +57,18 @@ def arrives_twice(case: FlowCase, reading: Snapshot) -> Iterator[LiveProblem]:
     twice = {
         topic: certain
         for topic, places in case.kept.surplus.items()
-        if (certain := {number: one for number, one in places.items() if one.is_certain})
+        if (certain := {number: surplus for number, surplus in places.items() if surplus.is_certain})
         and not any(_writes_too(other, case.flow, topic) for other in reading.declared)
     }
     if twice:
-        found = [one for places in twice.values() for one in places.values()]
+        surpluses = [surplus for places in twice.values() for surplus in places.values()]
         task = _only_task(case, {TopicPartition(topic, number) for topic in twice for number in twice[topic]})
         more = {
-            "records": sum(one.records for one in found),
+            "records": sum(surplus.records for surplus in surpluses),
             "one_task": task is not None,
             "exactly_once": bool(case.exactly_once),
         }
-        since = min(one.began_at for one in found)
+        since = min(surplus.began_at for surplus in surpluses)
         problem = _topics_problem(case, "arrives-twice", twice, reading.taken_at - since, more)
         yield replace(problem, subject=replace(problem.subject, tasks=() if task is None else (task,)))
 
@@ -155,15 +155,17 @@ def _only_task(case: FlowCase, twice: Collection[TopicPartition]) -> int | None:
 
     Two workers may run it: Connect's status has one worker per task, whoever else still runs it, and its consumer is in no group.
     """
-    tasks = {case.lag.tasks.get(one) for one in twice}
+    tasks = {case.lag.tasks.get(partition) for partition in twice}
     task = tasks.pop()
     began_at = min(case.kept.surplus[topic][number].began_at for topic, number in twice)
     moved: dict[int | None, list[bool]] = {}
     for topic, places in case.kept.surplus.items():
-        for number, one in places.items():
-            if one.moved_at >= began_at:
-                moved.setdefault(case.lag.tasks.get(TopicPartition(topic, number)), []).append(one.limit is not None)
-    others = [is_twice for other, each in moved.items() if other != task for is_twice in each]
+        for number, surplus in places.items():
+            if surplus.moved_at >= began_at:
+                moved.setdefault(case.lag.tasks.get(TopicPartition(topic, number)), []).append(
+                    surplus.limit is not None
+                )
+    others = [is_twice for other, are_twice in moved.items() if other != task for is_twice in are_twice]
     return None if tasks or not others or any(others) or not all(moved.get(task, ())) else task
 
 

@@ -237,7 +237,7 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
 
 def _of_same_topics(old: FlowMemory, topics: Mapping[str, SeenTopic]) -> Surpluses:
     """Return what is remembered of records that arrive twice, without topics that were deleted and created again since."""
-    same = {topic for topic, one in old.topics.items() if topic in topics and topics[topic].ids == one.ids}
+    same = {topic for topic, state in old.topics.items() if topic in topics and topics[topic].ids == state.ids}
     return {topic: places for topic, places in old.surplus.items() if topic in same}
 
 

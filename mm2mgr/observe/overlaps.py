@@ -14,14 +14,12 @@ from mm2mgr.connect.types import WorkerInfo
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, SeenKafka, Snapshot
 from mm2mgr.reconcile.dedicated import configs_topic, dedicated_names
-from mm2mgr.reconcile.plan import Named
+from mm2mgr.reconcile.plan import Named, selects_otherwise
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 
 _RULE = "overlap"
 _NAMED = 20  # topics of one problem
-# What decides which topics a connector takes, and their names.
-_SELECT = ("topic", "enabled", "source.cluster.", "target.cluster.", "replication.policy", "transforms", "predicates")
 
 
 @dataclass(frozen=True)
@@ -36,16 +34,20 @@ def find_overlaps(reading: Snapshot) -> Overlaps:
     """Return what mirrors topics of the flows of a reading beside their connectors."""
     flows: dict[Named, tuple[Flow, LiveConnector]] = {}
     for flow in reading.flows:
-        seen = reading.source_connector(flow)
-        if seen and seen.info:
-            flows[seen.desired.connect, seen.desired.name] = flow, seen
+        connector = reading.source_connector(flow)
+        if connector and connector.info:
+            flows[connector.desired.connect, connector.desired.name] = flow, connector
     dedicated, notes = _dedicated(reading, [flow for flow, _ in flows.values()])
-    others = [*(one for connect in reading.connects.values() for one in connect.others), *dedicated]
-    changed = {named for named, (_, seen) in flows.items() if _selects_otherwise(seen)}
+    others = [*(other for connect in reading.connects.values() for other in connect.others), *dedicated]
+    changed = {
+        named
+        for named, (_, connector) in flows.items()
+        if connector.info and selects_otherwise(connector.info.config, connector.desired.config)
+    }
     if not flows or not (others or changed):
         return Overlaps(notes=notes)
     declared = [OtherConnector(*named, {}, "", "declared") for named in flows]
-    beside = {(one.connect, one.connector): one for one in (*declared, *others)}
+    beside = {(other.connect, other.connector): other for other in (*declared, *others)}
     problems: dict[str, tuple[LiveProblem, ...]] = {}
     for mine, theirs, topics in _shared(reading, flows, others):
         flow, _ = flows[mine]
@@ -65,11 +67,11 @@ def _shared(
 
     versions = {name: connect.version for name, connect in reading.connects.items()}
     configs: dict[Named, tuple[Mapping[str, str], str | None]] = {
-        named: (seen.info.config, seen.status.state if seen.status else None)
-        for named, (_, seen) in flows.items()
-        if seen.info
+        named: (connector.info.config, connector.status.state if connector.status else None)
+        for named, (_, connector) in flows.items()
+        if connector.info
     }
-    configs |= {(one.connect, one.connector): (one.config, one.state) for one in others}
+    configs |= {(other.connect, other.connector): (other.config, other.state) for other in others}
     subjects = {
         named: running(*named, config, state, version_of(WorkerInfo(versions.get(named[0], ""), "", "")))
         for named, (config, state) in configs.items()
@@ -83,7 +85,7 @@ def _shared(
 
 
 def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[str]) -> LiveProblem:
-    found = {
+    values = {
         "other": "/".join(part for part in (other.connect, other.connector) if part),
         "standing": other.standing,
         "owner": other.owner,
@@ -92,22 +94,12 @@ def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[st
         "source": flow.source.alias,
         "target": flow.target.alias,
     }
-    return LiveProblem(_RULE, ProblemSubject(*mine, flow.id), found)
-
-
-def _selects_otherwise(seen: LiveConnector) -> bool:
-    """Tell whether a connector runs with other topics than the tree declares, or under other names."""
-    live = seen.info.config if seen.info else {}
-    return any(
-        live.get(key) != seen.desired.config.get(key)
-        for key in {*live, *seen.desired.config}
-        if key.startswith(_SELECT)
-    )
+    return LiveProblem(_RULE, ProblemSubject(*mine, flow.id), values)
 
 
 def _dedicated(reading: Snapshot, flows: Iterable[Flow]) -> tuple[list[OtherConnector], dict[str, tuple[str, ...]]]:
     """Return the source connectors of dedicated MirrorMakers that run, and notes on those whose configs cannot be read."""
-    found: dict[str, OtherConnector] = {}
+    connectors: dict[str, OtherConnector] = {}
     notes: dict[str, tuple[str, ...]] = {}
     for flow in flows:
         source, target = flow.source.alias, flow.target.alias
@@ -122,5 +114,5 @@ def _dedicated(reading: Snapshot, flows: Iterable[Flow]) -> tuple[list[OtherConn
             )
         else:
             config = {"connector.class": SOURCE_CLASS, **runs.config}
-            found[name] = OtherConnector("", name, config, "RUNNING", "dedicated")
-    return list(found.values()), notes
+            connectors[name] = OtherConnector("", name, config, "RUNNING", "dedicated")
+    return list(connectors.values()), notes

@@ -271,7 +271,9 @@ def _without(declared: Collection[Named], connects: Mapping[str, SeenConnect]) -
     """Return the Connect clusters without declared connectors among the others."""
 
     def others(connect: SeenConnect) -> tuple[OtherConnector, ...]:
-        return tuple(one for one in connect.others if (one.connect, one.connector) not in declared)
+        return tuple(
+            connector for connector in connect.others if (connector.connect, connector.connector) not in declared
+        )
 
     return {name: replace(connect, others=others(connect)) for name, connect in connects.items()}
 
@@ -354,8 +356,10 @@ async def _with_later_ends(reading: Snapshot, how: ObserveOptions) -> Snapshot:
         )
     )
     clusters = dict(reading.clusters)
-    for alias, seen in zip(sources, read, strict=True):
-        clusters[alias] = replace(clusters[alias], later_ends={one: log.end for one, log in seen.offsets.items()})
+    for alias, cluster in zip(sources, read, strict=True):
+        clusters[alias] = replace(
+            clusters[alias], later_ends={partition: log.end for partition, log in cluster.offsets.items()}
+        )
     return replace(reading, clusters=clusters)
 
 

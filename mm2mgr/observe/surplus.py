@@ -63,16 +63,18 @@ class _Ends(NamedTuple):
     target_end: int
 
 
-def weight_in(reading: Snapshot, flow: Flow, seen: LiveConnector) -> int | None:
+def weight_in(reading: Snapshot, flow: Flow, connector: LiveConnector) -> int | None:
     """Return how many offsets of the target a record of a flow takes at most; None where its target's ends do not tell.
 
     Under other policies anybody may write to the topics, transforms may rename or drop records, and records that a producer does not
     wait for may show late.
     """
     exactly_once = reading.connects[flow.connect.name].exactly_once
-    if flow.settings.replication_policy != "default" or seen.info is None or exactly_once is None:
+    if flow.settings.replication_policy != "default" or connector.info is None or exactly_once is None:
         return None
-    if seen.info.config.get("transforms") or text_of("source", seen.info.config, "record producer", "acks") in {
+    if connector.info.config.get("transforms") or text_of(
+        "source", connector.info.config, "record producer", "acks"
+    ) in {
         "0",
         "1",
     }:
@@ -82,22 +84,22 @@ def weight_in(reading: Snapshot, flow: Flow, seen: LiveConnector) -> int | None:
 
 def doubtful(reading: Snapshot, flow: Flow, earlier: Surpluses) -> Iterator[TopicPartition]:
     """Yield the partitions where more seems to have arrived than there was: their source may just have been read too early."""
-    seen = reading.source_connector(flow)
+    connector = reading.source_connector(flow)
     if (
         not earlier
-        or seen is None
-        or isinstance(seen.offsets, Failure)
-        or not (weight := weight_in(reading, flow, seen))
+        or connector is None
+        or isinstance(connector.offsets, Failure)
+        or not (weight := weight_in(reading, flow, connector))
     ):
         return
-    source, target = (reading.clusters.get(one.alias, SeenKafka()) for one in (flow.source, flow.target))
+    source, target = (reading.clusters.get(cluster.alias, SeenKafka()) for cluster in (flow.source, flow.target))
     for topic, places in earlier.items():
         remote = flow.remote_topic(topic)
         for number, old in places.items():
             partition = TopicPartition(topic, number)
             log, there = source.offsets.get(partition), target.offsets.get(TopicPartition(remote, number))
             if log and there:
-                ends = _Ends(seen.offsets.get(partition, -1) + 1, log.end, there.end)
+                ends = _Ends(connector.offsets.get(partition, -1) + 1, log.end, there.end)
                 if _goes_on(old, ends, weight) and _is_doubtful(old, ends):
                     yield partition
 
@@ -106,18 +108,22 @@ def follow(
     lag: FlowLag, earlier: Surpluses, weight: int | None, later_ends: Mapping[TopicPartition, int], now: float
 ) -> dict[str, dict[int, Surplus]]:
     """Return what to remember of a flow's partitions; nothing without a `weight`. `later_ends`: the source's, read after the target."""
-    found: dict[str, dict[int, Surplus]] = {}
+    surpluses: dict[str, dict[int, Surplus]] = {}
     if weight is None:
-        return found
-    for one in lag.counted:
-        topic, number = one.partition
+        return surpluses
+    for partition_lag in lag.counted:
+        topic, number = partition_lag.partition
         after = old = earlier.get(topic, {}).get(number)
-        if one.arrived is not None:
-            ends = _Ends(0 if one.stored is None else one.stored + 1, one.log.end, one.arrived)
-            after = _after(old, ends, weight, later_ends.get(one.partition), now)
+        if partition_lag.arrived is not None:
+            ends = _Ends(
+                0 if partition_lag.stored is None else partition_lag.stored + 1,
+                partition_lag.log.end,
+                partition_lag.arrived,
+            )
+            after = _after(old, ends, weight, later_ends.get(partition_lag.partition), now)
         if after:
-            found.setdefault(topic, {})[number] = after
-    return found
+            surpluses.setdefault(topic, {})[number] = after
+    return surpluses
 
 
 def _after(old: Surplus | None, ends: _Ends, weight: int, later_end: int | None, now: float) -> Surplus:
@@ -129,20 +135,22 @@ def _after(old: Surplus | None, ends: _Ends, weight: int, later_end: int | None,
         ends = ends._replace(end=max(ends.end, later_end))
     moved_at = now if ends.target_end > old.target_end else old.moved_at
     begun = Surplus(weight, weight * ends.position - ends.target_end, *ends, moved_at)
-    extra, known = _extra(old, ends), begun._replace(level=old.level)
+    extra, same_level = _extra(old, ends), begun._replace(level=old.level)
     if old.limit is None:
         if extra <= 0:  # an end that went back, as of a topic that was created again, says nothing about what is stored
-            return known if ends.target_end < old.target_end else begun._replace(level=max(old.level, begun.level))
+            return same_level if ends.target_end < old.target_end else begun._replace(level=max(old.level, begun.level))
         behind = weight * (ends.end - ends.position)
         limit = min(weight * (ends.end - old.position), extra + 2 * behind)
-        return known._replace(extra=extra, limit=limit, began_at=now, grew_at=now)
+        return same_level._replace(extra=extra, limit=limit, began_at=now, grew_at=now)
     is_certain = old.is_certain or extra > old.limit
     has_grown = extra > old.extra or is_certain > old.is_certain
     grew_at = now if has_grown else old.grew_at
     if now - grew_at >= NEWS_SECONDS if is_certain else not has_grown:
         return begun  # it is over
     extra = max(extra, old.extra)
-    return known._replace(extra=extra, limit=old.limit, began_at=old.began_at, grew_at=grew_at, is_certain=is_certain)
+    return same_level._replace(
+        extra=extra, limit=old.limit, began_at=old.began_at, grew_at=grew_at, is_certain=is_certain
+    )
 
 
 def _extra(old: Surplus, ends: _Ends) -> int:

@@ -140,7 +140,8 @@ async def _drift(workspace: Workspace, flows: Sequence[str]) -> DriftReport:
     answers = asyncio.gather(*(_live(topology.connects[name]) for name in connects))
     known, lives = await asyncio.gather(read(topology, connects), answers)
     owners = Ownership.of(topology)
-    carriers = heartbeat_carriers(topology, connectors, _running(owners, connects, lives))
+    there = {name: live for name, live in zip(connects, lives, strict=True) if isinstance(live, LiveConnectors)}
+    carriers = heartbeat_carriers(topology, connectors, RunningConnectors.of(owners, there))
     chosen = tuple(with_carriers(chosen, carriers))
     failed, found = dict[str, str](), list[Drift]()
     for name, live in zip(connects, lives, strict=True):
@@ -178,15 +179,6 @@ def applied_quotas(known: History) -> dict[tuple[str, str], float | None]:
                 with suppress(ValueError):  # no number of ours
                     found[kafka, entry.connector] = None if key["after"] is None else float(key["after"])
     return found
-
-
-def _running(
-    owners: Ownership, connects: Sequence[str], lives: Sequence[LiveConnectors | Mm2mgrError]
-) -> RunningConnectors:
-    read_there = {name: live for name, live in zip(connects, lives, strict=True) if isinstance(live, LiveConnectors)}
-    configs = {(name, each): config for name, live in read_there.items() for each, config in live.configs.items()}
-    states = {(name, each): state for name, live in read_there.items() for each, state in live.states.items()}
-    return RunningConnectors(configs, states, [named for named, c in configs.items() if owners.is_ours(named, c)])
 
 
 async def _live(connect: ConnectCluster) -> LiveConnectors | Mm2mgrError:

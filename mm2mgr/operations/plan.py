@@ -353,9 +353,9 @@ def _beside_no_reconcile(topology: Topology, plan: Plan) -> Plan:
         )
 
     def noted(part: ClusterPlan) -> ClusterPlan:
-        why = unasked.get(topology.connects[part.connect].kafka) if part.connect in connects else None
-        note = f"not verified: that no `reconcile` of owner '{plan.owner}' writes here at the same time ({why})"
-        return replace(part, notes=(*part.notes, note)) if why else part
+        reason = unasked.get(topology.connects[part.connect].kafka) if part.connect in connects else None
+        note = f"not verified: that no `reconcile` of owner '{plan.owner}' writes here at the same time ({reason})"
+        return replace(part, notes=(*part.notes, note)) if reason else part
 
     return replace(plan, clusters=tuple(map(noted, plan.clusters)))
 

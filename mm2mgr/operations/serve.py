@@ -373,11 +373,11 @@ class EstateWatch:
         except Exception as error:  # a tree that is wrong changes nothing of what is looked at
             trouble = cause(error)
         try:
-            made = self._survey(self._workspace, self._order.store)
+            newest = self._survey(self._workspace, self._order.store)
         except BaseException as error:
             failed = {"error": cause(error)}
-            made = Survey(self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed["error"]))
-        self._publish(lambda view: replace(view, survey=made, tree_error=trouble))
+            newest = Survey(self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed["error"]))
+        self._publish(lambda view: replace(view, survey=newest, tree_error=trouble))
 
     def _restart(self, asked: WatchdogOrder) -> None:
         """Be a watchdog until the end; whatever goes wrong is published, and it begins anew."""

@@ -215,8 +215,8 @@ def _not_running(
     def same(one: Subject, other: Subject | None) -> bool:
         if other is None:
             return False
-        wanted = with_live_order(one.config, other.config)
-        return all(wanted.get(key, "").strip() == other.get(key) for key in _DECIDE)
+        config = with_live_order(one.config, other.config)
+        return all(config.get(key, "").strip() == other.get(key) for key in _DECIDE)
 
     return tuple(each for each in declared if not same(each, running.get((each.connect, each.name))))
 

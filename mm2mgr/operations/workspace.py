@@ -87,11 +87,11 @@ class Workspace:
         place = Path(os.path.realpath(path))
         for root in (Path(os.path.realpath(file)) for file in self.files):
             if place == root or (place.suffix.lower() in YAML_SUFFIXES and place.is_relative_to(root)):
-                what = f"{option} {path}: it is a file of the tree, or would be read as one"
-                raise Mm2mgrError(what, hint=f"name a file outside of {root}")
+                message = f"{option} {path}: it is a file of the tree, or would be read as one"
+                raise Mm2mgrError(message, hint=f"name a file outside of {root}")
         if self.templates and place.is_relative_to(os.path.realpath(self.templates)):
-            what = f"{option} {path}: it is in the folder of the templates"
-            raise Mm2mgrError(what, hint=f"name a file outside of {self.templates}")
+            message = f"{option} {path}: it is in the folder of the templates"
+            raise Mm2mgrError(message, hint=f"name a file outside of {self.templates}")
 
     def event_log(self, path: Path | None) -> EventLog:
         """Open the file that `--events` names; Mm2mgrError for one of the tree, or one that cannot be appended to."""

@@ -285,10 +285,10 @@ class _Cluster:
             self.work.report(self.given[-1])
 
     async def _carried_out(
-        self, change: Change, given: Iterable[Change] = (), warn: Callable[[str], None] = lambda warning: None
+        self, change: Change, givers: Iterable[Change] = (), warn: Callable[[str], None] = lambda warning: None
     ) -> Mm2mgrError | None:
         todo = stages(change, self.work.topology.owner)
-        if refusal := refusal_of_unplanned(todo, {change.named, *(each.named for each in given)}):
+        if refusal := refusal_of_unplanned(todo, {change.named, *(giver.named for giver in givers)}):
             return refusal
         try:
             async with AsyncExitStack() as opened:

@@ -50,7 +50,11 @@ class Arrivals:
         What the new config does not take is left out, and so are heartbeats, which arrive every second.
         """
         selection = self.flow.selection
-        taken = {one for one in assigned if selection.takes(one.topic) and not selection.is_heartbeats(one.topic)}
+        taken = {
+            partition
+            for partition in assigned
+            if selection.takes(partition.topic) and not selection.is_heartbeats(partition.topic)
+        }
         self.partitions = taken if is_new else self.partitions | taken
 
     def take(self, ends: Ends, *, runs: bool) -> None:
@@ -111,7 +115,7 @@ class LogReader:
         return Arrivals(flow, unknown or ("" if flow.selection.policy else _UNKNOWN_POLICY))
 
     def _flow(self, change: Change) -> Flow | None:
-        return next((self._flows[each] for each in change.flows if each in self._flows), None)
+        return next((self._flows[flow_id] for flow_id in change.flows if flow_id in self._flows), None)
 
     async def takes_topics(self, change: Change) -> bool | None:
         """Tell whether a topic of the source matches what a connector takes now; None where that cannot be read."""
@@ -131,10 +135,10 @@ class LogReader:
         """Tell whether no record of the waiting topics arrived before the update either: in the minute before `written_at` (seconds
         since 1970) each of them got records at the source, and none at the target. False where that cannot be read."""
         flow, topics = arrivals.flow, arrivals.waiting
-        partitions = [one for one in arrivals.partitions if one.topic in topics]
+        partitions = [partition for partition in arrivals.partitions if partition.topic in topics]
         since, ran = (round(1000 * (written_at - ago)) for ago in (_BEFORE_SECONDS, _SURELY_RAN_SECONDS))
         source, target = kafka_access(flow.source), kafka_access(flow.target)
-        remote = {_remote(flow, one): one.topic for one in partitions}
+        remote = {_remote(flow, partition): partition.topic for partition in partitions}
         try:
             first, later, there = await asyncio.gather(
                 asyncio.to_thread(read_since, source, partitions, since),
@@ -143,8 +147,12 @@ class LogReader:
             )
         except Mm2mgrError:
             return False
-        wrote = {one.topic for one, offset in first.items() if offset >= 0 and later.get(one, offset) != offset}
-        arrived = {remote[one] for one, offset in there.items() if offset >= 0}
+        wrote = {
+            partition.topic
+            for partition, offset in first.items()
+            if offset >= 0 and later.get(partition, offset) != offset
+        }
+        arrived = {remote[partition] for partition, offset in there.items() if offset >= 0}
         return bool(topics) and wrote.issuperset(topics) and not arrived
 
     async def read(self, watched: Iterable[Arrivals]) -> list[tuple[Arrivals, Ends]]:
@@ -220,5 +228,5 @@ def read_since(
 
     with Kafka(access, timeout_seconds) as kafka:
         counts = kafka.partition_counts()
-        there = [one for one in partitions if one.partition < counts.get(one.topic, 0)]
+        there = [partition for partition in partitions if partition.partition < counts.get(partition.topic, 0)]
         return kafka.offsets_since(dict.fromkeys(there, since_ms))

@@ -149,12 +149,14 @@ class _Run:
             case WriteOffsets(ahead=True):
                 has = await _covered(client, stage)
                 new = {
-                    key: one for key, one in self.read.items() if key not in has or _position(one) > _position(has[key])
+                    key: entry
+                    for key, entry in self.read.items()
+                    if key not in has or _position(entry) > _position(has[key])
                 }
                 self.read = has | new
                 await _patch(client, name, list(new.values()))
             case WriteOffsets():
-                gone = [one for key, one in (await _covered(client, stage)).items() if key not in self.read]
+                gone = [entry for key, entry in (await _covered(client, stage)).items() if key not in self.read]
                 await _patch(client, name, [*self.read.values(), *_nulls(gone)])
             case ReadBack():
 
@@ -192,12 +194,12 @@ class _Run:
 
         await _until(client, stage.named, "did not stop", there)
         if lost or late:
-            why = (
+            reason = (
                 f"the worker of {few(lost)} had died" if lost else f"its tasks took more than {_GRACEFUL_SECONDS:.0f} s"
             )
             connect, connector = stage.named
             self.warn(
-                f"the stop of '{connector}' on Connect cluster '{connect}' was not clean ({why}): its last offsets may not be "
+                f"the stop of '{connector}' on Connect cluster '{connect}' was not clean ({reason}): its last offsets may not be "
                 "stored, so what it mirrored since they were can arrive twice, unless its workers write exactly once"
             )
 

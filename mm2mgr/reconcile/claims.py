@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from mm2mgr.reconcile.history import Recorder, read_topics
 from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.plan import Change, ClusterPlan, Named
+from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, aliases_of
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import visible
 from mm2mgr.topology import Topology
@@ -107,9 +107,7 @@ def rewriting(parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
 
 
 def _pair(change: Change) -> tuple[Named, Pair]:
-    config = change.before or {}
-    pair = config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
-    return change.named, pair
+    return change.named, aliases_of(change.before or {})
 
 
 async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: Iterable[str] = ()) -> Claims:
@@ -157,10 +155,10 @@ def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
     held = part.each(
         lambda change: change.blocked(str(found[change.connector]), remedy) if change.connector in found else change
     )
-    why = claims.unread.get(part.connect)
-    if why == _NO_HISTORY and not any(entry.list == "adopt" for entry in part.lists):
-        why = None  # the tree knows that it leaves and reads no claims
-    note = f"not verified: whether another owner has adopted the same connectors ({why})" if why else None
+    reason = claims.unread.get(part.connect)
+    if reason == _NO_HISTORY and not any(entry.list == "adopt" for entry in part.lists):
+        reason = None  # the tree knows that it leaves and reads no claims
+    note = f"not verified: whether another owner has adopted the same connectors ({reason})" if reason else None
     return replace(held, lists=tuple(lists), notes=(*held.notes, *filter(None, [note])))
 
 

@@ -51,22 +51,22 @@ def find_running(
     """
     from mm2mgr.kafka.inspection import group_members
 
-    found = {}
+    running = {}
     for source in sources:
         if dedicated_names(source)[0] in topics and (members := group_members(kafka, dedicated_names(source)[2])):
-            found[source] = DedicatedMirrorMaker(members, _config(access, configs_topic(source), topics))
-    return found
+            running[source] = DedicatedMirrorMaker(members, _config(access, configs_topic(source), topics))
+    return running
 
 
 def _config(access: KafkaAccess, topic: str, topics: Mapping[str, int]) -> Mapping[str, str] | None:
     """Return the config of the source connector in a topic of configs, None where there is none that can be read."""
     try:
         texts = dict(_newest(access, topic, topics, _CONFIG_SECONDS))
-        found = json.loads(texts[f"connector-{_SOURCE}"])["properties"]
+        config = json.loads(texts[f"connector-{_SOURCE}"])["properties"]
     except (Mm2mgrError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    is_config = isinstance(found, dict) and all(isinstance(one, str) for one in (*found, *found.values()))
-    return found if is_config else None
+    is_config = isinstance(config, dict) and all(isinstance(text, str) for text in (*config, *config.values()))
+    return config if is_config else None
 
 
 def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:

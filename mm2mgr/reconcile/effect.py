@@ -78,9 +78,9 @@ def _is_set(key: str, *configs: Config) -> bool:
     if key.endswith("bootstrap.servers"):
         return True
     by = _FILTERS.get(key.removesuffix(".exclude"), "")
-    if key not in _SETS or any(by in each for each in configs):
+    if key not in _SETS or any(by in config for config in configs):
         return False
-    return not any(depends_on_order(each.get(key, "")) for each in configs)
+    return not any(depends_on_order(config.get(key, "")) for config in configs)
 
 
 def another_connector(desired: Connector, live: Config) -> str | None:
@@ -90,8 +90,8 @@ def another_connector(desired: Connector, live: Config) -> str | None:
     if JOURNAL_KEY in live:
         return "is in the middle of a move of its stored offsets, which an apply of its owner finishes"
     for key in _ALIASES:
-        if live.get(key, "").strip() != (wanted := desired.config.get(key, "")):
-            return f"has {key}={live.get(key, '')}, and '{desired.flows[0]}' needs {wanted}"
+        if live.get(key, "").strip() != (needed := desired.config.get(key, "")):
+            return f"has {key}={live.get(key, '')}, and '{desired.flows[0]}' needs {needed}"
     return None
 
 

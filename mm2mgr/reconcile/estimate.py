@@ -18,11 +18,12 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.hops import filter_of, selection_of
 from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.guards import Connectors
-from mm2mgr.reconcile.mirrored import MirroredState, MirrorVerdict, Widening, renamed_text
+from mm2mgr.reconcile.guards import Connectors, mirrors_heartbeats
+from mm2mgr.reconcile.mirrored import MirrorVerdict
 from mm2mgr.reconcile.plan import WRITES, Change, Named
 from mm2mgr.reconcile.price import Price, Volume
-from mm2mgr.render import HEARTBEATS_KEY
+from mm2mgr.reconcile.renames import renamed_text
+from mm2mgr.reconcile.widening import MirroredState, Widening
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import KafkaCluster
 
@@ -96,7 +97,7 @@ class Estimate:
             return Price()
         alias = self.run.desired[change.named].source
         sizes = self.sizes.get(alias)
-        logs = {one for one in sizes.logs if one.topic == HEARTBEATS} if sizes else set()
+        logs = {partition for partition in sizes.logs if partition.topic == HEARTBEATS} if sizes else set()
         if sizes is None or not logs:
             return Price(again=Volume(unmeasured=(f"heartbeats of '{alias}'",)))
         return Price(again=volume(sizes, [HEARTBEATS], self.seen.offsets.get(change.named) or {}, {}))
@@ -121,17 +122,13 @@ class Estimate:
 
 def begins_heartbeats(change: Change, run: Connectors) -> bool:
     """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not come along."""
-    wanted, before = run.desired.get(change.named), run.live.get(change.named)
-    if change.type != "source" or change.action not in WRITES or change.takes_over or not wanted:
+    after, before = run.desired.get(change.named), run.live.get(change.named)
+    if change.type != "source" or change.action not in WRITES or change.takes_over or not after:
         return False
-    if not _mirrors_heartbeats(wanted) or (before and _mirrors_heartbeats(before)):
+    if not mirrors_heartbeats(after) or (before and mirrors_heartbeats(before)):
         return False
-    others = (each for named, each in run.live.items() if named != change.named and each.type == "source")
-    return any(each.pair == wanted.pair and _mirrors_heartbeats(each) for each in others)
-
-
-def _mirrors_heartbeats(subject: Subject) -> bool:
-    return subject.flag(HEARTBEATS_KEY, default=True)
+    others = (subject for named, subject in run.live.items() if named != change.named and subject.type == "source")
+    return any(subject.pair == after.pair and mirrors_heartbeats(subject) for subject in others)
 
 
 def volume(
@@ -185,7 +182,7 @@ def _assigned(subject: Subject) -> _Assigned | None:
     selection = selection_of(subject)
     if selection is None:
         return None
-    heartbeats = _mirrors_heartbeats(subject)
+    heartbeats = mirrors_heartbeats(subject)
 
     def takes(topic: str) -> bool:
         return selection.takes(topic) or (heartbeats and selection.takes_heartbeats(topic))

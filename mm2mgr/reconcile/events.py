@@ -209,11 +209,11 @@ def _opened(path: Path) -> FileIO:
         is_other = _holds_other_lines(path)
         file = None if is_other else FileIO(open_to_write(path, os.O_APPEND | os.O_CREAT), "wb")
     except OSError as error:
-        why = f"--events {path}: cannot be written: {error.strerror}"
-        raise Mm2mgrError(why, hint="name another file") from error
+        message = f"--events {path}: cannot be written: {error.strerror}"
+        raise Mm2mgrError(message, hint="name another file") from error
     if file is None:
-        what = f"--events {path}: it exists and is not an event log of mm2mgr; it was left as it is"
-        raise Mm2mgrError(what, hint="name another file, or remove this one")
+        message = f"--events {path}: it exists and is not an event log of mm2mgr; it was left as it is"
+        raise Mm2mgrError(message, hint="name another file, or remove this one")
     return file
 
 

@@ -16,6 +16,7 @@ from mm2mgr.lint.rules import found, of_connectors, reported
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.reconcile.moves import with_units_held
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
+from mm2mgr.render import HEARTBEATS_KEY
 from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
@@ -183,16 +184,16 @@ class Overlap:
 
     def shared(self, topics: Iterable[str]) -> list[str]:
         """Return those of a source's topics that both take, sorted."""
-        one, other = (hop.selection for hop in self.hops)
-        return sorted(topic for topic in topics if one and other and one.takes(topic) and other.takes(topic))
+        first, other = (hop.selection for hop in self.hops)
+        return sorted(topic for topic in topics if first and other and first.takes(topic) and other.takes(topic))
 
 
 def overlaps(running: Mapping[Named, Subject]) -> Iterator[Overlap]:
     """Yield the overlaps of connectors that run, as the rule `overlap` finds them."""
     names = {subject: named for named, subject in running.items()}
     judged = Estate(tuple(running.values())).judged
-    for one, other, shared in overlapping(judged.subjects, running=True, alike=True):
-        yield Overlap((names[one.subject], names[other.subject]), shared.topic or "", (one, other))
+    for first, other, shared in overlapping(judged.subjects, running=True, alike=True):
+        yield Overlap((names[first.subject], names[other.subject]), shared.topic or "", (first, other))
 
 
 def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Connectors) -> str:
@@ -223,7 +224,7 @@ def objections(
     """Return the objections to each connector by name."""
     subjects = [informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
     pairs_with_heartbeats = {
-        subject.pair for subject in subjects if subject.type == "source" and _carries_heartbeats(subject)
+        subject.pair for subject in subjects if subject.type == "source" and mirrors_heartbeats(subject)
     }
     hits: dict[Subject, list[Finding]] = {}
     for finding, hit in found(Estate(tuple(subjects), estate.files), rules):
@@ -281,7 +282,7 @@ def _unknown_to_the_worker(subject: Subject, pairs_with_heartbeats: Container[st
             "syncs to the source anyway",
             "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the workers",
         )
-    if numbers(version) < (4, 0) and subject.pair in pairs_with_heartbeats and not _carries_heartbeats(subject):
+    if numbers(version) < (4, 0) and subject.pair in pairs_with_heartbeats and not mirrors_heartbeats(subject):
         yield Objection(
             "key-too-new",
             f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the "
@@ -291,8 +292,9 @@ def _unknown_to_the_worker(subject: Subject, pairs_with_heartbeats: Container[st
         )
 
 
-def _carries_heartbeats(source: Subject) -> bool:
-    return source.flag("heartbeats.replication.enabled", default=True)
+def mirrors_heartbeats(source: Subject) -> bool:
+    """Tell whether a source connector is to mirror the heartbeats of its pair; workers before 4.0 do so in any case."""
+    return source.flag(HEARTBEATS_KEY, default=True)
 
 
 def _disputed(subject: Subject, connect: str, known: ClusterFacts) -> Iterator[Objection]:

@@ -9,7 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.defaults import by_default
-from mm2mgr.reconcile.plan import RESTING, WRITES, Change, ClusterPlan, Named, type_of
+from mm2mgr.reconcile.drift import LiveConnectors
+from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.reconcile.plan import RESTING, WRITES, Change, ClusterPlan, Named, aliases_of, connector_text, type_of
 from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
 from mm2mgr.topology import Flow, Moved, Topology
 
@@ -33,12 +35,19 @@ class RunningConnectors:
     released: Collection[Named] = ()
     deletes: bool = False
 
+    @classmethod
+    def of(cls, owners: Ownership, live: Mapping[str, LiveConnectors], *, deletes: bool = False) -> RunningConnectors:
+        """Return what runs on these Connect clusters."""
+        configs = {(connect, name): config for connect, there in live.items() for name, config in there.configs.items()}
+        states = {(connect, name): state for connect, there in live.items() for name, state in there.states.items()}
+        owned = sorted(named for named, config in configs.items() if owners.is_ours(named, config))
+        return cls(configs, states, owned, sorted(owners.released.keys() & configs.keys()), deletes)
+
     def is_carrying(self, named: Named, flow_pair: str) -> bool:
         """Tell whether a connector mirrors the heartbeats of a pair when it runs."""
         config = self.configs.get(named, {})
-        pair = f"{config.get('source.cluster.alias', '')}->{config.get('target.cluster.alias', '')}"
         carries = config.get(HEARTBEATS_KEY, "true").strip().lower() == "true"
-        return carries and type_of(config) == "source" and pair == flow_pair
+        return carries and type_of(config) == "source" and "->".join(aliases_of(config)) == flow_pair
 
     def left_over(self, declared: Collection[Named]) -> Iterator[Named]:
         """Yield what runs, was this tree's and is not declared."""
@@ -119,7 +128,7 @@ def _gives_heartbeats(entry: Moved, pair: str, running: RunningConnectors) -> bo
 def with_carriers(connectors: Iterable[Connector], carriers: Mapping[str, Carrier]) -> list[Connector]:
     """Return the connectors, of which in each pair only the carrier mirrors heartbeats."""
 
-    def one(connector: Connector) -> Connector:
+    def with_carrier(connector: Connector) -> Connector:
         carrier = carriers.get(connector.pair) if connector.type == "source" else None
         if carrier is None or connector.config.get(HEARTBEATS_KEY) not in {"true", "false"}:
             return connector
@@ -130,7 +139,7 @@ def with_carriers(connectors: Iterable[Connector], carriers: Mapping[str, Carrie
         config = {**connector.config, HEARTBEATS_KEY: str(value)}
         return replace(connector, config=config, origins={**connector.origins, HEARTBEATS_KEY: value.origin})
 
-    return [one(connector) for connector in connectors]
+    return [with_carrier(connector) for connector in connectors]
 
 
 def carrier_notes(carriers: Iterable[Carrier], connect: str) -> Iterator[str]:
@@ -139,10 +148,10 @@ def carrier_notes(carriers: Iterable[Carrier], connect: str) -> Iterator[str]:
         if carrier.by_name[0] != connect:
             continue
         if carrier.named is None and carrier.left_over:
-            what, how = ("released", _LEAVE) if carrier.is_released else ("no longer declared", _PRUNE)
+            left, remedy = ("released", _LEAVE) if carrier.is_released else ("no longer declared", _PRUNE)
             yield (
-                f"the heartbeats of {carrier.pair} are still mirrored by '{carrier.left_over[1]}' on Connect cluster "
-                f"'{carrier.left_over[0]}', which is {what}: '{carrier.by_name[1]}' begins when that one is gone ({how})"
+                f"the heartbeats of {carrier.pair} are still mirrored by {connector_text(carrier.left_over)}, which is {left}: "
+                f"'{carrier.by_name[1]}' begins when that one is gone ({remedy})"
             )
         elif carrier.named and carrier.named != carrier.by_name:
             yield (
@@ -166,27 +175,24 @@ def with_left_overs_first(
     after = {c.named: c.left_over for c in carriers.values() if c.named and c.left_over}
     declared = {named for named, change in changes.items() if change.action != "delete"}
     for named in sorted(running.left_over(declared)):
-        kind, pair = type_of(running.configs[named]), _ends(running.configs[named])
+        kind, pair = type_of(running.configs[named]), aliases_of(running.configs[named])
         if kind not in _COMPANIONS or (named in changes and changes[named].moves_to):
             continue
         for change in changes.values():
-            if change.action == "create" and change.type == kind and _ends(change.config or {}) == pair:
+            if change.action == "create" and change.type == kind and aliases_of(change.config or {}) == pair:
                 after[change.named] = named
 
-    def one(change: Change) -> Change:
+    def after_left_over(change: Change) -> Change:
         first = after.get(change.named)
         if first is None or change.action not in WRITES:
             return change
+        does = _COMPANIONS.get(change.type, "mirrors the heartbeats")
         if first in changes and changes[first].action == "delete":
-            goes = f"'{first[1]}' on Connect cluster '{first[0]}', which still {_COMPANIONS.get(change.type, 'mirrors the heartbeats')}, is deleted first"
+            goes = f"{connector_text(first)}, which still {does}, is deleted first"
             return replace(change, follows=first, reason="; ".join(filter(None, (change.reason, goes))))
-        what = _COMPANIONS.get(change.type, "mirrors the heartbeats")
-        who, released = f"'{first[1]}' on Connect cluster '{first[0]}'", first in running.released
-        reason = f"{who}, which is {'released' if released else 'no longer declared'}, still {what} of this pair: each would arrive twice"
+        released = first in running.released
+        left = "released" if released else "no longer declared"
+        reason = f"{connector_text(first)}, which is {left}, still {does} of this pair: each would arrive twice"
         return change.blocked(reason, _LEAVE if released else "add --prune, which deletes that one first")
 
-    return [part.each(one) for part in parts]
-
-
-def _ends(config: Mapping[str, str]) -> tuple[str, str]:
-    return config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
+    return [part.each(after_left_over) for part in parts]

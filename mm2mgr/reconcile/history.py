@@ -80,7 +80,7 @@ class HistoryEntry:
         return entry if is_dated and entry._is_of_its_types() else None
 
     def _is_of_its_types(self) -> bool:
-        words = [getattr(self, each.name) for each in fields(self) if each.type == "str"]
+        words = [getattr(self, column.name) for column in fields(self) if column.type == "str"]
         shown = [key[side] for key in self.keys for side in ("before", "after")]
         state = self.state if isinstance(self.state, dict) else {"after": self.state or ""}
         return (
@@ -390,8 +390,8 @@ def git_at_work(files: Iterable[Path]) -> Path | None:
     for folder in sorted(folders):
         for parent in (folder, *folder.parents):
             if (own := _git_folder(parent / ".git")) is not None:
-                if found := next((own / name for name in _GIT_WORKS if (own / name).exists()), None):
-                    return found
+                if sign := next((own / name for name in _GIT_WORKS if (own / name).exists()), None):
+                    return sign
                 break
     return None
 

@@ -39,7 +39,9 @@ async def read_holders(
 
     chosen = (topology.connects[name] for name in connects)
     aliases = sorted({connect.kafka for connect in chosen if connect.model.history})
-    answers = dict(zip(aliases, await asyncio.gather(*(asyncio.to_thread(ask, each) for each in aliases)), strict=True))
+    answers = dict(
+        zip(aliases, await asyncio.gather(*(asyncio.to_thread(ask, alias) for alias in aliases)), strict=True)
+    )
     unasked = {alias: answer for alias, answer in answers.items() if isinstance(answer, str)}
     return {alias: answer for alias, answer in answers.items() if answer and not isinstance(answer, str)}, unasked
 

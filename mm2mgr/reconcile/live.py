@@ -20,6 +20,7 @@ from mm2mgr.lint.tree import from_tree
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused, rewriting
 from mm2mgr.reconcile.dedicated import read_dedicated
+from mm2mgr.reconcile.drift import LiveConnectors
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import read_estimate
 from mm2mgr.reconcile.facts import (
@@ -54,14 +55,8 @@ from mm2mgr.reconcile.heartbeats import (
 from mm2mgr.reconcile.mirrored import (
     ALLOWED_BY,
     ArrivedTopics,
-    MirroredState,
     MirrorVerdict,
-    StartedTopics,
-    Widening,
     judge,
-    taken,
-    unseen_successors,
-    widenings,
 )
 from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
@@ -85,6 +80,7 @@ from mm2mgr.reconcile.quotas import (
     wanted_quotas,
 )
 from mm2mgr.reconcile.stages import steps_of
+from mm2mgr.reconcile.widening import MirroredState, StartedTopics, Widening, taken, unseen_successors, widenings
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few
@@ -264,24 +260,18 @@ class _Making:
 
     def running(self) -> RunningConnectors:
         """Return what runs, for what only one connector of a pair may do."""
-        live = {(name, each): config for name, read in self.live.items() for each, config in read.configs.items()}
-        return RunningConnectors(
-            live,
-            {(name, each): state for name, read in self.live.items() for each, state in read.states.items()},
-            sorted(named for named, config in live.items() if self.owners.is_ours(named, config)),
-            sorted(self.owners.released.keys() & live.keys()),
-            self.wish.prune and self.only is None,
-        )
+        live = {name: LiveConnectors(read.configs, read.states) for name, read in self.live.items()}
+        return RunningConnectors.of(self.owners, live, deletes=self.wish.prune and self.only is None)
 
     def both_sides(self) -> BothSides:
         """Return what runs and what is wanted, for moves, whose two sides may be on different Connect clusters."""
-        live = {(name, each): config for name, read in self.live.items() for each, config in read.configs.items()}
+        running = self.running()
         return BothSides(
-            live,
-            {(name, each): state for name, read in self.live.items() for each, state in read.states.items()},
+            running.configs,
+            running.states,
             {name: read.worker for name, read in self.live.items()},
             frozenset(self.errors),
-            frozenset(named for named, config in live.items() if self.owners.is_ours(named, config)),
+            frozenset(running.owned),
             {(c.connect, c.name): c for c in self.connectors},
             self.topology.clusters,
             is_whole=self.only is None,
@@ -493,9 +483,9 @@ class _Making:
 
     def against(self, widening: Widening, verdict: MirrorVerdict) -> list[Objection]:
         """Return the objections to a write without those of an allowed kind."""
-        kinds = [(one, ALLOWED_BY.get(one.rule, "")) for one in verdict.objections]
+        kinds = [(objection, ALLOWED_BY.get(objection.rule, "")) for objection in verdict.objections]
         self.needed.update((widening.named, kind) for _, kind in kinds if kind)
-        return [one for one, kind in kinds if not self.allows(kind, widening.named)]
+        return [objection for objection, kind in kinds if not self.allows(kind, widening.named)]
 
     def idle_permits(self, connect: str) -> Iterator[str]:
         """Yield what flows allow although nothing needs it: a line that stays would let the next accident through."""

@@ -8,48 +8,29 @@ back to where they came from. Each write that takes other topics than before get
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from mm2mgr.lint.hops import Hop, hops, names_alike, selection_of
-from mm2mgr.lint.rules import silence_of
-from mm2mgr.lint.rules.topics import NAME_TOO_LONG, named_too_long, too_long_text
-from mm2mgr.lint.subject import SourceFile, Subject
-from mm2mgr.lint.target_names import Naming, naming_of, routers
+from mm2mgr.lint.hops import Hop
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.guards import Connectors, Objection
 from mm2mgr.reconcile.offsets import Journal, TakeOver
-from mm2mgr.reconcile.plan import SELECTING, Change, Named, Taken
+from mm2mgr.reconcile.plan import Named, connector_text
+from mm2mgr.reconcile.renames import (
+    former_names,
+    names_of,
+    new_names,
+    objection_renamed,
+    objection_too_long,
+    other_names,
+)
+from mm2mgr.reconcile.widening import MirroredState, Widening
 from mm2mgr.render import FLOW_KEY
 from mm2mgr.text import few
-from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import numbers
 
 ALLOWED_BY = {"mirrored-already": "mirror-again", "target-names": "target-names"}
 """The costly kind of change (`price.KINDS`) that an objection is about."""
-_RENAMES = "transform-renames"
-Stored = Mapping[TopicPartition, int]
-"""The last mirrored offset of each source partition, under the connector's own source alias."""
-
-
-@dataclass(frozen=True)
-class MirroredState:
-    """What was read of offsets and topics. An offset map of None, or a reason in place of topics: it could not be read."""
-
-    offsets: Mapping[Named, Stored | None] = field(default_factory=dict)
-    topics: Mapping[str, TopicListing | str] = field(default_factory=dict)
-    begun: Mapping[Named, Collection[str]] = field(default_factory=dict)
-    """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
-    former: Mapping[tuple[Named, str], Stored] = field(default_factory=dict)
-    """What a connector has stored for another source alias than its own: for that alias if it goes the other way now, "" for all undeclared ones."""
-    aliases: Collection[str] = ()
-    """All declared Kafka clusters."""
-
-    def listed(self, alias: str) -> TopicListing | None:
-        """Return the topics of a Kafka cluster, None when they were not read."""
-        found = self.topics.get(alias)
-        return found if isinstance(found, TopicListing) else None
 
 
 @dataclass(frozen=True)
@@ -60,145 +41,7 @@ class Again:
     topics: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"'{self.old[1]}' on Connect cluster '{self.old[0]}'"
-
-
-@dataclass(frozen=True)
-class Widening:
-    """A write of a source connector that may take other topics than before, with the connectors that may have had them."""
-
-    named: Named
-    new: Hop
-    before: Hop | None
-    others: Mapping[Named, Hop]
-    wanted: Mapping[Named, Hop]
-    """The connectors of `others` and `opposite` as the tree wants them; those without an owner are not in it."""
-    opposite: Mapping[Named, Hop] = field(default_factory=dict)
-    """The connectors from its target to its source."""
-
-    def neighbours(self) -> Iterator[tuple[Named, Hop]]:
-        """Yield the other connectors between its two clusters, either way."""
-        yield from (*self.others.items(), *self.opposite.items())
-
-    def sends_back(self, other: Named, topic: str, *, is_abandoned: bool) -> str | None:
-        """Return the name at the source of a topic of the target that it would mirror back to where `other` had it from.
-
-        While `other` goes on with it that is a loop, which lint finds.
-        """
-        hop, wanted = self.opposite[other], self.wanted.get(other)
-        both = [each.selection for each in (hop, wanted) if each and each.selection]  # what is wanted may be blocked
-        if not is_abandoned and hop.subject.state == "RUNNING" and both and all(each.takes(topic) for each in both):
-            return None
-        name = hop.selection.renamed(topic) if hop.selection else topic
-        return name if self.newly(name) and self.renamed(name) == topic else None
-
-    def repeats(self, other: Named, topic: str, *, is_abandoned: bool) -> bool:
-        """Tell whether it would mirror a topic again that another connector has mirrored.
-
-        Under another name a second copy may be meant, but not where the other connector stops mirroring the topic.
-        """
-        if not self.newly(topic):
-            return False
-        hop, wanted = self.others[other], self.wanted.get(other)
-        given_up = is_abandoned or (wanted and wanted.selection and not wanted.selection.takes(topic))
-        return bool(given_up) or names_alike(self.new, hop, topic)
-
-    def newly(self, topic: str) -> bool:
-        """Tell whether it will take a topic that it does not take now, or give it another name."""
-        new, before = self.new.selection, self.before and self.before.selection
-        if not new or not new.takes(topic):
-            return False
-        return not before or not before.takes(topic) or self.renames(self.before, topic)
-
-    def renames(self, former: Hop | None, topic: str) -> bool:
-        """Tell whether a topic gets another name than a former connector gives it, or may get one."""
-        return (
-            former is not None
-            and former.target_names != self.new.target_names
-            and (former.target_names(topic) != self.new.target_names(topic))
-        )
-
-    @property
-    def source(self) -> str:
-        """The alias of the source."""
-        return self.new.subject.source
-
-    @property
-    def target(self) -> str:
-        """The alias of the target."""
-        return self.new.subject.target
-
-    def renamed(self, topic: str) -> str:
-        """Return a topic's name on the target, as far as it is known."""
-        return self.new.target_names(topic).text
-
-
-def selects_otherwise(live: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
-    """Tell whether a source connector would take other topics, or name them otherwise, than the one that runs."""
-    if live is None:
-        return True
-    naming = (
-        key
-        for key in live.keys() | wanted.keys()
-        if key.startswith(("replication.policy.", "transforms", "predicates."))
-    )
-    return any(live.get(key) != wanted.get(key) for key in (*SELECTING, *naming))
-
-
-def widenings(
-    writes: Iterable[Change], desired: Mapping[Named, Subject], live: Mapping[Named, Subject]
-) -> tuple[Widening, ...]:
-    """Return the writes that take other topics than before, each with the other source connectors of its two clusters."""
-    chosen = [
-        named
-        for change in writes
-        if change.type == "source" and (named := change.named) in desired
-        if selects_otherwise(live[named].config if named in live else None, desired[named].config)
-    ]
-    if not chosen:
-        return ()
-    runs = {named: subject for named, subject in live.items() if subject.type == "source"}
-    declared = [named for named in runs if named in desired and desired[named].type == "source"]
-    every = iter(hops((*(desired[named] for named in (*chosen, *declared)), *runs.values())))
-    new, wanted, old = ({named: next(every) for named in names} for names in (chosen, declared, runs))
-    by_pair: dict[tuple[int, int], dict[Named, Hop]] = {}
-    for named, hop in old.items():
-        by_pair.setdefault(hop.pair, {})[named] = hop
-    return tuple(
-        Widening(
-            named,
-            hop,
-            old.get(named),
-            {other: each for other, each in by_pair.get(hop.pair, {}).items() if other != named},
-            wanted,
-            {other: each for other, each in by_pair.get(hop.pair[::-1], {}).items() if other != named},
-        )
-        for named, hop in new.items()
-        if named not in old
-        or not hop.selection
-        or old[named].selection != hop.selection
-        or old[named].target_names != hop.target_names
-    )
-
-
-def unseen_successors(connectors: Connectors) -> dict[Named, list[Named]]:
-    """Return what is wanted on Connect clusters that could not be read, each with the abandoned connectors whose topics it takes."""
-    wanted, live = connectors.desired, connectors.live
-    new = [named for named, each in wanted.items() if named[0] in connectors.unread and each.type == "source"]
-    old = [named for named, each in live.items() if connectors.is_abandoned(named) and each.type == "source"]
-    if not new or not old:
-        return {}
-    every = hops((*(wanted[named] for named in new), *(live[named] for named in old)))
-    takers, givers = zip(new, every[: len(new)], strict=True), list(zip(old, every[len(new) :], strict=True))
-    return {taker: [giver for giver, had in givers if _may_share(one, had)] for taker, one in takers}
-
-
-def _may_share(one: Hop, other: Hop) -> bool:
-    """Tell whether two source connectors may mirror a topic both from one cluster to another."""
-    if one.pair != other.pair or not one.selection or not other.selection:
-        return one.pair == other.pair
-    shared = meeting([one.selection, other.selection])
-    return bool(shared.topic or shared.undecided)
+        return connector_text(self.old)
 
 
 def again(
@@ -208,10 +51,10 @@ def again(
 
     `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its offsets.
     """
-    given = (over and seen.offsets.get(over.giver)) or {}
+    taken_offsets = (over and seen.offsets.get(over.giver)) or {}
     own = {
         **(seen.offsets.get(widening.named) or {}),
-        **{p: at for p, at in given.items() if over and over.has_topic(p.topic)},
+        **{p: at for p, at in taken_offsets.items() if over and over.has_topic(p.topic)},
     }
     for other, hop in widening.others.items():
         is_giver = over is not None and other == over.giver
@@ -291,15 +134,6 @@ def _has_stored_all(hop: Hop) -> bool:
     return hop.subject.state == "STOPPED"  # only then are all offsets stored (KIP-875)
 
 
-def taken(widening: Widening, seen: MirroredState) -> Taken | None:
-    """Return what a write will take that is there now; None when the source's topics were not read."""
-    listed = seen.listed(widening.source)
-    if listed is None:
-        return None
-    begun = seen.begun.get(widening.named, ())
-    return Taken({t: (listed.partitions[t], listed.records.get(t, 0)) for t in begun}, len(listed.partitions))
-
-
 @dataclass(frozen=True)
 class MirrorVerdict:
     """What is known of one write: what it mirrors a second time, the objections to it, and the offsets that it needs.
@@ -342,103 +176,17 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     objection = repeated(found, connectors.owned, widening, giver) or sent_back(back, widening)
     objection = objection or unproved(widening, seen, connectors.unread) or late
     topics = dict.fromkeys(topic for each in (*found, *back) for topic in each.topics)
-    former = () if begun or giver is None else (_former_names(giver, connectors),)
-    formers = (_names_of(widening.before.subject) if widening.before else None, *former)
-    other_names = tuple(dict.fromkeys(renamed(widening, seen, formers)))
-    elsewhere = under_other_names(widening, other_names, formers, connectors.files)
+    former = () if begun or giver is None else (former_names(giver, connectors),)
+    formers = (names_of(widening.before.subject) if widening.before else None, *former)
+    names = tuple(dict.fromkeys(new_names(widening, seen, formers)))
+    elsewhere = objection_renamed(widening, names, formers, connectors.files)
     return MirrorVerdict(
         (*found, *back),
-        tuple(filter(None, (objection, elsewhere, too_long(widening, seen)))),
+        tuple(filter(None, (objection, elsewhere, objection_too_long(widening, seen)))),
         () if objection else tuple(left),
         tuple(topics if found or back else left if objection is late and late else ()),
-        (*other_names, *(pair for each in found for pair in _other_names(widening, each))),
+        (*names, *(pair for each in found for pair in other_names(widening, each.old, each.topics))),
     )
-
-
-Former = tuple[Selection | None, Naming]
-"""What a connector took that goes on as another one, or with another config (None: not known), and how it named it."""
-
-
-def _names_of(subject: Subject) -> Former:
-    return selection_of(subject), naming_of(subject)
-
-
-def _former_names(giver: Named, connectors: Connectors) -> Former | None:
-    """Return what a giver took and how it named it; of a dedicated MirrorMaker only its alias is known, and that names may be kept."""
-    if giver in connectors.live:
-        return _names_of(connectors.live[giver])
-    alias = giver[1].partition("->")[0] if not giver[0] else ""
-    return (None, Naming(Selection(NameFilter((), ()), "default", alias, ""), ())) if alias else None
-
-
-def renamed(widening: Widening, seen: MirroredState, formers: Iterable[Former | None]) -> Iterator[tuple[str, str]]:
-    """Yield names on the target, before and after, of topics that are mirrored already and go on under another name.
-
-    The cause does not matter: policy, separator, alias or a transformation. What it makes of names may be unknown.
-    """
-    after, naming = widening.new.selection, widening.new.target_names
-    for before, former in filter(None, formers):
-        if not after or former == naming or (before is None and after.policy == "identity"):
-            continue
-        topics = seen.begun.get(widening.named)
-        if topics is None:  # the source was not read: any topic that both take counts
-            shared = meeting([each for each in (before, after) if each]).topic
-            topics = [shared] if shared else []
-        for topic in topics:
-            if (before is None or before.takes(topic)) and former(topic) != naming(topic):
-                yield str(former(topic)), str(naming(topic))
-
-
-def _other_names(widening: Widening, found: Again) -> Iterator[tuple[str, str]]:
-    hop = widening.others.get(found.old)
-    for topic in found.topics if hop else ():
-        if hop and widening.renames(hop, topic):
-            yield str(hop.target_names(topic)), str(widening.new.target_names(topic))
-
-
-def renamed_text(names: Sequence[tuple[str, str]], target: str) -> str:
-    """Say which topics get other names on the target."""
-    old, new = names[0]
-    many, such, each = (
-        (f"{len(names)} topics get other names", ", such as", "names")
-        if len(names) > 1
-        else ("a topic gets another name", ":", "name")
-    )
-    return f"{many} on '{target}'{such} {old} -> {new}; what was mirrored stays under the old {each}, and consumers must follow"
-
-
-def under_other_names(
-    widening: Widening, names: Sequence[tuple[str, str]], formers: Iterable[Former | None], files: Sequence[SourceFile]
-) -> Objection | None:
-    """Return the objection to topics that get other names on the target.
-
-    A transformation that is new is accepted where the tree silences lint's rule about it: who writes that knows the names.
-    """
-    if not names:
-        return None
-    subject, naming = widening.new.subject, widening.new.target_names
-    known = [former for _, former in filter(None, formers)]
-    is_new = bool(naming.steps) and all(replace(naming, steps=()) == former for former in known)
-    spots = [subject.spot_of(f"transforms.{name}.type") for name in routers(subject)]
-    silences = (silence_of(_RENAMES, spot, [subject], files) for spot in spots)
-    text, silence = renamed_text(names, widening.target), f"silence: {{{_RENAMES}: why}}"
-    if is_new and (reason := next(filter(None, silences), None)):
-        return Objection("target-names", f"{text} (silenced: {reason})", "consumers must follow", blocks=False)
-    kept = "keep alias, replication_policy and separator"
-    if is_new:
-        kept = f"leave out the transformation, or where consumers read the new names, write {silence}"
-    elif any(former.steps for former in known):
-        kept += f", and the transformation as it is, with {silence} where lint is against it"
-    allow = "add --allow target-names, or allow: [target-names] to the flow"
-    return Objection("target-names", text, f"{kept}; or, where consumers follow, {allow}")
-
-
-def too_long(widening: Widening, seen: MirroredState) -> Objection | None:
-    """Return the objection to topics that a write begins to take and whose name on the target no broker accepts."""
-    subject = widening.new.subject
-    known = set(named_too_long(subject, ()))  # what its lists name, lint says
-    names = [topic for topic in named_too_long(subject, seen.begun.get(widening.named, ())) if topic not in known]
-    return Objection(NAME_TOO_LONG, *too_long_text(subject, names)) if names else None
 
 
 def repeated(
@@ -592,20 +340,6 @@ def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Co
         if alias and topic in topics and (alias == widening.source or alias not in aliases):
             return not any(each.takes(topic) and each.renamed(topic) == name for each in known)
     return False
-
-
-class StartedTopics:
-    """A predicate on the topics of one source that remembers which of its writes begin to take each."""
-
-    def __init__(self, widenings: Iterable[Widening]) -> None:
-        self.widenings = tuple(widenings)
-        self.topics: dict[Named, dict[str, None]] = {each.named: {} for each in self.widenings}
-
-    def __call__(self, topic: str) -> bool:
-        taking = [each.named for each in self.widenings if each.newly(topic)]
-        for named in taking:
-            self.topics[named][topic] = None
-        return bool(taking)
 
 
 class ArrivedTopics:

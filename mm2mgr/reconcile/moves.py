@@ -13,7 +13,19 @@ from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.reconcile.facts import running
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
-from mm2mgr.reconcile.plan import RESTING, SELECTING, WRITES, Change, ClusterPlan, Named, diff, type_of, with_price
+from mm2mgr.reconcile.plan import (
+    RESTING,
+    SELECTING,
+    WRITES,
+    Change,
+    ClusterPlan,
+    Named,
+    aliases_of,
+    connector_text,
+    diff,
+    type_of,
+    with_price,
+)
 from mm2mgr.reconcile.price import Price
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import is_name, java_pattern
@@ -116,13 +128,13 @@ class _Planning:
             for giver in found if receiver[0] in estate.unread else ():
                 self.hold(
                     giver,
-                    f"its topics move to '{receiver[1]}' on Connect cluster '{receiver[0]}', which could not be read",
+                    f"its topics move to {connector_text(receiver)}, which could not be read",
                 )
             return
         journal = Journal.of(estate.live.get(receiver, {}))
         if journal and not journal.is_readable:
             for giver in found:
-                self.hold(giver, f"{_text_of(receiver)}, which takes over its topics, has an unreadable journal")
+                self.hold(giver, f"{connector_text(receiver)}, which takes over its topics, has an unreadable journal")
             return
         if journal and journal.move:
             if journal.move.giver in found or journal.move.giver not in estate.live:
@@ -152,7 +164,7 @@ class _Planning:
         """Return what an entry comes to that moves nothing now."""
         where, config = f"the line at {entry.place}", self.estate.live.get(change.named)
         has = self.estate.selection(change.named, unmarked(config)) if config else None
-        if missing := [each for each in entry.topics if is_name(each) and not (has and has.takes(each))]:
+        if missing := [topic for topic in entry.topics if is_name(topic) and not (has and has.takes(topic))]:
             return (
                 f"nothing of '{entry.written}' moves to '{entry.to}' now, which does not mirror {few(missing)}: "
                 f"write them under its topics:, or remove {where}"
@@ -164,7 +176,7 @@ class _Planning:
             )
         if found and not entry.topics and not entry.dedicated:
             return (
-                f"'{entry.to}' runs already and begins to take nothing, so {_text_of(found[0])} gives it nothing; {where} can go, and "
+                f"'{entry.to}' runs already and begins to take nothing, so {connector_text(found[0])} gives it nothing; {where} can go, and "
                 "--prune deletes what is no longer declared"
             )
         return f"'{entry.written}' is '{entry.to}' now; {where} can go"
@@ -181,16 +193,18 @@ class _Planning:
             return [("", "->".join(entry.dedicated))]
         if entry.connector:
             return [entry.connector] if entry.connector in live else []
-        declared = [each for each, c in desired.items() if c.type == "source" and c.flows[0] == entry.flow]
+        declared = [named for named, c in desired.items() if c.type == "source" and c.flows[0] == entry.flow]
         if entry.topics:
-            return [each for each in declared if each in live]
-        others = [each for each in live if each != receiver and each not in desired and type_of(live[each]) == "source"]
-        if marked := [each for each in others if live[each].get(FLOW_KEY) == entry.flow]:
+            return [named for named in declared if named in live]
+        others = [
+            named for named in live if named != receiver and named not in desired and type_of(live[named]) == "source"
+        ]
+        if marked := [named for named in others if live[named].get(FLOW_KEY) == entry.flow]:
             return marked
         # What was adopted carries no mark before its first change: adopt: has it, and its pair is that of the flow.
         pair = tuple((entry.flow or "").partition(":")[2].split("->"))
-        unmarked_ones = (each for each in others if each in self.estate.owned and FLOW_KEY not in live[each])
-        return [each for each in unmarked_ones if _pair(live[each]) == pair]
+        unmarked_ones = (named for named in others if named in self.estate.owned and FLOW_KEY not in live[named])
+        return [named for named in unmarked_ones if aliases_of(live[named]) == pair]
 
     def is_due(self, change: Change, giver: Named, entry: Moved) -> bool:
         """Tell whether the receiver begins to take what the giver gives up."""
@@ -212,7 +226,8 @@ class _Planning:
         others += [estate.selection(receiver, unmarked(live))] if live else []
         names = filter(is_name, entry.topics)
         return any(
-            begins and begins.takes(each) and not any(one and one.takes(each) for one in others) for each in names
+            begins and begins.takes(topic) and not any(selection and selection.takes(topic) for selection in others)
+            for topic in names
         )
 
     def take_back(self, receiver: Named) -> None:
@@ -241,14 +256,14 @@ class _Planning:
             if giver not in self.ending:
                 self.hold(
                     giver,
-                    f"'{receiver[1]}' on Connect cluster '{receiver[0]}', which takes over its topics, is blocked",
+                    f"{connector_text(receiver)}, which takes over its topics, is blocked",
                 )
             self.concerned |= {receiver, giver}
             return
         if journal:
             self.ending |= {receiver, giver}
         over = self.taken_over(change, giver, entry, journal)
-        where = f"'{giver[1]}' on Connect cluster '{giver[0]}'" if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
+        where = connector_text(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
         verb = (
             "takes back what it had begun to take over"
             if over.back
@@ -262,14 +277,14 @@ class _Planning:
         self.changes[receiver] = replace(change, takes_over=over, reason=said)
         beside = [each for each, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
-        to = f"its topics move to '{receiver[1]}' on Connect cluster '{receiver[0]}'"
+        to = f"its topics move to {connector_text(receiver)}"
         if over.before is not None and not over.back and over.keeps is None and not over.leaves:
             self.changes[giver] = self.deleted(giver, receiver, to)
         elif over.before is not None:
             gives = self.changes.get(giver) or Change(*giver, "source", "update", before=over.before)
             gives = replace(gives, moves_to=receiver, reason="it goes on as before" if over.back else to)
             if gives.action == "no-op" and over.keeps is not None and not over.move.carried:  # it is stopped meanwhile
-                rested = f"offsets of topics that it no longer takes move to {_text_of(receiver)}"
+                rested = f"offsets of topics that it no longer takes move to {connector_text(receiver)}"
                 keys, price = diff(over.before, over.keeps), Price(gives.tasks)
                 gives = replace(gives, action="update", config=dict(over.keeps), keys=keys, price=price, reason=rested)
             if over.back or over.leaves:
@@ -292,7 +307,7 @@ class _Planning:
         move = journal.move if journal else None
         if move is None:
             created = change.action == "create"
-            source = entry.dedicated if entry and entry.dedicated else _pair(live or {})
+            source = entry.dedicated if entry and entry.dedicated else aliases_of(live or {})
             partial = entry is not None and bool(entry.topics)
             move = Move(giver, source, estate.rests(giver), created=created, partial=partial)
             then = move.giver_then if created else estate.rests(receiver)
@@ -350,7 +365,7 @@ class _Planning:
         estate = self.estate
         takes: list[Selection | NameFilter | None] = [estate.selection(receiver, estate.desired[receiver].config)]
         if entry.topics:
-            takes.append(NameFilter(tuple(java_pattern(each) for each in entry.topics), ()))
+            takes.append(NameFilter(tuple(map(java_pattern, entry.topics)), ()))
         leaves = [estate.selection(giver, estate.live[giver])]
         if giver in estate.desired:
             leaves.append(estate.selection(giver, estate.desired[giver].config))
@@ -362,7 +377,7 @@ class _Planning:
         """Yield the connectors of the giver's pair, there, that nothing else needs: heartbeats and checkpoints."""
         live, desired = self.estate.live, self.estate.desired
         of_pair = [each for each in self.estate.owned if each[0] == giver[0] and each not in desired and each != giver]
-        of_pair = [each for each in of_pair if set(_pair(live[each])) == set(pair)]
+        of_pair = [each for each in of_pair if set(aliases_of(live[each])) == set(pair)]
         if not any(type_of(live[each]) == "source" and each not in self.concerned for each in of_pair):
             yield from (each for each in of_pair if type_of(live[each]) != "source" and each not in self.concerned)
 
@@ -372,7 +387,7 @@ class _Planning:
         """Yield why a move cannot be done, with what to do about it."""
         estate, receiver = self.estate, change.named
         live, had, config = estate.live.get(receiver), estate.live.get(giver), change.config
-        other = f"'{giver[1]}' on Connect cluster '{giver[0]}'"
+        other = connector_text(giver)
         if giver[0] in estate.unread:
             yield (
                 f"Connect cluster '{giver[0]}', from which it takes over '{giver[1]}', could not be read",
@@ -428,7 +443,7 @@ class _Planning:
         had = self.estate.live.get(giver)
         if had is None:
             return
-        owner, other = had.get(OWNER_KEY), _text_of(giver)
+        owner, other = had.get(OWNER_KEY), connector_text(giver)
         if type_of(had) != "source":
             yield f"{other} is no MirrorSourceConnector", "correct from: in the entry of moved:, or remove that entry"
         elif giver not in self.estate.owned and not owner:
@@ -452,7 +467,7 @@ class _Planning:
         """Yield why a journal is not followed: anybody may have written it, so the tree or the giver has to say the same."""
         giver = move.giver
         journal = Journal.of(had or {})
-        where = _text_of(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
+        where = connector_text(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
         if entry is None and not (journal and journal.gives == receiver) and not (move.carried and had is None):
             flow = self.estate.live[receiver].get(FLOW_KEY, "")
             from_ = "/".join(giver) if giver[0] else f"{{dedicated: {giver[1]}}}"
@@ -461,9 +476,9 @@ class _Planning:
                 f"its journal says that it takes over from {where}, which neither moved: nor that connector confirms",
                 f"if an apply began that move, write moved: [{{from: {from_}, to: {flow}{topics}}}] and apply, which finishes it; {_NO_MOVE}",
             )
-        elif had is not None and _pair(had) != move.pair:
+        elif had is not None and aliases_of(had) != move.pair:
             yield (
-                f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that connector is between {'->'.join(_pair(had))}",
+                f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that connector is between {'->'.join(aliases_of(had))}",
                 _NO_MOVE,
             )
 
@@ -477,9 +492,9 @@ class _Planning:
         if not journal.is_readable:
             self.changes[named] = change.blocked("its journal (mm2mgr.journal) is unreadable", _NO_MOVE)
         elif journal.gives:
-            why = f"its journal says that its topics move to {_text_of(journal.gives)}, and no move of these two is planned"
+            reason = f"its journal says that its topics move to {connector_text(journal.gives)}, and no move of these two is planned"
             how = "if an apply began that move, bring the tree back to what it was and apply, which finishes it"
-            self.changes[named] = change.blocked(why, f"{how}; {_NO_MOVE}")
+            self.changes[named] = change.blocked(reason, f"{how}; {_NO_MOVE}")
         elif journal.move:
             self.changes[named] = change.blocked("its journal speaks of a move that cannot be its own", _NO_MOVE)
 
@@ -487,7 +502,7 @@ class _Planning:
         """Yield why a move that was begun cannot continue with the tree as it is now."""
         if not move.carried and had is None and entry and not entry.dedicated:
             yield (
-                f"'{move.giver[1]}' on Connect cluster '{move.giver[0]}' was deleted before its offsets were carried",
+                f"{connector_text(move.giver)} was deleted before its offsets were carried",
                 f"delete '{change.connector}' there, which never ran; then plan again" if move.created else _NO_MOVE,
             )
         live = self.estate.live[change.named]
@@ -495,7 +510,7 @@ class _Planning:
         again = entry is None and not move.partial and had is not None and move.giver in self.estate.desired
         if move.carried and again:
             yield (
-                f"{_text_of(move.giver)} is declared again, and its offsets are carried already",
+                f"{connector_text(move.giver)} is declared again, and its offsets are carried already",
                 f"bring the tree back to what it was, apply to finish the move, then move it back; {_NO_MOVE}",
             )
         elif move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
@@ -517,14 +532,6 @@ class _Planning:
 _NO_MOVE = "else remove the key mm2mgr.journal from its config over REST, and see whether it is to run"
 
 
-def _text_of(named: Named) -> str:
-    return f"'{named[1]}' on Connect cluster '{named[0]}'"
-
-
-def _pair(config: Config) -> tuple[str, str]:
-    return config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
-
-
 def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
     """Block the whole of a move of which something is blocked, and what follows a deletion that is."""
     parts = tuple(parts)
@@ -538,13 +545,13 @@ def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
 
     def held(change: Change) -> Change:
         if change.follows in blocked and change.action in WRITES:
-            first = _text_of(change.follows) if change.follows else ""
+            first = connector_text(change.follows) if change.follows else ""
             return change.blocked(
                 f"{first}, which is to be deleted first, is blocked: it still does what this one begins"
             )
         others = sorted(partners.get(change.named, set()) & blocked)
         if change.action in {"blocked", "no-op"} or not others:
             return change
-        return change.blocked(f"{_text_of(others[0])}, the other side of the move, is blocked")
+        return change.blocked(f"{connector_text(others[0])}, the other side of the move, is blocked")
 
     return tuple(part.each(held) for part in parts)

@@ -183,7 +183,9 @@ class Picks:
 
     def has_topic(self, topic: str) -> bool:
         """Tell whether the offsets of a topic move."""
-        return all(one.takes(topic) for one in self.takes) and not any(one.takes(topic) for one in self.leaves)
+        return all(selection.takes(topic) for selection in self.takes) and not any(
+            selection.takes(topic) for selection in self.leaves
+        )
 
     def covers(self, entry: SourceOffset, alias: str) -> bool:
         """Tell whether an entry under an alias is one of them."""

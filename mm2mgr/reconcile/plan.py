@@ -390,7 +390,7 @@ def with_predecessors_kept(
         if new is None or not (change.action == "delete" or narrowed):
             return change
         why = "is blocked" if new in changes else "could not be read"
-        reason = f"'{new[1]}' on Connect cluster '{new[0]}', which takes over its topics, {why}: they would no longer be mirrored"
+        reason = f"{connector_text(new)}, which takes over its topics, {why}: they would no longer be mirrored"
         return replace(change.blocked(reason), state=change.state)
 
     return tuple(cluster.each(kept_or_not) for cluster in clusters)
@@ -422,7 +422,7 @@ def count_deletes(clusters: Iterable[ClusterPlan]) -> tuple[int, int]:
     """Return how many connectors are deleted because nothing declares them, and how many there are of this owner."""
     clusters = tuple(clusters)
     changes = [change for cluster in clusters for change in cluster.changes]
-    owned = sum(change.before is not None for change in changes) + sum(len(each.left_over) for each in clusters)
+    owned = sum(change.before is not None for change in changes) + sum(len(cluster.left_over) for cluster in clusters)
     return sum(change.action == "delete" and not change.moves_to for change in changes), owned
 
 
@@ -446,10 +446,10 @@ def _compare(
 ) -> Change:
     named = connect, desired.name
     ours = live is not None and owners.is_ours(named, live)
-    wanted = desired.config if live is None else with_live_order(desired.config, live)
+    desired_config = desired.config if live is None else with_live_order(desired.config, live)
 
     def change(action: Action, keys: tuple[KeyChange, ...] = (), reason: str = "") -> Change:
-        config, before = wanted if action in WRITES else None, live if ours else None
+        config, before = desired_config if action in WRITES else None, live if ours else None
         flows, name = desired.flows, desired.name
         return Change(connect, name, desired.type, action, flows, keys, reason, config, before=before, shown=state)
 
@@ -463,9 +463,9 @@ def _compare(
         if other:  # adopting it would be refused, for this reason
             return replace(taken, reason=f"{taken.reason}; it {other}", remedy=_without(desired))
         return replace(taken, remedy=f"{owners.remedy(named, live)}; else {_without(desired)}")
-    keys = diff(live, wanted, desired.origins) if live != wanted else ()
-    moves = keys and desired.type == "source" and is_moved(live, wanted)
-    along = move_text(live, wanted) if moves else ""
+    keys = diff(live, desired_config, desired.origins) if live != desired_config else ()
+    moves = keys and desired.type == "source" and is_moved(live, desired_config)
+    along = move_text(live, desired_config) if moves else ""
     turn = _turn(state, desired.state)
     found = change("update", keys, along) if keys or turn else change("no-op")
     if turn:
@@ -544,6 +544,23 @@ def _without(desired: Connector) -> str:
     if desired.type == "source" and origin and origin.kind == "spec":
         return f"write another connector_name in flow '{flow}' ({origin.where}), or delete that connector if it is no longer needed"
     return _REMEDIES[desired.type].format(flow=flow)
+
+
+def selects_otherwise(live: Mapping[str, str], declared: Mapping[str, str]) -> bool:
+    """Tell whether a source connector would take other topics, or name them otherwise, than the one that runs."""
+    declared, naming = with_live_order(declared, live), ("replication.policy.", "transforms", "predicates.")
+    keys = {*SELECTING, *(key for key in live.keys() | declared.keys() if key.startswith(naming))}
+    return any(live.get(key) != declared.get(key) for key in keys)
+
+
+def connector_text(named: Named) -> str:
+    """Return in words which connector is meant."""
+    return f"'{named[1]}' on Connect cluster '{named[0]}'"
+
+
+def aliases_of(config: Mapping[str, str]) -> tuple[str, str]:
+    """Return the source and the target alias of a config, "" for one that it does not have."""
+    return config.get("source.cluster.alias", ""), config.get("target.cluster.alias", "")
 
 
 def type_of(config: Mapping[str, str]) -> str:

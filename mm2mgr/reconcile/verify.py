@@ -172,7 +172,7 @@ class Watched:
         before = self._before
         if before is None or not _failures(status) <= _failures(before):
             return Settled(state, "failed")
-        failed, of_before = (sum(task.state == "FAILED" for task in each.tasks) for each in (status, before))
+        failed, of_before = (sum(task.state == "FAILED" for task in shown.tasks) for shown in (status, before))
         is_as_before = not self._ran or failed <= of_before
         return Settled(f"{state}{AS_BEFORE}", "ok") if is_as_before else Settled(state, "failed")
 
@@ -200,9 +200,9 @@ _NUMBERS = re.compile(r"\d+")
 
 def _failures(status: ConnectorStatus) -> set[tuple[bool, str]]:
     """Return what failed, the connector itself or a task, each with the root of its trace; numbers in it may differ each time."""
-    found = [(True, status.trace)] if status.state == "FAILED" else []
-    found += [(False, task.trace) for task in status.tasks if task.state == "FAILED"]
-    return {(is_connector, _root(trace or "")) for is_connector, trace in found}
+    failures = [(True, status.trace)] if status.state == "FAILED" else []
+    failures += [(False, task.trace) for task in status.tasks if task.state == "FAILED"]
+    return {(is_connector, _root(trace or "")) for is_connector, trace in failures}
 
 
 def _root(trace: str) -> str:
@@ -291,15 +291,15 @@ class Verification:
             self._set(each, await self._judged_late(each, None if is_canary else written_at))
         return worst(self.states[named].verdict for named in concerned)
 
-    async def _judged_late(self, each: Watched, written_at: float | None) -> Settled:
+    async def _judged_late(self, watched: Watched, written_at: float | None) -> Settled:
         """Return what counts at the end of the wait of a connector that was not seen to be right; None: no excuse counts."""
-        state, verdict = self.states[self._named(each)].state, self.states[self._named(each)].verdict
-        if each.is_good_if_late:
-            return Settled(state if each.may_drop or state.endswith(AS_BEFORE) else f"{state}{AS_BEFORE}", "ok")
-        waiting = each.arrivals if each.arrivals and each.arrivals.waiting else None
+        state, verdict = self.states[self._named(watched)].state, self.states[self._named(watched)].verdict
+        if watched.is_good_if_late:
+            return Settled(state if watched.may_drop or state.endswith(AS_BEFORE) else f"{state}{AS_BEFORE}", "ok")
+        waiting = watched.arrivals if watched.arrivals and watched.arrivals.waiting else None
         if waiting and written_at is not None and self._logs and await self._logs.was_silent(waiting, written_at):
             return Settled(f"{state}{AS_BEFORE}", "ok")
-        return Settled(state, "failed" if each.is_broken_if_late else verdict)
+        return Settled(state, "failed" if watched.is_broken_if_late else verdict)
 
     def forget(self, name: str) -> None:
         """Leave out a connector whose write was taken back."""
@@ -376,10 +376,15 @@ class Verification:
             with suppress(NotFound):  # deleted: the infos show it
                 each.take(await self._client.tasks(each.name))
 
-    async def _ask_topics(self, each: Watched) -> None:
+    async def _ask_topics(self, watched: Watched) -> None:
         """Ask once whether an updated connector without tasks has anything to take."""
-        if self._logs and each.takes_topics is None and each.change.type == "source" and each.change.action == "update":
-            each.takes_topics = await self._logs.takes_topics(each.change)
+        if (
+            self._logs
+            and watched.takes_topics is None
+            and watched.change.type == "source"
+            and watched.change.action == "update"
+        ):
+            watched.takes_topics = await self._logs.takes_topics(watched.change)
 
     async def _ask_record(self, each: Watched) -> None:
         """Ask for the first record that the target acknowledged: at once in the topics written to, later in stored offsets."""

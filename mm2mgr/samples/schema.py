@@ -227,17 +227,16 @@ def store_of(text: str) -> Store:
     """
     if not text.strip():
         raise ValueError("is empty: is a variable not set?")
-    found = _SCHEME.match(text)
-    scheme = found[1].lower() if found else ""
-    if found is None or (not found[2] and scheme not in _SCHEMES):
+    match = _SCHEME.match(text)
+    scheme = match[1].lower() if match else ""
+    if match is None or (not match[2] and scheme not in _SCHEMES):
         return Path(text)
     if scheme not in _SCHEMES:
-        known = ", ".join(f"{each}://" for each in sorted(_SCHEMES))
-        raise ValueError(f"begins with {found[0]}: name a folder, or a URI that begins with one of {known}")
-    rest = text[found.end() :]
-    if found[2] != "//" and not (found[2] == "///" and scheme in _OF_HADOOP):
-        raise ValueError(f"names no bucket: write it as {scheme}://BUCKET/PREFIX (is a variable not set?)")
-    if not rest.strip("/") or rest.startswith("/"):
+        schemes = ", ".join(f"{name}://" for name in sorted(_SCHEMES))
+        raise ValueError(f"begins with {match[0]}: name a folder, or a URI that begins with one of {schemes}")
+    rest = text[match.end() :]
+    leads = match[2] == "//" or (match[2] == "///" and scheme in _OF_HADOOP)
+    if not leads or not rest.strip("/") or rest.startswith("/"):
         raise ValueError(f"names no bucket: write it as {scheme}://BUCKET/PREFIX (is a variable not set?)")
     if "@" in rest.partition("/")[0] and not scheme.startswith("abfs"):
         raise ValueError("has credentials in it: set them in the environment, such as AWS_ACCESS_KEY_ID")
@@ -245,7 +244,7 @@ def store_of(text: str) -> Store:
         raise ValueError("has a query in it: set credentials in the environment")
     if ".." in rest.split("/"):
         raise ValueError("has .. in it: name the place itself")
-    return f"{scheme}:{found[2]}{rest.rstrip('/')}"
+    return f"{scheme}:{match[2]}{rest.rstrip('/')}"
 
 
 def log_file_of(store: Store, cache: Callable[[], Path]) -> Path:

@@ -225,7 +225,10 @@ class StoredTable:
     def _check_columns(self, table: DeltaTable) -> None:
         """Refuse a table of somebody else; a column that can be null may be missing, as in tables of earlier versions."""
         hint = "name another folder or URI with --store, or move that table away"
-        wrong, kinds = "", {one.name: getattr(one.type, "type", "") for one in table.schema().fields}
+        wrong, kinds = (
+            "",
+            {schema_field.name: getattr(schema_field.type, "type", "") for schema_field in table.schema().fields},
+        )
         if (by := table.metadata().partition_columns) != list(self.partitioned_by):
             wrong = f"it is partitioned by {', '.join(by) or 'no column'}, not by {', '.join(self.partitioned_by)}"
         for column in TABLES[self.name]:

@@ -120,7 +120,7 @@ def replacement_of(pattern: str, replacement: str) -> Callable[[str], str | None
         if regex.fullmatch(text) is None:
             return None
         return regex.sub(
-            lambda found: "".join(p if isinstance(p, str) else found[p] or "" for p in parts), text, count=1
+            lambda match: "".join(p if isinstance(p, str) else match[p] or "" for p in parts), text, count=1
         )
 
     return replaced

@@ -255,6 +255,8 @@ PURE = (
     "reconcile/guards",
     "reconcile/heartbeats",
     "reconcile/mirrored",
+    "reconcile/renames",
+    "reconcile/widening",
     "reconcile/resets",
     "observe/arrival_problems",
     "observe/causes",

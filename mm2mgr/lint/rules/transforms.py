@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from mm2mgr.defaults import POLICIES
 from mm2mgr.lint.findings import Edit, Hit, edit_hit, rule, spelled, written
 from mm2mgr.lint.subject import Subject
+from mm2mgr.lint.target_names import KAFKAS
 from mm2mgr.text import nearest
 
 _SEEN = "tests/lint/test_seen_live_records.py::"
-_KAFKAS = "org.apache.kafka.connect.transforms."
 _RENAMING = re.compile(r"\w*(RegexRouter|TimestampRouter|TopicRouter|TableRouter|EventRouter|ExtractTopic)")
 # Kafka's transformations that come as $Key and $Value, and what each does with bytes.
 _STRUCT = "needs a Struct with fields, and MirrorMaker's records are bytes"
@@ -64,10 +64,10 @@ def _wrong(subject: Subject, name: str) -> str:
     type_ = subject.get(f"transforms.{name}.type")
     package, _, class_ = type_.rpartition(".")
     simple, _, part = class_.partition("$")
-    if f"{package}." != _KAFKAS and (package or simple not in _KNOWN):
+    if f"{package}." != KAFKAS and (package or simple not in _KNOWN):
         return ""
     if simple not in _KNOWN:
-        return f"write {_KAFKAS}{(*nearest(simple, _KNOWN, 0.5), 'DropHeaders')[0]}"
+        return f"write {KAFKAS}{(*nearest(simple, _KNOWN, 0.5), 'DropHeaders')[0]}"
     if simple in _OF_BYTES and part not in ("Key", "Value"):
         return f"{simple} without $Key or $Value is abstract, and Connect refuses it; as one of them it {_OF_BYTES[simple]}"
     why = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")
@@ -132,6 +132,6 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
                 effect = f"{subject.type}s to another topic than the one where they are looked for"
             message = f"{written(subject, key)}={subject.get(key)} writes {effect}"
             policy = spelled(subject, "replication.policy.class", POLICIES["identity"])
-            kept = "; or, where consumers read these names, write silence: {transform-renames: why}"
-            more = f"{kept if subject.form == 'tree' else ''}; to keep topic names use {policy}"
+            silence = "; or, where consumers read these names, write silence: {transform-renames: why}"
+            more = f"{silence if subject.form == 'tree' else ''}; to keep topic names use {policy}"
             yield _removal(subject, name, message, more)

@@ -1,0 +1,185 @@
+"""Writes of source connectors that take other topics than before, beside what was read of offsets and topics. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mm2mgr.lint.hops import Hop, hops, names_alike
+from mm2mgr.lint.subject import Subject
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.facts import TopicListing
+from mm2mgr.reconcile.guards import Connectors
+from mm2mgr.reconcile.plan import Change, Named, Taken, selects_otherwise
+from mm2mgr.topics.shared import meeting
+
+Stored = Mapping[TopicPartition, int]
+"""The last mirrored offset of each source partition, under the connector's own source alias."""
+
+
+@dataclass(frozen=True)
+class MirroredState:
+    """What was read of offsets and topics. An offset map of None, or a reason in place of topics: it could not be read."""
+
+    offsets: Mapping[Named, Stored | None] = field(default_factory=dict)
+    topics: Mapping[str, TopicListing | str] = field(default_factory=dict)
+    begun: Mapping[Named, Collection[str]] = field(default_factory=dict)
+    """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
+    former: Mapping[tuple[Named, str], Stored] = field(default_factory=dict)
+    """What a connector has stored for another source alias than its own: for that alias if it goes the other way now, "" for all undeclared ones."""
+    aliases: Collection[str] = ()
+    """All declared Kafka clusters."""
+
+    def listed(self, alias: str) -> TopicListing | None:
+        """Return the topics of a Kafka cluster, None when they were not read."""
+        found = self.topics.get(alias)
+        return found if isinstance(found, TopicListing) else None
+
+
+@dataclass(frozen=True)
+class Widening:
+    """A write of a source connector that may take other topics than before, with the connectors that may have had them."""
+
+    named: Named
+    new: Hop
+    before: Hop | None
+    others: Mapping[Named, Hop]
+    wanted: Mapping[Named, Hop]
+    """The connectors of `others` and `opposite` as the tree wants them; those without an owner are not in it."""
+    opposite: Mapping[Named, Hop] = field(default_factory=dict)
+    """The connectors from its target to its source."""
+
+    def neighbours(self) -> Iterator[tuple[Named, Hop]]:
+        """Yield the other connectors between its two clusters, either way."""
+        yield from (*self.others.items(), *self.opposite.items())
+
+    def sends_back(self, other: Named, topic: str, *, is_abandoned: bool) -> str | None:
+        """Return the name at the source of a topic of the target that it would mirror back to where `other` had it from.
+
+        While `other` goes on with it that is a loop, which lint finds.
+        """
+        hop, wanted = self.opposite[other], self.wanted.get(other)
+        both = [each.selection for each in (hop, wanted) if each and each.selection]  # what is wanted may be blocked
+        if not is_abandoned and hop.subject.state == "RUNNING" and both and all(each.takes(topic) for each in both):
+            return None
+        name = hop.selection.renamed(topic) if hop.selection else topic
+        return name if self.newly(name) and self.renamed(name) == topic else None
+
+    def repeats(self, other: Named, topic: str, *, is_abandoned: bool) -> bool:
+        """Tell whether it would mirror a topic again that another connector has mirrored.
+
+        Under another name a second copy may be meant, but not where the other connector stops mirroring the topic.
+        """
+        if not self.newly(topic):
+            return False
+        hop, wanted = self.others[other], self.wanted.get(other)
+        given_up = is_abandoned or (wanted and wanted.selection and not wanted.selection.takes(topic))
+        return bool(given_up) or names_alike(self.new, hop, topic)
+
+    def newly(self, topic: str) -> bool:
+        """Tell whether it will take a topic that it does not take now, or give it another name."""
+        new, before = self.new.selection, self.before and self.before.selection
+        if not new or not new.takes(topic):
+            return False
+        return not before or not before.takes(topic) or self.renames(self.before, topic)
+
+    def renames(self, former: Hop | None, topic: str) -> bool:
+        """Tell whether a topic gets another name than a former connector gives it, or may get one."""
+        return (
+            former is not None
+            and former.target_names != self.new.target_names
+            and (former.target_names(topic) != self.new.target_names(topic))
+        )
+
+    @property
+    def source(self) -> str:
+        """The alias of the source."""
+        return self.new.subject.source
+
+    @property
+    def target(self) -> str:
+        """The alias of the target."""
+        return self.new.subject.target
+
+    def renamed(self, topic: str) -> str:
+        """Return a topic's name on the target, as far as it is known."""
+        return self.new.target_names(topic).text
+
+
+def widenings(
+    writes: Iterable[Change], desired: Mapping[Named, Subject], live: Mapping[Named, Subject]
+) -> tuple[Widening, ...]:
+    """Return the writes that take other topics than before, each with the other source connectors of its two clusters."""
+    chosen = [
+        named
+        for change in writes
+        if change.type == "source" and (named := change.named) in desired
+        if named not in live or selects_otherwise(live[named].config, desired[named].config)
+    ]
+    if not chosen:
+        return ()
+    runs = {named: subject for named, subject in live.items() if subject.type == "source"}
+    declared = [named for named in runs if named in desired and desired[named].type == "source"]
+    every = iter(hops((*(desired[named] for named in (*chosen, *declared)), *runs.values())))
+    new, wanted, old = ({named: next(every) for named in names} for names in (chosen, declared, runs))
+    by_pair: dict[tuple[int, int], dict[Named, Hop]] = {}
+    for named, hop in old.items():
+        by_pair.setdefault(hop.pair, {})[named] = hop
+    return tuple(
+        Widening(
+            named,
+            hop,
+            old.get(named),
+            {other: each for other, each in by_pair.get(hop.pair, {}).items() if other != named},
+            wanted,
+            {other: each for other, each in by_pair.get(hop.pair[::-1], {}).items() if other != named},
+        )
+        for named, hop in new.items()
+        if named not in old
+        or not hop.selection
+        or old[named].selection != hop.selection
+        or old[named].target_names != hop.target_names
+    )
+
+
+def unseen_successors(connectors: Connectors) -> dict[Named, list[Named]]:
+    """Return what is wanted on Connect clusters that could not be read, each with the abandoned connectors whose topics it takes."""
+    wanted, live = connectors.desired, connectors.live
+    new = [named for named, each in wanted.items() if named[0] in connectors.unread and each.type == "source"]
+    old = [named for named, each in live.items() if connectors.is_abandoned(named) and each.type == "source"]
+    if not new or not old:
+        return {}
+    every = hops((*(wanted[named] for named in new), *(live[named] for named in old)))
+    takers, givers = zip(new, every[: len(new)], strict=True), list(zip(old, every[len(new) :], strict=True))
+    return {taker: [giver for giver, had in givers if _may_share(one, had)] for taker, one in takers}
+
+
+def _may_share(one: Hop, other: Hop) -> bool:
+    """Tell whether two source connectors may mirror a topic both from one cluster to another."""
+    if one.pair != other.pair or not one.selection or not other.selection:
+        return one.pair == other.pair
+    shared = meeting([one.selection, other.selection])
+    return bool(shared.topic or shared.undecided)
+
+
+def taken(widening: Widening, seen: MirroredState) -> Taken | None:
+    """Return what a write will take that is there now; None when the source's topics were not read."""
+    listed = seen.listed(widening.source)
+    if listed is None:
+        return None
+    begun = seen.begun.get(widening.named, ())
+    return Taken({t: (listed.partitions[t], listed.records.get(t, 0)) for t in begun}, len(listed.partitions))
+
+
+class StartedTopics:
+    """A predicate on the topics of one source that remembers which of its writes begin to take each."""
+
+    def __init__(self, widenings: Iterable[Widening]) -> None:
+        self.widenings = tuple(widenings)
+        self.topics: dict[Named, dict[str, None]] = {each.named: {} for each in self.widenings}
+
+    def __call__(self, topic: str) -> bool:
+        taking = [each.named for each in self.widenings if each.newly(topic)]
+        for named in taking:
+            self.topics[named][topic] = None
+        return bool(taking)
