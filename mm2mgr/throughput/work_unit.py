@@ -5,6 +5,7 @@ It runs wherever Spark puts it and shares nothing but the tables' URI. What it w
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import SAMPLES, Store, hour_end_ms, hour_of, hour_start_ms
-from mm2mgr.samples.tables import DataFile, Share, StoredTable, codes_of, read_share
+from mm2mgr.samples.tables import DataFile, MissingFile, Share, StoredTable, codes_of, read_share
 from mm2mgr.throughput.intervals import Series, clean, constant, in_blocks, joined, rank_sources, tail
 from mm2mgr.throughput.part_files import RateRows, is_hour, read_rows, throughput_table, write_rows
 from mm2mgr.throughput.rollup import DAY_COLUMNS, RollUp, merged, roll_up, stacked
@@ -72,9 +73,10 @@ def work(unit: WorkUnit) -> Done:
             _roll_hours(unit, done)
         else:
             _merge(unit, done)
-    except OSError as error:
+    except (OSError, MissingFile) as error:
         # What to do is part of the message: Spark passes nothing else on, and not more than a few hundred characters.
-        reason = os.strerror(error.errno) if error.errno else str(error)[:100]
+        number = errno.ENOENT if isinstance(error, MissingFile) else error.errno
+        reason = os.strerror(number) if number else str(error)[:100]
         raise Mm2mgrError(
             f"{socket.gethostname()} cannot read or write the tables of {unit.store}: {reason}; every machine that runs "
             "executors needs this folder, or a URI that all of them reach"

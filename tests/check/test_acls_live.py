@@ -252,6 +252,7 @@ OWN = {
     "scons Read group mm2mgr-rights": {31},
     "scons Read topic mm2-offsets.old.internal": {32},
     "scons Read topic mm2-status.old.internal": {33},
+    "scons Read topic mm2-configs.old.internal": {37},
     "scons Describe group old-mm2": {34},
     "scons DescribeConfigs cluster": {35},
     "scons AlterConfigs cluster": {36},
