@@ -14,6 +14,9 @@ _INVISIBLE = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 
+# Letters first, so that it is no number, and no word that YAML reads as something else.
+_PLAIN_IN_YAML = re.compile(r"(?!(?i:true|false|yes|no|on|off|y|n|null)\Z)[A-Za-z][\w./>-]*", re.ASCII)
+
 
 # Jetty 12 (Kafka 4) answers 400 to %2F, %5C and %25; `.` and `..` are path segments; POST trims white space.
 _UNADDRESSABLE = re.compile(r"[/\\%]|^\.{0,2}\Z|^\s|\s\Z")
@@ -88,6 +91,11 @@ def number_of(count: int, noun: str) -> str:
 def first_few(lines: Sequence[str], rest: str, most: int = 3) -> list[str]:
     """Return the first of many lines, and how many there are of the `rest`."""
     return [*lines[:most], *([f"{len(lines) - most} {rest}"] if len(lines) > most else [])]
+
+
+def in_yaml(text: str) -> str:
+    """Return a text as a value in a list or map of YAML, in quotes where YAML would read something else without them."""
+    return text if _PLAIN_IN_YAML.fullmatch(text) else "'" + text.replace("'", "''") + "'"
 
 
 def few(names: Sequence[str], shown: int = 3, between: str = ", ") -> str:

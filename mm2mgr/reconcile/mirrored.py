@@ -25,7 +25,7 @@ from mm2mgr.reconcile.renames import (
 )
 from mm2mgr.reconcile.widening import MirroredState, Widening
 from mm2mgr.render import FLOW_KEY
-from mm2mgr.text import few
+from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import numbers
 
@@ -237,7 +237,8 @@ def _entry(again: Again, widening: Widening, giver: Named | None) -> str:
     old, stays = again.old, again.old in widening.wanted
     flow = widening.others[old].subject.config.get(FLOW_KEY, "/".join(old)) if stays else "/".join(old)
     topics = f", topics: [{', '.join(again.topics) or '…'}]" if stays else ""
-    return f"write moved: [{{from: '{flow}', to: '{widening.new.subject.config.get(FLOW_KEY, '…')}'{topics}}}]"
+    to = in_yaml(widening.new.subject.config.get(FLOW_KEY, "…"))
+    return f"write moved: [{{from: {in_yaml(flow)}, to: {to}{topics}}}]"
 
 
 def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> Objection | None:

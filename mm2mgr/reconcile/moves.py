@@ -29,7 +29,7 @@ from mm2mgr.reconcile.plan import (
 from mm2mgr.reconcile.price import Price
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import is_name, java_pattern
-from mm2mgr.text import few
+from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topology import KafkaCluster, Moved
 from mm2mgr.truth.reach import numbers
@@ -447,12 +447,12 @@ class _Planning:
         if type_of(had) != "source":
             yield f"{other} is no MirrorSourceConnector", "correct from: in the entry of moved:, or remove that entry"
         elif giver not in self.estate.owned and not owner:
-            adopt = f"adopt: [{{connect: {giver[0]}, connector: {giver[1]}}}]"
+            adopt = f"adopt: [{{connect: {in_yaml(giver[0])}, connector: {in_yaml(giver[1])}}}]"
             yield f"{other} carries no owner mark and is not adopted", f"write {adopt} beside the entry of moved:"
         elif giver not in self.estate.owned and (entry is None or entry.from_owner != owner):
             yield (
                 f"{other} belongs to owner '{owner}'",
-                f"write from_owner: {owner} in the entry of moved:, once that owner agrees",
+                f"write from_owner: {in_yaml(str(owner))} in the entry of moved:, once that owner agrees",
             )
         journal = Journal.of(had)
         if journal and journal.gives != receiver:
@@ -470,11 +470,11 @@ class _Planning:
         where = connector_text(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
         if entry is None and not (journal and journal.gives == receiver) and not (move.carried and had is None):
             flow = self.estate.live[receiver].get(FLOW_KEY, "")
-            from_ = "/".join(giver) if giver[0] else f"{{dedicated: {giver[1]}}}"
+            from_ = in_yaml("/".join(giver)) if giver[0] else f"{{dedicated: {giver[1]}}}"
             topics = ", topics: […]" if move.partial else ""
             yield (
                 f"its journal says that it takes over from {where}, which neither moved: nor that connector confirms",
-                f"if an apply began that move, write moved: [{{from: {from_}, to: {flow}{topics}}}] and apply, which finishes it; {_NO_MOVE}",
+                f"if an apply began that move, write moved: [{{from: {from_}, to: {in_yaml(flow)}{topics}}}] and apply, which finishes it; {_NO_MOVE}",
             )
         elif had is not None and aliases_of(had) != move.pair:
             yield (

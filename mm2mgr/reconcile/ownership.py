@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mm2mgr.render import OWNER_KEY
+from mm2mgr.text import in_yaml
 from mm2mgr.topology import Adopted, Released, Topology
 
 _Named = tuple[str, str]  # a Connect cluster and a connector on it
@@ -76,10 +77,10 @@ class Ownership:
         """Return how a connector under a wanted name comes under this tree's management."""
         connect, name = named
         holder = config.get(OWNER_KEY)
-        whose = f", from_owner: {holder}" if holder else ""
-        entry = f"adopt: [{{connect: {connect}, connector: {name}{whose}}}]"
+        whose = f", from_owner: {in_yaml(holder)}" if holder else ""
+        entry = f"adopt: [{{connect: {in_yaml(connect)}, connector: {in_yaml(name)}{whose}}}]"
         if holder and named in self.adopted:
-            return f"write from_owner: {holder} at {self.adopted[named].place} once that owner has released it"
+            return f"write from_owner: {in_yaml(holder)} at {self.adopted[named].place} once that owner has released it"
         return f"to manage that connector, write {entry}{' once that owner has released it' if holder else ''}"
 
     def released_entry(self, named: _Named, config: Mapping[str, str] | None) -> ListEntry:

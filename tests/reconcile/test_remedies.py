@@ -320,3 +320,21 @@ def test_a_remedy_that_is_typed_as_it_is_written_ends_the_block(name: str, site:
     assert (tree, options) != (case.tree, {})
     after = planned(site, tree, case, options)
     assert blocked(after) == {}, (remedy, tree, options)
+
+
+@pytest.mark.parametrize("name", ["it's", "orders: old", "#1", "true", "123", "a, b", "- x", "[x]", "&x", "ü"])
+@pytest.mark.parametrize("owner", ["", "team", "42"])
+def test_a_remedy_names_whatever_a_connector_is_called_as_yaml_reads_it(name: str, owner: str, site: Site) -> None:
+    site.kafka = {alias: TopicListing({"orders": 1} if alias == "a" else {}) for alias in ("a", "east", "west")}
+    site.east.add(name, A_TO_EAST | ({OWNER_KEY: owner} if owner else {}))
+    site.east.add_offsets(name, "orders", {0: 8}, alias="a")
+    text = name.replace("'", "''")
+    of_owner = f", from_owner: '{owner}'" if owner not in {"", "team"} else ""
+    tree = flows(ORDERS)
+    if owner != "team":
+        tree += f"moved: [{{from: 'east/{text}', to: 'orders:a->east'{of_owner}}}]\n"
+    if of_owner:
+        tree = flows(ORDERS).replace("heartbeats: false", f"heartbeats: false, connector_name: '{text}'")
+    (_, remedy) = next(iter(blocked(site.plan(tree)).values()))
+    (typed,) = re.findall(r"(?:adopt|moved): \[\{.*?\}\](?= |$|;)", remedy)
+    assert blocked(site.plan(f"{tree}{typed}\n")) == {}, remedy
