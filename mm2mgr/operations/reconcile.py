@@ -29,8 +29,9 @@ from mm2mgr.operations.plan import (
     with_restarts_held,
 )
 from mm2mgr.operations.workspace import Workspace
+from mm2mgr.reconcile.checkout import git_at_work
 from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, git_at_work, lease_group
+from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group
 from mm2mgr.reconcile.leases import Leases
 from mm2mgr.reconcile.plan import Named, Plan, Wish, count_deletes
 from mm2mgr.reconcile.schedule import UNCHANGED_SECONDS, RestartRules, RoundSchedule, TreeReadings

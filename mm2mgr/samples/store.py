@@ -34,6 +34,7 @@ from mm2mgr.samples.schema import (
     hour_of,
     hour_start_ms,
 )
+from mm2mgr.samples.table_errors import writing
 from mm2mgr.samples.tables import (
     Conflict,
     DataFile,
@@ -44,7 +45,6 @@ from mm2mgr.samples.tables import (
     gone,
     read_share,
     shares_of,
-    writing,
 )
 
 _ROWS_AT_A_TIME = 1_000_000

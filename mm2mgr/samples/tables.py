@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -34,6 +34,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import listed
 from mm2mgr.samples.schema import PARTITIONED_BY, TABLES, Store, hour_start_ms, is_remote, store_of
+from mm2mgr.samples.table_errors import damaged_log, reaching, writing
 from mm2mgr.text import number_of
 
 ROWS_PER_GROUP = 65_536
@@ -47,7 +48,6 @@ _CONFIGURATION = {
 _WRITER = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_GROUP)
 _ONE_WRITER = "mm2mgr rewrite"  # commits that replace files conflict by this name, so that no two replace the same ones
 OLD_LAYOUT = "LAYOUT"
-_REASON = re.compile(r"([A-Z][^:\n]*) \(os error \d+\)")
 _TRIES = 5
 STRINGS = ("cluster", "topic", "topic_id", "source")
 _BOUNDED = ("cluster", "source")  # whose smallest and largest value the table keeps for each file
@@ -137,13 +137,13 @@ class StoredTable:
         refuse_old(self.store)
         if not is_remote(self.store):
             listed(Path(self.uri), "_delta_log")
-        with _reaching(self.uri):
+        with reaching(self.uri):
             return DeltaTable.is_deltatable(self.uri)
 
     def create(self) -> None:
         """Create the table where it is missing; several processes may do so at once. Mm2mgrError for one of somebody else."""
         if self.exists():
-            with _reaching(self.uri):
+            with reaching(self.uri):
                 self._check_columns(DeltaTable(self.uri))
             return
         if self._holds_other_files() and not self.exists():
@@ -167,7 +167,7 @@ class StoredTable:
                     raise
 
     def _holds_other_files(self) -> bool:
-        with _reaching(self.uri):
+        with reaching(self.uri):
             found = self.filesystem.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
             return any(not each.path.strip("/").startswith("_delta_log") for each in found)
 
@@ -197,12 +197,12 @@ class StoredTable:
         if not is_remote(self.store):
             for folder in (Path(self.store), Path(self.uri)):
                 listed(folder, "_delta_log")  # the library takes a folder that may not be read for no table
-        with _reaching(self.uri):
+        with reaching(self.uri):
             try:
                 opened = DeltaTable(self.uri)
             except TableNotFoundError:
                 if self._holds_other_files():
-                    raise _damaged(self.uri, "it has files, and no log says which") from None
+                    raise damaged_log(self.uri, "it has files, and no log says which") from None
                 return TableSnapshot([], None)
             self._check_columns(opened)
             actions = pa.table(opened.get_add_actions(flatten=True))
@@ -402,51 +402,6 @@ def gone(uri: str) -> Mm2mgrError:
     return Mm2mgrError(f"the table {uri} is gone", hint=hint)
 
 
-@contextmanager
-def writing(place: Store) -> Iterator[None]:
-    """Turn failures to write into a Mm2mgrError that names the place."""
-    try:
-        yield
-    except _FAILURES as error:
-        hint = "check the rights and the space there; what was written before stays readable"
-        raise _of_log(place, error) or Mm2mgrError(f"cannot write to {place}: {_reason(error)}", hint=hint) from error
-
-
-@contextmanager
-def _reaching(place: str) -> Iterator[None]:
-    try:
-        yield
-    except _FAILURES as error:
-        hint = (
-            "check the rights there" if not is_remote(place) else "check the URI, and that the credentials may read it"
-        )
-        raise _of_log(place, error) or Mm2mgrError(
-            f"cannot read the table {place}: {_reason(error)}", hint=hint
-        ) from error
-
-
-# The library raises the last two for logs whose entries are no such actions as they should be.
-_FAILURES = (OSError, DeltaError, pa.ArrowException, ValueError, KeyError)
-_LOG_IS_WRONG = re.compile(
-    r"Kernel error: (?!.*(?:object store|os error|[Pp]ermission))|Invalid JSON|Json error", re.DOTALL
-)
-
-
-def _of_log(place: Store, error: BaseException) -> Mm2mgrError | None:
-    """Return the error about a log that can be reached and makes no sense; None for every other failure."""
-    text = str(error)
-    if "Unsupported" in text and "version" in text:
-        hint = "install a newer version of the Python package deltalake, or read it with what wrote it"
-        return Mm2mgrError(f"the table {place} has a format that is too new: {_reason(error)}", hint=hint)
-    is_strange = isinstance(error, ValueError | KeyError) and not isinstance(error, OSError)
-    return _damaged(place, _reason(error)) if is_strange or _LOG_IS_WRONG.search(text) else None
-
-
-def _damaged(place: Store, reason: str) -> Mm2mgrError:
-    hint = "bring back the files of its _delta_log, or move the table away and keep it: the next command that writes begins a new one"
-    return Mm2mgrError(f"the log of the table {place} is damaged: {reason}", hint=hint)
-
-
 def _checked(store: Store) -> Store:
     """Return a store as `store_of` has it; Mm2mgrError for a URI without a bucket."""
     try:
@@ -468,16 +423,6 @@ def _is_inside(path: str) -> bool:
         if ".." in re.split(r"[/\\]", text):
             return False
     return True
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)
-    text = str(error)
-    if named := _REASON.search(text):
-        return named[1]
-    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    return re.sub(r"\?\S+", "?…", first)[:300]  # a query may hold a signature
 
 
 def _is_damage(error: OSError) -> bool:
