@@ -23,6 +23,7 @@ SESSION_SECONDS = 10.0
 _HEARTBEAT_SECONDS = 2.0
 _POLL_SECONDS = 0.2
 _CONFIRM_SECONDS = 5
+_ASK_AGAIN_SECONDS = 0.1
 _LONGEST_NOTE = 2_000  # bytes; brokers refuse more than 4 096 (offset.metadata.max.bytes)
 
 
@@ -138,13 +139,9 @@ def read_holder(access: KafkaAccess, topic: str, group: str, timeout_seconds: fl
     with Kafka(access, timeout_seconds) as kafka:
         kafka.within(timeout_seconds)
         with kafka.doing(f"describing group {group}"):
-            (asked,) = kafka.admin.describe_consumer_groups([group], request_timeout=kafka.left()).values()
-            try:
-                described = kafka.first_answer(asked, while_down=False)
-            except confluent_kafka.KafkaException as error:
-                if error.args[0].code() == confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND:
-                    return None
-                raise
+            described = _describe(kafka, group)
+            if described is None:
+                return None
             holder = _holder(described, topic)
             if holder is None:
                 return None
@@ -153,6 +150,29 @@ def read_holder(access: KafkaAccess, topic: str, group: str, timeout_seconds: fl
             (stored,) = kafka.result(asked).topic_partitions
     member, _, note = (stored.metadata or "").partition(" ")
     return Holder(holder.host.lstrip("/"), note if member == holder.member_id else "")
+
+
+_COORDINATOR_COMES = {
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""What a broker says of a group while it, or another one, is about to coordinate it."""
+
+
+def _describe(kafka: Kafka, group: str) -> Any:
+    """Return the description of a group, None where there is none; asked again while its coordinator changes."""
+    while True:
+        (asked,) = kafka.admin.describe_consumer_groups([group], request_timeout=kafka.left()).values()
+        try:
+            return kafka.first_answer(asked, while_down=False)
+        except confluent_kafka.KafkaException as error:
+            code = error.args[0].code()
+            if code == confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND:
+                return None
+            if code not in _COORDINATOR_COMES or kafka.left() < _ASK_AGAIN_SECONDS:
+                raise
+        time.sleep(_ASK_AGAIN_SECONDS)
 
 
 def _holder(group: Any, topic: str) -> Any:
