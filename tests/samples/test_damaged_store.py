@@ -365,7 +365,7 @@ def _harmed(files: list[Path], dice: random.Random) -> str:
     return f"{path.relative_to(files[0].anchor)}: {how}"
 
 
-@draw_examples(40)
+@draw_examples(30)
 @given(seed=st.integers(0, 2**32))
 def test_no_other_error_gets_out_of_a_store_whatever_is_harmed(filled: Path, seed: int) -> None:
     dice = random.Random(seed)
