@@ -103,7 +103,7 @@ def test_a_store_that_cannot_be_read_blinds_neither_status_nor_lag_nor_serve(
     assert row["lag_records"]["value"] == 4
     watch = EstateWatch(Workspace((behind.mm2mgr.tree,)), ServeOrder(store=store))
     watch.look_once()
-    shown = watch.view.to_dict(time.time())
+    shown = watch.view.to_dict(time.monotonic())
     assert (shown["error"], shown["state"], shown["status"]["flows"][0]["lag_records"]) == ("", "ok", 4)
     assert [each for each in shown["warnings"] if says in each] != []
     assert says in html_of(shown)
