@@ -284,6 +284,7 @@ class _Making:
             frozenset(named for named, config in live.items() if self.owners.is_ours(named, config)),
             {(c.connect, c.name): c for c in self.connectors},
             self.topology.clusters,
+            released=self.owners.released.keys(),
             is_whole=self.only is None,
         )
 
