@@ -15,7 +15,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 
 # Letters first, so that it is no number, and no word that YAML reads as something else.
-_PLAIN_IN_YAML = re.compile(r"(?!(?i:true|false|yes|no|on|off|y|n|null)\Z)[A-Za-z][\w./>-]*", re.ASCII)
+_PLAIN_IN_YAML = re.compile(r"(?!(?i:true|false|yes|no|on|off|y|n|null)\Z)[A-Za-z][\w./>-]*(?::[\w./>-]+)*", re.ASCII)
 
 
 # Jetty 12 (Kafka 4) answers 400 to %2F, %5C and %25; `.` and `..` are path segments; POST trims white space.

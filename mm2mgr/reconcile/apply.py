@@ -78,6 +78,9 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
         if change.moves_to:
             given.setdefault(change.moves_to, []).append(change)
     deletions = {change.named: _Deletion() for change in plan.writes if change.named in rollout.first}
+    for change in plan.writes:
+        if change.follows in deletions:
+            deletions[change.follows].connects.add(change.connect)
     work = _Work(
         topology, rollout, report, begin, deadline_seconds, halt, {} if states is None else states, given, deletions
     )
@@ -133,6 +136,7 @@ class _Deletion:
     """What is deleted before another connector begins, maybe one of another Connect cluster."""
 
     def __init__(self) -> None:
+        self.connects: set[str] = set()  # of what begins then
         self._ended = asyncio.Event()
         self._is_gone = False
 
@@ -326,6 +330,11 @@ class _Cluster:
         ]
         return verdict, few(found, 1) if verdict != "ok" else ""
 
+    def _is_succeeded(self, connector: str) -> bool:
+        """Tell whether a connector was deleted so that one of another Connect cluster could begin, which a rollback here does not end."""
+        deletion = self.work.deletions.get((self.connect, connector))
+        return deletion is not None and bool(deletion.connects - {self.connect})
+
     def _halted(self, verdict: Trouble, why: str) -> None:
         left = tuple(c.connector for c in self.part.writes if c.connector not in self.results and not c.moves_to)
         self.work.canary.record(self.connect, verdict, why)
@@ -339,6 +348,9 @@ class _Cluster:
             kept = {name: "it was changed since" for name in done if not is_as_written(done[name], live.get(name))}
             kept |= {name: "it finished a move of offsets" for name in done if JOURNAL_KEY in (done[name].before or {})}
             kept |= {name: "offsets moved, so the way back is a move, too" for name in done if done[name].takes_over}
+            kept |= {
+                name: "what followed it on another Connect cluster stays" for name in done if self._is_succeeded(name)
+            }
         except Mm2mgrError as error:
             kept = dict.fromkeys(done, error.one_line)
         inverses = [inverse_of(done[name], verification.state_before(name)) for name in done if name not in kept]

@@ -274,6 +274,7 @@ class _Making:
             frozenset(running.owned),
             {(c.connect, c.name): c for c in self.connectors},
             self.topology.clusters,
+            released=self.owners.released.keys(),
             is_whole=self.only is None,
         )
 

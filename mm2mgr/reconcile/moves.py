@@ -48,6 +48,7 @@ class BothSides:
     owned: Collection[Named]
     desired: Mapping[Named, Connector] = field(repr=False)
     clusters: Mapping[str, KafkaCluster] = field(repr=False)
+    released: Collection[Named] = ()
     is_whole: bool = True
     """Whether the plan is of the whole tree: what is not part of it is left over, else it is not asked for."""
 
@@ -446,6 +447,8 @@ class _Planning:
         owner, other = had.get(OWNER_KEY), connector_text(giver)
         if type_of(had) != "source":
             yield f"{other} is no MirrorSourceConnector", "correct from: in the entry of moved:, or remove that entry"
+        elif giver in self.estate.released:
+            yield f"{other} is under release:", "remove its entry of release:, or the entry of moved:"
         elif giver not in self.estate.owned and not owner:
             adopt = f"adopt: [{{connect: {in_yaml(giver[0])}, connector: {in_yaml(giver[1])}}}]"
             yield f"{other} carries no owner mark and is not adopted", f"write {adopt} beside the entry of moved:"

@@ -232,6 +232,14 @@ CASES = {
         ),
         live={"legacy": A_TO_EAST | {OWNER_KEY: "them"}},
     ),
+    "a move from a released connector": Case(
+        flows(SALES) + "moved: [{from: 'orders:a->east', to: 'sales:a->east'}]\n"
+        "release: [{connect: east, connector: legacy}]\n",
+        "mm2.a.east.source.sales",
+        "is under release:",
+        replaced("remove its entry of release:", "release: [{connect: east, connector: legacy}]\n", ""),
+        live={"legacy": A_TO_EAST | {OWNER_KEY: "team", FLOW_KEY: "orders:a->east"}},
+    ),
     "two moves of one connector": Case(
         flows(flow("orders", "orders, logs.web, more"))
         + "moved: [{from: 'logs:a->east', to: 'orders:a->east'}, {from: 'more:a->east', to: 'orders:a->east'}]\n",

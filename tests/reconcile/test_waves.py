@@ -574,3 +574,21 @@ def test_after_a_rollback_live_is_what_it_was(site: Site, seed: int) -> None:
         assert live(site) == before
         again = actions(site.plan(wanted, prune=True))
         assert again == actions(plan), "nothing is left of it"
+
+
+def test_a_rollback_brings_back_nothing_that_another_connect_cluster_has_begun(site: Site) -> None:
+    beside = "  beside: {sources: [west], targets: [east], run_on: east, topics: {include: [bills]}}\n"
+    flows = FLOWS.replace("[east, west]", "[east]") + beside
+    site.kafka = (site.kafka or {}) | {"west": TopicListing({"bills": 1})}
+    site.converge(flows)
+    site.fakes["west"].cluster_id = "east"
+    elsewhere = flows.replace("targets: [east], topics", "targets: [east], run_on: west, topics")
+    elsewhere = elsewhere.replace("[bills]}", "[bills]}, tasks: {max: 3}")
+    with_tasks_lost(site, "mm2.west.east.source.beside")
+    plan = site.plan(elsewhere, prune=True, mirror_again=True, allow=["deletes"])
+    seen = applied(site, plan, elsewhere, wait_seconds=2.0, rollback=True)
+    assert seen.halted["east"].verdict == "failed"
+    assert LOGS in site.names("west")
+    assert LOGS not in site.names("east")
+    whys = {each.connector: each.error for each in seen.results if each.connect == "east" and each.error}
+    assert whys[LOGS] == "not rolled back: what followed it on another Connect cluster stays"
