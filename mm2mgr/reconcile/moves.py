@@ -397,7 +397,7 @@ class _Planning:
         elif giver[0] and giver[0] not in estate.workers:
             yield (
                 f"Connect cluster '{giver[0]}', from which it takes over '{giver[1]}', is not declared",
-                f"declare it under connect: until the move has ended; {_NO_MOVE}",
+                f"declare it under connect: until the move has ended; else {_NO_MOVE}",
             )
         if {giver, receiver} & self.ending:
             yield (
@@ -477,7 +477,7 @@ class _Planning:
             topics = ", topics: […]" if move.partial else ""
             yield (
                 f"its journal says that it takes over from {where}, which neither moved: nor that connector confirms",
-                f"if an apply began that move, write moved: [{{from: {from_}, to: {in_yaml(flow)}{topics}}}] and apply, which finishes it; {_NO_MOVE}",
+                f"if an apply began that move, write moved: [{{from: {from_}, to: {in_yaml(flow)}{topics}}}] and apply, which finishes it; else {_NO_MOVE}",
             )
         elif had is not None and aliases_of(had) != move.pair:
             yield (
@@ -497,7 +497,7 @@ class _Planning:
         elif journal.gives:
             reason = f"its journal says that its topics move to {connector_text(journal.gives)}, and no move of these two is planned"
             how = "if an apply began that move, bring the tree back to what it was and apply, which finishes it"
-            self.changes[named] = change.blocked(reason, f"{how}; {_NO_MOVE}")
+            self.changes[named] = change.blocked(reason, f"{how}; else {_NO_MOVE}")
         elif journal.move:
             self.changes[named] = change.blocked("its journal speaks of a move that cannot be its own", _NO_MOVE)
 
@@ -514,12 +514,12 @@ class _Planning:
         if move.carried and again:
             yield (
                 f"{connector_text(move.giver)} is declared again, and its offsets are carried already",
-                f"bring the tree back to what it was, apply to finish the move, then move it back; {_NO_MOVE}",
+                f"bring the tree back to what it was, apply to finish the move, then move it back; else {_NO_MOVE}",
             )
         elif move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
             yield (
                 "its move was begun with other topics, and its offsets are carried already",
-                f"bring the tree back to what it was, apply to finish the move, then change the topics; {_NO_MOVE}",
+                f"bring the tree back to what it was, apply to finish the move, then change the topics; else {_NO_MOVE}",
             )
 
     def block(self, change: Change, reason: str, remedy: str) -> None:
@@ -532,7 +532,7 @@ class _Planning:
             self.changes[giver] = gives.blocked(reason)
 
 
-_NO_MOVE = "else remove the key mm2mgr.journal from its config over REST, and see whether it is to run"
+_NO_MOVE = "remove the key mm2mgr.journal from its config over REST, and see whether it is to run"
 
 
 def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
