@@ -95,8 +95,9 @@ VALUES = (
     ),
     # user and password of a URL, whatever the password holds; `host:port/path@…` is none, unless a host follows the @
     SecretShape(
-        r":(?:\\{0,4}/){2}(?P<secret>[^\s/\\\"'<>]*)@",
+        r":(?:\\{0,4}/){2}(?P<secret>[^\s/\\\"'<>]*|[^\s/\\\"'<>:@]*+:(?!\d{1,5}<)[^\s/\\\"']*)@",
         (
+            "http://⟨app:a<b>c⟩@worker:8083",
             "GET http://⟨app:hunter2⟩@worker:8083/connectors failed",
             "http://⟨app:p@ss⟩@worker:8083",
             "http://⟨app:p:ss%2F⟩@worker",
@@ -105,7 +106,7 @@ VALUES = (
         ),
     ),
     SecretShape(
-        r":(?:\\{0,4}/){2}(?P<secret>[^\s/\\\"'<>:@]*:(?!\d{1,5}(?:[/?#]|\\/))(?:(?!:\\?/)[^\s\"'<>]|:(?!//))*)@",
+        r":(?:\\{0,4}/){2}(?P<secret>[^\s/\\\"'<>:@]*:(?!\d{1,5}(?:[/?#]|\\/))(?:[^\s\"'<>:]|:(?!(?:\\{0,4}/){2}))*)@",
         (
             "http://⟨app:pa/ss⟩@worker:8083 refused",
             "jdbc:postgresql://⟨app:/slash/first⟩@db/orders",

@@ -26,14 +26,18 @@ _MISSPELT = ("password", "passwd", "passphrase", "secret", "credential", "creden
 _NO_SLIPS = frozenset(["passed"])
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
-_PLACEHOLDER = re.compile(r"\$\{[^}]+\}")
+_INSIDE = (
+    r"(?:[^}$]|\$(?!\{))"  # of a placeholder; up to the next one only, or a text full of beginnings would take ages
+)
+_PLACEHOLDER = re.compile(rf"\$\{{{_INSIDE}+\}}")
 # What makes a value one as a whole, under whatever key: a JAAS option, user and password in a URL, a token.
 _SECRET_LOOK = re.compile(
     r"(password|secret|passphrase)\s*=|://[^/\s:@]+:[^/\s@]+@|^\s*(bearer|basic)\s+\S", re.IGNORECASE
 )
+_LOGIN = re.compile(r"://([^/\s:@]*+):?+([^/\s]*)@")
 # A JAAS string is shown as its module and options, and of the options only these; any other may be a secret.
 _JAAS_MODULE = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
-_JAAS_OPTION = re.compile(r"([\w.-]+)(\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)")
+_JAAS_OPTION = re.compile(r"(?<![\w.-])([\w.-]++)(\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s;]+)")
 _JAAS_OPEN = {
     *("username", "clientId", "principal", "serviceName", "useKeyTab", "keyTab"),
     *("useTicketCache", "storeKey", "doNotPrompt", "tokenauth", "scope", "debug"),
@@ -152,7 +156,7 @@ def remember(config: Mapping[str, object]) -> None:
 
 @lru_cache(maxsize=65_536)
 def _may_hold_secret(value: str) -> bool:
-    return "=" in value or any(shape.search(value) for shape in _SHAPES)
+    return "=" in value or _LOGIN.search(value) is not None or any(shape.search(value) for shape in _SHAPES)
 
 
 @lru_cache(maxsize=4096)
@@ -175,6 +179,8 @@ def _secrets(key: str, value: str) -> Iterator[str]:
     for shape in _SHAPES:
         for found in shape.finditer(value):
             yield from _bare(found["secret"], is_login=value[found.end("secret") :].startswith("@"))
+    for user, password in _LOGIN.findall(value):  # of a value of its own a quote ends nothing
+        yield password or user
     for start, end in (*_assigned(value), *_options(value)):
         yield value[start:end].strip("\\\"'")
     if not is_secret(key) or is_placeholder(value):
@@ -248,7 +254,7 @@ _KEY = (
 _VALUE = (
     r"(?P<q>\\*)\".*?(?:(?<!\\)(?P=q)\"|\Z)|'(?:[^'\\]|\\.)*(?:'|\Z)|\[[^\]]*\]?"
     r"|(?P<entity>&[\w#]{2,4};).*?(?:(?P=entity)|\Z)"
-    r"|(?:\$\{[^}]*\}|[^\s\"',;])(?:\$\{[^}]*\}|[^\s\"',;])*"
+    rf"|(?:\$\{{{_INSIDE}*+\}}|[^\s\"',;])++"
 )
 _JAAS = (
     r"(?<![\w.$])(?:(?:[\w$]+\.)+[\w$]+|\w*LoginModule)\s+(?:required|requisite|sufficient|optional)(?=\s+[\w.-]+\s*=)"

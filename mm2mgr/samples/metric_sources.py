@@ -165,9 +165,15 @@ def _answer(found: web.Exchanged) -> HttpAnswer:
 
 def _innermost(error: BaseException) -> BaseException:
     """Follow the causes to what the socket or TLS reported: the outer texts say only that it failed."""
-    while (inner := error.__cause__ or error.__context__) is not None:
+    while (inner := error.__cause__ or error.__context__ or _argument(error)) is not None:
         error = inner
     return error
+
+
+def _argument(error: BaseException) -> BaseException | None:
+    """Return the error that urllib3 has put into another one as its last argument."""
+    last = error.args[-1] if error.args else None
+    return last if isinstance(last, BaseException) else None
 
 
 class Source(Protocol):

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import yaml
@@ -169,6 +169,7 @@ NOT_VALUES = (
     "eyJust a word",
     "a@b",
     "mailto:team@example.com",
+    "http://worker:8083<br>ask team@example.com",
     "s3://bucket/path@2024",
     "file:///etc/x@y",
     "${file:/etc/x:key}",
@@ -333,10 +334,82 @@ HEADS = (
 )
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_a_page_full_of_the_beginnings_of_shapes_costs_no_time(head: str) -> None:
+UNITS = (
+    *HEADS,
+    *(
+        "a",
+        "7",
+        "aB3",
+        "QUJDRGVm/+",
+        "/",
+        "\\",
+        '"',
+        "a'",
+        "=",
+        ": ",
+        " ",
+        "\n",
+        "\\\\/",
+        ":\\/\\/",
+        "a:",
+        "b:9092,",
+        "a.",
+        "a-",
+        "_",
+    ),
+    *(
+        "${",
+        "a=${",
+        "a='",
+        'a="',
+        "a.b required ",
+        "a b= ",
+        "Basic ",
+        "Invalid value ",
+        "authorization: ",
+        "&quot;",
+        "</b>",
+    ),
+)
+OPENINGS = ("", "password=", "PLAINTEXT://a:", "http://a:b/", "a.LoginModule required x")
+
+
+def longer_and_longer(judge: Callable[[str], object], opening: str, unit: str) -> None:
+    """Assert that eight times the text takes about eight times as long: were it to grow with the square, it would be 64 times.
+
+    It begins with a few characters, so that what doubles with each of them is told before it takes for ever.
+    """
+    longest = 50_000 // len(unit)
+    for count in (20, 40, longest):
+        shorter, text = opening + unit * (count // 8), opening + unit * count
+        for final in (False, False, True):  # again where the machine was busy
+            before, after = cost(judge, shorter), cost(judge, text)
+            if after < 28 * max(before, 0.0005):
+                break
+            assert not final, f"{len(text)} characters of {opening!r} and {unit!r}: {before} s, then {after} s"
+
+
+def cost(judge: Callable[[str], object], text: str) -> float:
+    forget()
     begun = time.process_time()
-    page = head * (200_000 // len(head))
-    mask_text(f"{page}: {page}=1")
-    remember({"a.b": f"{page}=1"})
-    assert time.process_time() - begun < 3
+    judge(text)
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_a_text_costs_grows_with_its_length_and_not_faster(unit: str) -> None:
+    for opening in OPENINGS:
+        longer_and_longer(lambda text: mask_text(f"{text}: {text[:20]}=1"), opening, unit)
+    longer_and_longer(lambda text: mask("a.sasl.jaas.config", text), "a.LoginModule required ", unit)
+    longer_and_longer(lambda text: remember({"a.b": f"{text}=1", "a.sasl.jaas.config": text}), "a.B required ", unit)
+
+
+def test_the_addresses_of_many_brokers_are_shown_at_once() -> None:
+    brokers = "SASL_SSL://" + ",".join(f"broker-{number}.example:9092" for number in range(1000))
+    assert mask_text(f"cannot reach {brokers}") == f"cannot reach {brokers}"
+
+
+@pytest.mark.parametrize("password", ["it's", 'a"b"c', "x<y>z", "p@ss", "a:b:c", "50%/2", "a\\b-c"])
+def test_a_password_of_a_url_is_known_whatever_it_holds(password: str) -> None:
+    remember({"url": f"http://app:{password}@worker:8083"})
+    assert mask_text(f"refused: {password}1 {html.escape(password)}") == f"refused: {MASK}1 {MASK}"

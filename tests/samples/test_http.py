@@ -99,6 +99,16 @@ def test_no_server_there_is_an_error_without_object_addresses() -> None:
     assert "0x" not in caught.value.message
 
 
+def hangs_up(connection: socket.socket, over: threading.Event) -> None:
+    pass
+
+
+def test_a_server_that_hangs_up_is_told_without_the_names_of_classes() -> None:
+    with answering(hangs_up) as endpoint, Http(endpoint) as http, pytest.raises(SourceError) as raised:
+        http.get("/api/v1/query", {})
+    assert str(raised.value).endswith("no connection: Remote end closed connection without response")
+
+
 def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     def endless(connection: socket.socket, over: threading.Event) -> None:
         connection.sendall(HEAD + b"Content-Length: 999999999\r\n\r\n")
