@@ -50,6 +50,7 @@ BY_HAND = {
     "login-unencrypted": "the brokers or the REST API need TLS first",
     "minor-bugs": "a newer Kafka",
     "missing-required": "the value",
+    "name-too-long": "which topic is left out, or a shorter alias",
     "no-heartbeats": "a new connector",
     "null-value": "the connector's name, for good",
     "overlap": "which connector keeps the topic",
