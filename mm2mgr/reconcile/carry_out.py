@@ -156,8 +156,7 @@ class _Run:
                 self.read = has | new
                 await _patch(client, name, list(new.values()))
             case WriteOffsets():
-                gone = [entry for key, entry in (await _covered(client, stage)).items() if key not in self.read]
-                await _patch(client, name, [*self.read.values(), *_nulls(gone)])
+                await self.replace_offsets(client, stage)
             case ReadBack():
 
                 async def same() -> bool:
@@ -176,6 +175,18 @@ class _Run:
                 await _prove(client, stage)
             case Delete():
                 await client.delete(name)
+
+    async def replace_offsets(self, client: ConnectClient, stage: WriteOffsets) -> None:
+        """Store what was read, and remove what else it has; refused where a journal led to nothing and it has some."""
+        has = await _covered(client, stage)
+        if stage.noted and has and not self.read:
+            raise error_at(
+                stage.named,
+                "its journal (mm2mgr.journal) names a place without offsets for it, and it has offsets, which were kept; it is STOPPED",
+                "remove the keys that begin with mm2mgr.journal from its config over REST, then apply",
+            )
+        gone = [entry for key, entry in has.items() if key not in self.read]
+        await _patch(client, stage.named[1], [*self.read.values(), *_nulls(gone)])
 
     async def stopped(self, client: ConnectClient, stage: Stop) -> None:
         """Stop it, and warn where its tasks may not have stored their last offsets: their worker died, or they did not end in time."""

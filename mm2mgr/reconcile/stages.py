@@ -98,12 +98,14 @@ class ReadDedicated:
 class WriteOffsets:
     """Store the offsets that were read for this connector; what else it has of these topics would hide records, and goes.
 
-    `ahead`: it has some already and may have run since, so only those that are further on are stored, and nothing goes.
+    `ahead`: it has some already and may have run since, so only those that are further on are stored, and nothing goes. `noted`: a
+    journal says where they were read; where that place has none and the connector has some, nothing goes either, and that is an error.
     """
 
     named: Named
     picks: Picks = field(default=EVERY, repr=False)
     ahead: bool = False
+    noted: bool = False
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
         yield WriteConfig(named, at(behind, moving), "the place of its offsets", known=True)
     yield ReadOffsets(named)
     yield WriteConfig(named, moving, "the new place of its offsets", known=True)
-    yield from (WriteOffsets(named), ReadBack(named), Undo())
+    yield from (WriteOffsets(named, noted=journal is not None), ReadBack(named), Undo())
     yield from _finished(named, wanted, then)
 
 

@@ -116,3 +116,24 @@ def test_offsets_that_cannot_be_read_leave_the_config_alone(running: Site) -> No
     assert list(errors(running.converge(ONCE))) == [NAME]
     connector = running.west.connectors[NAME]
     assert (connector.state, connector.config) == ("RUNNING", before)
+
+
+def test_a_journal_that_names_a_place_without_offsets_takes_none_away(running: Site) -> None:
+    """A text in a config is no authority: the connector would mirror everything again."""
+    assert errors(running.converge(ONCE)) == {}
+    connector = running.west.connectors[NAME]
+    own, forged = (
+        dict(connector.config),
+        {"offsets.storage.topic": "nowhere", "consumer.override.bootstrap.servers": "x:1"},
+    )
+    connector.config.update(Journal("RUNNING", forged).marked(own))
+    running.west.offsets.pop(NAME)  # else what the workers' own topic has shows through
+    stored = {place: dict(entries) for place, entries in running.west.own_offsets.items() if entries}
+    assert len(stored) == 1
+    failed = errors(running.converge(ONCE))
+    assert "names a place without offsets for it, and it has offsets, which were kept" in str(failed)
+    assert {place: entries for place, entries in running.west.own_offsets.items() if entries} == stored
+    assert connector.state == "STOPPED"
+    connector.config = own  # as the remedy says
+    assert errors(running.converge(ONCE)) == {}
+    assert {place: entries for place, entries in running.west.own_offsets.items() if entries} == stored
