@@ -17,7 +17,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RIGHTS, write_quotas
 from mm2mgr.reconcile.dedicated import read_dedicated
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
-from mm2mgr.reconcile.plan import RESTING, Named, diff
+from mm2mgr.reconcile.plan import RESTING, Named, connector_text, diff
 from mm2mgr.reconcile.quotas import QuotaChange, QuotaResult
 from mm2mgr.reconcile.stages import (
     Compare,
@@ -208,9 +208,8 @@ class _Run:
             reason = (
                 f"the worker of {few(lost)} had died" if lost else f"its tasks took more than {_GRACEFUL_SECONDS:.0f} s"
             )
-            connect, connector = stage.named
             self.warn(
-                f"the stop of '{connector}' on Connect cluster '{connect}' was not clean ({reason}): its last offsets may not be "
+                f"the stop of {connector_text(stage.named)} was not clean ({reason}): its last offsets may not be "
                 "stored, so what it mirrored since they were can arrive twice, unless its workers write exactly once"
             )
 
