@@ -19,6 +19,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+from mm2mgr.sandbox.server import Server
 from mm2mgr.sandbox.worker import DIRECT
 
 Value = TypeVar("Value")
@@ -187,6 +188,12 @@ def end_offset(access: KafkaAccess, topic: str) -> int:
 
 
 # --- Connect ----------------------------------------------------------------------------------------------------------
+
+
+def log_lines(server: Server) -> list[str]:
+    """Return what a server logged; log4j moves a full file aside, to server.1.log, then to server.2.log."""
+    files = [server.directory / name for name in ("server.1.log", "server.2.log", "server.log")]
+    return [line for file in files if file.exists() for line in file.read_text(errors="replace").splitlines()]
 
 
 def rest(method: str, url: str, body: object = None) -> Any:

@@ -42,6 +42,7 @@ from .seen import (
     connector_url,
     create,
     end_offset,
+    log_lines,
     messages,
     rest,
     statuses,
@@ -450,7 +451,7 @@ def released(world: World, owner: str, number: int) -> str:
 
 def writes(world: World) -> list[str]:
     """Return the lines of the workers' request logs that are of a write about connectors."""
-    lines = [line for worker in world.workers for line in worker.log_file.read_text(errors="replace").splitlines()]
+    lines = [line for worker in world.workers for line in log_lines(worker)]
     return [line for line in lines if re.search(r'"(PUT|POST|PATCH|DELETE) /connectors', line)]
 
 

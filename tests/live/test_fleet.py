@@ -21,7 +21,7 @@ from tests.cli.load import measured
 from .command import Tree
 from .conftest import WORKER
 from .pair import Pair, flow, serving_pair
-from .seen import Message, create, messages, statuses, task_configs, until, write
+from .seen import Message, create, log_lines, messages, statuses, task_configs, until, write
 
 pytestmark = pytest.mark.live
 DELAY_SECONDS = 30.0  # so long that a leader's loss, which does not wait for it, cannot be taken for a follower's
@@ -111,7 +111,7 @@ def arrived(world: Pair, value: bytes) -> int:
 
 def leader(world: Pair) -> Worker:
     """Return the worker that leads the Connect group, by the last assignment in a log: REST does not show it."""
-    said = re.findall(r"leaderUrl='([^']+)/'", world.workers[0].log_file.read_text(errors="replace"))
+    said = re.findall(r"leaderUrl='([^']+)/'", "\n".join(log_lines(world.workers[0])))
     (found,) = [worker for worker in world.workers if worker.url == said[-1]]
     return found
 
