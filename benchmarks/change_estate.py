@@ -1,6 +1,6 @@
 """Measures `plan` without a change and `apply` of every connector on 20 Connect clusters that answer after 20 ms, in seconds and requests.
 
-Beside them, in turns: a bare script that reads each cluster once and sends what is missing, eight at a time per cluster; a loop
+Beside them, in turns: a bare script that reads each cluster once, validates what is missing and sends it, eight at a time per cluster; a loop
 that PUTs one connector after the other; and a client from PyPI (kafka-connect-py), called from as many threads. Only mm2mgr reads
 the YAML, renders, asks the workers' policy, checks, waits until all is seen to run and reads back; the others get the configs from
 a file. The estate runs in a process of its own, with brokers that hold no topics. Exits with 1 when mm2mgr takes, beyond its
@@ -39,11 +39,16 @@ async def cluster(url, wish):
         found = json.loads((await http.get(url + "/connectors?expand=info")).text)
         live = {name: each["info"]["config"] for name, each in found.items()}
         gate = asyncio.Semaphore(8)
+        async def validate(name):
+            async with gate:
+                path = f"{url}/connector-plugins/{wish[name]['connector.class']}/config/validate"
+                assert (await http.put(path, json=wish[name])).json()["error_count"] == 0
         async def create(name):
             async with gate:
                 answer = await http.post(url + "/connectors", json={"name": name, "config": wish[name]})
                 assert answer.status_code == 201, answer.text
         missing = [name for name in wish if wish[name] != live.get(name)]
+        await asyncio.gather(*map(validate, missing))
         await asyncio.gather(*map(create, missing))
         return len(missing)
 async def main():

@@ -45,6 +45,12 @@ ONLY_COMMITTED = (
     "isolation.level set to 'read_committed'; otherwise, records from aborted and uncommitted transactions will be "
     "replicated from the source cluster to the target cluster."
 )
+INSTALLED = ("org.apache.kafka.connect.transforms.", "com.acme.")
+LISTS = frozenset({"topics", "topics.exclude"})
+LISTS_OF = {
+    "MirrorSourceConnector": LISTS | {"config.properties.exclude"},
+    "MirrorCheckpointConnector": LISTS | {"groups", "groups.exclude"},
+}
 KAFKA_KEYS = load()
 PRINCIPAL = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
 
@@ -461,14 +467,20 @@ class FakeConnect:
             # The worker prints the whole config, Java style, secrets included.
             printed = _java_map({"name": name} | config)
             raise Refusal(400, f"Connector config {printed} contains no connector type")
-        if kind not in CLASSES and kind not in {name.rsplit(".", 1)[1] for name in CLASSES}:
-            text = f"Failed to find any class that implements Connector and which name matches {kind}, available connectors are:"
-            raise Refusal(400, f"{text} {', '.join(self._described(name) for name in sorted(CLASSES))}")
+        if not self._is_installed(kind):
+            raise Refusal(400, self._no_class(kind))
         self._refuse_types(config)
         if errors := self._errors(config):
             head = f"Connector configuration is invalid and contains the following {len(errors)} error(s):"
             tail = "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
             raise Refusal(400, "\n".join((head, *errors.values(), tail)))
+
+    def _is_installed(self, kind: str) -> bool:
+        return kind in CLASSES or kind in {name.rsplit(".", 1)[1] for name in CLASSES}
+
+    def _no_class(self, kind: str) -> str:
+        text = f"Failed to find any class that implements Connector and which name matches {kind}, available connectors are:"
+        return f"{text} {', '.join(self._described(name) for name in sorted(CLASSES))}"
 
     def _described(self, name: str) -> str:
         version = f"version='{self.version}', encodedVersion={self.version}"
@@ -493,7 +505,25 @@ class FakeConnect:
         return prefixes + (["admin.override."] if (own_offsets or creates) and since else [])
 
     def _errors(self, config: dict[str, str]) -> dict[str, str]:
-        return self._exactly_once_errors(config) | self._policy_errors(config)
+        return self._exactly_once_errors(config) | self._policy_errors(config) | self._value_errors(config)
+
+    def _value_errors(self, config: dict[str, str]) -> dict[str, str]:
+        """Transformations that no plugin has, and since Kafka 4.2 (KIP-1161) lists with an item twice, or an empty one."""
+        errors = {}
+        for alias in filter(None, map(str.strip, config.get("transforms", "").split(","))):
+            key = f"transforms.{alias}.type"
+            kind = config.get(key)
+            if kind is None:
+                errors[key] = f'Missing required configuration "{key}" which has no default value.'
+            elif not kind.startswith(INSTALLED):
+                errors[key] = f"Invalid value {kind} for configuration {key}: Class {kind} could not be found."
+        lists = LISTS_OF.get(config["connector.class"].removeprefix(MIRROR), frozenset())
+        for key in () if self._older_than(4, 2) else lists & config.keys():
+            items = [item.strip() for item in config[key].split(",")]
+            what = "empty" if len(items) > 1 and "" in items else "duplicated" if len(items) > len(set(items)) else ""
+            if what:
+                errors[key] = f"Configuration '{key}' values must not be {what}."
+        return errors
 
     def _exactly_once_errors(self, config: dict[str, str]) -> dict[str, str]:
         if config.get("exactly.once.support") != "required" or self._older_than(3, 3):
@@ -517,6 +547,9 @@ class FakeConnect:
     def _validate(self, config: dict[str, str]) -> Any:
         if "connector.class" not in config:
             raise Refusal(500, "Connector config contains no connector type")
+        if not self._is_installed(config["connector.class"]):
+            error = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException"
+            raise Refusal(500, f"{error}: {self._no_class(config['connector.class'])}")
         self._refuse_types(config)
         errors = self._errors(config)
         for key in {"name", "source.cluster.alias"} - config.keys():
@@ -524,6 +557,7 @@ class FakeConnect:
         known = ["name", "connector.class", *(name for name, _, _ in KEYS)]
         known += [] if self._older_than(3, 3) else ["exactly.once.support"]
         known += [key for key in config if key.startswith(tuple(self._checked_prefixes(config)))]
+        known += [key for key in errors if key not in known]
         values = [
             {"name": key, "value": config.get(key), "errors": [errors[key]] if key in errors else []} for key in known
         ]

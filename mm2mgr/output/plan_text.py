@@ -309,6 +309,9 @@ def say_event(event: Event) -> None:
             talk(
                 f"{wave.connect}: wave {wave.number} of {wave.of} is good ({number_of(len(wave.connectors), 'connector')})"
             )
+        case WaveVerified(wave, _, unwritten) if unwritten:
+            count = f"{len(unwritten)} of {number_of(len(wave.connectors), 'connector')}"
+            talk(f"{wave.connect}: wave {wave.number} of {wave.of} is not good: {count} not written", style="bold red")
         case Halted():
             talk(_halt_text(event), style=_HALT_STYLES[event.verdict])
         case RolledBack(connect, results):

@@ -322,7 +322,9 @@ class _Cluster:
         )
         if self.work.halt.is_set():
             return "ok", ""
-        self.work.report(WaveVerified(wave, verdict))
+        # Nothing else has to wait for what was not written, but not all of the wave runs.
+        shown: Verdict = "failed" if refused and verdict == "ok" else verdict
+        self.work.report(WaveVerified(wave, shown, tuple(each.connector for each in refused)))
         found = [
             f"{name}: {seen.state}"
             for (connect, name), seen in self.work.states.items()

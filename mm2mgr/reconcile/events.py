@@ -116,6 +116,7 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
                 "of": "so many waves",
                 "connectors": "their names",
                 "verdict": "ok, failed or inconclusive",
+                "unwritten": "those whose write failed",
             },
         ),
         "rolled_back": (

@@ -96,6 +96,28 @@ def harmless(keys: Iterable[str]) -> dict[str, str]:
     return found
 
 
+async def refusals(client: ConnectClient, config: Mapping[str, str]) -> dict[str, str]:
+    """Return why the worker that answers would refuse a config, by key, as its validation says: also plugins that it lacks.
+
+    Keys with a placeholder are left out, and not judged. What stops a validation at once stops a write, too: then the key is that of
+    the class, or "". Raises ConnectError when the worker does not tell.
+    """
+    sent = {key: value for key, value in config.items() if "${" not in value}
+    class_name = sent.get("connector.class")
+    if not class_name:
+        return {}
+    try:
+        answer = await client.validate(class_name, sent)
+    except ConnectError as error:
+        if "Failed to find any class that implements Connector" in error.message:
+            return {"connector.class": f"the worker has no plugin {class_name}"}
+        _, stopped, reason = error.message.partition("org.apache.kafka.common.config.ConfigException: ")
+        if not stopped:
+            raise
+        return {"": reason}
+    return {key: " ".join(reasons) for key, reasons in answer.errors.items() if key not in config.keys() - sent.keys()}
+
+
 def version_of(root: WorkerInfo) -> WorkerFacts:
     """Return what a worker reports without a request for its plugins and policy."""
     return WorkerFacts(version=kafka_version(root.version), cluster_id=root.kafka_cluster_id or None)

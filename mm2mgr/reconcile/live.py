@@ -32,6 +32,7 @@ from mm2mgr.reconcile.facts import (
     read_expiring,
     read_quotas_of,
     read_topics,
+    refusals,
     running,
     user_of,
     version_of,
@@ -83,7 +84,7 @@ from mm2mgr.reconcile.stages import steps_of
 from mm2mgr.reconcile.widening import MirroredState, StartedTopics, Widening, taken, unseen_successors, widenings
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
-from mm2mgr.text import few
+from mm2mgr.text import few, one_line
 from mm2mgr.topology import Flow, Topology, matches_nothing
 
 _REQUESTS_AT_ONCE = 8
@@ -209,7 +210,12 @@ class _Making:
         parts = [self.with_topics(part, found, seen, verdicts).each(estimate.priced) for part in self.compared()]
         # What others claim is blocked before the guards judge: whatever is connected with it is then blocked, too.
         parts = [refused(part, self.claims) for part in parts]
-        judged = guarded(with_mass_deletes_held(parts, self.wish), run, self.known(ids), against, successors)
+        held = with_mass_deletes_held(parts, self.wish)
+        judged = guarded(held, run, self.known(ids), against, successors)
+        if refusing := await self.ask_validation(judged):
+            for named, objection in refusing:
+                against.setdefault(named, []).append(objection)
+            judged = guarded(held, run, self.known(ids), against, successors)
         return self.made(judged, ids, found, seen)
 
     def made(
@@ -457,6 +463,37 @@ class _Making:
                     objection = Objection("moved", error.message, error.hint or "plan again when it can be read")
                     found.append((change.named, objection))
         return found
+
+    async def ask_validation(self, judged: Iterable[ClusterPlan]) -> list[tuple[Named, Objection]]:
+        """Return what workers say against the configs that would be written; where they do not tell, that is noted."""
+        writes = [change for part in judged for change in part.changes if change.action in WRITES and change.keys]
+        origins = {(c.connect, c.name): c.origins for c in self.connectors}
+        refusing: list[tuple[Named, Objection]] = []
+        gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+
+        async def validate(change: Change, client: ConnectClient) -> None:
+            try:
+                async with gate:
+                    reasons = await refusals(client, change.written)
+            except Mm2mgrError as error:
+                text = f"not verified: whether the workers accept the config of '{change.connector}' ({error.one_line})"
+                self.unverified.setdefault(change.connect, text)
+                return
+            for key, reason in reasons.items():
+                if key in self.live[change.connect].worker.refused:
+                    continue  # `policy-forbids` says that, which a tree may silence
+                origin = origins[change.named].get(key)
+                where = f" ({origin.where})" if origin and origin.where else ""
+                how = f"correct {key or 'that setting'}{where}, or give the workers what it needs"
+                text = ": ".join(filter(None, (key, one_line(reason))))
+                refusing.append((change.named, Objection("refused-by-workers", text, how)))
+
+        async def of_connect(name: str, client: ConnectClient) -> None:
+            await asyncio.gather(*(validate(change, client) for change in writes if change.connect == name))
+
+        # Workers whose override policy could not be asked for do not validate.
+        await self.ask({each.connect for each in writes if not self.live[each.connect].note}, of_connect)
+        return refusing
 
     async def ask_retention(self, seen: MirroredState) -> list[tuple[Named, Objection]]:
         """Return the moves whose pause would outlast records that have yet to be mirrored; what cannot be read is noted."""

@@ -123,13 +123,14 @@ class Waiting:
 
 @dataclass(frozen=True)
 class WaveVerified:
-    """What the connectors of a wave, and of those before it, were seen to do."""
+    """What the connectors of a wave, and of those before it, were seen to do; `unwritten` are those whose write failed."""
 
     wave: Wave
     verdict: Verdict
+    unwritten: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.wave.to_dict(), "verdict": self.verdict}
+        return {**self.wave.to_dict(), "verdict": self.verdict, "unwritten": list(self.unwritten)}
 
 
 Trouble = Literal["failed", "inconclusive"]

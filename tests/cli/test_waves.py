@@ -29,6 +29,17 @@ def test_a_wave_that_breaks_a_connector_halts_its_connect_cluster(site: Site, mm
     assert site.names("west") == sorted(ON_WEST)
 
 
+def test_a_wave_of_which_a_write_is_refused_is_not_good(site: Site, mm2mgr: Command) -> None:
+    site.declare()
+    site.west.fail_next("POST", "/connectors", 400, "Connector configuration is invalid: a list has an item twice")
+    said = mm2mgr("apply", "--yes", "-o", "json", code=1)
+    assert "west: wave 1 of 3 is not good: 1 of 1 connector not written" in said.err
+    assert "west: wave 2 of 3 is good (1 connector)" in said.err
+    wave = next(wave for wave in said.json["waves"] if (wave["connect"], wave["number"]) == ("west", 1))
+    assert (wave["verdict"], wave["unwritten"]) == ("failed", [ON_WEST[0]])
+    assert site.names("west") == sorted(ON_WEST[1:])
+
+
 def test_what_is_rolled_back_is_listed_and_an_apply_of_the_right_tree_converges(site: Site, mm2mgr: Command) -> None:
     site.declare(INVALID)
     said = mm2mgr("apply", "--yes", "--rollback", code=1)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, NotFound
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import SourceOffset
-from mm2mgr.reconcile.facts import probe
+from mm2mgr.reconcile.facts import probe, refusals
+from mm2mgr.render import Connector
+from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
+from tests.render.test_lists import rendered, with_doubles
+from tests.render.test_order import Tree, trees
 
 NAME = "dc1->agg east.1"
 DEADLINE_SECONDS = 60.0
@@ -24,6 +31,7 @@ PROBE = {
     **{"producer.override.acks": "7", "producer.override.partitioner.class": "java.lang.Object"},
 }
 COMMITTED = {"source.consumer.isolation.level": "read_committed", "name": "v"}
+LISTS = {"connector.class": "MirrorSourceConnector", "topics": "a,,b", "topics.exclude": "a,b,a", "groups": "a,a"}
 OWN_TOPIC = {"offsets.storage.topic": "own-offsets", "mm2mgr.journal": ""}
 STEPS: tuple[tuple[str, Callable[[ConnectClient, dict[str, str]], Awaitable[Any]]], ...] = (
     ("status of nobody", lambda c, _: c.status("x")),
@@ -71,6 +79,17 @@ STEPS: tuple[tuple[str, Callable[[ConnectClient, dict[str, str]], Awaitable[Any]
     ("validate", lambda c, _: judged(c, PROBE)),
     ("validate committed", lambda c, _: judged(c, PROBE | COMMITTED)),
     ("validate no number", lambda c, _: judged(c, PROBE | {"producer.override.linger.ms": "soon"})),
+    ("validate lists", lambda c, _: judged(c, COMMITTED | LISTS)),
+    (
+        "validate missing plugins",
+        lambda c, _: judged(c, PROBE | COMMITTED | {"transforms": "a,b", "transforms.a.type": "x.Y"}),
+    ),
+    ("validate unknown class", lambda c, _: c.validate("x.Y", {"connector.class": "x.Y"})),
+    ("put doubles", lambda c, flow: c.put_config(NAME, flow | {"topics.exclude": "a,b,a"})),
+    (
+        "put a missing plugin",
+        lambda c, flow: c.put_config(NAME, flow | {"transforms": "a", "transforms.a.type": "x.Y"}),
+    ),
     ("put for exactly once", lambda c, flow: c.put_config(NAME, flow | PROBE | COMMITTED | {"name": NAME})),
     ("probe", lambda c, _: probe(c, {"admin.override.client.id": "x", "producer.override.sasl.jaas.config": "x"})),
     ("names", lambda c, _: c.connectors()),
@@ -122,6 +141,26 @@ async def observed(connect: ConnectClient, flow: dict[str, str]) -> dict[str, ob
     return seen
 
 
+def refused_of_drawn_trees(url: str, folder: Path) -> dict[str, object]:
+    """Return why the worker would refuse connectors that random trees render, by name."""
+    found: dict[str, object] = {}
+
+    async def validate(connectors: tuple[Connector, ...]) -> None:
+        async with ConnectClient(ConnectTarget("east", (url,))) as connect:
+            for connector in connectors:
+                if reasons := await refusals(connect, {"name": connector.name, **connector.config}):
+                    found[connector.name] = reasons
+
+    @draw_examples(5)
+    @given(tree=trees(), seed=st.integers(0, 2**32))
+    def validated(tree: Tree, seed: int) -> None:
+        asyncio.run(validate(rendered(folder, with_doubles(tree, random.Random(seed)))))
+
+    folder.mkdir()
+    validated()
+    return found
+
+
 @pytest.mark.live
 def test_the_fake_answers_as_a_real_worker(tmp_path: Path) -> None:
     from confluent_kafka.admin import AdminClient
@@ -153,5 +192,7 @@ def test_the_fake_answers_as_a_real_worker(tmp_path: Path) -> None:
         }
         with Worker("east", tmp_path / "east", broker.bootstrap_servers) as worker:
             real, fake = asyncio.run(both(worker.url, flow))
+            refused = refused_of_drawn_trees(worker.url, tmp_path / "trees")
     assert "hunter2" not in str(real.values())
     assert fake == real
+    assert refused == {}

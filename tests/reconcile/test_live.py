@@ -149,3 +149,60 @@ def test_credentials_that_are_missing_fail_the_plan_by_name(site: Site, monkeypa
         connect_target(site.declare(text)[0].connects["east"])
     assert all("SITE_NO_TOKEN" in str(part.error) for part in site.plan(text).clusters)
     assert not site.east.requests
+
+
+ORDERS = "mm2.a.east.source.orders"
+
+
+def with_transform(kind: str) -> str:
+    settings = f"{{transforms: t, transforms.t.type: {kind}, no.such.secret: '${{file:/x:y}}'}}"
+    silence = "silence: {transform-renames: a test}"
+    return FLOWS.replace("[orders]}", f"[orders]}}, source_connector: {settings}, {silence}")
+
+
+def test_what_the_workers_would_refuse_is_blocked_with_its_reason_and_place(site: Site) -> None:
+    plan = site.plan(with_transform("com.missing.Nope"))
+    blocked = {change.connector: change for change in plan.changes if change.action == "blocked"}
+    key = "transforms.t.type"
+    reason = f"refused-by-workers: {key}: Invalid value com.missing.Nope for configuration {key}: Class com.missing.Nope could not be found"
+    assert blocked[ORDERS].reason == reason
+    assert blocked[ORDERS].remedy.startswith(f"correct {key} (")
+    assert "x.yaml:11)" in blocked[ORDERS].remedy
+    assert blocked.keys() == {ORDERS}
+    assert site.fakes["east"].writes == []
+    assert set(actions(site.plan(with_transform("org.apache.kafka.connect.transforms.Filter"))).values()) == {"create"}
+
+
+def test_a_refusal_of_one_connector_holds_what_hangs_on_it(site: Site) -> None:
+    """The flow's successor is refused, so what it takes over from stays."""
+    site.converge()
+    renamed = (
+        with_transform("com.missing.Nope").replace("orders:", "renamed:")
+        + "moved: [{from: 'orders:a->east', to: 'renamed:a->east'}]\n"
+    )
+    plan = site.plan(renamed, prune=True)
+    assert actions(plan)["mm2.a.east.source.renamed"] == "blocked"
+    assert actions(plan)[ORDERS] == "blocked"
+
+
+def test_placeholders_are_never_sent_to_be_validated(site: Site) -> None:
+    site.plan(with_transform("org.apache.kafka.connect.transforms.Filter"))
+    sent = [request.body for request in site.east.requests if request.path.endswith("/validate")]
+    assert len(sent) > len(ON_EAST)  # each connector, and the probe for the policy
+    assert not [body for body in sent if "${" in str(body)]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [(403, "no", "create"), (500, "org.apache.kafka.common.config.ConfigException: Invalid value soon", "blocked")],
+)
+def test_a_validation_that_does_not_answer_is_noted_and_one_that_breaks_off_is_a_refusal(
+    site: Site, status: int, body: str, expected: str
+) -> None:
+    path = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
+    site.east.fail_next("PUT", path, status, body, times=9)
+    plan = site.plan()
+    assert actions(plan)["mm2.a.east.heartbeat"] == expected
+    (east,) = (part for part in plan.clusters if part.connect == "east")
+    noted = [note for note in east.notes if "whether the workers accept the config of 'mm2.a.east.heartbeat'" in note]
+    assert len(noted) == (1 if expected == "create" else 0)

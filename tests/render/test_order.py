@@ -54,8 +54,9 @@ def trees(draw: st.DrawFn) -> Tree:
         flow["source_connector"] = {
             "transforms": "first,second",
             **{
-                f"transforms.{name}.type": "org.apache.kafka.connect.transforms.DropHeaders"
+                f"transforms.{name}.{key}": value
                 for name in ("first", "second")
+                for key, value in (("type", "org.apache.kafka.connect.transforms.DropHeaders"), ("headers", "h"))
             },
         }
         flows[name] = flow

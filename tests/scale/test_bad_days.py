@@ -98,7 +98,7 @@ def test_what_an_apply_asks_and_waits_for(estate: Estate) -> None:
     estate.mm2mgr("apply", "--yes")
     created, waited = tally(estate), estate.clock.now - begun
     assert created["write"] == 1000
-    assert created["read"] <= 15 * CLUSTERS, created
+    assert created["read"] <= 15 * CLUSTERS + 1000, created  # each config is validated once
     assert waited < 3.0, "one after the other, 1 000 creates would take 20 s"
     for harsh in estate.clusters.values():
         harsh.tally.clear()
