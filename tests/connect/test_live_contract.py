@@ -17,7 +17,7 @@ from mm2mgr.reconcile.facts import probe
 from tests.fake_connect import FakeConnect
 
 NAME = "dc1->agg east.1"
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 180.0
 PARTITION = {"cluster": "dc1", "topic": "orders", "partition": 0}
 PROBE = {
     **{"connector.class": "MirrorSourceConnector", "exactly.once.support": "required"},

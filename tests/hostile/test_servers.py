@@ -102,7 +102,7 @@ def test_what_is_packed_otherwise_or_holds_too_much_is_refused(
 def test_an_answer_by_drips_ends_with_its_time(client: str, kind: str) -> None:
     begun = time.monotonic()
     said = refusal(client, LATE[kind], seconds=0.5)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15  # else without end
     assert re.search(
         r"no answer in time \(0\.(5|4\d+) s\)|no (whole )?(final )?answer (to /state )?within 0\.(5|4\d+) s", said
     )
