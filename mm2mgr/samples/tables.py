@@ -12,7 +12,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -263,7 +263,7 @@ class StoredTable:
         with reaching(self.uri), os.scandir(self.uri) as entries:
             return frozenset(entry.name for entry in entries if entry.is_symlink())
 
-    def _objection(self, path: str, values: Sequence[str], links: Collection[str]) -> str:
+    def _objection(self, path: str, values: Sequence[str], links: frozenset[str]) -> str:
         """Return why a file that the table lists is not read: it is not in the table, or of no hour or day."""
         if not _is_inside(path):
             return "its path leads out of the table"
