@@ -21,7 +21,7 @@ class SecretShape:
 # What a key is for, before the word key: `signingKey`, `encryption_key`, `client-key-data`. A `primary_key`, a `partition.key`
 # and the `key` of a record are none.
 _KEY_OF = (
-    r"access|account|admin|aes|api|app|application|auth|aws|azure|cipher([._-]?data)?|client|crypto|data[._-]?encryption|decrypt|decryption"
+    r"access|account|admin|aes|api|app|application|auth|aws|azure|cipher([._-]?data)?|client|crypto|customer|data[._-]?encryption|decrypt|decryption"
     r"|deploy|dsa|ec|ecdsa|encrypt|encryption|gcp|gpg|hmac|integration|jwt|keystore|kms|license|mac|master|pgp|root|rsa|sas|server|service"
     r"|session|shared|sign|signing|ssh|ssl|storage|subscription|symmetric|tls|unlock|vault|webhook|wrapping|x509"
 )
@@ -37,10 +37,14 @@ KEYS = (
     SecretShape(r"token(?!\.endpoint|_?auth)", ("oauth.access.token", "sasToken", "refresh_token")),
     SecretShape(r"(?<!oauth)(?<!oauth_)bearer", ("bearer", "auth.bearer")),
     SecretShape(r"user[._]?info", ("basic.auth.user.info", "schema.registry.basic.auth.user.info")),
-    SecretShape(r"(basic|http)[._-]?auth$", ("basic.auth", "schema.registry.basic.auth", "httpAuth")),
+    SecretShape(
+        r"(basic|http|cloud)[._-]?auth$", ("basic.auth", "schema.registry.basic.auth", "httpAuth", "elastic.cloud.auth")
+    ),
+    SecretShape(r"(?<![a-z])(jwt|sas|fernet|cookies?)$", ("x.jwt", "connection.sas", "http.cookie", "fernet")),
     SecretShape(r"^(proxy-)?authorization$|^(set-)?cookie2?$", ("Authorization", "Proxy-Authorization", "Set-Cookie")),
     SecretShape(
-        r"api[._-]?key|access[._-]?key", ("x.api.key", "X-Api-Key", "apikey", "AWS_ACCESS_KEY_ID", "SharedAccessKey")
+        r"api[._-]?key|access[._-]?key(?!_name)",
+        ("x.api.key", "X-Api-Key", "apikey", "AWS_ACCESS_KEY_ID", "SharedAccessKey"),
     ),
     SecretShape(
         r"(?<!partition)(?<!message)(?<!record)(?<!primary)(?<!foreign)(?<!public)(?<!sort)(?<!routing)\.key$",
@@ -57,6 +61,7 @@ KEYS = (
                 "AccountKey",
                 "x.signing.keys",
                 "requestSigningKey",
+                "s3.sse_customer_key",
             ),
             *("storage-account-key", "transforms.cipher.cipher_data_keys", "serverKey", "sshKey"),
         ),
@@ -117,6 +122,10 @@ VALUES = (
     SecretShape(
         r":(?:\\{0,4}/){2}(?P<secret>[^\s/\\\"'<>:@]*:\d{1,5}[/?#][^\s\"'<>@:/]*)@(?=[\w.-]+:\d|localhost\b|[\w-]+\.[\w.-]+)",
         ("http://⟨app:123/45⟩@worker:8083/connectors", "http://⟨app:9092/x⟩@worker.example/"),
+    ),
+    SecretShape(
+        r"\bjdbc:oracle:\w{1,10}:[^\s/@\"']*/(?P<secret>[^\s@\"']+)@",
+        ("jdbc:oracle:thin:app/⟨hunter/2⟩@db.example:1521/orders", "jdbc:oracle:oci:app/⟨hunter2⟩@orders"),
     ),
     # webhooks: who has the address may write
     SecretShape(

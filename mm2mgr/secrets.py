@@ -247,8 +247,9 @@ _HEADER = (
     rf"(?:[\s\]]|{_QUOTE}|</?\w{{1,10}}>)*+(?:[:=]>?(?:\s|</?\w{{1,10}}>)*+|(?<=>)|(?<=[\"'])\s?,\s?))"
     rf"(?P<value>\[[^\]\n]*\]?|(?P<hq>{_QUOTE}).*?(?:(?P=hq)|$)|[^\r\n<\"']+)"
 )
+_PROSE = r"(?P<value>[^\s\[]\S*\s+\S+(?:\s+\S+)*?)\s+(?:[a-z]+[,.:;)`]*\s+){2}[a-z]+"
 _KEY = (
-    rf"(?<![\w.-])(?P<key>[A-Za-z_][\w.-]*+)(?:{_QUOTE}?\s*=\s*|{_QUOTE}\s*:\s*(?={_QUOTE}|\[)"
+    rf"(?<![\w.-])(?:--?D?)?(?P<key>[A-Za-z_][\w.-]*+)(?:{_QUOTE}?\s*=>?\s*|{_QUOTE}\s*:\s*(?={_QUOTE}|\[)"
     r"|(?P<colon>:[ \t]+)(?=\S+[ \t]*$))"
 )
 _VALUE = (
@@ -274,9 +275,7 @@ def mask_text(text: str) -> str:
         text = shape.sub(_without_secret, text)
     if not re.compile(_TELLTALE).search(text):
         return text
-    text = re.compile(_HEADER, re.IGNORECASE | re.MULTILINE).sub(
-        lambda found: found["header"] + _hidden(found["value"]), text
-    )
+    text = re.compile(_HEADER, re.IGNORECASE | re.MULTILINE).sub(_without_header, text)
     text = re.compile(_SCHEME, re.IGNORECASE).sub(_without_token, text)
     text = re.compile(_REFUSED, re.DOTALL).sub(
         lambda found: f"{found[1]}{MASK}{found[3]}" if is_secret(found[4]) else found[0], text
@@ -289,6 +288,13 @@ def cut(text: str, characters: int = TEXT_CHARACTERS) -> str:
     """Return the start of a text, masked before it is cut, or half a secret might stay."""
     text = mask_text(text)
     return text if len(text) <= characters else text[:characters] + "…"
+
+
+def _without_header(found: re.Match[str]) -> str:
+    """Hide the value of a header up to its end, or to where a sentence goes on: three plain words, not before the third word."""
+    value, is_login = found["value"], re.match("(?i)(proxy-)?auth|(set-)?cookie", found["header"])
+    prose = re.compile(_PROSE).match(value) if is_login else None
+    return found["header"] + (f"{MASK}{value[prose.end('value') :]}" if prose else _hidden(value))
 
 
 def _without_token(found: re.Match[str]) -> str:

@@ -94,6 +94,10 @@ class Broken(OSError):
     """The connection broke in the middle of an answer."""
 
 
+class NotHttp(OSError):
+    """Something answered, and not as HTTP wants it; the text is what it sent, or what is wrong with it."""
+
+
 @dataclass(frozen=True)
 class Exchanged:
     """An answer as it came: status, headers and the whole body as text."""

@@ -223,10 +223,11 @@ def _other(answer: Answer, call: Call, said: str) -> ConnectError:
         return call.error(ConnectBusy, what, hint=_BUSY_HINT, status=answer.status)
     if answer.status in {502, 504}:
         return lost(call, what)
-    if 300 <= answer.status < 400:
+    if 300 <= answer.status < 400 and answer.location:
         # Following it could hand the credentials to another host.
         target = urlsplit(answer.location)
-        what = f"HTTP {answer.status}: redirected to {target.scheme}://{target.hostname}, which is not followed"
+        place = f"{target.scheme}://{target.hostname}" if target.hostname else "another path"
+        what = f"HTTP {answer.status}: redirected to {place}, which is not followed"
         hint = "Put the final URL into `url` of the Connect cluster, if you trust that host; a login page wants `auth` or `headers`."
         return call.error(ConnectError, what, hint=hint, status=answer.status)
     return call.error(ConnectError, what, hint=PAGE_HINT, status=answer.status)

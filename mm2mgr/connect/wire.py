@@ -7,6 +7,7 @@ reading back showed that it did not happen. It knows no endpoint.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections import deque
@@ -247,7 +248,8 @@ def _tls_alert(failure: BaseException) -> ssl.SSLError | None:
 def _reason(failure: Exception) -> str:
     if isinstance(failure, httpx.ConnectTimeout):
         return "no connection in time"
-    return cut(str(_tls_alert(failure) or failure) or type(failure).__name__)
+    text = str(_tls_alert(failure) or failure) or type(failure).__name__
+    return cut(re.sub(r"bytearray\(b(['\"].*['\"])\)", r"\1", text, flags=re.DOTALL))  # h11 quotes so what it was sent
 
 
 def _verify(target: ConnectTarget) -> ssl.SSLContext | bool:

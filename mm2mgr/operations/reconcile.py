@@ -190,12 +190,10 @@ class _Loop:
         log.begin_run()
         try:
             done = self._round(replace(self.workspace), log, report)
-        except Mm2mgrError as error:
+        except Exception as error:  # whatever it is, it ends this round and not the loop
             self.readings = TreeReadings()  # what comes next has to be read twice
-            done = ReconcileRound(self.number, error=f"{error.message}; {error.hint}" if error.hint else error.message)
-        except Exception as error:  # a text that nobody expected ends this round, and not the loop
-            self.readings = TreeReadings()
-            done = ReconcileRound(self.number, error=cause(error))
+            message, hint = (error.message, error.hint) if isinstance(error, Mm2mgrError) else (cause(error), None)
+            done = ReconcileRound(self.number, error=f"{message}; {hint}" if hint else message)
         if done.error is not None:
             log.write("failed", {"error": done.error})
         return replace(done, unlogged=log.trouble)

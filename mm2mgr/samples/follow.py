@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.clock import News, TrustedClock, ahead, ahead_text, held_text, kept_since_ms
@@ -153,6 +153,9 @@ class _FollowedSource:
             answer = self.reader.poll()
         except Mm2mgrError as error:
             self._fail(error)
+            return Poll([])
+        except Exception as error:  # whatever a source sends, the others are read on
+            self._fail(Mm2mgrError(f"{self.reader.name}: {cause(error)}"))
             return Poll([])
         if self.failure is not None:
             self.news.append(f"{self.reader.name}: answers again after {time.monotonic() - self._failing_since:.0f} s")

@@ -112,6 +112,7 @@ class Http:
         """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or empty."""
         reason = shorten(what or answer.text or "an empty answer")
         hints = {401: "check `auth`", 403: "check `auth`: this login may not read metrics", 404: "check `url`"}
+        hints |= dict.fromkeys((301, 302, 303, 307, 308), "check `url`: a redirect is not followed")
         return self.error(f"HTTP {answer.status}: {reason}", hints.get(answer.status))
 
     def error(self, what: str, hint: str | None = None) -> SourceError:
@@ -121,6 +122,8 @@ class Http:
     def _failed(self, error: Exception) -> SourceError:
         if isinstance(error, web.Broken):
             return self.error("the connection broke in the middle of an answer")
+        if isinstance(error, web.NotHttp):
+            return self.error(f"what answers there does not speak HTTP: {shorten(str(error))}", "check `url`")
         inner = _innermost(error)
         if isinstance(inner, ssl.SSLError):
             return self.error(f"TLS failed: {shorten(str(inner))}", "check `tls` of this source")

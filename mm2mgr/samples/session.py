@@ -11,14 +11,14 @@ import ssl
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse, RemoteDisconnected
 from typing import Any, Self
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Retry
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, NewConnectionError, ReadTimeoutError
 from urllib3.exceptions import TimeoutError as WireTimeoutError
 
 from mm2mgr import web
@@ -49,7 +49,7 @@ class SourceSession:
         self._session.close()
 
     def get(self, url: str, parameters: Mapping[str, str], headers: Mapping[str, str], seconds: float) -> web.Exchanged:
-        """Return the answer to one GET; OSError before it began, then Late, Broken or BodyRefused.
+        """Return the answer to one GET; OSError before it began (NotHttp where it is none), then Late, Broken or BodyRefused.
 
         Where no connection was made, or it broke without an answer, or a gateway says that nobody is behind it, it is asked again.
         """
@@ -62,16 +62,27 @@ class SourceSession:
             ) as response:
                 begun = True
                 return web.Exchanged(response.status_code, response.headers, _text(response))
-        except (OSError, HTTPError) as error:
+        except (OSError, HTTPError, ValueError) as error:  # the last for a chunk of a negative size
             if time.monotonic() >= ends_at or isinstance(error, requests.Timeout | WireTimeoutError):
                 raise web.Late(seconds, begun=begun) from error
             if begun:
                 raise web.Broken(str(error) or type(error).__name__) from error
+            if (wrong := _protocol_error(error)) is not None:
+                raise web.NotHttp(str(wrong)) from error
             if isinstance(error, OSError):
                 raise
             raise OSError(str(error)) from error
         finally:
             _ENDS_AT.reset(token)
+
+
+def _protocol_error(error: BaseException) -> BaseException | None:
+    """Return what is wrong with an answer, from the errors that led to this one; None where there was no answer."""
+    is_one = isinstance(error, HTTPException | InvalidHeader) and not isinstance(error, RemoteDisconnected)
+    inner = (
+        error.__cause__ or error.__context__ or next((one for one in error.args if isinstance(one, Exception)), None)
+    )
+    return error if is_one else None if inner is None else _protocol_error(inner)
 
 
 def _text(response: requests.Response) -> str:

@@ -151,6 +151,7 @@ class StoredTable:
             raise Mm2mgrError(
                 f"{self.uri} holds files and is not a table", hint="name another folder or URI with --store"
             )
+        self._refuse_links("_delta_log")
         with writing(self.uri):
             if not is_remote(self.store):
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
@@ -177,6 +178,7 @@ class StoredTable:
             if not is_remote(self.store) and not Path(self.uri, "_delta_log").is_dir():
                 self._open = None
                 raise gone(self.uri)
+            self._refuse_links("_delta_log", *self._folders_of(rows))
             for left in reversed(range(_TRIES)):
                 try:
                     self._open = self._open or DeltaTable(self.uri)
@@ -186,6 +188,19 @@ class StoredTable:
                     self._open = None  # its state is behind the table, where another process replaced files
                     if not left or not isinstance(error, CommitFailedError):
                         raise
+
+    def _folders_of(self, rows: Any) -> list[str]:
+        name = self.partitioned_by[0]
+        return [f"{name}={value}" for value in pc.unique(rows[name]).to_pylist()]
+
+    def _refuse_links(self, *names: str) -> None:
+        """Mm2mgrError where one of these of a folder's entries is a link: what is written there would be written elsewhere."""
+        if is_remote(self.store):
+            return
+        for path in (Path(self.uri, name) for name in names):
+            if path.is_symlink():
+                hint = "move what it leads to into its place, or move the link away; to use another disk, link the store's folder"
+                raise Mm2mgrError(f"{path} is a link: nothing is written where it leads", hint=hint)
 
     def files(self) -> list[DataFile]:
         """Return the files of the table as it is now; none where it does not exist."""
@@ -197,6 +212,7 @@ class StoredTable:
         if not is_remote(self.store):
             for folder in (Path(self.store), Path(self.uri)):
                 listed(folder, "_delta_log")  # the library takes a folder that may not be read for no table
+        links = self._links()
         with reaching(self.uri):
             try:
                 opened = DeltaTable(self.uri)
@@ -215,7 +231,7 @@ class StoredTable:
             bounds = {name: (row[low], row[high]) for name, (low, high) in limits.items()}
             bounds = {name: pair for name, pair in bounds.items() if all(isinstance(one, str) for one in pair)}
             values = tuple(str(row[key]) for key in keys)
-            if reason := self._objection(row["path"], values):
+            if reason := self._objection(row["path"], values, links):
                 refused[f"{self.uri}/{row['path']}"] = reason
             else:
                 found.append(DataFile(row["path"], row["size_bytes"], row["num_records"] or 0, values, bounds))
@@ -240,10 +256,19 @@ class StoredTable:
         if wrong:
             raise Mm2mgrError(f"{self.uri} is not the table {self.name} of mm2mgr: {wrong}", hint=hint)
 
-    def _objection(self, path: str, values: Sequence[str]) -> str:
+    def _links(self) -> frozenset[str]:
+        """Return the entries of the table's folder that are links: what is behind them is not the table's."""
+        if is_remote(self.store) or not os.path.isdir(self.uri):
+            return frozenset()
+        with reaching(self.uri), os.scandir(self.uri) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_symlink())
+
+    def _objection(self, path: str, values: Sequence[str], links: frozenset[str]) -> str:
         """Return why a file that the table lists is not read: it is not in the table, or of no hour or day."""
         if not _is_inside(path):
             return "its path leads out of the table"
+        if not links.isdisjoint(text.partition("/")[0] for text in (path, unquote(path))):
+            return "its folder is a link"
         name, value = self.partitioned_by[0], values[0]
         try:
             if name in ("hour", "period"):
@@ -267,6 +292,7 @@ class StoredTable:
         """
         if not old and not new:
             return
+        self._refuse_links("_delta_log")
         with writing(self.uri):
             table = state.table or DeltaTable(self.uri)
             now_ms, names, changes = time.time_ns() // 1_000_000, self.partitioned_by, not same_rows
@@ -284,10 +310,25 @@ class StoredTable:
                 ) from error
 
     def vacuum(self) -> None:
-        """Delete files that no reader needs: those replaced some hours ago, and those of killed writers."""
+        """Delete files that no reader needs: those replaced some hours ago, and those of killed writers.
+
+        None where the folder has a link: the library follows it, and deletes what it finds there.
+        """
+        if link := self._first_link():
+            self._warn(f"{link} is a link: no file of the table {self.uri} that is no longer needed is deleted")
+            return
         with writing(self.uri):
             table = DeltaTable(self.uri)
             table.vacuum(KEPT_FOR_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
+
+    def _first_link(self) -> str:
+        if is_remote(self.store):
+            return ""
+        for folder, folders, names in os.walk(self.uri):
+            for name in (*folders, *names):
+                if os.path.islink(path := os.path.join(folder, name)):
+                    return path
+        return ""
 
     def write_file(
         self, values: Sequence[str], tables: Iterator[Any] | Sequence[Any], *, keep_empty: bool = False, **options: Any
@@ -295,6 +336,7 @@ class StoredTable:
         """Write rows to a file that is in no commit yet; None, and no file, where there are none (unless `keep_empty`)."""
         path = f"{self.partitioned_by[0]}={values[0]}/part-{uuid.uuid4()}.parquet"
         rows, bounds = 0, dict[str, tuple[str, str]]()
+        self._refuse_links("_delta_log", Path(path).parent.name)
         if not is_remote(self.store):
             Path(self.uri, path).parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -133,6 +133,8 @@ class Server(ABC):
         self._temporary_files.mkdir(parents=True, exist_ok=True)
         if self.log_file.exists():
             self.log_file.replace(self.directory / "server.previous.log")  # readiness must not be read from an old log
+        for aside in self.log_files:
+            aside.unlink(missing_ok=True)
         properties_file = self.directory / f"{self.kind}.properties"
         write_properties(properties_file, self.server_properties())
         command = self.shell_command(str(self.runtime.java.java), properties_file)
@@ -199,12 +201,17 @@ class Server(ABC):
         """Return the end of the console and of the log, each line cut."""
         return "\n".join([*last_lines(self.directory / "console.log", 5), *last_lines(self.log_file)])
 
+    @property
+    def log_files(self) -> list[Path]:
+        """All that this run logged, oldest first: log4j moves a full file aside, to server.1.log, then to server.2.log."""
+        return [*(self.directory / f"server.{number}.log" for number in (1, 2)), self.log_file]
+
     def log_has(self, text: str) -> bool:
-        return text in _text_of(self.log_file)
+        return any(text in _text_of(log) for log in self.log_files)
 
     def _port_was_taken(self) -> bool:
         # Many lines can follow the reason: a broker logs that each of its parts shuts down.
-        logs = (self.log_file, self.directory / "console.log")
+        logs = (*self.log_files, self.directory / "console.log")
         return any(text in _text_of(log) for log in logs for text in ("Address already in use", "Failed to bind"))
 
     def _environment(self, runtime: Runtime) -> dict[str, str]:

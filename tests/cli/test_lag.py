@@ -174,10 +174,10 @@ def test_status_and_lag_say_the_same_and_share_what_they_saw(behind: Behind) -> 
 
 
 def test_a_sampler_remembers_what_the_lag_was_also_for_other_machines(
-    behind: Behind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    behind: Behind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unwaited: None
 ) -> None:
     store = str(tmp_path / "store")
-    behind.mm2mgr("sample", "--interval", "1s", "--duration", "2s", "--store", store)
+    behind.mm2mgr("sample", "--interval", "1s", "--duration", "1s", "--store", store)
     produce(behind.cluster, "orders", 20)
     (flow,) = behind.mm2mgr("status", "-o", "json").json["flows"]
     assert flow["trend"]["records"] == 20

@@ -264,12 +264,15 @@ def test_a_text_that_nobody_expected_ends_a_round_and_not_the_loop(
     pruning: Callable[[float], ReconcileRound], site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = sys.modules["mm2mgr.operations.reconcile"]
+    del site.east.connectors[SOURCE]
+    site.declare(FLOWS.replace("  logs:", "  # logs:"))
+    pruning(2)
     with monkeypatch.context() as broken:
         broken.setattr(module, "planned", lambda *args: {}["what a cluster sent"])
         failed = pruning(60)
     assert (failed.outcome, failed.error) == ("failed", "KeyError: 'what a cluster sent'")
-    del site.east.connectors[SOURCE]
-    assert pruning(60).outcome == "done"
+    following = pruning(60)
+    assert (following.outcome, following.deletes_wait) == ("done", True), "and the tree has to be read twice again"
     assert SOURCE in site.east.connectors
 
 

@@ -52,7 +52,7 @@ def test_a_cluster_that_is_down_is_named_and_the_other_is_sampled(
 
 
 def test_workers_that_do_not_answer_are_said_once_and_sampling_goes_on(
-    mm2mgr: Command, mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch
+    mm2mgr: Command, mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch, unwaited: None
 ) -> None:
     declare(mm2mgr.tree, *addresses(mock_cluster))
     produce(mock_cluster, "orders")

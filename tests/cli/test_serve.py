@@ -21,7 +21,7 @@ from httpx import Client, Response
 from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect
 
-from .command import Command, allowed_seconds, environment, finish, impatient_mm2mgr, until
+from .command import DEADLINE_SECONDS, Command, allowed_seconds, environment, finish, impatient_mm2mgr, until
 from .load import ORDERS as FLOW
 from .load import ORDERS_SOURCE, one_flow
 
@@ -110,7 +110,7 @@ def test_a_signal_ends_it_within_two_seconds_even_while_a_look_waits(
         until(lambda: any(r.path == "/connectors" for r in connect.requests), "it reads")
         began = time.monotonic()
         running.send_signal(number)
-        assert running.wait(10) == 0
+        assert running.wait(DEADLINE_SECONDS) == 0
         assert time.monotonic() - began < allowed_seconds()
 
 
@@ -204,7 +204,7 @@ def test_the_watchdog_says_what_it_sees_on_the_page_and_in_json_and_ends_in_time
         assert "would be restarted (1)" in get(f"{url}/watchdog").text
         began = time.monotonic()
         running.send_signal(signal.SIGTERM)
-        assert running.wait(10) == 0
+        assert running.wait(DEADLINE_SECONDS) == 0
         assert time.monotonic() - began < allowed_seconds()
         assert running.stdout
         assert "task 0 FAILED (time-out): would be restarted (1)" in running.stdout.read()

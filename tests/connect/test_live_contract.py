@@ -24,7 +24,7 @@ from tests.render.test_lists import rendered, with_doubles
 from tests.render.test_order import Tree, trees
 
 NAME = "dc1->agg east.1"
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 180.0
 PARTITION = {"cluster": "dc1", "topic": "orders", "partition": 0}
 PROBE = {
     **{"connector.class": "MirrorSourceConnector", "exactly.once.support": "required"},

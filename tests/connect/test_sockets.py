@@ -65,7 +65,7 @@ def test_if_all_urls_fail_each_is_listed_with_its_reason(ask: Ask) -> None:
         begun = time.monotonic()
         with pytest.raises(ConnectUnreachable) as caught:
             ask(lambda c: c.root(), target=ConnectTarget("east", (dead, wrong)), deadline=30)
-    assert time.monotonic() - begun < 5  # a cluster that was never reached is not waited for
+    assert time.monotonic() - begun < 15  # a cluster that was never reached is not waited for
     assert f"{dead}: " in str(caught.value)
     assert f"{wrong}: " in str(caught.value)
     assert "'east'" in str(caught.value)

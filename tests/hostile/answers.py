@@ -110,3 +110,14 @@ NONSENSE: dict[str, str] = {
     "NaN": "NaN",
     "surrogates": '"\\ud800"',
 }
+NO_HTTP: dict[str, bytes] = {
+    "mail": b"220 mail.example ESMTP\r\n",
+    "HTTP/0.9": b"<html>hello</html>",
+    "a status of letters": b"HTTP/1.1 abc OK\r\n\r\n",
+    "a status that is none": b"HTTP/1.1 99 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "two lengths": OK + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "an endless header": OK + b"X: " + b"x" * 200_000,
+    "a negative chunk": OK + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n",
+    "a chunk of letters": OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+}

@@ -138,6 +138,11 @@ def test_a_sent_secret_is_masked_in_every_form(text: str) -> None:
         "Set-Cookie: hunter2=1",
         "X-Api-Key: hunter2",
         "Bearer hunter2 was refused",
+        "java -Djavax.net.ssl.keyStorePassword=hunter2 -Xmx1g",
+        "tool --password=hunter2 --verbose",
+        "{'password' => 'hunter2'}",
+        f"Authorization: Basic {BASIC} was refused by the proxy",
+        "Cookie: sid=hunter2; theme=dark and nothing more was sent",
         "token eyJhbGciOiJIUzI1NiJ9.aHVudGVyMg.hunter2 has expired",
     ],
 )
@@ -158,6 +163,7 @@ def test_what_is_secret_by_its_look_is_masked_though_it_was_never_seen(text: str
         "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [orders]",
         "Connect cluster 'private-east', connector 'a': GET /connectors: HTTP 500: busy",
         "private-dc: unreachable",
+        "flow orders:dc-secret->agg and orders: dc-secret -> agg-token, no more",
         "wrong password: check the login",
         'Missing required configuration "ssl.key.password"; could not resolve ${file:/etc/x:key}; true; orders',
         "ssl.key.password=${file:/etc/x y:key}",
@@ -170,6 +176,23 @@ def test_what_is_secret_by_its_look_is_masked_though_it_was_never_seen(text: str
 def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
     remember({"a.secret.enabled": "true", "topics": "orders", "ssl.key.password": "${file:/etc/x:key}"})
     assert mask_text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            f"Authorization: Basic {BASIC} was refused by the proxy; ask its owner",
+            "was refused by the proxy; ask its owner",
+        ),
+        ("the authorization: Bearer x1 of that host is `not sent` to others", "of that host is `not sent` to others"),
+        ("Cookie: sid=hunter2; theme=dark and nothing more was sent", "and nothing more was sent"),
+    ],
+)
+def test_a_sentence_goes_on_after_a_header(text: str, shown: str) -> None:
+    said = mask_text(text)
+    assert said.endswith(f"{MASK} {shown}")
+    assert mask_text(said) == said
 
 
 @pytest.mark.parametrize("key", ["ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.keystore.kye"])

@@ -20,12 +20,15 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+from httpx import Client
 
 from mm2mgr.cli import main
+from mm2mgr.operations import EstateWatch, ServeOrder, Workspace
 from mm2mgr.reconcile import apply, live, verify
 from tests.cli.command import Command
 from tests.connect.forward_proxy import proxying
 from tests.fake_connect import FakeConnect, serving
+from tests.serve.estate import serving as serving_pages
 
 NAMES = (
     *("basic", "bearer", "key_password", "jaas", "key_store", "key_line", "chain_line", "access", "access_key", "url"),
@@ -293,6 +296,45 @@ def test_what_a_worker_echoes_is_not_told_further(mm2mgr: Command, hostile: dict
     told = {" ".join(command): said(mm2mgr, *command) for command in READING}
     assert {command: found for command, text in told.items() if (found := leaks(text))} == {}
     assert "[hidden]" in "".join(told.values()), "the echo came through, without the secrets"
+
+
+FURTHER = (
+    ("drift",),
+    ("history", "-o", "json"),
+    ("lag", "-o", "json"),
+    ("offsets", "show", "orders"),
+    ("watch", "--once", "--dry-run", "--events", "watch.jsonl"),
+    ("reconcile", "--once", "--report-only", "--events", "rounds.jsonl"),
+    ("restart", "orders", "--yes"),
+    ("stop", "orders", "--yes", "-o", "json"),
+    ("topics", "-o", "json"),
+)
+PAGES = ("/", "/flows", "/flow?id=orders%3Aa-%3Eeast", "/findings", "/changes", "/plan", "/losses", "/metrics")
+APIS = ("/api/status", "/api/flow?id=orders%3Aa-%3Ewest", "/api/findings", "/api/plan", "/api/history")
+
+
+@pytest.mark.parametrize("mode", ["failed", "running"])
+def test_no_page_and_no_other_command_tells_what_a_worker_says(
+    mm2mgr: Command, hostile: dict[str, Echo], mode: str
+) -> None:
+    """`serve` as its own look and survey see it; the event logs are among the files that are looked through."""
+    said(mm2mgr, "apply", "--yes", "--wait", "0")
+    for fake in hostile.values():
+        for one in fake.connectors.values():
+            one.trace = f"org.apache.X: {fake.told('', {})}\nCaused by: {seen()}"
+            one.failed_tasks, one.shown_state = {0: one.trace}, "FAILED"
+        fake.mode = mode
+    told = {" ".join(command): said(mm2mgr, *command) for command in FURTHER}
+    watch = EstateWatch(Workspace((mm2mgr.tree,)), ServeOrder())
+    watch.look_once()
+    watch.survey_once()
+    with serving_pages(lambda: watch.view) as url, Client(base_url=url, trust_env=False) as client:
+        for path in (*PAGES, *APIS):
+            answer = client.get(path)
+            assert answer.status_code == 200, path
+            told[path] = answer.text
+    assert {place: found for place, text in told.items() if (found := leaks(text))} == {}
+    assert "[hidden]" in told["/"] + told["/findings"] + told["/flow?id=orders%3Aa-%3Eeast"]
 
 
 @pytest.mark.parametrize("mode", ["write-invalid", "write-failed"])

@@ -32,7 +32,7 @@ from tests.cli.conftest import mm2mgr, site
 from tests.fake_connect import FakeConnect, serving
 from tests.reconcile.site import Site
 
-from .answers import LATE, NONSENSE, REFUSED, TOO_LARGE, Pieces, body, bomb, speaking
+from .answers import LATE, NO_HTTP, NONSENSE, REFUSED, TOO_LARGE, Pieces, body, bomb, once, speaking
 
 __all__ = ["mm2mgr", "site"]
 
@@ -102,10 +102,34 @@ def test_what_is_packed_otherwise_or_holds_too_much_is_refused(
 def test_an_answer_by_drips_ends_with_its_time(client: str, kind: str) -> None:
     begun = time.monotonic()
     said = refusal(client, LATE[kind], seconds=0.5)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15  # else without end
     assert re.search(
         r"no answer in time \(0\.(5|4\d+) s\)|no (whole )?(final )?answer (to /state )?within 0\.(5|4\d+) s", said
     )
+
+
+@pytest.mark.parametrize("kind", NO_HTTP)
+def test_what_is_no_http_is_an_error_in_words(client: str, kind: str) -> None:
+    is_connect = client.startswith("Connect")  # it asks again until its time is up
+    said = refusal(client, once(NO_HTTP[kind]), 0.5 if is_connect else 20.0)
+    assert "bytearray" not in said
+    assert "invalid literal" not in said
+    if not is_connect:
+        begun = "chunk" in kind
+        words = (
+            "the connection broke in the middle of an answer" if begun else "what answers there does not speak HTTP: "
+        )
+        assert words in said
+
+
+@pytest.mark.parametrize("answer", [b"302 Found\r\nLocation: /login", b"304 Not Modified"])
+def test_a_redirect_to_no_host_names_none(client: str, answer: bytes) -> None:
+    with (
+        speaking(once(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n")) as url,
+        pytest.raises(Mm2mgrError, match=f"HTTP {answer[:3].decode()}: ") as caught,
+    ):
+        CLIENTS[client](url, 20.0)
+    assert "None" not in caught.value.message
 
 
 @pytest.mark.parametrize("kind", NONSENSE)

@@ -205,7 +205,7 @@ def test_a_second_signal_ends_an_apply_whose_result_cannot_be_written(site: Site
         child.send_signal(signal.SIGTERM)
         assert any("interrupted" in line for line in child.stderr)
         child.send_signal(signal.SIGTERM)
-        assert child.wait(10) == 130
+        assert child.wait(DEADLINE_SECONDS) == 130
         assert "Traceback" not in child.stderr.read()
 
 

@@ -35,8 +35,8 @@ def test_of_two_members_with_partitions_of_one_topic_one_holds_the_lease(
     monkeypatch.setattr(CompactedTopic, "check_partitions", lambda self: None)
     leases = [Lease(wide, "mm2mgr-team") for _ in range(2)]
     try:
-        assert all(lease.answered.wait(20) for lease in leases)
-        deadline = time.monotonic() + 20
+        assert all(lease.answered.wait(60) for lease in leases)
+        deadline = time.monotonic() + 60
         while not any(lease.held for lease in leases) and time.monotonic() < deadline:
             time.sleep(0.1)  # partition 0 may change hands when the second one comes
         assert [lease.held for lease in leases].count(True) == 1

@@ -91,7 +91,7 @@ def test_a_look_at_a_deleted_topic_ends_in_time_and_keeps_the_others(mock_cluste
     started = time.monotonic()
     look = ReadLimits(limit_seconds=2.0)
     assert mean_record_bytes(mock_cluster, {ZERO: Offsets(0, 1), GONE: Offsets(0, 5)}, look) == {ZERO: 10.0}
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 20
 
 
 def test_read_yields_everything_up_to_the_end_and_not_more(mock_cluster: KafkaAccess) -> None:
@@ -145,7 +145,7 @@ def test_an_error_in_the_block_is_not_hidden_by_waiting_records(closed_port: int
     started = time.monotonic()
     with pytest.raises(ZeroDivisionError):
         fail_while_a_record_waits()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 20
 
 
 def test_librdkafka_prints_nothing(closed_port: int, capfd: pytest.CaptureFixture[str]) -> None:

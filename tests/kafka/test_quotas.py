@@ -82,7 +82,7 @@ def test_a_silent_broker_is_waited_for_until_the_deadline() -> None:
         began = time.monotonic()
         with pytest.raises(KafkaError, match=r"agg: no answer about client quotas within 0\.3 s"):
             read_quotas(access(broker), timeout_seconds=0.3)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 def test_the_next_server_is_tried_where_one_is_away(closed_port: int) -> None:

@@ -28,7 +28,7 @@ from .gateway import Gateway
 from .seen import connector_url, rest, statuses, until
 
 _PAUSE_SECONDS = 0.2
-_ARRIVAL_SECONDS = 60.0
+_ARRIVAL_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Afternoon:
     def arrived(self, stream: Stream) -> Counter[bytes]:
         return sum((self.world.held(stream.target, remote) for remote in stream.remotes), Counter[bytes]())
 
-    def wait_for_more(self, stream: Stream, count: int = 20, seconds: float = 60.0) -> None:
+    def wait_for_more(self, stream: Stream, count: int = 20, seconds: float = 180.0) -> None:
         """Wait until so many more records have arrived."""
         before = self.arrived(stream).total()
         until(lambda: self.arrived(stream).total() - before, lambda more: more >= count, f"{stream}", seconds)

@@ -83,7 +83,7 @@ class World:
             for number in reader.list_topics(topic, timeout=20).topics[topic].partitions
         ]
         found: dict[int, list[bytes]] = {each.partition: [] for each in logs}
-        ended, deadline = set[int](), time.monotonic() + 30  # a log that grows ends more than once
+        ended, deadline = set[int](), time.monotonic() + 120  # a log that grows ends more than once
         reader.assign(logs)
         while len(ended) < len(logs):
             assert time.monotonic() < deadline, f"{topic} of {cluster} cannot be read to its end"

@@ -507,7 +507,7 @@ def test_a_dedicated_mirrormaker_that_comes_back_is_named(
     properties = mm2_properties(servers, "dc1", "agg", "legacy")
     entry = "{from: {dedicated: dc1->agg}, to: 'taken:dc1->agg'}"
     with Dedicated("legacy", tmp_path / "legacy", properties, runtime=runtime):
-        until(lambda: afternoon.arrived(stream).total(), lambda count: count > 20, "no traffic", 180)
+        until(lambda: afternoon.arrived(stream).total(), lambda count: count > 20, "no traffic")
     step.declare(taken=flow("taken", "legacy"))
     afternoon.write(moved=[entry])
     until(lambda: afternoon.day.tree.attempt("plan"), lambda text: "still runs" not in text)
@@ -517,7 +517,7 @@ def test_a_dedicated_mirrormaker_that_comes_back_is_named(
     assert (count.twice, count.lost) == (0, 0), count
     assert "taken" not in problems(step.look())
     with Dedicated("legacy", tmp_path / "legacy", properties, runtime=runtime):
-        until(lambda: afternoon.count([stream])[stream].twice, bool, "nothing arrives twice", 180)
+        until(lambda: afternoon.count([stream])[stream].twice, bool, "nothing arrives twice")
         named_within_two_looks(afternoon, step, stream, "arrives-twice", "dc1-mm2", "dedicated")
     step.summary.insert(0, f"as meant, {afternoon.count([stream])[stream]}; of all others:")
     afternoon.forget([stream])

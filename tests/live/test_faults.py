@@ -113,7 +113,7 @@ def test_a_source_that_is_down_is_told_and_comes_in_by_itself(world: Pair, tree:
 
     world.src.start()
     write_values(world.source, "sleeper", b"awake")
-    assert until(lambda: values(world.target, "src.sleeper"), bool, seconds=120) == [b"awake"]
+    assert until(lambda: values(world.target, "src.sleeper"), bool) == [b"awake"]
     assert "0 to create, 0 to update, 0 to delete, 3 unchanged" in tree.run("plan")
 
 

@@ -122,10 +122,10 @@ def test_lag_is_within_a_flush_of_the_truth_and_exact_when_stopped(pair: Pair, t
     tree.run("resume", "traffic")
     every = traffic.arrived(pair.target, "src")
     assert {count for one in every.values() for count in one.values()} == {1}, "a stop repeats nothing"
-    until(lambda: lag(workspace, ["traffic"]), lambda seen: seen.rows[0].records.value == 0, "not level", 60)
+    until(lambda: lag(workspace, ["traffic"]), lambda seen: seen.rows[0].records.value == 0, "not level")
     beats = lag(workspace, ["traffic"]).flows[0].heartbeat_seconds
     assert isinstance(beats, float)
-    assert beats < 10
+    assert beats < 60, "not since the resume only"
 
 
 # --- a backlog --------------------------------------------------------------------------------------------------------

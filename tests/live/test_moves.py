@@ -148,7 +148,7 @@ def test_a_dedicated_mirrormaker_is_taken_over_under_traffic(
     write(day, "moved: [{from: {dedicated: dc1->agg}, to: 'taken:dc1->agg'}]\n", flow("taken", "legacy"))
     with traffic(world, "legacy", partitions=4):
         with Dedicated("legacy", tmp_path / "legacy", properties, runtime=runtime):
-            until(lambda: sum(world.held("agg", "dc1.legacy").values()), lambda count: count > 100, "no traffic", 180)
+            until(lambda: sum(world.held("agg", "dc1.legacy").values()), lambda count: count > 100, "no traffic")
             assert "still runs" in day.written_is_held_back(says=["SIGTERM"])
         until(
             lambda: "still runs" in day.tree.json("plan")["clusters"][0]["changes"][0]["reason"], lambda runs: not runs
@@ -187,7 +187,7 @@ def test_a_connector_that_was_made_after_the_flow_is_named_and_an_unseen_one_cou
     assert (other["other"], other["standing"], other["topics"]) == ("main/by-hand", "unmarked", ["orders"])
     until(lambda: world.held("agg", "dc1.orders").values(), lambda counts: set(counts) == {2}, "it mirrors nothing")
     rest("DELETE", connector_url(world.main.url, "by-hand"))
-    until(lambda: problems(day).get("arrives-twice"), bool, "300 records arrived twice unseen", 60)
+    until(lambda: problems(day).get("arrives-twice"), bool, "300 records arrived twice unseen")
     (twice,) = problems(day)["arrives-twice"]
     assert (twice["records"], twice["topics"], twice["one_task"]) == (300, ["dc1.orders"], False)
     assert "at least 300 records arrived twice" in day.tree.run("status", code=1)

@@ -90,7 +90,7 @@ def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: 
     assert len(task_configs(pair.url, "mm2.src.tgt.source.backlog")) == 2
 
     with Kafka(pair.target) as kafka:
-        until(lambda: arrived(kafka), lambda now: now > 2 * LIMIT, "nothing arrives", 60)
+        until(lambda: arrived(kafka), lambda now: now > 2 * LIMIT, "nothing arrives")
         limited = rate(kafka)
         print(f"with the limit of {LIMIT / 1e6:g} MB/s: {limited / 1e6:.2f} MB/s")
         assert limited == pytest.approx(LIMIT, rel=0.15)
@@ -107,7 +107,7 @@ def test_a_backlog_arrives_at_the_limit_and_faster_without_it(pair: Pair, tree: 
         began, first = time.monotonic(), arrived(kafka)
         # A second backlog: on a busy machine the rest of the first one arrives while apply ends.
         fill(pair.source, "backlog", PARTITIONS, BACKLOG_BYTES // RECORD_BYTES)
-        until(lambda: arrived(kafka), lambda now: now >= 2 * BACKLOG_BYTES, "the backlogs do not arrive", 120)
+        until(lambda: arrived(kafka), lambda now: now >= 2 * BACKLOG_BYTES, "the backlogs do not arrive")
         free = (2 * BACKLOG_BYTES - first) / (time.monotonic() - began)
         print(f"without: {free / 1e6:.2f} MB/s")
         assert free > 2 * LIMIT

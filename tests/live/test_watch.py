@@ -83,7 +83,7 @@ def ended_in_time(running: subprocess.Popen[str]) -> bool:
     """Send SIGTERM, and tell whether the process ended well within two seconds, or as much longer as the machine is busy."""
     began = time.monotonic()
     running.send_signal(signal.SIGTERM)
-    return running.wait(30) == 0 and time.monotonic() - began < allowed_seconds()
+    return running.wait(120) == 0 and time.monotonic() - began < allowed_seconds()
 
 
 def test_what_a_restart_cures_is_restarted_and_nothing_else(pair: Pair, tree: Tree, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_a_restart_cures_is_restarted_and_nothing_else(pair: Pair, tree: Tr
     (worker,) = pair.workers
     with silent(pair.tgt):
         write(pair.source, "mixed", [Message(0, None, b"late")])
-        until(lambda: worker.log_has("Expiring 1 record(s) for src.mixed-0"), bool, seconds=25)
+        until(lambda: worker.log_has("Expiring 1 record(s) for src.mixed-0"), bool)
     until(lambda: states(pair), lambda found: set(found.values()) == {"FAILED"})
 
     dry, log = tmp_path / "dry.jsonl", tmp_path / "watch.jsonl"

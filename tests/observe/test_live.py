@@ -144,7 +144,7 @@ def produce(topology: Topology, records: int) -> None:
         producer.flush()
 
 
-def until(holds: Callable[[], bool], what: str, deadline_seconds: float = 60.0) -> None:
+def until(holds: Callable[[], bool], what: str, deadline_seconds: float = 180.0) -> None:
     end = time.monotonic() + deadline_seconds
     while not holds():
         assert time.monotonic() < end, f"not within {deadline_seconds:.0f} s: {what}"
@@ -152,7 +152,7 @@ def until(holds: Callable[[], bool], what: str, deadline_seconds: float = 60.0) 
 
 
 def wait_for(
-    look: Callable[[], FlowStatus], wanted: Callable[[FlowStatus], bool], deadline_seconds: float = 60.0
+    look: Callable[[], FlowStatus], wanted: Callable[[FlowStatus], bool], deadline_seconds: float = 180.0
 ) -> FlowStatus:
     """Look until it is as wanted; fail with the last status."""
     end = time.monotonic() + deadline_seconds

@@ -138,7 +138,7 @@ class World:
         self.ask(name, verb)
         self.wait(name, lambda found: found.flows[0].state == state)
 
-    def wait(self, name: str, wanted: Callable[[Status], bool], deadline_seconds: float = 90.0) -> Status:
+    def wait(self, name: str, wanted: Callable[[Status], bool], deadline_seconds: float = 180.0) -> Status:
         """Look until it is as wanted; fail with the last status."""
         end = time.monotonic() + deadline_seconds
         while not wanted(found := self.status(name)):

@@ -191,6 +191,35 @@ def test_a_path_that_leads_out_of_the_table_is_refused(seen: Seen, table: str, p
     assert outside.exists()
 
 
+@pytest.mark.parametrize("table", READ)
+@pytest.mark.parametrize("name", ["hour", "_delta_log", "beside"])
+def test_nothing_is_read_written_or_deleted_behind_a_link(seen: Seen, table: str, name: str) -> None:
+    """The library follows links: it would delete all old files of a folder that one leads to."""
+    folder, outside = seen.store / table, seen.store / "outside"
+    link = _last_of(seen, table).parent if name == "hour" else folder / name
+    if name == "beside":
+        outside.mkdir()
+    else:
+        link.rename(outside)
+    (outside / "notes.parquet").write_text("somebody's")
+    for path in outside.rglob("*"):
+        os.utime(path, (1, 1))
+    link.symlink_to(outside)
+    before = {path: path.read_bytes() for path in outside.rglob("*")}
+    rows = {"beside": 2, "hour": 1 if table in (SAMPLES, TASK_OFFSETS) else 0}  # the others have all in one folder
+    if name in rows:
+        assert len(seen.read(table)) == rows[name]
+    if name == "beside":
+        seen.write(table)
+        StoredTable(seen.store, table, seen.warnings.append).vacuum()
+        says = f"{link} is a link: no file of the table {folder} that is no longer needed is deleted"
+        assert says in seen.warnings
+    else:
+        with pytest.raises(Mm2mgrError, match=f"{link} is a link: nothing is written where it leads"):
+            seen.write(table)
+    assert {path: path.read_bytes() for path in outside.rglob("*")} == before
+
+
 @pytest.mark.parametrize("table", [SAMPLES, TASK_OFFSETS, LAG])
 @pytest.mark.parametrize("hour", ["../../etc", "3", "2026-13-41T99"])
 def test_a_file_of_no_hour_is_named(seen: Seen, table: str, hour: str) -> None:

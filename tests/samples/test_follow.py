@@ -86,6 +86,21 @@ def test_an_outage_is_said_once_and_backed_off_from(clock: Clock, tmp_path: Path
     assert up.closed
 
 
+def test_a_source_with_a_fault_that_nobody_expected_stops_no_other(clock: Clock, tmp_path: Path) -> None:
+    def answer(n: int) -> int:
+        if n == 2:
+            raise ValueError("read length must be non-negative")
+        return n
+
+    broken, up = FakeReader("dc1", answer), FakeReader("dc2", lambda n: n)
+    rounds = run(clock, SampleStore(tmp_path), 4, broken, up)
+    assert (up.polls, broken.polls) == (4, 4)
+    assert [sentence for _, sentence in news(rounds)] == [
+        "dc1: ValueError: read length must be non-negative",
+        "dc1: answers again after 30 s",
+    ]
+
+
 def test_the_wait_never_grows_beyond_ten_minutes(clock: Clock, tmp_path: Path) -> None:
     down, up = FakeReader("dc1", lambda n: "down"), FakeReader("dc2", lambda n: n)
     run(clock, SampleStore(tmp_path), 200, down, up, interval_seconds=60.0)

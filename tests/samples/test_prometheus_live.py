@@ -52,7 +52,7 @@ rules:
   type: GAUGE
   labels: {{topic: "$2", partition: "$3"}}
 """
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 180.0
 T = TypeVar("T")
 TOPIC, OTHER = "shop.orders", "idle_topic"
 

@@ -51,7 +51,7 @@ def consume(client: Client, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({**client, "group.id": f"test-{time.monotonic_ns()}", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     values: list[bytes] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     try:
         while len(values) < count and time.monotonic() < deadline:
             message = consumer.poll(1)
@@ -68,7 +68,7 @@ def get_json(url: str) -> Any:
 
 
 def until(read: Callable[[], Value], wanted: Callable[[Value], bool]) -> Value:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not wanted(value := read()):
         assert time.monotonic() < deadline, value
         time.sleep(0.1)
@@ -116,7 +116,7 @@ def test_the_worker_runs_on_its_kafka_and_has_mirror_maker(sandbox: Sandbox) -> 
     about = get_json(f"{url}/")
     kafka = AdminClient({"bootstrap.servers": endpoints.bootstrap_servers[endpoints.connect_kafka["mover"]]})
     assert about["version"] == "4.3.1"
-    assert about["kafka_cluster_id"] == kafka.list_topics(timeout=20).cluster_id
+    assert about["kafka_cluster_id"] == kafka.list_topics(timeout=60).cluster_id
     plugins = {plugin["class"].rpartition(".")[2] for plugin in get_json(f"{url}/connector-plugins")}
     assert {"MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"} <= plugins
     assert "Finished starting connectors and tasks" in sandbox.servers()["mover"].log_file.read_text()
@@ -148,7 +148,7 @@ def test_a_mirrored_record_arrives(sandbox: Sandbox) -> None:
         method="PUT",
     )
     assert DIRECT.open(request, timeout=30).status == 201
-    names = until(lambda: AdminClient(there).list_topics(timeout=20).topics, lambda topics: "here.app.events" in topics)
+    names = until(lambda: AdminClient(there).list_topics(timeout=60).topics, lambda topics: "here.app.events" in topics)
     assert "here.app.events" in names
     assert consume(there, "here.app.events", 2) == [b"one", b"two"]
 
@@ -229,7 +229,7 @@ Sandbox(Path({str(tmp_path)!r})).up(layout, lambda line: print(line, flush=True)
         kind = "worker" if "worker" in line else "broker"
         until(lambda: [pid for pid in processes_of(tmp_path) if f"{kind}.properties" in pid], bool)
         up.send_signal(signal.SIGINT)
-        assert "KeyboardInterrupt" in up.communicate(timeout=60)[1]
+        assert "KeyboardInterrupt" in up.communicate(timeout=180)[1]
     finally:
         up.kill()
         left, servers = processes_of(tmp_path), Sandbox(tmp_path).status()
@@ -242,7 +242,7 @@ def test_down_leaves_no_process(sandbox: Sandbox) -> None:
     """Runs last: it ends the module's sandbox, from another process than the one that started it."""
     assert len(processes_of(sandbox.directory)) == 3
     code = "import sys, pathlib; from mm2mgr.sandbox.layout import Sandbox; Sandbox(pathlib.Path(sys.argv[1])).down()"
-    subprocess.run([sys.executable, "-c", code, str(sandbox.directory)], check=True, timeout=90)
+    subprocess.run([sys.executable, "-c", code, str(sandbox.directory)], check=True, timeout=180)
     assert processes_of(sandbox.directory) == []
     assert sandbox.status() == []
     assert not list(sandbox.directory.rglob("data"))

@@ -215,3 +215,15 @@ def test_workers_of_one_group_share_their_topics(tmp_path: Path) -> None:
     assert len(set(shared.values())) == 3
     assert one.server_properties()["producer.acks"] == "1"
     assert one.url != two.url
+
+
+def test_a_log_that_was_moved_aside_is_still_read_and_that_of_an_earlier_run_is_not(make: Make) -> None:
+    server = make("one")
+    start_all([server])
+    server.log_file.replace(server.directory / "server.1.log")
+    server.log_file.write_text("what came later")
+    assert server.log_has("listening")
+    server.kill()
+    server.script = "import time; time.sleep(60)"
+    server.begin()
+    assert not server.log_has("listening")

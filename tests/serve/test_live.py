@@ -58,7 +58,7 @@ def test_what_serve_knows_is_what_was_mirrored(workspace: Workspace) -> None:
     watch = EstateWatch(workspace, ServeOrder(every_seconds=1, survey_seconds=600))
     watch.start()
     try:
-        deadline, owner = time.monotonic() + 60, watch.view.owner
+        deadline, owner = time.monotonic() + 180, watch.view.owner
         wanted = [
             f'mm2mgr_flow_health{{flow="{FLOW}",health="ok",owner="{owner}"}} 1.0',
             f'mm2mgr_flow_lag_records{{flow="{FLOW}",owner="{owner}"}} 0.0',

@@ -22,7 +22,7 @@ from tests.live.seen import admin, until
 from .traffic import TrafficSet
 
 _CAUGHT_UP_SECONDS = 1.5  # this much of the traffic is always on its way: fetches, batches, flushes
-_READ_SECONDS = 60.0
+_READ_SECONDS = 180.0
 _NOT_YET = (  # a partition of a topic that the connector is creating right now
     confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
     confluent_kafka.KafkaError._UNKNOWN_PARTITION,

@@ -33,7 +33,7 @@ from .traffic_verdict import Outcome
 
 SOURCE, TARGET = "src", "tgt"
 _DRAWS = 60
-_DEADLINE_SECONDS = 90.0
+_DEADLINE_SECONDS = 180.0
 # Dozens of tasks on a small machine: a few full requests a second instead of hundreds of small ones.
 _UNHURRIED = {
     "source.consumer.fetch.min.bytes": "65536",

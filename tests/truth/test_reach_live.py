@@ -31,7 +31,7 @@ from mm2mgr.truth.reach import ConnectorType, Setting, clients
 pytestmark = pytest.mark.live
 
 VERSIONS = ("3.6.2", "4.3.1")
-DEADLINE_SECONDS = 80.0
+DEADLINE_SECONDS = 180.0
 CLUSTER, GENERAL = ("source.cluster.", "target.cluster."), ("consumer.", "producer.", "admin.")
 SIDED = tuple(f"{side}.{kind}" for side in ("source", "target") for kind in GENERAL)
 OVERRIDE = ("producer.override.", "consumer.override.", "admin.override.")
