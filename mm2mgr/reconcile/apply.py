@@ -443,7 +443,10 @@ _STILL_THERE = (
     "skipped: what still does what it begins could not be deleted",
     "see the error of that connector, and apply again",
 )
-_SERVES_NOTHING = "skipped: the flow that it serves was not created", "see the error of its source connector"
+_SERVES_NOTHING = (
+    "skipped: the source connector of the flow that it serves was not started",
+    "see the error of its source connector",
+)
 
 
 def _with_warnings(result: Result, warnings: Sequence[str]) -> Result:

@@ -507,7 +507,11 @@ class _Making:
         chosen = {each.named: each for each in found}
 
         def with_topics_of(change: Change) -> Change:
-            widening = chosen.get(change.named)
+            widening, needs = chosen.get(change.named), change.needs_offsets
+            if needs and self.allows("mirror-again", change.named):
+                self.needed.add((change.named, "mirror-again"))
+                again = f"mirrors {few(list(needs))} again, if no offsets are stored under its name"
+                change = replace(change, needs_offsets=(), reason="; ".join(filter(None, (change.reason, again))))
             if widening is None:
                 return change
             verdict, listed = verdicts[widening.named], seen.listed(widening.source)
@@ -517,9 +521,10 @@ class _Making:
                 nothing = matches_nothing(self.flows[change.flows[0]], listed.partitions)
             change = replace(change, takes=takes, warnings=(*change.warnings, *([nothing] if nothing else [])))
             if self.allows("mirror-again", widening.named):
+                self.needed.update((widening.named, "mirror-again") for _ in verdict.needs)
                 whose = [f"mirrors again what {each} already mirrored" for each in verdict.again]
                 return replace(change, reason="; ".join(filter(None, (change.reason, *whose))))
-            return replace(change, needs_offsets=verdict.needs if change.action == "create" else ())
+            return replace(change, needs_offsets=verdict.needs) if change.action == "create" else change
 
         return part.each(with_topics_of)
 

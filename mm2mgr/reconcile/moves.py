@@ -479,6 +479,18 @@ class _Planning:
                 f"its journal says that it takes over from {where}, which neither moved: nor that connector confirms",
                 f"if an apply began that move, write moved: [{{from: {from_}, to: {in_yaml(flow)}{topics}}}] and apply, which finishes it; else {_NO_MOVE}",
             )
+        elif move.created and not move.carried and not _is_disabled(self.estate.live[receiver]):
+            yield (
+                "its journal says that it never ran, and its config lets it run (enabled), so no apply wrote that",
+                _NO_MOVE,
+            )
+        elif entry and entry.topics and not move.partial:
+            yield (
+                f"its journal says that it takes over all of {where}, and '{entry.written}' at {entry.place} only topics of it",
+                f"if an apply began that move, write the entry as it was and apply, which finishes it; else {_NO_MOVE}",
+            )
+        elif not giver[0] and "->".join(move.pair) != giver[1]:
+            yield f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}", _NO_MOVE
         elif had is not None and aliases_of(had) != move.pair:
             yield (
                 f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that connector is between {'->'.join(aliases_of(had))}",
@@ -500,6 +512,9 @@ class _Planning:
             self.changes[named] = change.blocked(reason, f"{how}; else {_NO_MOVE}")
         elif journal.move:
             self.changes[named] = change.blocked("its journal speaks of a move that cannot be its own", _NO_MOVE)
+        elif journal.behind is not None and not _is_disabled(config):
+            reason = "its journal says that its offsets are stored elsewhere, and its config lets it run (enabled), so no apply wrote that"
+            self.changes[named] = change.blocked(reason, _NO_MOVE)
 
     def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
         """Yield why a move that was begun cannot continue with the tree as it is now."""
@@ -533,6 +548,11 @@ class _Planning:
 
 
 _NO_MOVE = "remove the key mm2mgr.journal from its config over REST, and see whether it is to run"
+
+
+def _is_disabled(config: Config) -> bool:
+    """Tell whether a config lets no task run, as each one does that an apply writes before the offsets are there."""
+    return config.get("enabled", "true").strip().lower() == "false"
 
 
 def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from mm2mgr.defaults import Origin
 from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare, with_live_order
-from mm2mgr.reconcile.offsets import JOURNAL_KEY, TakeOver, is_moved, move_text
+from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
 from mm2mgr.reconcile.ownership import ListEntry, Ownership
 from mm2mgr.reconcile.price import Price, summed
 from mm2mgr.reconcile.quotas import QuotaChange
@@ -94,7 +94,8 @@ class Change:
     `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it, `takes`
     what a source connector will mirror that it does not mirror now (None: nothing more, or it could not be read).
     `waits` says why an update that only lowers the number of tasks is not written now.
-    `needs_offsets` are topics that have arrived already: it is created to run only if their offsets are stored under its name.
+    `needs_offsets` are topics that have arrived already: it is created to run only if their offsets are stored under its name. Of an
+    update, its journal says so.
     `rests` says that somebody paused or stopped it, which stays so, where the tree declares no state: PAUSED, with who and why if known.
     `takes_over` is what it takes over from another connector, which has it in `moves_to` and is written by the same list of stages.
     """
@@ -465,11 +466,14 @@ def _compare(
         return replace(taken, remedy=f"{owners.remedy(named, live)}; else {_without(desired)}")
     keys = diff(live, desired_config, desired.origins) if live != desired_config else ()
     moves = keys and desired.type == "source" and is_moved(live, desired_config)
-    along = move_text(live, desired_config) if moves else ""
+    runs = state in {"RUNNING", "FAILED"}
+    along = move_text(live, desired_config, runs=runs) if moves else ""
     turn = _turn(state, desired.state)
     found = change("update", keys, along) if keys or turn else change("no-op")
     if turn:
         found = replace(found, state=turn)
+    if moves and not runs and (journal := Journal.of(live)):  # what runs has nothing to prove
+        found = replace(found, needs_offsets=journal.needs)
     if desired.state is None and state in RESTING and JOURNAL_KEY not in live:
         return replace(found, rests=state)
     if desired.state is None or state in _SETTLED:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, Move
 from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.plan import Named, Plan, Wish, type_of
+from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, type_of
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
@@ -274,16 +274,23 @@ def forge_journals(draw: Draw, estate: Estate) -> None:
             draw(st.sampled_from(every)),
             draw(st.sampled_from([*every, ("gone", "z"), ("x", "z")])),
         )
-        kind, config = draw(st.integers(0, 3)), estate.fakes[connect].connectors[name].config
+        kind, config = draw(st.integers(0, 5)), estate.fakes[connect].connectors[name].config
         there = estate.connectors().get(other)
         pair = (there or (config, ""))[0].get("source.cluster.alias", ""), "b"
         flags = {key: draw(st.booleans()) for key in ("created", "partial", "carried")}
         state = draw(st.sampled_from(("RUNNING", "PAUSED", "STOPPED")))
         move = Move(other, pair if draw(st.booleans()) else ("a", "b"), "RUNNING", **flags)
         journal = Journal(state, move=move) if kind else Journal(state, gives=other)
-        text = draw(st.sampled_from(JUNK)) if kind == 3 else journal.marked({})[JOURNAL_KEY]
-        config[JOURNAL_KEY] = text
+        needs = tuple(draw(st.lists(st.sampled_from((*TOPICS, "gone")), max_size=2)))
+        place = draw(st.sampled_from(({}, {}, {"offsets.storage.topic": "elsewhere"}, {"offsets.storage.topic": ""})))
+        journal = replace(journal, move=journal.move if kind < 4 else None, needs=needs, behind=place or None)
+        if place and draw(st.booleans()):
+            config["enabled"] = "false"  # as an apply that was cut short leaves it
+        config.update(journal.marked({}))
+        if kind == 3:
+            config[JOURNAL_KEY] = draw(st.sampled_from(JUNK))
         estate.tally["forged"] += 1
+        estate.tally["forged needs"] += bool(needs)
 
 
 def draw_lists(
@@ -347,6 +354,20 @@ class Made:
         return Ownership.of(self.topology)
 
 
+def hold_to_offsets(named: Named, change: Change | None, before: dict[Named, Any], after: dict[Named, Any]) -> None:
+    """Fail where stored offsets were emptied or rewound and the other side of their move does not have them."""
+    other = change and (change.moves_to or (change.takes_over and change.takes_over.giver))
+    there = after.get(other, (None, {}))[1] if other else {}
+    now = after.get(named, (None, {}))[1]
+    for key, stored in before.get(named, (None, {}))[1].items():
+        place = json.loads(key)
+        copies = [
+            each["offset"] for at, each in there.items() if json.loads(at) | {"cluster": ""} == place | {"cluster": ""}
+        ]
+        positions = [now.get(key, {}).get("offset", -1), *copies]
+        assert max(positions) >= stored["offset"], ("offsets taken away", named, key, stored, now, there, change)
+
+
 def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
     """Fail where something changed that the plan does not name as written, or that is not this tree's."""
     plan, topology, owners = made.plan, made.topology, made.owners
@@ -358,6 +379,7 @@ def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
             continue
         change, was = changes.get(named), before.get(named)
         said = named, change, was, after.get(named)
+        hold_to_offsets(named, change, before, after)
         assert change, ("changed, and not in the plan", said)
         assert change.action in WRITES, ("changed, and not named as written", said)
         assert named in estate.recorded(), ("changed, and not in the history", said)
@@ -418,5 +440,5 @@ def test_what_a_plan_does_not_name_as_written_is_untouched(estate: Estate) -> No
     holds()
     tally = estate.tally
     assert tally["plans"] > SAMPLE / 2, tally
-    for kind in ("create", "update", "delete", "create moved", "delete moved", "blocked", "forged"):
+    for kind in ("create", "update", "delete", "create moved", "delete moved", "blocked", "forged", "forged needs"):
         assert tally[kind] > SAMPLE / 25, (kind, tally)
