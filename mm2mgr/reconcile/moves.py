@@ -567,10 +567,9 @@ def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
                 partners.setdefault(other, set()).add(change.named)
 
     def held(change: Change) -> Change:
-        if change.follows in blocked and change.action in WRITES:
-            first = connector_text(change.follows) if change.follows else ""
+        if (first := sorted(blocked.intersection(change.follows))) and change.action in WRITES:
             return change.blocked(
-                f"{first}, which is to be deleted first, is blocked: it still does what this one begins"
+                f"{connector_text(first[0])}, which is to be deleted first, is blocked: it still does what this one begins"
             )
         others = sorted(partners.get(change.named, set()) & blocked)
         if change.action in {"blocked", "no-op"} or not others:

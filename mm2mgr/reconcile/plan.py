@@ -123,8 +123,8 @@ class Change:
     """What apply will do, in order (`stages`)."""
     takes_over: TakeOver | None = None
     moves_to: tuple[str, str] | None = None
-    follows: tuple[str, str] | None = None
-    """The connector whose deletion comes first, since it still does what this one begins to do."""
+    follows: tuple[tuple[str, str], ...] = ()
+    """The connectors whose deletion comes first, since they still do what this one begins to do."""
 
     @property
     def named(self) -> Named:
@@ -145,7 +145,7 @@ class Change:
         """Return the change as one that is not written."""
         price = Price(again=self.price.again, irreversible=self.price.irreversible)
         change = replace(self, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
-        return replace(change, price=price, steps=(), follows=None)
+        return replace(change, price=price, steps=(), follows=())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -167,7 +167,7 @@ class Change:
             "steps": list(self.steps),
             "takes_over": self.takes_over and list(self.takes_over.giver),
             "moves_to": self.moves_to and list(self.moves_to),
-            "follows": self.follows and list(self.follows),
+            "follows": [list(named) for named in self.follows],
         }
 
 
@@ -217,6 +217,8 @@ class Wish:
     allow: frozenset[str] = frozenset()
     allow_deletes: int = 0
     max_changes: int | None = None
+    deletes_held: str = ""
+    """Why `prune` is left out for now, where a loop deletes later."""
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -101,6 +101,25 @@ def test_asked_for_the_old_one_is_pruned(site: Site) -> None:
     assert action(site.plan(RENAMED, prune=True, mirror_again=True), SOURCE) == "delete"
 
 
+@pytest.mark.parametrize("flows", [RENAMED, ELSEWHERE, TIDIED])
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_old_one_is_gone_before_the_new_one_mirrors_again(site: Site, flows: str, is_refused: bool) -> None:
+    """Both at work would bring each new record twice, for as long as the waves take."""
+    assert errors(site.converge(ONE)) == {}
+    site.fakes["west"].cluster_id = "east"
+    plan = site.plan(flows, prune=True, mirror_again=True)
+    new = next(change for change in plan.writes if change.type == "source" and change.action == "create")
+    assert new.follows == (("east", SOURCE),)
+    site.east.fail_next("DELETE", f"/connectors/{SOURCE}", 403, "no", times=100 if is_refused else 0)
+    failed = [each for each in site.apply(plan, flows) if each.error]
+    run = {(connect, name) for connect in ("east", "west") for name in site.names(connect) if ".source." in name}
+    assert run == {("east", SOURCE) if is_refused else new.named}
+    assert [each.named for each in failed if "could not be deleted" in str(each.error)] == [new.named] * is_refused
+    if not is_refused:
+        assert failed == []
+        assert site.plan(flows, prune=True).is_empty
+
+
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_rename_with_a_tidied_pattern_is_blocked_too(site: Site, listed: bool) -> None:
     site.converge(ONE)
