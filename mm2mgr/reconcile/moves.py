@@ -31,6 +31,7 @@ from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.names import NameFilter, Selection
+from mm2mgr.topics.shared import meeting
 from mm2mgr.topology import KafkaCluster, Moved
 from mm2mgr.truth.reach import numbers
 
@@ -225,11 +226,16 @@ class _Planning:
         begins = change.config and estate.selection(receiver, change.config)
         others = [estate.selection(giver, estate.live[giver]), estate.selection(giver, keeps)]
         others += [estate.selection(receiver, unmarked(live))] if live else []
-        names = filter(is_name, entry.topics)
-        return any(
-            begins and begins.takes(topic) and not any(selection and selection.takes(topic) for selection in others)
-            for topic in names
-        )
+        if not begins:
+            return False
+        taken = [selection for selection in others if selection]
+        names = (topic for topic in entry.topics if is_name(topic) and begins.takes(topic))
+        if any(not any(selection.takes(topic) for selection in taken) for topic in names):
+            return True
+        patterns = tuple(topic for topic in entry.topics if not is_name(topic))
+        but = tuple(item for selection in taken for item in selection.names.include)
+        shared = meeting([begins, replace(begins, names=NameFilter(patterns, ()))], but=but)
+        return bool(patterns and (shared.topic or shared.undecided))
 
     def take_back(self, receiver: Named) -> None:
         """Plan the end of a move that was begun and that no entry of the tree asks for any more."""
@@ -407,7 +413,7 @@ class _Planning:
         elif {giver, receiver} & self.concerned:
             yield (
                 "one of its two connectors is part of another move",
-                "apply one move after the other: keep one entry of moved: for now",
+                "apply one move after the other: keep one entry of moved: for now, and leave the topics of the other one where they are",
             )
         if journal and journal.move:
             yield from self.unconfirmed(receiver, journal.move, had, entry)
