@@ -213,12 +213,12 @@ class _Loop:
             return ReconcileRound(self.number, None, None, standby, without, resting)
         skip = {name: KafkaError(why) for name, why in left_out.items()}
         held, wait = self._why_no_deletes(workspace)
-        wish = replace(order.wish, prune=order.prune and not held)
+        wish = replace(order.wish, prune=order.prune and not held, deletes_held=held)
         made = with_restarts_held(workspace, planned(workspace, wish, only, skip), order.restarts)
         deletes, owned = count_deletes(made.clusters)
         if deletes and deletes == owned:
             held = _NEVER_ALL.format(count=owned)
-            without_deletes = planned(workspace, replace(wish, prune=False), only, skip)
+            without_deletes = planned(workspace, replace(wish, prune=False, deletes_held=held), only, skip)
             made = with_restarts_held(workspace, without_deletes, order.restarts)
         made = replace(made, clusters=tuple(part for part in made.clusters if part.connect not in skip))
         applied = None

@@ -79,8 +79,9 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
             given.setdefault(change.moves_to, []).append(change)
     deletions = {change.named: _Deletion() for change in plan.writes if change.named in rollout.first}
     for change in plan.writes:
-        if change.follows in deletions:
-            deletions[change.follows].connects.add(change.connect)
+        for named in change.follows:
+            if named in deletions:
+                deletions[named].connects.add(change.connect)
     work = _Work(
         topology, rollout, report, begin, deadline_seconds, halt, {} if states is None else states, given, deletions
     )
@@ -255,12 +256,13 @@ class _Cluster:
 
     async def _write_next(self, change: Change) -> None:
         """Write a change once what is deleted before it is gone; where that stays, it is not begun."""
-        deletion = self.work.deletions.get(change.follows) if change.follows else None
-        if change.follows and not (deletion and await deletion.is_gone()):
-            if not self.work.halt.is_set():
-                self.work.begin(change)
-                self.record(_result(change, _error(change, *_STILL_THERE), 0.0))
-            return
+        for named in change.follows:
+            deletion = self.work.deletions.get(named)
+            if deletion is None or not await deletion.is_gone():
+                if not self.work.halt.is_set():
+                    self.work.begin(change)
+                    self.record(_result(change, _error(change, *_STILL_THERE), 0.0))
+                return
         await self._write_one(change)
 
     async def _write_one(self, change: Change) -> None:
@@ -445,7 +447,10 @@ _STILL_THERE = (
     "skipped: what still does what it begins could not be deleted",
     "see the error of that connector, and apply again",
 )
-_SERVES_NOTHING = "skipped: the flow that it serves was not created", "see the error of its source connector"
+_SERVES_NOTHING = (
+    "skipped: the source connector of the flow that it serves was not started",
+    "see the error of its source connector",
+)
 
 
 def _with_warnings(result: Result, warnings: Sequence[str]) -> Result:

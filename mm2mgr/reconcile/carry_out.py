@@ -166,8 +166,9 @@ class _Run:
             case DropOffsets(picks=picks, like=like):
                 has = await _stored(client, name)
                 if like:
-                    given = picks.moved((await _stored(self.clients[like[0]], like[1])).values())
-                    has = {each.key: each for each in given if each.key in has}
+                    copied = picks.moved((await _stored(self.clients[like[0]], like[1])).values())
+                    positions = {entry.key: _position(entry) for entry in copied}
+                    has = {key: entry for key, entry in has.items() if _position(entry) <= positions.get(key, -2)}
                 await _patch(client, name, _nulls(has.values()))
             case Verify():
                 await self.verified(client, stage)
@@ -179,10 +180,12 @@ class _Run:
     async def replace_offsets(self, client: ConnectClient, stage: WriteOffsets) -> None:
         """Store what was read, and remove what else it has; refused where a journal led to nothing and it has some."""
         has = await _covered(client, stage)
-        if stage.noted and has and not self.read:
+        further = [key for key, entry in self.read.items() if key in has and _position(has[key]) > _position(entry)]
+        if stage.noted and has and (further or not self.read):
+            place = "a place with older offsets" if further else "a place without offsets for it"
             raise error_at(
                 stage.named,
-                "its journal (mm2mgr.journal) names a place without offsets for it, and it has offsets, which were kept; it is STOPPED",
+                f"its journal (mm2mgr.journal) names {place}, and it has offsets, which were kept; it is STOPPED",
                 "remove the keys that begin with mm2mgr.journal from its config over REST, then apply",
             )
         gone = [entry for key, entry in has.items() if key not in self.read]
@@ -299,16 +302,25 @@ async def _resting(client: ConnectClient, name: str) -> str:
 
 async def _prove(client: ConnectClient, stage: Prove) -> None:
     name = stage.named[1]
-    await _until(client, stage.named, "did not stop", partial(_is_stopped, client, name))
+    if stage.is_new:
+        await _until(client, stage.named, "did not stop", partial(_is_stopped, client, name))
     stored = {one.topic for one in parse_stored(await client.offsets(name), stage.alias)}
-    if missing := [topic for topic in stage.topics if topic not in stored]:
+    missing = [topic for topic in stage.topics if topic not in stored]
+    if not missing:
+        return
+    there = f"the target has records of {few(missing)} already"
+    former = "give the flow the name, the alias and the Connect cluster that it had"
+    end = "was deleted before it ran"
+    if stage.is_new:
         await client.delete(name)
-        raise error_at(
-            stage.named,
-            f"the target has records of {few(missing)} already, and no offsets are stored under this name: "
-            "every record would be mirrored again, so the connector was deleted before it ran",
-            "give the flow the name, the alias and the Connect cluster that it had; or add --allow mirror-again",
-        )
+    else:
+        there = f"its journal (mm2mgr.journal) says that {there}"
+        former, end = f"{former}, and add --prune, which deletes this connector", "was left as it is, and not started"
+    raise error_at(
+        stage.named,
+        f"{there}, and no offsets are stored under this name: every record would be mirrored again, so the connector {end}",
+        f"{former}; or add --allow mirror-again",
+    )
 
 
 async def _is_stopped(client: ConnectClient, name: str) -> bool:

@@ -70,7 +70,7 @@ class Connectors:
     """Every connector that the tree wants, and every MirrorMaker connector that runs on a Connect cluster that could be read.
 
     `owned` are those that run and carry this tree's owner mark; `unread` are the Connect clusters that could not be read;
-    `files` are the tree's, with the comments that silence rules.
+    `files` are the tree's, with the comments that silence rules; `deletes_held` says why a loop deletes later, if so.
     """
 
     desired: Mapping[Named, Subject]
@@ -78,6 +78,7 @@ class Connectors:
     owned: frozenset[Named] = frozenset()
     unread: tuple[str, ...] = ()
     files: tuple[SourceFile, ...] = ()
+    deletes_held: str = ""
 
     def is_abandoned(self, connector: Named) -> bool:
         """Tell whether a connector runs, is owned, and is no longer declared."""
@@ -202,7 +203,9 @@ def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Co
     parts = [finding.fix]
     for connect, name in others:
         ours = connectors.is_abandoned((connect, name))
-        what = "no longer declared: --prune deletes it" if ours else "not managed by this tree: stop or delete it there"
+        held = connectors.deletes_held
+        pruned = f"it is deleted in a later round: {held}" if held else "--prune deletes it"
+        what = f"no longer declared: {pruned}" if ours else "not managed by this tree: stop or delete it there"
         parts.append(f"'{name}' on Connect cluster '{connect}' is {what}")
     return "; or ".join(parts)
 

@@ -26,7 +26,7 @@ _COMPANIONS = {"heartbeat": "writes the heartbeats", "checkpoint": "writes the c
 class RunningConnectors:
     """What runs on the Connect clusters that could be read, and which of it carries this tree's mark, or did before it was released.
 
-    `deletes`: whether the plan deletes what the tree no longer declares.
+    `deletes`: whether the plan deletes what the tree no longer declares; `held`: why it will, and not now.
     """
 
     configs: Mapping[Named, Mapping[str, str]] = field(repr=False)
@@ -34,14 +34,17 @@ class RunningConnectors:
     owned: Collection[Named]
     released: Collection[Named] = ()
     deletes: bool = False
+    held: str = ""
 
     @classmethod
-    def of(cls, owners: Ownership, live: Mapping[str, LiveConnectors], *, deletes: bool = False) -> RunningConnectors:
+    def of(
+        cls, owners: Ownership, live: Mapping[str, LiveConnectors], *, deletes: bool = False, held: str = ""
+    ) -> RunningConnectors:
         """Return what runs on these Connect clusters."""
         configs = {(connect, name): config for connect, there in live.items() for name, config in there.configs.items()}
         states = {(connect, name): state for connect, there in live.items() for name, state in there.states.items()}
         owned = sorted(named for named, config in configs.items() if owners.is_ours(named, config))
-        return cls(configs, states, owned, sorted(owners.released.keys() & configs.keys()), deletes)
+        return cls(configs, states, owned, sorted(owners.released.keys() & configs.keys()), deletes, held)
 
     def is_carrying(self, named: Named, flow_pair: str) -> bool:
         """Tell whether a connector mirrors the heartbeats of a pair when it runs."""
@@ -142,22 +145,33 @@ def with_carriers(connectors: Iterable[Connector], carriers: Mapping[str, Carrie
     return [with_carrier(connector) for connector in connectors]
 
 
-def carrier_notes(carriers: Iterable[Carrier], connect: str) -> Iterator[str]:
-    """Yield where the carrier on a Connect cluster is another one than `render` names, and where none may begin."""
+def carrier_notes(
+    carriers: Iterable[Carrier], running: RunningConnectors, writes: Iterable[Change]
+) -> Iterator[tuple[str, str]]:
+    """Yield Connect clusters with a note: where no carrier may begin, and where that of a pair with new flows is another one than `render` names."""
+    grown = {"->".join(aliases_of(change.config or {})) for change in writes if _is_new_source(change)}
     for carrier in carriers:
-        if carrier.by_name[0] != connect:
-            continue
+        connect = carrier.by_name[0]
         if carrier.named is None and carrier.left_over:
-            left, remedy = ("released", _LEAVE) if carrier.is_released else ("no longer declared", _PRUNE)
+            pruned = _held(running) if running.held else _PRUNE
+            left, remedy = ("released", _LEAVE) if carrier.is_released else ("no longer declared", pruned)
+            still = f"are still mirrored by {connector_text(carrier.left_over)}, which is {left}"
+            begins = f"'{carrier.by_name[1]}' begins when that one is gone ({remedy})"
+            yield connect, f"the heartbeats of {carrier.pair} {still}: {begins}"
+        elif carrier.named and carrier.named != carrier.by_name and carrier.pair in grown:
+            stay = f"stay with '{carrier.named[1]}', which mirrors them now"
             yield (
-                f"the heartbeats of {carrier.pair} are still mirrored by {connector_text(carrier.left_over)}, which is {left}: "
-                f"'{carrier.by_name[1]}' begins when that one is gone ({remedy})"
+                connect,
+                f"the heartbeats of {carrier.pair} {stay}; `render`, which asks nobody, names '{carrier.by_name[1]}'",
             )
-        elif carrier.named and carrier.named != carrier.by_name:
-            yield (
-                f"the heartbeats of {carrier.pair} stay with '{carrier.named[1]}', which mirrors them now; "
-                f"`render`, which asks nobody, names '{carrier.by_name[1]}'"
-            )
+
+
+def _is_new_source(change: Change) -> bool:
+    return change.action == "create" and change.type == "source"
+
+
+def _held(running: RunningConnectors) -> str:
+    return f"it is deleted in a later round: {running.held}"
 
 
 # --- what takes the place of something that still runs ---------------------------------------------------------------------
@@ -189,10 +203,11 @@ def with_left_overs_first(
         does = _COMPANIONS.get(change.type, "mirrors the heartbeats")
         if first in changes and changes[first].action == "delete":
             goes = f"{connector_text(first)}, which still {does}, is deleted first"
-            return replace(change, follows=first, reason="; ".join(filter(None, (change.reason, goes))))
+            return replace(change, follows=(first,), reason="; ".join(filter(None, (change.reason, goes))))
         released = first in running.released
         left = "released" if released else "no longer declared"
         reason = f"{connector_text(first)}, which is {left}, still {does} of this pair: each would arrive twice"
-        return change.blocked(reason, _LEAVE if released else "add --prune, which deletes that one first")
+        pruned = f"nothing: {_held(running)}" if running.held else "add --prune, which deletes that one first"
+        return change.blocked(reason, _LEAVE if released else pruned)
 
     return [part.each(after_left_over) for part in parts]

@@ -227,8 +227,13 @@ class _Making:
         def with_steps(change: Change) -> Change:
             return replace(change, steps=steps) if (steps := steps_of(change, owner)) else change
 
-        noted = (replace(part, notes=(*part.notes, *self.notes(part, ids, found, seen))) for part in parts)
-        return Plan(owner, tuple(part.each(with_steps) for part in noted), self.wish)
+        carried = list(carrier_notes(self.carriers.values(), self.running(), self.writes())) if self.carriers else []
+
+        def noted(part: ClusterPlan) -> ClusterPlan:
+            of_carriers = (note for connect, note in carried if connect == part.connect and connect in self.live)
+            return replace(part, notes=(*part.notes, *of_carriers, *self.notes(part, ids, found, seen)))
+
+        return Plan(owner, tuple(part.each(with_steps) for part in map(noted, parts)), self.wish)
 
     def known(self, ids: ClusterIds) -> ClusterFacts:
         shared = {name: connect.kafka for name, connect in self.topology.connects.items()}
@@ -267,7 +272,8 @@ class _Making:
     def running(self) -> RunningConnectors:
         """Return what runs, for what only one connector of a pair may do."""
         live = {name: LiveConnectors(read.configs, read.states) for name, read in self.live.items()}
-        return RunningConnectors.of(self.owners, live, deletes=self.wish.prune and self.only is None)
+        deletes, held = self.wish.prune and self.only is None, self.wish.deletes_held
+        return RunningConnectors.of(self.owners, live, deletes=deletes, held=held)
 
     def both_sides(self) -> BothSides:
         """Return what runs and what is wanted, for moves, whose two sides may be on different Connect clusters."""
@@ -321,7 +327,8 @@ class _Making:
                     live[name, connector] = replace(subject, silences=())
                 if self.owners.is_ours((name, connector), config):
                     owned.add((name, connector))
-        return Connectors(desired, live, frozenset(owned), tuple(self.errors), tree.files)
+        held = self.wish.deletes_held
+        return Connectors(desired, live, frozenset(owned), tuple(self.errors), tree.files, held)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -542,9 +549,14 @@ class _Making:
     ) -> ClusterPlan:
         """Add to source connectors which topics they will mirror, which they mirror again on request, and what must be proved first."""
         chosen = {each.named: each for each in found}
+        deleted = {change.named for each in self.compared() for change in each.changes if change.action == "delete"}
 
         def with_topics_of(change: Change) -> Change:
-            widening = chosen.get(change.named)
+            widening, needs = chosen.get(change.named), change.needs_offsets
+            if needs and self.allows("mirror-again", change.named):
+                self.needed.add((change.named, "mirror-again"))
+                again = f"mirrors {few(list(needs))} again, if no offsets are stored under its name"
+                change = replace(change, needs_offsets=(), reason="; ".join(filter(None, (change.reason, again))))
             if widening is None:
                 return change
             verdict, listed = verdicts[widening.named], seen.listed(widening.source)
@@ -554,9 +566,12 @@ class _Making:
                 nothing = matches_nothing(self.flows[change.flows[0]], listed.partitions)
             change = replace(change, takes=takes, warnings=(*change.warnings, *([nothing] if nothing else [])))
             if self.allows("mirror-again", widening.named):
+                self.needed.update((widening.named, "mirror-again") for _ in verdict.needs)
                 whose = [f"mirrors again what {each} already mirrored" for each in verdict.again]
-                return replace(change, reason="; ".join(filter(None, (change.reason, *whose))))
-            return replace(change, needs_offsets=verdict.needs if change.action == "create" else ())
+                change = replace(change, reason="; ".join(filter(None, (change.reason, *whose))))
+                first = [each.old for each in verdict.again if each.old in deleted and not change.takes_over]
+                return replace(change, follows=tuple(dict.fromkeys((*change.follows, *first))))
+            return replace(change, needs_offsets=verdict.needs) if change.action == "create" else change
 
         return part.each(with_topics_of)
 
@@ -571,7 +586,6 @@ class _Making:
         live = self.live.get(part.connect)
         if live is None:
             return
-        yield from carrier_notes(self.carriers.values(), part.connect)
         if live.note:
             yield live.note
         if part.connect in self.unverified:

@@ -31,6 +31,7 @@ from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.names import NameFilter, Selection
+from mm2mgr.topics.shared import meeting
 from mm2mgr.topology import KafkaCluster, Moved
 from mm2mgr.truth.reach import numbers
 
@@ -225,11 +226,16 @@ class _Planning:
         begins = change.config and estate.selection(receiver, change.config)
         others = [estate.selection(giver, estate.live[giver]), estate.selection(giver, keeps)]
         others += [estate.selection(receiver, unmarked(live))] if live else []
-        names = filter(is_name, entry.topics)
-        return any(
-            begins and begins.takes(topic) and not any(selection and selection.takes(topic) for selection in others)
-            for topic in names
-        )
+        if not begins:
+            return False
+        taken = [selection for selection in others if selection]
+        names = (topic for topic in entry.topics if is_name(topic) and begins.takes(topic))
+        if any(not any(selection.takes(topic) for selection in taken) for topic in names):
+            return True
+        patterns = tuple(topic for topic in entry.topics if not is_name(topic))
+        but = tuple(item for selection in taken for item in selection.names.include)
+        shared = meeting([begins, replace(begins, names=NameFilter(patterns, ()))], but=but)
+        return bool(patterns and (shared.topic or shared.undecided))
 
     def take_back(self, receiver: Named) -> None:
         """Plan the end of a move that was begun and that no entry of the tree asks for any more."""
@@ -407,7 +413,7 @@ class _Planning:
         elif {giver, receiver} & self.concerned:
             yield (
                 "one of its two connectors is part of another move",
-                "apply one move after the other: keep one entry of moved: for now",
+                "apply one move after the other: keep one entry of moved: for now, and leave the topics of the other one where they are",
             )
         if journal and journal.move:
             yield from self.unconfirmed(receiver, journal.move, had, entry)
@@ -479,6 +485,18 @@ class _Planning:
                 f"its journal says that it takes over from {where}, which neither moved: nor that connector confirms",
                 f"if an apply began that move, write moved: [{{from: {from_}, to: {in_yaml(flow)}{topics}}}] and apply, which finishes it; else {_NO_MOVE}",
             )
+        elif move.created and not move.carried and not _is_disabled(self.estate.live[receiver]):
+            yield (
+                "its journal says that it never ran, and its config lets it run (enabled), so no apply wrote that",
+                _NO_MOVE,
+            )
+        elif entry and entry.topics and not move.partial:
+            yield (
+                f"its journal says that it takes over all of {where}, and '{entry.written}' at {entry.place} only topics of it",
+                f"if an apply began that move, write the entry as it was and apply, which finishes it; else {_NO_MOVE}",
+            )
+        elif not giver[0] and "->".join(move.pair) != giver[1]:
+            yield f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}", _NO_MOVE
         elif had is not None and aliases_of(had) != move.pair:
             yield (
                 f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that connector is between {'->'.join(aliases_of(had))}",
@@ -500,6 +518,9 @@ class _Planning:
             self.changes[named] = change.blocked(reason, f"{how}; else {_NO_MOVE}")
         elif journal.move:
             self.changes[named] = change.blocked("its journal speaks of a move that cannot be its own", _NO_MOVE)
+        elif journal.behind is not None and not _is_disabled(config):
+            reason = "its journal says that its offsets are stored elsewhere, and its config lets it run (enabled), so no apply wrote that"
+            self.changes[named] = change.blocked(reason, _NO_MOVE)
 
     def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
         """Yield why a move that was begun cannot continue with the tree as it is now."""
@@ -535,6 +556,11 @@ class _Planning:
 _NO_MOVE = "remove the key mm2mgr.journal from its config over REST, and see whether it is to run"
 
 
+def _is_disabled(config: Config) -> bool:
+    """Tell whether a config lets no task run, as each one does that an apply writes before the offsets are there."""
+    return config.get("enabled", "true").strip().lower() == "false"
+
+
 def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
     """Block the whole of a move of which something is blocked, and what follows a deletion that is."""
     parts = tuple(parts)
@@ -547,10 +573,9 @@ def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
                 partners.setdefault(other, set()).add(change.named)
 
     def held(change: Change) -> Change:
-        if change.follows in blocked and change.action in WRITES:
-            first = connector_text(change.follows) if change.follows else ""
+        if (first := sorted(blocked.intersection(change.follows))) and change.action in WRITES:
             return change.blocked(
-                f"{first}, which is to be deleted first, is blocked: it still does what this one begins"
+                f"{connector_text(first[0])}, which is to be deleted first, is blocked: it still does what this one begins"
             )
         others = sorted(partners.get(change.named, set()) & blocked)
         if change.action in {"blocked", "no-op"} or not others:

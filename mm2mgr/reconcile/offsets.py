@@ -151,9 +151,11 @@ def at(where: Config, config: Config) -> dict[str, str]:
     }
 
 
-def move_text(live: Config, wanted: Config) -> str:
-    """Describe, for a plan, what an update does besides writing the config."""
+def move_text(live: Config, wanted: Config, *, runs: bool) -> str:
+    """Describe, for a plan, what an update does besides writing the config; `runs` where it was seen to."""
     journal = Journal.of(live)
+    if journal and journal.needs and runs and journal.behind is None:
+        return "its journal goes, which says what is to be proved before it runs: it runs already"
     if journal:
         what = "checking" if journal.needs else "moving"
         return f"finishes {what} its stored offsets, then {journal.then}{'' if journal.needs else ' again'}"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from mm2mgr.defaults import Origin
 from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare, with_live_order
-from mm2mgr.reconcile.offsets import JOURNAL_KEY, TakeOver, is_moved, move_text
+from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
 from mm2mgr.reconcile.ownership import ListEntry, Ownership
 from mm2mgr.reconcile.price import Price, summed
 from mm2mgr.reconcile.quotas import QuotaChange
@@ -94,7 +94,8 @@ class Change:
     `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it, `takes`
     what a source connector will mirror that it does not mirror now (None: nothing more, or it could not be read).
     `waits` says why an update that only lowers the number of tasks is not written now.
-    `needs_offsets` are topics that have arrived already: it is created to run only if their offsets are stored under its name.
+    `needs_offsets` are topics that have arrived already: it is created to run only if their offsets are stored under its name. Of an
+    update, its journal says so.
     `rests` says that somebody paused or stopped it, which stays so, where the tree declares no state: PAUSED, with who and why if known.
     `takes_over` is what it takes over from another connector, which has it in `moves_to` and is written by the same list of stages.
     """
@@ -122,8 +123,8 @@ class Change:
     """What apply will do, in order (`stages`)."""
     takes_over: TakeOver | None = None
     moves_to: tuple[str, str] | None = None
-    follows: tuple[str, str] | None = None
-    """The connector whose deletion comes first, since it still does what this one begins to do."""
+    follows: tuple[tuple[str, str], ...] = ()
+    """The connectors whose deletion comes first, since they still do what this one begins to do."""
 
     @property
     def named(self) -> Named:
@@ -144,7 +145,7 @@ class Change:
         """Return the change as one that is not written."""
         price = Price(again=self.price.again, irreversible=self.price.irreversible)
         change = replace(self, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
-        return replace(change, price=price, steps=(), follows=None)
+        return replace(change, price=price, steps=(), follows=())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -166,7 +167,7 @@ class Change:
             "steps": list(self.steps),
             "takes_over": self.takes_over and list(self.takes_over.giver),
             "moves_to": self.moves_to and list(self.moves_to),
-            "follows": self.follows and list(self.follows),
+            "follows": [list(named) for named in self.follows],
         }
 
 
@@ -216,6 +217,8 @@ class Wish:
     allow: frozenset[str] = frozenset()
     allow_deletes: int = 0
     max_changes: int | None = None
+    deletes_held: str = ""
+    """Why `prune` is left out for now, where a loop deletes later."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -465,11 +468,14 @@ def _compare(
         return replace(taken, remedy=f"{owners.remedy(named, live)}; else {_without(desired)}")
     keys = diff(live, desired_config, desired.origins) if live != desired_config else ()
     moves = keys and desired.type == "source" and is_moved(live, desired_config)
-    along = move_text(live, desired_config) if moves else ""
+    runs = state in {"RUNNING", "FAILED"}
+    along = move_text(live, desired_config, runs=runs) if moves else ""
     turn = _turn(state, desired.state)
     found = change("update", keys, along) if keys or turn else change("no-op")
     if turn:
         found = replace(found, state=turn)
+    if moves and not runs and (journal := Journal.of(live)):  # what runs has nothing to prove
+        found = replace(found, needs_offsets=journal.needs)
     if desired.state is None and state in RESTING and JOURNAL_KEY not in live:
         return replace(found, rests=state)
     if desired.state is None or state in _SETTLED:

@@ -167,7 +167,8 @@ def _saving(change: Change, savings: Mapping[str, Saving]) -> Saving | None:
 
 
 def _lowers_tasks(change: Change) -> bool:
-    return change.action == "update" and change.state is None and lowers_tasks(change.keys)
+    # What follows a deletion goes with it: else nothing did what both do, until its time has come.
+    return change.action == "update" and change.state is None and not change.follows and lowers_tasks(change.keys)
 
 
 def lowers_tasks(keys: Sequence[KeyChange]) -> bool:

@@ -20,7 +20,7 @@ from mm2mgr.reconcile.offsets import (
     place,
     unmarked,
 )
-from mm2mgr.reconcile.plan import RESTING, Change, Named
+from mm2mgr.reconcile.plan import RESTING, Change, Named, aliases_of
 from mm2mgr.text import few
 from mm2mgr.topology import KafkaCluster
 
@@ -99,7 +99,7 @@ class WriteOffsets:
     """Store the offsets that were read for this connector; what else it has of these topics would hide records, and goes.
 
     `ahead`: it has some already and may have run since, so only those that are further on are stored, and nothing goes. `noted`: a
-    journal says where they were read; where that place has none and the connector has some, nothing goes either, and that is an error.
+    journal says where they were read; where that place has none, or older ones than the connector, nothing goes, and that is an error.
     """
 
     named: Named
@@ -118,7 +118,7 @@ class ReadBack:
 
 @dataclass(frozen=True)
 class DropOffsets:
-    """Remove its stored offsets of the partitions that `like` gives (None: all that it has)."""
+    """Remove its stored offsets that are not further on than what `like` has of the same partitions (None: all that it has)."""
 
     named: Named
     picks: Picks = field(default=EVERY, repr=False)
@@ -136,11 +136,15 @@ class Verify:
 
 @dataclass(frozen=True)
 class Prove:
-    """Delete it unless offsets of these topics are stored under its name: it must never run without them."""
+    """Go on only if offsets of these topics are stored under its name: it must never run without them.
+
+    `is_new`: this list created it, so it is deleted where they are not; else only its journal says that it needs them, and it stays as it is.
+    """
 
     named: Named
     topics: tuple[str, ...]
     alias: str
+    is_new: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,8 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
         return tuple(_moved(named, owner, change, change.takes_over))
     if change.action == "create" and change.needs_offsets:
         journal = Journal(wished or "RUNNING", needs=change.needs_offsets)
-        return Create(named, journal.marked(config), "STOPPED"), *_proved(named, config, journal)
+        prove = Prove(named, journal.needs, aliases_of(config)[0], is_new=True)
+        return Create(named, journal.marked(config), "STOPPED"), prove, *_finished(named, config, journal.then)
     if change.action == "create":
         return (Create(named, config, wished),)
     if change.action == "delete":
@@ -208,8 +213,13 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     was = journal.then if journal else rests or "RUNNING"
     then, behind = wished or was, left_at(live, wanted)
     yield Compare(named, owner, live, None if journal else rests)
-    if journal and journal.needs:
-        yield from _proved(named, wanted, journal)[:-1]
+    if journal and journal.needs and behind is None and change.shown in {"RUNNING", "FAILED"}:
+        yield WriteConfig(named, unmarked(wanted), "without the journal: it runs, so there is nothing to prove")
+        if wished and wished != "RUNNING":
+            yield SetState(named, wished)
+        return
+    if change.needs_offsets:
+        yield Prove(named, change.needs_offsets, aliases_of(wanted)[0])
     if behind is None:
         yield from _finished(named, wanted, then)
         return
@@ -229,11 +239,6 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     yield WriteConfig(named, moving, "the new place of its offsets", known=True)
     yield from (WriteOffsets(named, noted=journal is not None), ReadBack(named), Undo())
     yield from _finished(named, wanted, then)
-
-
-def _proved(named: Named, config: Config, journal: Journal) -> tuple[Stage, ...]:
-    prove = Prove(named, journal.needs, config.get("source.cluster.alias", ""))
-    return prove, *_finished(named, config, journal.then)
 
 
 def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
@@ -267,24 +272,27 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
     carried = replace(over.journal, needs=(), move=replace(move, carried=True)).marked(wanted)
     gives = Journal(move.giver_then, gives=named)
     if not move.carried:
-        needs = over.journal.needs or change.needs_offsets
+        needs = change.needs_offsets
         marked = replace(over.journal, needs=needs).marked(kept)
         if live is None:
             yield Create(named, marked, "STOPPED")
         elif not began:
             yield WriteConfig(named, marked, "the journal")
-        yield from (Undo(_taken_back(named, kept, over, unmark=is_marked)), Stop(named))
+        # What an earlier apply created is left to the next one: only a journal says that it never ran.
+        left = (*_giver_goes_on(over), Stop(named))
+        is_left = live is not None and move.created
+        yield from (Undo(left if is_left else _taken_back(named, kept, over, unmark=is_marked)), Stop(named))
         if over.dedicated:
             yield ReadDedicated(giver, over.dedicated, over.picks)
         else:
             yield Stop(giver)
             if over.before is not None and not is_marked:
                 yield WriteConfig(giver, gives.marked(over.before), "the journal")
-                yield Undo(_taken_back(named, kept, over, unmark=True))
+                yield Undo(left if is_left else _taken_back(named, kept, over, unmark=True))
             yield ReadOffsets(giver, over.picks)
         yield from (WriteOffsets(named, over.picks), ReadBack(named, over.picks), *_carry_resting(named, over))
         if needs:
-            yield Prove(named, needs, over.picks.after)
+            yield Prove(named, needs, over.picks.after, is_new=live is None)
         yield from (Undo(), WriteConfig(named, carried, "the journal: its offsets are there"))
     else:
         if over.before is not None and not _is_narrowed(over):
@@ -339,13 +347,18 @@ def _taken_back(named: Named, config: Config, over: TakeOver, *, unmark: bool) -
     first: list[Stage] = []
     if over.before is not None and unmark:
         first.append(WriteConfig(over.giver, unmarked(over.before), "without the journal"))
-    if over.before is not None and over.move.giver_then != "STOPPED":
-        first.append(SetState(over.giver, over.move.giver_then))
+    first += _giver_goes_on(over)
     stop = Stop(named)
-    if over.move.created:
-        return *first, stop, DropOffsets(named), Delete(named)
     drop = (DropOffsets(named, over.picks, over.giver),) if over.before is not None else ()
+    if over.move.created:
+        return *first, stop, *(drop or (DropOffsets(named),)), Delete(named)
     return *first, stop, *drop, *_finished(named, config, over.journal.then)
+
+
+def _giver_goes_on(over: TakeOver) -> tuple[Stage, ...]:
+    if over.before is None or over.move.giver_then == "STOPPED":
+        return ()
+    return (SetState(over.giver, over.move.giver_then),)
 
 
 def written_by(todo: Iterable[Stage]) -> set[Named]:
@@ -395,8 +408,9 @@ def explain(stage: Stage) -> str:  # noqa: PLR0911, PLR0912  one sentence for ea
             return "remove the stored offsets of what moves"
         case Verify(state=state):
             return f"wait until it is {state} with this config"
-        case Prove(topics=topics):
-            return f"go on only if offsets of {few(list(topics))} are stored under its name, else delete it"
+        case Prove(topics=topics, is_new=is_new):
+            otherwise = "delete it" if is_new else "leave it as it is"
+            return f"go on only if offsets of {few(list(topics))} are stored under its name, else {otherwise}"
         case Undo(stages=undo):
             return f"from here on a failure is undone in {len(undo)} steps" if undo else "from here on only forward"
         case Delete():

@@ -38,7 +38,7 @@ class Rollout:
 
     def of_plan(self, changes: Iterable[Change]) -> Rollout:
         """Return it with what these changes delete before others of them begin."""
-        followed = [(each.follows, self.is_canary(each)) for each in changes if each.follows]
+        followed = [(named, self.is_canary(each)) for each in changes for named in each.follows]
         before_canary = frozenset(named for named, is_canary in followed if is_canary)
         return replace(self, first=frozenset(named for named, _ in followed), before_canary=before_canary)
 

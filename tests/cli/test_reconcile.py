@@ -88,6 +88,22 @@ def test_a_file_that_is_away_for_a_moment_deletes_nothing(
     assert SOURCE not in site.names("east")
 
 
+def test_while_deletes_are_held_no_remedy_asks_for_what_is_there(
+    site: Site, pruning: Callable[[float], ReconcileRound]
+) -> None:
+    """--prune is there: what waits for a deletion says why."""
+    flows = FLOWS.replace("topics:", "checkpoints: {connector_name: other}, topics:").replace("[east, west]", "[east]")
+    site.declare(flows)
+    first = pruning(2)
+    assert first.plan
+    (blocked,) = (change for change in first.plan.changes if change.action == "blocked")
+    assert (blocked.connector, blocked.remedy) == (
+        "other",
+        "nothing: it is deleted in a later round: the tree must be read unchanged again, at least 60 s later, before anything is deleted",
+    )
+    assert site.plan(flows, prune=True).writes
+
+
 def test_a_tree_that_could_not_be_read_has_to_be_read_twice_again(
     site: Site, pruning: Callable[[float], ReconcileRound]
 ) -> None:

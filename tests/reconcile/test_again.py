@@ -10,6 +10,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.endpoints import connect_target
 from mm2mgr.reconcile.carry_out import carry_out
 from mm2mgr.reconcile.facts import TopicListing
+from mm2mgr.reconcile.offsets import Journal
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.stages import stages
 from tests.reconcile.site import DEADLINE_SECONDS, Site, actions, errors
@@ -98,6 +99,25 @@ def test_it_is_kept_on_another_connect_cluster_too(site: Site) -> None:
 def test_asked_for_the_old_one_is_pruned(site: Site) -> None:
     site.converge(ONE)
     assert action(site.plan(RENAMED, prune=True, mirror_again=True), SOURCE) == "delete"
+
+
+@pytest.mark.parametrize("flows", [RENAMED, ELSEWHERE, TIDIED])
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_old_one_is_gone_before_the_new_one_mirrors_again(site: Site, flows: str, is_refused: bool) -> None:
+    """Both at work would bring each new record twice, for as long as the waves take."""
+    assert errors(site.converge(ONE)) == {}
+    site.fakes["west"].cluster_id = "east"
+    plan = site.plan(flows, prune=True, mirror_again=True)
+    new = next(change for change in plan.writes if change.type == "source" and change.action == "create")
+    assert new.follows == (("east", SOURCE),)
+    site.east.fail_next("DELETE", f"/connectors/{SOURCE}", 403, "no", times=100 if is_refused else 0)
+    failed = [each for each in site.apply(plan, flows) if each.error]
+    run = {(connect, name) for connect in ("east", "west") for name in site.names(connect) if ".source." in name}
+    assert run == {("east", SOURCE) if is_refused else new.named}
+    assert [each.named for each in failed if "could not be deleted" in str(each.error)] == [new.named] * is_refused
+    if not is_refused:
+        assert failed == []
+        assert site.plan(flows, prune=True).is_empty
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -323,3 +343,79 @@ def test_dying_meanwhile_never_lets_it_run_unproved(site: Site, after: int) -> N
     site.converge(ONE)
     assert SOURCE not in site.names("east") or site.east.connectors[SOURCE].state == "STOPPED"
     assert not any(request.path.endswith("/resume") for request in site.east.requests)
+
+
+# --- a journal that says what a connector needs ----------------------------------------------------------------------------
+
+
+def forged(site: Site, state: str, *topics: str) -> None:
+    """Write into the journal of a connector of the tree that it needs offsets of topics."""
+    site.converge(ONE)
+    connector = site.east.connectors[SOURCE]
+    connector.config, connector.state = Journal("RUNNING", needs=topics).marked(connector.config), state
+    site.forget()
+
+
+@pytest.mark.parametrize(
+    ("state", "way"), [("STOPPED", "mirror-again"), ("PAUSED", "mirror-again"), ("STOPPED", "its former name")]
+)
+def test_a_journal_alone_deletes_nothing_and_its_remedy_leads_out(site: Site, state: str, way: str) -> None:
+    """A text in a config is no authority; in what rests, it keeps it from running until a person decides."""
+    forged(site, state, "orders")
+    before = {name: (dict(one.config), one.state) for name, one in site.east.connectors.items()}
+    plan = site.plan(ONE)
+    assert actions(plan)[SOURCE] == "update"
+    steps = next(change.steps for change in plan.changes if change.connector == SOURCE)
+    assert "go on only if offsets of orders are stored under its name, else leave it as it is" in steps
+    assert not any("delete" in step for step in steps)
+    results = {result.connector: result for result in site.apply(plan, ONE)}
+    assert list(results) == [SOURCE]
+    assert "its journal (mm2mgr.journal) says that the target has records of orders already" in str(
+        results[SOURCE].error
+    )
+    assert {name: (one.config, one.state) for name, one in site.east.connectors.items()} == before
+    assert site.east.writes == []
+    former, again = str(results[SOURCE].hint).split("; or ")
+    assert (former, again) == (
+        "give the flow the name, the alias and the Connect cluster that it had, and add --prune, which deletes this connector",
+        "add --allow mirror-again",
+    )
+    if way == "mirror-again":
+        plan = site.plan(ONE, mirror_again=True)
+        reason_ = next(change.reason for change in plan.changes if change.connector == SOURCE)
+        assert reason_.endswith("mirrors orders again, if no offsets are stored under its name")
+        assert errors(site.apply(plan, ONE)) == {}
+        assert site.east.connectors[SOURCE].state == "RUNNING"
+        assert set(actions(site.plan(ONE)).values()) == {"no-op"}
+        return
+    site.east.add_offsets(NEW, "orders", {0: 49, 1: 49}, alias="a")  # what it stored under the name that it had
+    arrived_before(site)
+    assert errors(site.converge(RENAMED, prune=True)) == {}
+    assert SOURCE not in site.names("east")
+    assert site.east.connectors[NEW].state == "RUNNING"
+    assert set(actions(site.plan(RENAMED)).values()) == {"no-op"}
+
+
+def test_with_the_offsets_that_its_journal_says_it_is_resumed(site: Site) -> None:
+    forged(site, "STOPPED", "logs.web")
+    site.east.add_offsets(SOURCE, "logs.web", {0: 4}, alias="a")
+    assert errors(site.converge(ONE)) == {}
+    assert site.east.connectors[SOURCE].state == "RUNNING"
+    assert set(actions(site.plan(ONE)).values()) == {"no-op"}
+
+
+def test_what_runs_has_nothing_to_prove(site: Site) -> None:
+    forged(site, "RUNNING", "orders")
+    assert errors(site.converge(ONE)) == {}
+    assert [request.method for request in site.east.writes] == ["PUT"]
+    assert site.east.connectors[SOURCE].state == "RUNNING"
+    assert set(actions(site.plan(ONE)).values()) == {"no-op"}
+
+
+def test_a_flow_that_allows_it_keeps_its_line_while_it_is_needed(site: Site) -> None:
+    forged(site, "STOPPED", "orders")
+    allowed = ONE.replace("topics:", "allow: [mirror-again], topics:")
+    plan = site.plan(allowed)
+    assert not [note for part in plan.clusters for note in part.notes if "not needed" in note]
+    assert errors(site.apply(plan, allowed)) == {}
+    assert site.east.connectors[SOURCE].state == "RUNNING"

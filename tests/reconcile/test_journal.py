@@ -235,3 +235,70 @@ def test_a_stop_that_was_not_clean_is_said(site: Site, way: str, monkeypatch: py
     why = "the worker of task 0 had died" if "died" in way else "its tasks took more than 0 s"
     assert f"the stop of '{OLD}' on Connect cluster 'east' was not clean ({why})" in results[NEW].doubt
     assert "can arrive twice" in results[NEW].doubt
+
+
+@pytest.mark.parametrize("what", ["that it never ran", "all of a flow, of which the entry moves a topic"])
+def test_a_journal_that_no_apply_can_have_written_is_not_followed(site: Site, what: str) -> None:
+    """Not even where the tree asks for a move of these two."""
+    both = (
+        PLAIN
+        + "  logs: {sources: [a], targets: [east], topics: {include: [logs.web]}, checkpoints: false, heartbeats: false}\n"
+    )
+    assert errors(site.converge(both)) == {}
+    logs = "mm2.a.east.source.logs"
+    site.east.add_offsets(logs, "logs.web", {0: 4}, alias="a")
+    site.east.add_offsets(OLD, "orders", {0: 41}, alias="a")
+    is_new = what == "that it never ran"
+    move = MOVE | {"from": ["east", logs], "created": is_new, "carried": not is_new}
+    site.east.connectors[OLD].config[JOURNAL_KEY] = json.dumps({"then": "RUNNING", "move": move})
+    stored = json.dumps(site.east.offsets)
+    tree = both.replace("[orders]", "[orders, logs.web]").replace("[logs.web]}", "[logs.db]}")
+    if is_new:
+        tree = "\n".join(line for line in tree.splitlines() if "logs:" not in line) + "\n"
+    topics = "" if is_new else ", topics: [logs.web]"
+    tree += f"moved: [{{from: east/{logs}, to: 'orders:a->east'{topics}}}]\n"
+    if not is_new:
+        tree = tree.replace(f"east/{logs}", "'logs:a->east'")
+    site.forget()
+    plan = site.plan(tree)
+    blocked = {change.connector: change for change in plan.changes if change.action == "blocked"}
+    assert set(blocked) == {OLD, logs} if not is_new else OLD in blocked
+    assert f"its journal says that it {'never ran' if is_new else 'takes over all of'}" in blocked[OLD].reason
+    site.apply(plan, tree)
+    assert site.east.writes == []
+    assert json.dumps(site.east.offsets) == stored
+    del site.east.connectors[OLD].config[JOURNAL_KEY]  # as the remedy says
+    assert errors(site.converge(tree)) == {}
+    assert sorted(entry["offset"] for entry in site.east.stores(OLD)[0].values()) == [4, 41]
+
+
+def test_a_move_that_fails_twice_leaves_what_the_first_apply_created(site: Site) -> None:
+    """That it never ran is only in its journal, so the second one deletes nothing; the giver goes on."""
+    begin(site)
+    (change,) = (each for each in site.plan(SALES).changes if each.takes_over)
+    assert change.takes_over
+    site.east.add(NEW, change.takes_over.journal.marked({**(change.config or {}), "enabled": "false"}), state="STOPPED")
+    site.east.fail_next("GET", f"/connectors/{OLD}/offsets", 400, "no", times=2)
+    assert NEW in errors(site.converge(SALES))
+    assert site.names("east").count(NEW) == 1
+    assert [site.east.connectors[name].state for name in (OLD, NEW)] == ["RUNNING", "STOPPED"]
+    site.east.faults.clear()
+    assert errors(site.converge(SALES)) == {}
+    assert OLD not in site.names("east")
+    assert [entry["offset"] for entry in site.east.stores(NEW)[0].values()] == [41]
+
+
+def test_a_move_that_failed_twice_is_taken_back_without_its_line(site: Site) -> None:
+    begin(site)
+    (change,) = (each for each in site.plan(SALES).changes if each.takes_over)
+    assert change.takes_over
+    site.east.add(NEW, change.takes_over.journal.marked({**(change.config or {}), "enabled": "false"}), state="STOPPED")
+    site.east.fail_next("GET", f"/connectors/{OLD}/offsets", 400, "no", times=2)
+    assert NEW in errors(site.converge(SALES))
+    site.east.faults.clear()
+    plan = site.plan(FLOW)
+    assert actions(plan)[NEW] == "delete"
+    assert errors(site.apply(plan, FLOW)) == {}
+    assert NEW not in site.names("east")
+    assert site.east.connectors[OLD].state == "RUNNING"
+    assert JOURNAL_KEY not in site.east.connectors[OLD].config

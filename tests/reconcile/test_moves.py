@@ -369,6 +369,13 @@ def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, tmp_path: Path
         converged(kind, workers)
 
 
+@pytest.mark.parametrize("takes", ["logs.b", "'logs[.][bx]'"])
+def test_a_pattern_takes_up_what_rests_where_it_was_removed(tmp_path: Path, takes: str) -> None:
+    after = KINDS["a topic that was removed earlier"].after.replace("[logs.b]", "['logs[.][b-z]']")
+    kind = Kind(tree(ORDERS, FEWER_LOGS), after.replace("[orders, logs.b]", f"[orders, {takes}]"), tree(ORDERS, LOGS))
+    assert requests_of(kind, tmp_path) > 10
+
+
 ALIAS = KINDS["another alias"]
 WITHOUT_A_WORD = ALIAS.after.replace(", allow: [target-names]", "")
 

@@ -127,6 +127,14 @@ def test_a_journal_that_names_a_place_without_offsets_takes_none_away(running: S
         {"offsets.storage.topic": "nowhere", "consumer.override.bootstrap.servers": "x:1"},
     )
     connector.config.update(Journal("RUNNING", forged).marked(own))
+    assert errors(running.converge(ONCE)) == {}
+    (change,) = (each for each in running.plan(ONCE).changes if each.connector == NAME)
+    assert (change.action, change.reason) == (
+        "blocked",
+        "its journal says that its offsets are stored elsewhere, and its config lets it run (enabled), so no apply wrote that",
+    )
+    assert connector.state == "RUNNING"
+    connector.config["enabled"] = "false"  # as an apply that was cut short leaves it
     running.west.offsets.pop(NAME)  # else what the workers' own topic has shows through
     stored = {place: dict(entries) for place, entries in running.west.own_offsets.items() if entries}
     assert len(stored) == 1

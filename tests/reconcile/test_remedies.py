@@ -252,6 +252,19 @@ CASES = {
         ),
         before=(flows(ORDERS, LOGS, flow("more", "more")),),
     ),
+    "two flows that swap a topic": Case(
+        flows(flow("orders", "logs.web, more"), flow("logs", "orders, logs.app"))
+        + "moved: [{from: 'logs:a->east', to: 'orders:a->east', topics: [logs.web]}, "
+        "{from: 'orders:a->east', to: 'logs:a->east', topics: [orders]}]\n",
+        "mm2.a.east.source.logs",
+        "one of its two connectors is part of another move",
+        lambda tree, remedy: (
+            flows(flow("orders", "orders, logs.web, more"), flow("logs", "logs.app"))
+            + "moved: [{from: 'logs:a->east', to: 'orders:a->east', topics: [logs.web]}]\n",
+            {} if remedy.endswith(", and leave the topics of the other one where they are") else {"": remedy},
+        ),
+        before=(flows(flow("orders", "orders, more"), flow("logs", "logs.web, logs.app")),),
+    ),
     "a move from a connector that is no source connector": Case(
         flows(ORDERS) + "moved: [{from: east/sink, to: 'orders:a->east'}]\n",
         "mm2.a.east.source.orders",

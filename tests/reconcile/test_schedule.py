@@ -118,6 +118,9 @@ def test_without_a_known_number_of_partitions_a_budget_holds() -> None:
         replace(update(), action="blocked"),
         replace(update(), action="create"),
         update("f", "${env:TASKS}", "9"),
+        replace(
+            update(), follows=(("w", "left-over"),)
+        ),  # held together with a deletion that goes first, or gone together
         update("f", "10", "8"),  # another number than that of the sizing: people bounded it
     ],
 )

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, Move
 from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.plan import Named, Plan, Wish, type_of
+from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, type_of
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
@@ -266,23 +266,31 @@ def add_strangers(draw: Draw, estate: Estate) -> None:
 JUNK = ("x", "[]", "{}", "null", '{"then": 1}', '{"then": "RUNNING", "move": 5}', "[" * 100_000, '{"then": {}}')
 
 
-def forge_journals(draw: Draw, estate: Estate) -> None:
+def forge_journals(draw: Draw, estate: Estate, into: list[Named], count: int) -> None:
     """Write journals into configs, as a copy, a prankster or a restore would."""
     every = sorted(estate.connectors())
-    for _ in range(draw(st.sampled_from((0, 0, 1, 2))) if every else 0):
+    for _ in range(count if into else 0):
         (connect, name), other = (
-            draw(st.sampled_from(every)),
+            draw(st.sampled_from(into)),
             draw(st.sampled_from([*every, ("gone", "z"), ("x", "z")])),
         )
-        kind, config = draw(st.integers(0, 3)), estate.fakes[connect].connectors[name].config
+        kind, config = draw(st.integers(0, 6)), estate.fakes[connect].connectors[name].config
         there = estate.connectors().get(other)
         pair = (there or (config, ""))[0].get("source.cluster.alias", ""), "b"
         flags = {key: draw(st.booleans()) for key in ("created", "partial", "carried")}
         state = draw(st.sampled_from(("RUNNING", "PAUSED", "STOPPED")))
         move = Move(other, pair if draw(st.booleans()) else ("a", "b"), "RUNNING", **flags)
         journal = Journal(state, move=move) if kind else Journal(state, gives=other)
-        text = draw(st.sampled_from(JUNK)) if kind == 3 else journal.marked({})[JOURNAL_KEY]
-        config[JOURNAL_KEY] = text
+        needs = tuple(draw(st.lists(st.sampled_from((*TOPICS, "gone")), max_size=2)))
+        place = draw(st.sampled_from(({}, {}, {"offsets.storage.topic": "elsewhere"}, {"offsets.storage.topic": ""})))
+        journal = replace(journal, move=journal.move if kind < 4 else None, needs=needs, behind=place or None)
+        if place and draw(st.booleans()):
+            config["enabled"] = "false"  # as an apply that was cut short leaves it
+        config.update(journal.marked({}))
+        if needs:
+            estate.fakes[connect].connectors[name].state = draw(st.sampled_from(("RUNNING", "STOPPED", "PAUSED")))
+        if kind == 3:
+            config[JOURNAL_KEY] = draw(st.sampled_from(JUNK))
         estate.tally["forged"] += 1
 
 
@@ -347,6 +355,20 @@ class Made:
         return Ownership.of(self.topology)
 
 
+def hold_to_offsets(named: Named, change: Change | None, before: dict[Named, Any], after: dict[Named, Any]) -> None:
+    """Fail where stored offsets were emptied or rewound and the other side of their move does not have them."""
+    other = change and (change.moves_to or (change.takes_over and change.takes_over.giver))
+    there = after.get(other, (None, {}))[1] if other else {}
+    now = after.get(named, (None, {}))[1]
+    for key, stored in before.get(named, (None, {}))[1].items():
+        place = json.loads(key)
+        copies = [
+            each["offset"] for at, each in there.items() if json.loads(at) | {"cluster": ""} == place | {"cluster": ""}
+        ]
+        positions = [now.get(key, {}).get("offset", -1), *copies]
+        assert max(positions) >= stored["offset"], ("offsets taken away", named, key, stored, now, there, change)
+
+
 def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
     """Fail where something changed that the plan does not name as written, or that is not this tree's."""
     plan, topology, owners = made.plan, made.topology, made.owners
@@ -358,6 +380,7 @@ def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
             continue
         change, was = changes.get(named), before.get(named)
         said = named, change, was, after.get(named)
+        hold_to_offsets(named, change, before, after)
         assert change, ("changed, and not in the plan", said)
         assert change.action in WRITES, ("changed, and not named as written", said)
         assert named in estate.recorded(), ("changed, and not in the history", said)
@@ -365,6 +388,8 @@ def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
             assert change.action == "create", said
             estate.tally[f"create{' moved' if change.takes_over else ''}"] += 1
             continue
+        is_gone = named not in after or after[named][0] is None
+        assert not is_gone or change.action == "delete", ("deleted, and not named as deleted", said)
         config = was[0][0]
         mine = owners.is_ours(named, config)
         froms = {entry.from_owner for entry in topology.moved if entry.connector == named}
@@ -379,6 +404,21 @@ def hold_to_plan(estate: Estate, made: Made, before: dict[Named, Any]) -> None:
             is_companion = type_of(config) != "source" and change.moves_to in moves
             assert is_undone or is_moved or is_companion, ("deleted without moved: or --prune", said)
         estate.tally[f"{change.action}{' moved' if change.moves_to or change.takes_over else ''}"] += 1
+
+
+def apply_and_hold(estate: Estate, tree: Tree, wish: Wish, claimed: set[Named], requests: int = 10**6) -> None:
+    """Plan and apply, in a process that is killed after so many requests, and hold what changed to the plan."""
+    before = estate.everything()
+    try:
+        made = Made(*estate.plan(tree, wish), claimed)
+    except Mm2mgrError:
+        estate.tally["refused"] += 1
+        return
+    estate.apply(made.plan, made.topology, requests)
+    hold_to_plan(estate, made, before)
+    estate.tally["blocked"] += made.plan.failed
+    estate.tally["to be proved"] += any(c.action == "update" and c.needs_offsets for c in made.plan.changes)
+    estate.tally["plans"] += 1
 
 
 def test_what_a_plan_does_not_name_as_written_is_untouched(estate: Estate) -> None:
@@ -396,27 +436,47 @@ def test_what_a_plan_does_not_name_as_written_is_untouched(estate: Estate) -> No
                 if draw(st.integers(0, 3)) == 3:
                     connector.config["source.consumer.max.poll.records"] = "77"
                 connector.state = draw(st.sampled_from((*["RUNNING"] * 6, "PAUSED", "STOPPED")))
-        forge_journals(draw, estate)
+        forge_journals(draw, estate, sorted(estate.connectors()), draw(st.sampled_from((0, 0, 1, 2))))
         flows, lists = draw_lists(draw, estate, *change_flows(draw, first.flows))
         tree = Tree(flows, draw(st.sampled_from("xxxy")), draw(st.booleans()), lists)
         claimed = leave_claims(draw, estate)
         wish = Wish(
-            prune=draw(st.integers(0, 3)) == 3, allow=frozenset({"mirror-again"} if draw(st.booleans()) else ())
+            prune=draw(st.integers(0, 2)) == 2, allow=frozenset({"mirror-again"} if draw(st.booleans()) else ())
         )
         for requests in (draw(st.sampled_from((10**6, 12, 20, 30))), 10**6):
-            before = estate.everything()
-            try:
-                made = Made(*estate.plan(tree, wish), claimed)
-            except Mm2mgrError:
-                estate.tally["refused"] += 1
-                return
-            estate.apply(made.plan, made.topology, requests)
-            hold_to_plan(estate, made, before)
-            estate.tally["blocked"] += made.plan.failed
-            estate.tally["plans"] += 1
+            apply_and_hold(estate, tree, wish, claimed, requests)
 
     holds()
     tally = estate.tally
     assert tally["plans"] > SAMPLE / 2, tally
     for kind in ("create", "update", "delete", "create moved", "delete moved", "blocked", "forged"):
         assert tally[kind] > SAMPLE / 25, (kind, tally)
+
+
+def test_whatever_journals_say_nothing_goes_that_the_plan_does_not_name(estate: Estate) -> None:
+    """In connectors that run, are paused or are stopped: none is deleted unnamed, and no stored offsets are emptied or go back."""
+
+    @draw_examples(SAMPLE)
+    @given(data=st.data())
+    def holds(data: Any) -> None:
+        draw = data.draw
+        estate.reset()
+        first = Tree(draw_flows(draw, ("f1", "f2", "f3")), companions=draw(st.booleans()))
+        estate.run(first, "team")
+        add_strangers(draw, estate)
+        ours = [(connect, name) for connect, name in estate.connectors() if ".source." in name]
+        for connect, name in ours:
+            estate.fakes[connect].connectors[name].state = draw(st.sampled_from(("RUNNING", "PAUSED", "STOPPED")))
+        forge_journals(draw, estate, ours, draw(st.integers(1, 2)))
+        tree = first
+        if draw(st.integers(0, 2)) == 2:
+            flows, lists = draw_lists(draw, estate, *change_flows(draw, first.flows))
+            tree = Tree(flows, companions=first.companions, lists=lists)
+        allow = frozenset({"mirror-again"} if draw(st.integers(0, 3)) == 3 else ())
+        wish = Wish(prune=draw(st.integers(0, 3)) == 3, allow=allow)
+        for requests in (draw(st.sampled_from((10**6, 3, 5, 8, 12))), 10**6):
+            apply_and_hold(estate, tree, wish, set(), requests)
+
+    holds()
+    for kind in ("plans", "forged", "update", "blocked", "to be proved"):
+        assert estate.tally[kind] > SAMPLE / 25, (kind, estate.tally)
