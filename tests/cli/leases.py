@@ -25,7 +25,8 @@ class FakeLease:
         if self.alias in self.dead:
             raise KafkaError(f"{self.alias}: no broker answered")
         self.groups.add(group)
-        self.answered, self.refused = self, None
+        self.answered = self
+        self.refused: KafkaError | None = None
 
     @classmethod
     def forget(cls) -> None:
