@@ -235,29 +235,43 @@ def test_a_connector_is_kept_in_the_state_of_its_flow(world: World, tree: Tree) 
     assert statuses(world.url)[name]["connector"]["state"] == "PAUSED"
 
 
-RACE = [f"race{number}" for number in range(6)]
 POLLED = "source.consumer.max.poll.records"
 
 
-def racing(world: World, tree: Tree, polled: int) -> None:
-    """Declare six flows of one owner that poll so many records at once."""
-    more = f", source_consumer: {{max.poll.records: {polled}}}"
-    tree.write(world.yaml("racing", "".join(flow(name, name, more) for name in RACE)))
+@dataclass(frozen=True)
+class Rivals:
+    """Two trees of one owner with the same six flows, which poll 2 and 3 records at once; so far it is 1."""
 
+    world: World
+    folder: Path
+    name: str
 
-def polled(world: World) -> list[str]:
-    return [config_of(world.url, f"mm2.src.tgt.source.{name}")[POLLED] for name in RACE]
+    def trees(self) -> tuple[Tree, Tree]:
+        create(self.world.source, self.topics)
+        ann, ben = (Tree(self.folder / name / "clusters") for name in ("ann", "ben"))
+        self.declare(ann, 1)
+        ann.run("apply", "--yes")
+        self.declare(ann, 2)
+        self.declare(ben, 3)
+        return ann, ben
+
+    @property
+    def topics(self) -> list[str]:
+        return [f"{self.name}{number}" for number in range(6)]
+
+    def declare(self, tree: Tree, polled: int) -> None:
+        more = f", source_consumer: {{max.poll.records: {polled}}}"
+        tree.write(self.world.yaml(self.name, "".join(flow(topic, topic, more) for topic in self.topics)))
+
+    def polled(self) -> list[str]:
+        return [config_of(self.world.url, f"mm2.src.tgt.source.{topic}")[POLLED] for topic in self.topics]
 
 
 def test_of_two_applies_at_once_one_is_refused_or_waits_and_sees_what_the_other_wrote(
     world: World, tmp_path: Path
 ) -> None:
-    create(world.source, RACE)
-    ann, ben = (Tree(tmp_path / name / "clusters") for name in ("ann", "ben"))
-    racing(world, ann, 1)
-    ann.run("apply", "--yes")
-    racing(world, ann, 2)
-    racing(world, ben, 3)
+    rivals = Rivals(world, tmp_path, "race")
+    ann, ben = rivals.trees()
     with (
         ann.start("apply", "--yes", "--wait", "0") as anns,
         ben.start("apply", "--yes", "--wait", "0") as bens,
@@ -270,19 +284,15 @@ def test_of_two_applies_at_once_one_is_refused_or_waits_and_sees_what_the_other_
     assert codes == [int(is_refused) for is_refused in refused], said
     assert refused.count(True) == 1 or waited.count(True) == 1, said
     last = refused.index(False) if any(refused) else waited.index(True)
-    assert polled(world) == [str(2 + last)] * 6, said
+    assert rivals.polled() == [str(2 + last)] * 6, said
 
 
 def test_an_apply_that_slept_writes_nothing_more_and_the_next_one_waits_until_it_is_missed(
     world: World, tmp_path: Path
 ) -> None:
     """It is stopped after the first of its six writes, for longer than its session, and then goes on."""
-    create(world.source, RACE)
-    ann, ben = (Tree(tmp_path / name / "clusters") for name in ("ann", "ben"))
-    racing(world, ann, 1)
-    ann.run("apply", "--yes")
-    racing(world, ann, 2)
-    racing(world, ben, 3)
+    rivals = Rivals(world, tmp_path, "sleep")
+    ann, ben = rivals.trees()
     with ExitStack() as stack:
         gateways = [stack.enter_context(Gateway(worker.url)) for worker in world.workers]
         text = (ann.folder / "tree.yaml").read_text()
@@ -308,7 +318,7 @@ def test_an_apply_that_slept_writes_nothing_more_and_the_next_one_waits_until_it
     assert anns.returncode == 1, out + err
     assert "The lease on Kafka 'tgt' was lost: another process may write now, so this one stopped." in out
     assert "Applied: 0 of 6 changes" in out, "its first one was overwritten by one that saw it"
-    assert polled(world) == ["3"] * 6
+    assert rivals.polled() == ["3"] * 6
 
 
 def test_ctrl_c_says_what_is_done_and_mass_deletes_need_a_word(world: World, tree: Tree) -> None:
