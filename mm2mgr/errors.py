@@ -30,7 +30,7 @@ EXIT_CODES: Mapping[int, str] = {
     1: "failed; or `status`, `describe`: a problem, something unknown, a loss that is not acknowledged, or a connector that runs and "
     "is no longer declared; or `lag`: the lag of a flow or a partition is unknown; or `lint`: a finding from `--fail-on` on; or `check`: a right that is missing or a check that failed; or "
     "`plan`, `apply`: a Connect cluster could not be read, or a connector is blocked or left as it was; or `apply`: a wave broke a "
-    "connector and halted its Connect cluster, rolled back or not; or `pause`, `resume`, `stop`, `restart`: a connector was refused, could "
+    "connector and halted its Connect cluster, rolled back or not, or another process of the owner is at work, or the lease was lost; or `pause`, `resume`, `stop`, `restart`: a connector was refused, could "
     "not be asked, or FAILED; or `offsets`: something could not be read or written; or `history`, `drift`: of a Connect cluster it could "
     "not be read; or `reconcile --once`: the round failed; or `watch --once`: a Connect cluster was not watched, or a restart was not carried out",
     2: "`plan --detailed-exitcode`: changes, or connectors that are no longer declared; `drift`: something was changed by hand; "

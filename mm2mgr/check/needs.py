@@ -54,7 +54,7 @@ _CREATED_BY_PRODUCER = (
 )
 _NO_SYNCS = "records flow, but no offset is ever translated for consumer groups"
 _NO_CHECKPOINTS = "everything is RUNNING and no checkpoint is written; the log says so once"
-_NO_LEASE = "`reconcile` gets no lease and writes nothing there"
+_NO_LEASE = "`reconcile` gets no lease and writes nothing there; `apply` writes, and says that another process may write at the same time"
 _NOT_TAKEN = "`moved:` cannot take over from the dedicated MirrorMaker"
 _ACLS, _CONFIGS, _GROUPS = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "sync.group.offsets.enabled"
 

@@ -166,6 +166,9 @@ def apply(
     Connect cluster (exit code 1; --rollback takes back what was written there); one whose connectors are not seen to run within --wait
     pauses it for a person (exit code 3; apply again continues). The other Connect clusters continue.
 
+    While it writes it holds the lease that `reconcile` of this owner holds, too; where another process has it, that is named, and after 12 s
+    nothing is written (exit code 1).
+
     Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
 
     \b

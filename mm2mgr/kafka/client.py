@@ -123,6 +123,8 @@ def _hint(code: int | None, reason: str = "") -> str:
         confluent_kafka.KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     ):
         return "this login needs Describe and Read on the topics that mm2mgr looks at"
+    if code == confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return "this login needs Read on that group"
     return "check bootstrap servers and network from this machine; an `access:` block can name other listeners"
 
 

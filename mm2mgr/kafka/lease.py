@@ -15,6 +15,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
 
+from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka, client_settings
 from mm2mgr.kafka.compacted import REACH, CompactedTopic
@@ -25,6 +26,15 @@ _POLL_SECONDS = 0.2
 _CONFIRM_SECONDS = 5
 _ASK_AGAIN_SECONDS = 0.1
 _LONGEST_NOTE = 2_000  # bytes; brokers refuse more than 4 096 (offset.metadata.max.bytes)
+_NOT_ALLOWED = {
+    confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED,
+    confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+}
+
+
+def _now() -> float:
+    """Return the seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Lease:
@@ -42,10 +52,14 @@ class Lease:
         self._holds = False
         self._note = ""
         self.answered = threading.Event()
-        """Set once it is known whether this member or another one holds the lease."""
+        """Set once it is known whether this member or another one holds the lease, or that this one may not take part."""
+        self.refused: KafkaError | None = None
+        """Why the brokers let this member not take part."""
         self._ending = threading.Event()
         self._asked = threading.Event()
-        self._confirmed = threading.Event()
+        self._replied = threading.Event()
+        self._one_asks = threading.Lock()
+        self._confirmed_at: float | None = None
         extra = {
             **REACH,
             "group.id": group,
@@ -56,12 +70,13 @@ class Lease:
             "socket.timeout.ms": _CONFIRM_SECONDS * 1000,
             "partition.assignment.strategy": "cooperative-sticky",
         }
-        settings, failures = client_settings(topic.access, extra)
+        settings, self._failures = client_settings(topic.access, extra)
+        self._joining = f"joining group {group}"
         try:
             self._consumer = confluent_kafka.Consumer(settings)
             self._consumer.subscribe([topic.name], on_assign=self._assign, on_revoke=self._lose, on_lost=self._lose)
         except (confluent_kafka.KafkaException, ValueError) as error:
-            raise failures.error(error, f"joining group {group}", 0) from error
+            raise self._failures.error(error, self._joining, 0) from error
         self._thread = threading.Thread(target=self._take_part, name=f"lease {group}", daemon=True)
         self._thread.start()
 
@@ -70,17 +85,23 @@ class Lease:
         """Tell whether it is held, as far as is known here."""
         return self._holds
 
-    def confirmed(self, note: str = "") -> bool:
+    def confirmed(self, note: str | None = None) -> bool:
         """Ask the brokers whether it is held now: the commit of a member that was replaced meanwhile is refused.
 
-        `note` says for others who holds it, and for what; `read_holder` returns it.
+        `note` says for others who holds it, and for what; `read_holder` returns it. None: as before.
         """
-        if not self._holds:
-            return False
-        self._note = note
-        self._confirmed.clear()
-        self._asked.set()
-        return self._confirmed.wait(2 * _CONFIRM_SECONDS) and self._holds
+        with self._one_asks:
+            if not self._holds:
+                return False
+            self._note = self._note if note is None else note
+            self._replied.clear()
+            self._asked.set()
+            return self._replied.wait(2 * _CONFIRM_SECONDS) and self._holds and self.refused is None
+
+    def was_confirmed(self) -> bool:
+        """Tell whether it was confirmed so short a time ago that no other member can have it yet."""
+        at = self._confirmed_at
+        return self._holds and at is not None and _now() - at < SESSION_SECONDS / 2
 
     def close(self) -> None:
         """Leave the group: the next member has the lease at once."""
@@ -91,21 +112,36 @@ class Lease:
 
     def _take_part(self) -> None:
         while not self._ending.is_set():
-            self._consumer.poll(_POLL_SECONDS)
-            if self._asked.is_set():
+            message = self._consumer.poll(_POLL_SECONDS)
+            if message is not None and (error := message.error()):
+                self._note_refusal(error)
+            if self._asked.is_set() and (not self._holds or self._commit()):
                 self._asked.clear()
-                self._commit()
+                self._replied.set()
 
-    def _commit(self) -> None:
-        """Commit something; only here, since a commit of another thread than that which polls never ends."""
+    def _note_refusal(self, error: confluent_kafka.KafkaError) -> bool:
+        """Note that this login may not take part, if that is what brokers say; then all that waits for an answer goes on."""
+        if error.code() not in _NOT_ALLOWED:
+            return False
+        self.refused = self._failures.error(confluent_kafka.KafkaException(error), self._joining, 0)
+        self.answered.set()
+        return True
+
+    def _commit(self) -> bool:
+        """Commit something; only here, since a commit of another thread than that which polls never ends.
+
+        Returns whether that was answered for good: in a rebalance, or while another broker becomes the coordinator, it is asked again.
+        """
+        began = _now()
         # Behind the member's id, so that the note of a former holder is never taken for that of this one.
         note = f"{self._consumer.memberid()} {self._note}"[:_LONGEST_NOTE]
         at = confluent_kafka.TopicPartition(self._partition.topic, 0, int(time.time()), note)
         try:
             self._consumer.commit(offsets=[at], asynchronous=False)
-        except confluent_kafka.KafkaException:
-            return
-        self._confirmed.set()
+        except confluent_kafka.KafkaException as error:
+            return self._note_refusal(error.args[0])
+        self._confirmed_at = began
+        return True
 
     def _assign(self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         consumer.incremental_assign(partitions)
@@ -118,7 +154,7 @@ class Lease:
 
     def _lose(self, _consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         if self._is_among(partitions):
-            self._holds = False
+            self._holds, self._confirmed_at = False, None
             self._changed()
 
     def _is_among(self, partitions: Iterable[confluent_kafka.TopicPartition]) -> bool:

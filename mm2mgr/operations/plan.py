@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
@@ -23,17 +23,33 @@ from mm2mgr.reconcile.carry_out import carry_out_quotas
 from mm2mgr.reconcile.claims import settle_claims, withdraw_undeclared
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group, read
-from mm2mgr.reconcile.leases import read_holders
+from mm2mgr.reconcile.leases import KILLED_SECONDS, Leases, holder_note, read_holders
 from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan, Wish, with_many_changes_held
+from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, with_many_changes_held
 from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
 from mm2mgr.reconcile.price import KINDS
 from mm2mgr.reconcile.quotas import QuotaChange, QuotaResult, client_id_of
 from mm2mgr.reconcile.schedule import RestartRules, Saving, waiting, with_waiting
 from mm2mgr.reconcile.verify import Settled, States
-from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Rollout, WaveVerified
+from mm2mgr.reconcile.waves import (
+    Event,
+    Halted,
+    LeaseAwaited,
+    Result,
+    RolledBack,
+    Rollout,
+    Unguarded,
+    WaveVerified,
+)
 from mm2mgr.text import few, visible
 from mm2mgr.topology import Topology
+
+if TYPE_CHECKING:
+    from mm2mgr.kafka.lease import Holder
+
+
+_ASK_AGAIN_SECONDS = 1.0
+_LOOKS_FOR_NOTE = 4
 
 
 def plan(  # noqa: PLR0913  one argument per option
@@ -147,6 +163,8 @@ class Applied:
     quotas: tuple[QuotaResult, ...] = ()
     unlogged: str = ""
     """What is missing in the event log, and why."""
+    lost_leases: tuple[str, ...] = ()
+    """Kafka clusters whose lease was lost, so that nothing more was written: another process may write now."""
 
     @property
     def done(self) -> list[Result]:
@@ -196,12 +214,13 @@ class Applied:
             return "failed"
         if self.failed_quotas or self.left_quotas:
             return "failed"
-        return "inconclusive" if "inconclusive" in verdicts or any(result.doubt for result in self.done) else "done"
+        doubts = "inconclusive" in verdicts or any(result.doubt for result in self.done) or self.lost_leases
+        return "inconclusive" if doubts else "done"
 
     def finished(self) -> dict[str, Any]:
         """Return the end as the event log has it."""
         found = self.to_dict()
-        names = ("results", "quotas", "halted", "rolled_back", "left", "unfinished", "unrecorded")
+        names = ("results", "quotas", "halted", "rolled_back", "left", "unfinished", "unrecorded", "lost_leases")
         kept = {name: found[name] for name in names}
         return {"outcome": self.outcome, "interrupted": self.interrupted, **kept}
 
@@ -225,6 +244,7 @@ class Applied:
             "notes": [note for cluster in self.plan.clusters for note in cluster.notes],
             "unrecorded": dict(self.unrecorded),
             "unlogged": self.unlogged or None,
+            "lost_leases": list(self.lost_leases),
         }
 
 
@@ -267,6 +287,9 @@ def apply(  # noqa: PLR0913  one argument per option
     gets the plan before the first write; Mm2mgrError, with nothing written, when it returns False. `report` gets each result
     and what becomes of each wave. The other arguments are those of `Rollout`: `canary` names flows as `flows` does.
     `reason` is kept in the history; `events` is a file to which what happens is appended as JSON lines.
+
+    While it writes it holds the lease of the tree's owner, which `reconcile` holds, too; Mm2mgrError, with nothing written, where another
+    process has it, also after the time in which Kafka misses one that was killed.
     """
     if wait_seconds == 0 and (canary or rollback):
         raise InvalidArgument(
@@ -274,33 +297,47 @@ def apply(  # noqa: PLR0913  one argument per option
         )
     log = workspace.event_log(events)
     wish = wish_of(prune, mirror_again, allow, allow_deletes, max_changes)
-    if planfile is None:
-        made = with_restarts_held(workspace, planned(workspace, wish, workspace.only(flows)), restarts)
-    else:
-        if flows or wish != Wish() or restarts not in (None, RestartRules()):
-            what = "its flows, whether to prune, which costly changes and how many are allowed, and what waits"
-            raise Mm2mgrError(f"a PLANFILE already says {what}", hint="leave the options out")
-        made, workspace = _reviewed(workspace, planfile)
+    if planfile and (flows or wish != Wish() or restarts not in (None, RestartRules())):
+        what = "its flows, whether to prune, which costly changes and how many are allowed, and what waits"
+        raise Mm2mgrError(f"a PLANFILE already says {what}", hint="leave the options out")
+
+    def make() -> tuple[Plan, Workspace]:
+        if planfile:
+            return _reviewed(workspace, planfile)
+        return with_restarts_held(workspace, planned(workspace, wish, workspace.only(flows)), restarts), workspace
+
+    made, tree = make()
+    if _wait_for_lease(tree.topology, made, report):
+        made, tree = make()  # the process that had it may have written
+    workspace = tree
     rollout = Rollout(wait_seconds, at_once, pause_seconds, frozenset(workspace.only(canary) or ()), rollback)
     _check_canary(made, rollout)
-    made = _beside_no_reconcile(workspace.topology, made)
     if not approve(made):
         raise Mm2mgrError("the plan was not approved; nothing was written")
     by = author(workspace.files) if not made.is_empty or workspace.topology.adopted or events else Author("")
-    progress = Progress(made, report, Recorder(workspace.topology, "apply", by, reason), log)
-    applied = carried_out(workspace, progress, rollout, interrupts)
+    leases = Leases(lease_group)
+    try:
+        made = _with_lease(leases, workspace.topology, made, by, report)
+        progress = Progress(made, report, Recorder(workspace.topology, "apply", by, reason), log)
+        applied = carried_out(workspace, progress, rollout, interrupts, leases)
+    finally:
+        leases.close()
     log.close()
     return applied
 
 
-def carried_out(workspace: Workspace, progress: Progress, rollout: Rollout, interrupts: Interrupts) -> Applied:
-    """Write a plan that is approved, and return what became of it."""
+def carried_out(
+    workspace: Workspace, progress: Progress, rollout: Rollout, interrupts: Interrupts, leases: Leases
+) -> Applied:
+    """Write a plan that is approved, as long as the leases that are held are not lost, and return what became of it."""
     topology = workspace.topology
     progress.log.write("plan_made", plan_made(progress.plan, progress.recorder.author.commit))
-    if topology.adopted or topology.released:
-        wait_for(settle_claims(topology, progress.plan.clusters, progress.recorder))
-    interrupted = wait_for(_write(workspace, progress, rollout, interrupts))
-    applied = progress.so_far(interrupted=interrupted)
+    with leases.watched(topology):
+        if topology.adopted or topology.released:
+            wait_for(settle_claims(topology, progress.plan.clusters, progress.recorder))
+        is_halted = wait_for(_write(workspace, progress, rollout, interrupts, leases))
+    applied = progress.so_far(interrupted=is_halted and not leases.lost)
+    applied = replace(applied, lost_leases=tuple(sorted(leases.lost)))
     progress.log.write("finished", applied.finished())
     return replace(applied, unlogged=progress.log.trouble)
 
@@ -341,33 +378,81 @@ def _check_canary(plan: Plan, rollout: Rollout) -> None:
         raise Mm2mgrError(f"the canary cannot go first: {trouble[0]}", hint="nothing was written; name another flow")
 
 
-def _beside_no_reconcile(topology: Topology, plan: Plan) -> Plan:
-    """Refuse a plan while a `reconcile` of this owner holds the lease where it writes; note where that could not be asked."""
-    connects = {change.connect for change in plan.writes}
-    holders, unasked = wait_for(read_holders(topology, connects, lease_group(topology)))
-    for alias, holder in holders.items():
-        whose = f"{visible(holder.note)}, " if holder.note else ""
-        raise Mm2mgrError(
-            f"`reconcile` of owner '{plan.owner}' is at work: it holds the lease on Kafka '{alias}' ({whose}on {visible(holder.host)}); nothing was written",
-            hint="let it apply the tree, or end it before you apply by hand",
-        )
+def _wait_for_lease(topology: Topology, plan: Plan, report: Callable[[Event], None]) -> bool:
+    """Wait while another process of this owner holds the lease where the plan writes, no longer than Kafka takes to miss one that was killed.
 
-    def noted(part: ClusterPlan) -> ClusterPlan:
-        reason = unasked.get(topology.connects[part.connect].kafka) if part.connect in connects else None
-        note = f"not verified: that no `reconcile` of owner '{plan.owner}' writes here at the same time ({reason})"
-        return replace(part, notes=(*part.notes, note)) if reason else part
-
-    return replace(plan, clusters=tuple(map(noted, plan.clusters)))
+    Returns whether there was one; Mm2mgrError where it still holds it. Without the lease being taken, so that nothing is held while a person thinks.
+    """
+    end: float | None = None
+    while held := wait_for(read_holders(topology, _written_connects(topology, plan), lease_group(topology)))[0]:
+        alias, holder = next(iter(held.items()))
+        if end is None:
+            end = time.monotonic() + KILLED_SECONDS
+            report(LeaseAwaited(alias, _holder_text(holder), KILLED_SECONDS))
+        elif time.monotonic() > end:
+            raise _refused(plan.owner, alias, holder)
+        time.sleep(_ASK_AGAIN_SECONDS)
+    return end is not None
 
 
-async def _write(workspace: Workspace, progress: Progress, rollout: Rollout, interrupts: Interrupts) -> bool:
-    """Write and verify wave by wave, then read back; return whether an interrupt cut that short."""
+def _with_lease(leases: Leases, topology: Topology, plan: Plan, by: Author, report: Callable[[Event], None]) -> Plan:
+    """Take the lease where the plan writes, and return the plan with a note where it cannot be had; Mm2mgrError where another process has it."""
+    connects = _written_connects(topology, plan)
+    if not connects:
+        return plan
+    standby, without = leases.take(topology, connects, holder_note("apply", by, time.time()))
+    if standby:
+        leases.close()  # else this process may be taken for the holder
+        alias = topology.connects[standby[0]].kafka
+        for _ in range(_LOOKS_FOR_NOTE):
+            holder = wait_for(read_holders(topology, standby, lease_group(topology)))[0].get(alias)
+            if holder and holder.note:
+                break
+            time.sleep(_ASK_AGAIN_SECONDS)
+        raise _refused(plan.owner, alias, holder)
+    notes = {
+        connect: f"not verified: that no other process of owner '{plan.owner}' writes here at the same time ({reason})"
+        for connect, reason in without.items()
+    }
+    for connect, note in notes.items():
+        report(Unguarded(connect, note))
+    parts = (
+        replace(part, notes=(*part.notes, notes[part.connect])) if part.connect in notes else part
+        for part in plan.clusters
+    )
+    return replace(plan, clusters=tuple(parts))
+
+
+def _written_connects(topology: Topology, plan: Plan) -> set[str]:
+    """Return the Connect clusters that the plan writes, where the tree lets others see who does."""
+    return {change.connect for change in plan.writes if topology.connects[change.connect].model.history}
+
+
+def _holder_text(holder: Holder | None) -> str:
+    return (
+        ", ".join(filter(None, (visible(holder.note), f"on {visible(holder.host)}")))
+        if holder
+        else "it is not known which"
+    )
+
+
+def _refused(owner: str, alias: str, holder: Holder | None) -> Mm2mgrError:
+    return Mm2mgrError(
+        f"another process of owner '{owner}' is at work: it holds the lease on Kafka '{alias}' ({_holder_text(holder)}); nothing was written",
+        hint="when an `apply` has ended, apply again; a `reconcile` goes on: let it apply the tree, or end it before you apply by hand",
+    )
+
+
+async def _write(
+    workspace: Workspace, progress: Progress, rollout: Rollout, interrupts: Interrupts, leases: Leases
+) -> bool:
+    """Write and verify wave by wave, then read back; return whether an interrupt, or a lease that was lost, cut that short."""
     topology = workspace.topology
     before, after = (
         [each for each in progress.plan.quota_writes if (each.action == "delete") is is_last]
         for is_last in (False, True)
     )
-    with interrupts(progress.so_far) as halt:
+    with interrupts(progress.so_far) as halt, leases.ending(halt):
         for done in await carry_out_quotas(topology, before):
             progress.take(done)
         await apply_plan(
@@ -378,6 +463,7 @@ async def _write(workspace: Workspace, progress: Progress, rollout: Rollout, int
             begin=progress.begin,
             halt=halt,
             states=progress.states,
+            guard=leases.check,
         )
         for result in await read_back(topology, progress.so_far().done):
             progress.take(result)

@@ -6,11 +6,9 @@ that Connect clusters run on: what another process holds is left to it.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,7 @@ from mm2mgr.operations.workspace import Workspace
 from mm2mgr.reconcile.checkout import git_at_work
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group
-from mm2mgr.reconcile.leases import Leases
+from mm2mgr.reconcile.leases import Leases, holder_note
 from mm2mgr.reconcile.plan import Named, Plan, Wish, count_deletes
 from mm2mgr.reconcile.schedule import UNCHANGED_SECONDS, RestartRules, RoundSchedule, TreeReadings
 from mm2mgr.reconcile.waves import Event, Rollout
@@ -156,7 +154,7 @@ def reconcile(  # noqa: PLR0913  one argument per option
         while True:
             done = loop.round(log, report)
             yield done
-            if done.applied and done.applied.interrupted and not loop.leases.lost:
+            if done.applied and done.applied.interrupted:
                 return
             collect_garbage()
             loop.sleep()
@@ -176,7 +174,7 @@ class _Loop:
     readings: TreeReadings = field(default_factory=TreeReadings)
 
     def __post_init__(self) -> None:
-        self.leases = Leases(lease_group)
+        self.leases, self.began = Leases(lease_group), time.time()
 
     def sleep(self) -> None:
         """Wait for the next round, or until a lease is won or lost."""
@@ -202,7 +200,9 @@ class _Loop:
         only, topology, order = workspace.only(self.order.flows), workspace.topology, self.order
         workspace.connectors  # noqa: B018  mistakes of the tree show before anything is asked
         by = author(workspace.files)
-        standby, without = ((), {}) if order.report_only else self.leases.missing(topology, f"by {by}")
+        standby, without = (
+            ((), {}) if order.report_only else self.leases.missing(topology, holder_note("reconcile", by, self.began))
+        )
         resting = self.schedule.resting(time.monotonic())
         if standby:
             log.write("standby", {"connects": list(standby)})
@@ -248,21 +248,7 @@ class _Loop:
         self, workspace: Workspace, made: Plan, by: Author, log: EventLog, report: Callable[[Event], None]
     ) -> Applied:
         recorder = Recorder(workspace.topology, "reconcile", by, self.order.reason, self.failed)
-        with self.leases.watched():
-            progress = Progress(made, report, recorder, log)
-            applied = carried_out(workspace, progress, self.order.rollout, self._halting)
+        progress = Progress(made, report, recorder, log)
+        applied = carried_out(workspace, progress, self.order.rollout, self.interrupts, self.leases)
         self.failed = recorder.failed
         return applied
-
-    @contextmanager
-    def _halting(self, so_far: Callable[[], Applied]) -> Iterator[asyncio.Event]:
-        """Let a lost lease end the writes as an interrupt does."""
-        with self.interrupts(so_far) as halt:
-            running = asyncio.get_running_loop()
-            self.leases.when_lost = lambda: running.call_soon_threadsafe(halt.set)
-            if self.leases.lost:
-                halt.set()
-            try:
-                yield halt
-            finally:
-                self.leases.when_lost = lambda: None

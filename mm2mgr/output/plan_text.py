@@ -12,7 +12,16 @@ from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table
 from mm2mgr.reconcile.quotas import QuotaResult
-from mm2mgr.reconcile.waves import Event, Halted, Result, RolledBack, Waiting, WaveVerified
+from mm2mgr.reconcile.waves import (
+    Event,
+    Halted,
+    LeaseAwaited,
+    Result,
+    RolledBack,
+    Unguarded,
+    Waiting,
+    WaveVerified,
+)
 from mm2mgr.render import Connector
 from mm2mgr.text import bytes_text, few, number_of, one_line, rate_text, shortened, visible
 from mm2mgr.topology import Topology
@@ -312,6 +321,13 @@ def say_event(event: Event) -> None:
         case WaveVerified(wave, _, unwritten) if unwritten:
             count = f"{len(unwritten)} of {number_of(len(wave.connectors), 'connector')}"
             talk(f"{wave.connect}: wave {wave.number} of {wave.of} is not good: {count} not written", style="bold red")
+        case LeaseAwaited(kafka, holder, seconds):
+            talk(
+                f"another process holds the lease on Kafka '{kafka}' ({holder}): waiting up to {seconds:.0f} s, in which "
+                "Kafka misses one that was killed"
+            )
+        case Unguarded(connect, note):
+            talk(f"{connect}: {note}", style="yellow")
         case Halted():
             talk(_halt_text(event), style=_HALT_STYLES[event.verdict])
         case RolledBack(connect, results):
@@ -373,6 +389,12 @@ def say_applied(applied: Applied) -> None:
     say_unrecorded(applied.unrecorded)
     if applied.unlogged:
         say(applied.unlogged, style="yellow")
+    if applied.lost_leases:
+        lost = few([f"'{alias}'" for alias in applied.lost_leases])
+        say(
+            f"The lease on Kafka {lost} was lost: another process may write now, so this one stopped.",
+            style="bold yellow",
+        )
     if applied.rolled_back:
         say("What was rolled back runs as before; correct the tree, then apply again.")
     elif applied.failed or applied.left or applied.unfinished or applied.failed_quotas or applied.left_quotas:

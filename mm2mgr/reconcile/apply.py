@@ -18,7 +18,15 @@ from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.arrivals import LogReader
-from mm2mgr.reconcile.carry_out import carry_out, differing, error_at, other_writer, refusal_of_unplanned
+from mm2mgr.reconcile.carry_out import (
+    Guard,
+    carry_out,
+    differing,
+    error_at,
+    other_writer,
+    refusal_of_unplanned,
+    unguarded,
+)
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, Plan
 from mm2mgr.reconcile.stages import ReadDedicated, Undo, stages
@@ -64,13 +72,14 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
     deadline_seconds: float = 120.0,
     halt: asyncio.Event | None = None,
     states: States | None = None,
+    guard: Guard = unguarded,
 ) -> list[Result]:
     """Write the changes of a plan wave by wave; a write that fails does not stop the others, a connector that breaks does.
 
     `deadline_seconds` bounds each write, retries included. Events are reported as they come, and the results returned in all; what
     `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers until a deadline, the rest
     of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called for each), and
-    those that were begun have FINISH_SECONDS to end: then a change without a result was not begun. `states` is filled on the way.
+    those that were begun have FINISH_SECONDS to end: then a change without a result was not begun. `states` is filled on the way. `guard` is asked before each write.
     """
     halt, rollout = halt or asyncio.Event(), (rollout or Rollout()).of_plan(plan.writes)
     given: dict[Named, list[Change]] = {}
@@ -82,9 +91,8 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
         for named in change.follows:
             if named in deletions:
                 deletions[named].connects.add(change.connect)
-    work = _Work(
-        topology, rollout, report, begin, deadline_seconds, halt, {} if states is None else states, given, deletions
-    )
+    states = {} if states is None else states
+    work = _Work(topology, rollout, report, begin, deadline_seconds, halt, states, given, deletions, guard)
     clusters = [cluster for part in plan.clusters if (cluster := _Cluster(work, part)).waves]
     work.canary.awaited.update(each.connect for each in clusters if any(map(rollout.is_canary, each.part.changes)))
     async with asyncio.TaskGroup() as group:
@@ -166,6 +174,7 @@ class _Work:
     given: Mapping[Named, Sequence[Change]]
     """The changes that are written by the list of another one, which takes over from them."""
     deletions: Mapping[Named, _Deletion]
+    guard: Guard
     canary: _Canary = field(default_factory=_Canary)
 
 
@@ -305,7 +314,7 @@ class _Cluster:
                     target = connect_target(self.work.topology.connects[connect])
                     other = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
                     clients[connect] = await opened.enter_async_context(other)
-                return await carry_out(clients, todo, warn)
+                return await carry_out(clients, todo, warn, self.work.guard)
         except Mm2mgrError as error:  # credentials of the other side are not there any more
             return error
 

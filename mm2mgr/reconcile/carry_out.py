@@ -16,6 +16,7 @@ from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RIGHTS, write_quotas
 from mm2mgr.reconcile.dedicated import read_dedicated
+from mm2mgr.reconcile.leases import LeaseLost
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import RESTING, Named, connector_text, diff
 from mm2mgr.reconcile.quotas import QuotaChange, QuotaResult
@@ -42,15 +43,25 @@ from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import few
 from mm2mgr.topology import Topology
 
+Guard = Callable[[str], Awaitable[None]]
+"""Gets a Connect cluster before something is written there; raises LeaseLost where that may not be."""
+
+
+async def unguarded(connect: str) -> None:
+    """Let everything be written."""
+
 
 async def carry_out(
-    clients: Mapping[str, ConnectClient], todo: Sequence[Stage], warn: Callable[[str], None] = lambda warning: None
+    clients: Mapping[str, ConnectClient],
+    todo: Sequence[Stage],
+    warn: Callable[[str], None] = lambda warning: None,
+    guard: Guard = unguarded,
 ) -> Mm2mgrError | None:
     """Carry out stages with the clients of their Connect clusters; return what went wrong. Dying inside leaves what the next plan finishes.
 
-    `warn` gets what makes the result doubtful although nothing failed.
+    `warn` gets what makes the result doubtful although nothing failed. `guard` is asked before each write.
     """
-    run = _Run(clients, warn)
+    run = _Run(clients, warn, guard)
     try:
         for stage in todo:
             await run.carry_out(stage)
@@ -61,6 +72,8 @@ async def carry_out(
     except AlreadyExists as taken:
         taken.hint = "it appeared since the plan was made; plan again"
         return taken
+    except LeaseLost as lost:
+        return lost  # undoing is writing, too: what is there is as if this process had died
     except Mm2mgrError as failed:
         return await run.undone(failed)
     except BaseException:  # cancelled
@@ -104,6 +117,7 @@ class _Run:
 
     clients: Mapping[str, ConnectClient]
     warn: Callable[[str], None]
+    guard: Guard
     read: dict[str, SourceOffset] = field(default_factory=dict)
     undo: tuple[Stage, ...] = ()
     configs: dict[Named, Config] = field(default_factory=dict)
@@ -129,6 +143,8 @@ class _Run:
             self.read = {each.key: each for each in stage.picks.moved(found)}
             return
         client = self.clients[connect]
+        if written_by([stage]):
+            await self.guard(connect)
         match stage:
             case Compare():
                 self.configs[stage.named] = await _compare(client, stage)

@@ -144,6 +144,7 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
                 "left": "connectors whose change was not begun",
                 "unfinished": "connectors whose change was begun and has no result",
                 "unrecorded": "Connect clusters whose history was not written, each with the reason",
+                "lost_leases": "Kafka clusters whose lease was lost: another process may write now, so no more was written",
             },
         ),
     }

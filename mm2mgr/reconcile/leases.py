@@ -1,15 +1,22 @@
-"""The leases that make one process the only one of its kind that writes: one per Kafka cluster that Connect clusters run on."""
+"""The leases that make one process the only one of its kind that writes: one per Kafka cluster that Connect clusters run on.
+
+`reconcile` and `apply` of one owner share a lease, `watch` has another. Whoever has it asks again before a write where that is some seconds
+ago, so a process that slept, or was cut off, learns that another one may be at work before it writes anything more.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
 
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.reconcile.history import TOPIC, topic_of
 from mm2mgr.topology import Topology
 
@@ -17,9 +24,23 @@ if TYPE_CHECKING:
     from mm2mgr.kafka.access import KafkaAccess
     from mm2mgr.kafka.lease import Holder, Lease
 
+T = TypeVar("T")
+Answer = TypeVar("Answer")
 _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""
 _JOIN_SECONDS = 20.0
+_YIELD_SECONDS = 10.0
+KILLED_SECONDS = 12.0
+"""After so long a member that was killed has lost its lease: the session time-out, and what brokers take to act on it."""
+
+
+class LeaseLost(KafkaError):
+    """A lease was lost, so another process may write now; nothing more is written, and nothing is undone."""
+
+
+def holder_note(command: str, author: object, since: float) -> str:
+    """Return what others are shown of a process that holds a lease."""
+    return f"`{command}` by {author}, since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 async def read_holders(
@@ -53,74 +74,138 @@ class Leases:
         self._group_of = group_of
         self.changed = threading.Event()
         """Set when a lease was won or lost since the round before began."""
-        self.lost = False
-        """A lease that this round began with was lost."""
-        self.when_lost: Callable[[], object] = lambda: None
-        self._held: dict[str, tuple[KafkaAccess, Lease]] = {}
-        self._watched: tuple[Lease, ...] = ()
+        self.lost: frozenset[str] = frozenset()
+        """Kafka clusters whose lease was lost since `watched` began."""
+        self._when_lost: Callable[[], object] = lambda: None
+        self._joined: dict[str, tuple[KafkaAccess, Lease]] = {}
+        self._watched: Mapping[str, Lease] = MappingProxyType({})
+        self._kafka_of: Mapping[str, str] = MappingProxyType({})
 
-    def missing(self, topology: Topology, note: str = "") -> tuple[tuple[str, ...], dict[str, str]]:
+    def missing(
+        self, topology: Topology, note: str = "", connects: Collection[str] | None = None
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the Connect clusters that another process writes, and those for which the lease could not be had, with the reason.
 
-        `note` is what others are shown of this process while it holds a lease.
+        Of all Connect clusters, or of some. `note` is what others are shown of this process while it holds a lease.
         """
         self.changed.clear()
-        aliases = {connect.kafka for connect in topology.connects.values() if connect.model.history}
+        chosen = {name: connect for name, connect in topology.connects.items() if connects is None or name in connects}
+        aliases = {connect.kafka for connect in chosen.values() if connect.model.history}
         errors = self._join(topology, aliases)
+        for alias, (_, lease) in self._joined.items():
+            is_unconfirmed = lease.held and not lease.confirmed(note) and lease.held
+            if lease.refused:
+                errors[alias] = _because(lease.refused)
+            elif is_unconfirmed or not lease.answered.is_set():
+                errors[alias] = f"Kafka '{alias}' did not say who has it"
         standby, without = [], {}
-        for name, connect in topology.connects.items():
+        for name, connect in chosen.items():
             if not connect.model.history:
                 without[name] = "no lease: the tree says history: false, so another writer could not be seen"
             elif connect.kafka in errors:
                 without[name] = f"no lease: {errors[connect.kafka]}"
-            elif not self._held[connect.kafka][1].held:
+            elif not self._joined[connect.kafka][1].held:
                 standby.append(name)
-            elif not self._held[connect.kafka][1].confirmed(note):
-                without[name] = f"no lease: Kafka '{connect.kafka}' did not confirm it"
         return tuple(standby), without
+
+    def take(self, topology: Topology, connects: Collection[str], note: str) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Take all leases of these Connect clusters, for one piece of work that needs all of them; returns what `missing` does.
+
+        Of two processes that begin at the same moment each may get some. The one with the first by name waits until the other gives way.
+        """
+        standby, without = self.missing(topology, note, connects)
+        end = time.monotonic() + _YIELD_SECONDS
+        while standby and self._joined[min(self._joined)][1].held and time.monotonic() < end:
+            self.changed.wait(_NAP_SECONDS)
+            standby, without = self.missing(topology, note, connects)
+        return standby, without
 
     def _join(self, topology: Topology, aliases: set[str]) -> dict[str, str]:
         """Take part in the groups of these Kafka clusters and in no other; return why not."""
         from mm2mgr.kafka.lease import Lease  # a Kafka client, which `--help` does without
 
-        errors, joined = dict[str, str](), list[Lease]()
         topics = {alias: topic_of(topology, alias) for alias in sorted(aliases)}
-        for alias, (access, lease) in list(self._held.items()):
-            if alias not in topics or topics[alias].access != access:
-                del self._held[alias]
+        for alias, (access, lease) in list(self._joined.items()):
+            if alias not in topics or topics[alias].access != access or lease.refused:
+                del self._joined[alias]
                 lease.close()
-        for alias in topics.keys() - self._held.keys():
+
+        def join(alias: str) -> Lease | str:
             try:
-                lease = Lease(topics[alias], self._group_of(topology), self._tell)
+                return Lease(topics[alias], self._group_of(topology), self._tell)
             except Mm2mgrError as error:
-                errors[alias] = f"{error.one_line}; {error.hint}" if error.hint else error.one_line
-                continue
-            self._held[alias] = topics[alias].access, lease
-            joined.append(lease)
+                return _because(error)
+
+        new = sorted(topics.keys() - self._joined.keys())
+        answers = dict(zip(new, _side_by_side(join, new), strict=True))
+        errors = {alias: answer for alias, answer in answers.items() if isinstance(answer, str)}
+        joined = {alias: answer for alias, answer in answers.items() if not isinstance(answer, str)}
+        self._joined |= {alias: (topics[alias].access, lease) for alias, lease in joined.items()}
         end = time.monotonic() + _JOIN_SECONDS
-        for lease in joined:
+        for lease in joined.values():
             while not lease.answered.wait(_NAP_SECONDS) and time.monotonic() < end:
                 pass
         return errors
 
     def _tell(self) -> None:
         self.changed.set()
-        if not all(lease.held for lease in self._watched):
-            self.lost = True
-            self.when_lost()
+        if gone := {alias for alias, lease in self._watched.items() if not lease.held} - self.lost:
+            self._lose(gone)
+
+    def _lose(self, aliases: Iterable[str]) -> None:
+        self.lost |= frozenset(aliases)
+        self._when_lost()
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Within the block, a lease that is held at its begin and lost ends the writes."""
-        self.lost = False
-        self._watched = tuple(lease for _, lease in self._held.values() if lease.held)
+    def watched(self, topology: Topology) -> Iterator[None]:
+        """Within the block, a lease that is held at its begin and lost ends the writes, also where it is won again."""
+        self.lost = frozenset()
+        self._watched = {alias: lease for alias, (_, lease) in self._joined.items() if lease.held}
+        self._kafka_of = {name: connect.kafka for name, connect in topology.connects.items()}
         try:
             yield
         finally:
-            self._watched = ()
+            self._watched = {}
+
+    @contextmanager
+    def ending(self, halt: asyncio.Event) -> Iterator[None]:
+        """Within the block, a lost lease sets `halt`, as an interrupt does."""
+        loop = asyncio.get_running_loop()
+        self._when_lost = lambda: loop.call_soon_threadsafe(halt.set)
+        if self.lost:
+            halt.set()
+        try:
+            yield
+        finally:
+            self._when_lost = lambda: None
+
+    async def check(self, connect: str) -> None:
+        """Raise LeaseLost where the lease of a Connect cluster was lost; to be asked before each write. Brokers are asked every few seconds."""
+        alias = self._kafka_of.get(connect, "")
+        lease = self._watched.get(alias)
+        if lease is None:
+            return
+        if alias not in self.lost and not lease.was_confirmed() and not await asyncio.to_thread(lease.confirmed):
+            self._lose({alias})
+        if alias in self.lost:
+            raise LeaseLost(
+                f"not written: the lease on Kafka '{alias}' was lost, so another process may write now",
+                hint="apply again: it goes on from what is written",
+            )
 
     def close(self) -> None:
         """Give all of them up; the next process has them at once."""
-        for _, lease in self._held.values():
-            lease.close()
-        self._held = {}
+        _side_by_side(lambda lease: lease.close(), [lease for _, lease in self._joined.values()])
+        self._joined = {}
+
+
+def _because(error: Mm2mgrError) -> str:
+    return f"{error.one_line}; {error.hint}" if error.hint else error.one_line
+
+
+def _side_by_side(do: Callable[[T], Answer], values: Sequence[T]) -> list[Answer]:
+    """Do it for all values at the same time: brokers that do not answer hold up no other."""
+    if not values:
+        return []
+    with ThreadPoolExecutor(len(values)) as threads:
+        return list(threads.map(do, values))

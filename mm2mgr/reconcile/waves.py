@@ -160,7 +160,24 @@ class RolledBack:
         return {"connect": self.connect, "results": [result.to_dict() for result in self.results]}
 
 
-Event = Result | QuotaResult | WaveBegun | Waiting | WaveVerified | Halted | RolledBack
+@dataclass(frozen=True)
+class LeaseAwaited:
+    """Another process holds the lease on a Kafka cluster; nothing is written before it gives it up, or is missed, within so many seconds."""
+
+    kafka: str
+    holder: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Unguarded:
+    """The lease cannot be had for a Connect cluster, which is written all the same."""
+
+    connect: str
+    note: str
+
+
+Event = Result | QuotaResult | WaveBegun | Waiting | WaveVerified | Halted | RolledBack | LeaseAwaited | Unguarded
 Report = Callable[[Event], None]
 
 

@@ -26,6 +26,7 @@ class FakeLease:
             raise KafkaError(f"{self.alias}: no broker answered")
         self.groups.add(group)
         self.answered = self
+        self.refused: KafkaError | None = None
 
     @classmethod
     def forget(cls) -> None:
@@ -35,13 +36,19 @@ class FakeLease:
     def wait(self, seconds: float) -> bool:
         return True
 
+    def is_set(self) -> bool:
+        return True
+
     @property
     def held(self) -> bool:
         return self.alias not in self.of_others
 
-    def confirmed(self, note: str = "") -> bool:
-        self.notes.append(note)
-        return True
+    def confirmed(self, note: str | None = None) -> bool:
+        self.notes.append(note or "")
+        return self.held
+
+    def was_confirmed(self) -> bool:
+        return self.held
 
     def close(self) -> None:
         self.closed.append(self.alias)

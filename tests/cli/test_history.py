@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Producer
 from mm2mgr.reconcile.events import EVENTS
@@ -15,24 +17,27 @@ from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 from tests.reconcile.test_adopt import BY_HAND, ORDERS, adopt
 
 from .command import Command, start, until
+from .leases import FakeLease
 
 SOURCE = "mm2.a.east.source.orders"
 
 
 @pytest.fixture
-def kept(site: Site, mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch) -> Site:
+def kept(site: Site, mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """The site, whose `east` has brokers with the topic; nobody answers for `west`."""
     with Producer(mock_cluster, timeout_seconds=30) as producer:
         producer.send((TOPIC, 0), b"", key=b"first")
     site.brokers |= {"east": mock_cluster.bootstrap_servers.partition(",")[0], "west": "west:9092"}
     site.declare()
     monkeypatch.setenv("MM2MGR_WHO", "ann")
-    return site
+    monkeypatch.setattr(lease, "Lease", FakeLease)
+    yield site
+    FakeLease.forget()
 
 
 def test_apply_is_recorded_and_says_where_it_could_not_be(mm2mgr: Command, kept: Site) -> None:
     said = mm2mgr("apply", "--yes", "--reason", "first day")
-    (line,) = [line for line in said.err.splitlines() if "history" in line]
+    (line,) = [line for line in said.err.splitlines() if "history not written" in line]
     assert line.startswith("history not written for Connect cluster west: west: no broker of west:9092 answered")
 
     said = mm2mgr("history", "orders", "--full", code=1)

@@ -6,10 +6,12 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
+from mm2mgr.errors import KafkaError
 from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations import ReconcileOrder, ReconcileRound, Workspace, reconcile
@@ -243,36 +245,144 @@ def test_events_of_rounds_have_runs_of_their_own(mm2mgr: Command, site: Site, le
     assert kinds.count("change_begun") == len(ON_EAST)
 
 
-def test_apply_refuses_beside_a_reconcile_that_is_seen_and_names_it(
-    mm2mgr: Command, site: Site, leases: type[FakeLease], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read_holder(access: KafkaAccess, topic: str, group: str) -> lease.Holder | None:
-        assert (topic, group) == ("mm2mgr.history.internal", "mm2mgr-team")
-        return holders[access.alias]
+# --- apply beside others: orders of two of them are in tests/operations/test_two_applies.py ------------------------------
 
+
+class Holders(dict[str, lease.Holder | None]):
+    """Who holds the lease on each Kafka cluster; `naps` counts the seconds that apply waits, after `gone_after` of which nobody does."""
+
+    naps = 0.0
+    gone_after = 1e9
+
+    def read(self, access: KafkaAccess, topic: str, group: str) -> lease.Holder | None:
+        assert (topic, group) == ("mm2mgr.history.internal", "mm2mgr-team")
+        return self.get(access.alias) if self.naps < self.gone_after else None
+
+
+@pytest.fixture
+def holders(monkeypatch: pytest.MonkeyPatch) -> Holders:
+    holders = Holders()
+
+    def nap(seconds: float) -> None:
+        holders.naps += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: holders.naps, sleep=nap, time=time.time)
+    monkeypatch.setattr(sys.modules["mm2mgr.operations.plan"], "time", clock)
+    monkeypatch.setattr(lease, "read_holder", holders.read)
+    return holders
+
+
+def test_apply_refuses_beside_a_process_that_is_seen_and_names_it(
+    mm2mgr: Command, site: Site, leases: type[FakeLease], monkeypatch: pytest.MonkeyPatch, holders: Holders
+) -> None:
     monkeypatch.setenv("MM2MGR_WHO", "ann")
     mm2mgr("reconcile", "--once")
     (note,) = set(leases.notes)
-    assert note == "by ann"
-    holders = {"east": None, "west": lease.Holder("10.0.0.5", f"{note}, commit abc123")}
-    monkeypatch.setattr(lease, "read_holder", read_holder)
+    assert note.startswith("`reconcile` by ann, since 20")
+    assert note.endswith(" UTC")
+    holders["west"] = lease.Holder("10.0.0.5", note)
     del site.west.connectors["mm2.a.west.source.logs"]
+    leases.notes.clear()
     said = mm2mgr("apply", "--yes", code=1)
-    assert "`reconcile` of owner 'team' is at work: it holds the lease on Kafka 'west'" in said.err
-    assert "(by ann, commit abc123, on 10.0.0.5); nothing was written" in said.err
-    assert "mm2.a.west.source.logs" not in site.west.connectors
+    assert f"another process holds the lease on Kafka 'west' ({note}, on 10.0.0.5): waiting up to 12 s" in said.err
+    assert "another process of owner 'team' is at work: it holds the lease on Kafka 'west'" in said.err
+    assert f"({note}, on 10.0.0.5); nothing was written" in said.err
+    assert 12 <= holders.naps <= 14
+    assert (leases.notes, "mm2.a.west.source.logs" in site.west.connectors) == ([], False), "nothing was joined"
     holders["west"] = None
     mm2mgr("apply", "--yes")
     assert "mm2.a.west.source.logs" in site.west.connectors
+    assert leases.notes[0].startswith("`apply` by ann, since 20")
     site.east.connectors.clear()
-    holders = {"east": None, "west": lease.Holder("10.0.0.5", "")}
+    holders["west"] = lease.Holder("10.0.0.5", "")
+    leases.closed.clear()
     mm2mgr("apply", "--yes")
     assert site.names("east") == sorted(ON_EAST), "the lease elsewhere says nothing of this Kafka cluster"
+    assert leases.closed == ["east"]
 
 
-def test_apply_says_where_nobody_could_be_asked_for_the_lease_and_goes_on(mm2mgr: Command, site: Site) -> None:
+def test_apply_waits_for_a_process_that_was_killed_and_plans_anew(
+    mm2mgr: Command, site: Site, holders: Holders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the killed one wrote last is in the plan that is applied."""
+    read = Holders.read
+
+    def wrote_meanwhile(self: Holders, *arguments: str) -> lease.Holder | None:
+        site.east.connectors.pop(SOURCE, None)
+        return read(self, *arguments)  # type: ignore[arg-type]
+
+    mm2mgr("apply", "--yes")
+    holders |= {"west": lease.Holder("10.0.0.5", "")}
+    holders.gone_after = 9
+    monkeypatch.setattr(lease, "read_holder", partial(wrote_meanwhile, holders))
+    del site.west.connectors["mm2.a.west.source.logs"]
     said = mm2mgr("apply", "--yes")
-    assert "not verified: that no `reconcile` of owner 'team' writes here at the same time (east: no broker" in said.out
+    assert "(on 10.0.0.5): waiting up to 12 s" in said.err
+    assert "Applied: 2 of 2 changes" in said.out
+    assert 9 <= holders.naps < 12
+
+
+def test_apply_without_changes_takes_no_lease(mm2mgr: Command, leases: type[FakeLease], holders: Holders) -> None:
+    mm2mgr("apply", "--yes")
+    assert len(leases.notes) == 2
+    leases.notes.clear()
+    holders["east"] = lease.Holder("10.0.0.5", "")
+    mm2mgr("apply", "--yes")
+    assert (leases.notes, holders.naps) == ([], 0)
+
+
+def test_apply_says_where_it_cannot_be_the_only_one_and_goes_on(
+    mm2mgr: Command, site: Site, leases: type[FakeLease]
+) -> None:
+    leases.dead = {"east"}
+    said = mm2mgr("apply", "--yes")
+    note = "not verified: that no other process of owner 'team' writes here at the same time (no lease: east: no broker"
+    assert said.err.count("not verified") == 1
+    assert f"east: {note}" in said.err
+    assert (site.names("east"), site.names("west")) == (sorted(ON_EAST), sorted(ON_WEST))
+    site.east.connectors.clear()
+    assert any(note in text for text in mm2mgr("apply", "--yes", "-o", "json").json["notes"])
+
+
+def test_a_refused_login_holds_up_nothing_and_is_named(
+    mm2mgr: Command, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read on the group is missing: brokers say so to one who joins."""
+
+    class Refused(FakeLease):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments)  # type: ignore[arg-type]
+            self.refused = KafkaError("joining group mm2mgr-team failed: Group authorization failed")
+
+        held = False  # type: ignore[assignment]
+
+    monkeypatch.setattr(lease, "Lease", Refused)
+    assert "(no lease: joining group mm2mgr-team failed: Group authorization failed)" in mm2mgr("apply", "--yes").err
+    assert site.names("east") == sorted(ON_EAST)
+    said = mm2mgr("reconcile", "--once", code=1)
+    assert (
+        "  Connect cluster east: no lease: joining group mm2mgr-team failed: Group authorization failed" in said.lines
+    )
+
+
+def test_a_lost_lease_ends_an_apply_that_says_so(
+    mm2mgr: Command, site: Site, leases: type[FakeLease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its process slept: Kafka has given the lease to another one."""
+
+    class Slept(FakeLease):
+        def was_confirmed(self) -> bool:
+            leases.of_others = {"east"}
+            return False
+
+    monkeypatch.setattr(lease, "Lease", Slept)
+    said = mm2mgr("apply", "--yes", "-o", "json", code=1)
+    assert (said.json["lost_leases"], site.names("east"), site.east.writes) == (["east"], [], [])
+    (error,) = {result["error"] for result in said.json["results"] if not result["ok"]}
+    assert error == "not written: the lease on Kafka 'east' was lost, so another process may write now"
+    leases.of_others = set()
+    monkeypatch.setattr(lease, "Lease", leases)
+    mm2mgr("apply", "--yes")
     assert site.names("east") == sorted(ON_EAST)
 
 

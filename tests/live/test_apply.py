@@ -13,10 +13,12 @@ import random
 import re
 import signal
 import socket
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import ge
 from pathlib import Path
@@ -34,6 +36,7 @@ from tests.check.brokers import Allowed
 
 from .command import Tree
 from .conftest import WORKER, serving
+from .gateway import Gateway
 from .pair import Pair, flow, serving_pair
 from .seen import (
     Message,
@@ -232,26 +235,90 @@ def test_a_connector_is_kept_in_the_state_of_its_flow(world: World, tree: Tree) 
     assert statuses(world.url)[name]["connector"]["state"] == "PAUSED"
 
 
-def test_two_applies_at_once_are_not_both_a_success(world: World, tmp_path: Path) -> None:
-    names = [f"race{number}" for number in range(6)]
-    create(world.source, names)
-    trees = [Tree(tmp_path / str(number) / "clusters") for number in range(3)]
-    for number, each in enumerate(trees):
-        poll = f", source_consumer: {{max.poll.records: {number + 1}}}" if number else ""
-        each.write(world.yaml("racing", "".join(flow(name, name, poll) for name in names)))
-    trees[0].run("apply", "--yes")
-    with ThreadPoolExecutor(2) as threads:
-        both = list(threads.map(lambda each: each.json("apply", "--yes", "--wait", "0"), trees[1:]))
-    for name in names:
-        connector = f"mm2.src.tgt.source.{name}"
-        stored = config_of(world.url, connector).get("source.consumer.max.poll.records")
-        claims = {
-            str(number)
-            for number, said in enumerate(both, 2)
-            for each in said["results"]
-            if each["connector"] == connector and each["ok"]
-        }
-        assert claims <= {stored}, f"{connector}: {claims} claimed it, {stored} is stored"
+POLLED = "source.consumer.max.poll.records"
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Two trees of one owner with the same six flows, which poll 2 and 3 records at once; so far it is 1."""
+
+    world: World
+    folder: Path
+    name: str
+
+    def trees(self) -> tuple[Tree, Tree]:
+        create(self.world.source, self.topics)
+        ann, ben = (Tree(self.folder / name / "clusters") for name in ("ann", "ben"))
+        self.declare(ann, 1)
+        ann.run("apply", "--yes")
+        self.declare(ann, 2)
+        self.declare(ben, 3)
+        return ann, ben
+
+    @property
+    def topics(self) -> list[str]:
+        return [f"{self.name}{number}" for number in range(6)]
+
+    def declare(self, tree: Tree, polled: int) -> None:
+        more = f", source_consumer: {{max.poll.records: {polled}}}"
+        tree.write(self.world.yaml(self.name, "".join(flow(topic, topic, more) for topic in self.topics)))
+
+    def polled(self) -> list[str]:
+        return [config_of(self.world.url, f"mm2.src.tgt.source.{topic}")[POLLED] for topic in self.topics]
+
+
+def test_of_two_applies_at_once_one_is_refused_or_waits_and_sees_what_the_other_wrote(
+    world: World, tmp_path: Path
+) -> None:
+    rivals = Rivals(world, tmp_path, "race")
+    ann, ben = rivals.trees()
+    with (
+        ann.start("apply", "--yes", "--wait", "0") as anns,
+        ben.start("apply", "--yes", "--wait", "0") as bens,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        said = ["".join(both) for both in threads.map(lambda running: running.communicate(timeout=180), (anns, bens))]
+        codes = [anns.returncode, bens.returncode]
+    refused = [" is at work: it holds the lease on Kafka 'tgt' (`apply` by " in text for text in said]
+    waited = ["waiting up to 12 s" in text for text in said]
+    assert codes == [int(is_refused) for is_refused in refused], said
+    assert refused.count(True) == 1 or waited.count(True) == 1, said
+    last = refused.index(False) if any(refused) else waited.index(True)
+    assert rivals.polled() == [str(2 + last)] * 6, said
+
+
+def test_an_apply_that_slept_writes_nothing_more_and_the_next_one_waits_until_it_is_missed(
+    world: World, tmp_path: Path
+) -> None:
+    """It is stopped after the first of its six writes, for longer than its session, and then goes on."""
+    rivals = Rivals(world, tmp_path, "sleep")
+    ann, ben = rivals.trees()
+    with ExitStack() as stack:
+        gateways = [stack.enter_context(Gateway(worker.url)) for worker in world.workers]
+        text = (ann.folder / "tree.yaml").read_text()
+        for worker, gateway in zip(world.workers, gateways, strict=True):
+            text = text.replace(worker.url, gateway.url)
+        ann.write(text)
+        anns = stack.enter_context(ann.start("apply", "--yes", "--wait", "0", "--at-once", "1"))
+        is_asleep = threading.Event()
+
+        def sleep(_name: str, _config: dict[str, str] | None) -> None:
+            if not is_asleep.is_set():
+                anns.send_signal(signal.SIGSTOP)
+                is_asleep.set()
+
+        for gateway in gateways:
+            gateway.after = sleep
+        assert is_asleep.wait(60)
+        applied = ben.run("apply", "--yes", "--wait", "0")
+        assert "another process holds the lease on Kafka 'tgt' (`apply` by " in applied
+        assert "Applied: 6 of 6 changes" in applied
+        anns.send_signal(signal.SIGCONT)
+        out, err = anns.communicate(timeout=180)
+    assert anns.returncode == 1, out + err
+    assert "The lease on Kafka 'tgt' was lost: another process may write now, so this one stopped." in out
+    assert "Applied: 0 of 6 changes" in out, "its first one was overwritten by one that saw it"
+    assert rivals.polled() == ["3"] * 6
 
 
 def test_ctrl_c_says_what_is_done_and_mass_deletes_need_a_word(world: World, tree: Tree) -> None:
