@@ -240,7 +240,13 @@ class Kafka:
 
     def partition_counts(self) -> dict[str, int]:
         """Return the partitions of every topic that this login may see; fails early when all brokers refuse."""
-        return {name: len(topic.partitions) for name, topic in self.listing().topics.items() if topic.partitions}
+        return self.counts_with_id()[0]
+
+    def counts_with_id(self) -> tuple[dict[str, int], str]:
+        """Return the same, and the cluster's id, "" where its brokers do not say it."""
+        listed = self.listing()
+        counts = {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.partitions}
+        return counts, listed.cluster_id or ""
 
     def listing(self) -> Any:
         """Return the client's metadata of all topics and brokers; fails early when all brokers refuse."""
