@@ -264,8 +264,8 @@ class Kafka:
         """Return log start and end per partition; partitions that cannot be read are absent (see `read_offsets`)."""
         return self.read_offsets(partitions).found
 
-    def read_offsets(self, partitions: Iterable[TopicPartition]) -> OffsetsRead:
-        """Return log start and end per partition, and the reason for each partition without them.
+    def read_offsets(self, partitions: Iterable[TopicPartition], *, committed: bool = False) -> OffsetsRead:
+        """Return log start and end per partition, and the reason for each partition without them. `committed`: an end before open transactions.
 
         KafkaError only when no partition at all could be read because nothing answered.
         """
@@ -273,7 +273,7 @@ class Kafka:
         with self.doing("reading offsets"):
             for batch in batches(list(dict.fromkeys(partitions)), _PARTITIONS_PER_REQUEST):
                 starts = self._list_offsets(batch, _EARLIEST, read)
-                ends = self._list_offsets(list(starts), _LATEST, read)
+                ends = self._list_offsets(list(starts), _LATEST, read, committed=committed)
                 read.found.update({one: Offsets(starts[one], end) for one, end in ends.items()})
         if read.failed and not read.found and read.unanswered:
             self.admin.poll(0)
@@ -373,12 +373,13 @@ class Kafka:
         return found
 
     def _list_offsets(
-        self, partitions: list[TopicPartition], spec: OffsetSpec, read: OffsetsRead
+        self, partitions: list[TopicPartition], spec: OffsetSpec, read: OffsetsRead, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
         """Ask for one end of the log in bulk; partitions without an answer go to `read.failed`."""
         offsets: dict[TopicPartition, int] = {}
         asked = {confluent_kafka.TopicPartition(*one): spec for one in partitions}
-        answers = self.admin.list_offsets(asked, request_timeout=self.left()) if asked else {}
+        more = {"isolation_level": confluent_kafka.IsolationLevel.READ_COMMITTED} if committed else {}
+        answers = self.admin.list_offsets(asked, request_timeout=self.left(), **more) if asked else {}
         for key, future in answers.items():
             partition = TopicPartition(key.topic, key.partition)
             try:
