@@ -141,7 +141,7 @@ class FakeClient:
     def list_topics(self, timeout: float) -> Any:
         self._ask([0])
         known = SimpleNamespace(partitions=range(PARTITIONS))
-        return SimpleNamespace(topics=dict.fromkeys(self._topics(), known))
+        return SimpleNamespace(topics=dict.fromkeys(self._topics(), known), cluster_id=self.alias)
 
     def describe_topics(self, asked: Any, request_timeout: float) -> Any:
         self._ask([0])

@@ -96,6 +96,13 @@ class ConnectorStatus:
         return self.state == "RUNNING" and all(task.state == "RUNNING" for task in self.tasks)
 
     @property
+    def work_state(self) -> str:
+        """Its state, judged by its tasks where something FAILED: these go on when only the connector fails, and it goes on without them."""
+        if self.tasks and all(task.state == "FAILED" for task in self.tasks):
+            return "FAILED"
+        return "RUNNING" if self.tasks and self.state == "FAILED" else self.state
+
+    @property
     def workers(self) -> frozenset[str]:
         """The ids of the workers that it and its tasks are on, as these last said: a dead worker takes nothing back."""
         return frozenset(worker for worker in (self.worker_id, *(task.worker_id for task in self.tasks)) if worker)

@@ -242,7 +242,13 @@ class Kafka:
 
     def partition_counts(self) -> dict[str, int]:
         """Return the partitions of every topic that this login may see; fails early when all brokers refuse."""
-        return {name: len(topic.partitions) for name, topic in self.listing().topics.items() if topic.partitions}
+        return self.counts_with_id()[0]
+
+    def counts_with_id(self) -> tuple[dict[str, int], str]:
+        """Return the same, and the cluster's id, "" where its brokers do not say it."""
+        listed = self.listing()
+        counts = {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.partitions}
+        return counts, listed.cluster_id or ""
 
     def listing(self) -> Any:
         """Return the client's metadata of all topics and brokers; fails early when all brokers refuse."""
@@ -260,8 +266,8 @@ class Kafka:
         """Return log start and end per partition; partitions that cannot be read are absent (see `read_offsets`)."""
         return self.read_offsets(partitions).found
 
-    def read_offsets(self, partitions: Iterable[TopicPartition]) -> OffsetsRead:
-        """Return log start and end per partition, and the reason for each partition without them.
+    def read_offsets(self, partitions: Iterable[TopicPartition], *, committed: bool = False) -> OffsetsRead:
+        """Return log start and end per partition, and the reason for each partition without them. `committed`: an end before open transactions.
 
         KafkaError only when no partition at all could be read because nothing answered.
         """
@@ -269,7 +275,7 @@ class Kafka:
         with self.doing("reading offsets"):
             for batch in batches(list(dict.fromkeys(partitions)), _PARTITIONS_PER_REQUEST):
                 starts = self._list_offsets(batch, _EARLIEST, read)
-                ends = self._list_offsets(list(starts), _LATEST, read)
+                ends = self._list_offsets(list(starts), _LATEST, read, committed=committed)
                 read.found.update({one: Offsets(starts[one], end) for one, end in ends.items()})
         if read.failed and not read.found and read.unanswered:
             self.admin.poll(0)
@@ -369,12 +375,13 @@ class Kafka:
         return found
 
     def _list_offsets(
-        self, partitions: list[TopicPartition], spec: OffsetSpec, read: OffsetsRead
+        self, partitions: list[TopicPartition], spec: OffsetSpec, read: OffsetsRead, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
         """Ask for one end of the log in bulk; partitions without an answer go to `read.failed`."""
         offsets: dict[TopicPartition, int] = {}
         asked = {confluent_kafka.TopicPartition(*one): spec for one in partitions}
-        answers = self.admin.list_offsets(asked, request_timeout=self.left()) if asked else {}
+        more = {"isolation_level": confluent_kafka.IsolationLevel.READ_COMMITTED} if committed else {}
+        answers = self.admin.list_offsets(asked, request_timeout=self.left(), **more) if asked else {}
         for key, future in answers.items():
             partition = TopicPartition(key.topic, key.partition)
             try:

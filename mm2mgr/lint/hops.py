@@ -13,7 +13,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 from mm2mgr.lint.subject import Subject, addresses
-from mm2mgr.lint.target_names import SEPARATOR, Naming, naming_of, policy_of, separator_of
+from mm2mgr.lint.target_names import SEPARATOR, Naming, filters_of, naming_of, policy_of, separator_of
 from mm2mgr.spec.scalars import is_name
 from mm2mgr.topics.names import Items, NameFilter, PolicyName, Selection, literal, readable
 from mm2mgr.topics.shared import Budget, Shared, meeting, overlaps
@@ -313,6 +313,17 @@ def overlapping(
 def names_alike(one: Hop, other: Hop, topic: str) -> bool:
     """Tell whether two hops give a topic the same name on the target; True where that is unknown."""
     return not one.selection or not other.selection or one.selection.names_alike(other.selection, topic)
+
+
+def mirror_alike(one: Hop, other: Hop, topic: str) -> bool:
+    """Tell whether two hops of one source take a topic, and records of both arrive under the same name. Unknown ways to rename, and
+    to drop records, are alike where all their settings are."""
+    if not (one.selection and other.selection and one.selection.takes(topic) and other.selection.takes(topic)):
+        return False
+    if one.target_names(topic) != other.target_names(topic):
+        return False
+    first, second = filters_of(one.subject, topic), filters_of(other.subject, topic)
+    return None not in (first, second) and (first == second or not first or not second)
 
 
 def moving(found: Sequence[Hop]) -> list[Hop]:

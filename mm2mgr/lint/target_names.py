@@ -7,7 +7,7 @@ unknown: two connectors name a topic alike there only if all settings of it are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mm2mgr.lint.subject import Subject
@@ -17,6 +17,7 @@ from mm2mgr.topics.names import POLICIES, NameFilter, PolicyName, Selection, is_
 SEPARATOR = "replication.policy.separator"
 KAFKAS = "org.apache.kafka.connect.transforms."
 _ROUTERS = ("RegexRouter", "TimestampRouter")
+_FILTERS = ("Filter", f"{KAFKAS}Filter")
 _BY_NAME = f"{KAFKAS}predicates.TopicNameMatches"
 _NOTHING = NameFilter((), ())
 
@@ -59,14 +60,22 @@ class _Step:
         values = dict(self.settings)
         if values["type"].rpartition(".")[2] != "RegexRouter":
             return None
-        router = _replacing(values.get("regex", ""), values.get("replacement", ""))
-        if router is None or not values.get("predicate"):
-            return router
+        router, selects = _replacing(values.get("regex", ""), values.get("replacement", "")), self.selects
+        if router is None or selects is None:
+            return None
+        return lambda name: router(name) if selects(name) else None
+
+    @cached_property
+    def selects(self) -> Callable[[str], bool] | None:
+        """Return whether it is for the records of a topic, by its name; None where what a record holds decides."""
+        values = dict(self.settings)
+        if not values.get("predicate"):
+            return lambda _: True
         chosen = _replacing(values.get("predicate.pattern", ""), "") if values["predicate"] == _BY_NAME else None
-        if chosen is None:  # what a record holds decides
+        if chosen is None:
             return None
         is_negated = values.get("negate", "").lower() == "true"
-        return lambda name: router(name) if (chosen(name) is not None) != is_negated else None
+        return lambda name: (chosen(name) is not None) != is_negated
 
 
 def _replacing(pattern: str, replacement: str) -> Callable[[str], str | None] | None:
@@ -100,7 +109,24 @@ def naming_of(subject: Subject) -> Naming:
     if policy is None:
         keys = (key for key in subject.config if key.startswith("replication.policy.") or key == "source.cluster.alias")
         own = tuple((key, subject.get(key)) for key in sorted(keys))
-    return Naming(Selection(_NOTHING, policy, subject.source, "", separator), own, tuple(_steps(subject)))
+    steps = tuple(_step(subject, name) for name in routers(subject))
+    return Naming(Selection(_NOTHING, policy, subject.source, "", separator), own, steps)
+
+
+def filters_of(subject: Subject, topic: str) -> tuple[Settings, ...] | None:
+    """Return the settings of filters that drop some records of a topic, () where there are none; None where it is dropped as a whole."""
+    plain = replace(naming_of(subject), steps=())(topic)
+    name, found = None if plain.unknown else plain.text, list[Settings]()
+    for alias in subject.items("transforms"):
+        step = _step(subject, alias)
+        if subject.get(f"transforms.{alias}.type") in _FILTERS:
+            if step.selects is None or name is None:
+                found.append(step.settings)
+            elif step.selects(name):
+                return None
+        elif alias in routers(subject) and name is not None:
+            name = step.rename(name) or name if step.rename else None
+    return tuple(found)
 
 
 def routers(subject: Subject) -> tuple[str, ...]:
@@ -113,13 +139,12 @@ def _may_rename(type_: str) -> bool:
     return class_ in _ROUTERS or (bool(package) and f"{package}." != KAFKAS)
 
 
-def _steps(subject: Subject) -> Iterator[_Step]:
-    for name in routers(subject):
-        settings = dict(_below(subject, f"transforms.{name}."))
-        if predicate := settings.get("predicate"):
-            settings["predicate"] = subject.get(f"predicates.{predicate}.type")
-            settings |= {f"predicate.{key}": value for key, value in _below(subject, f"predicates.{predicate}.")}
-        yield _Step(tuple(sorted(settings.items())))
+def _step(subject: Subject, alias: str) -> _Step:
+    settings = dict(_below(subject, f"transforms.{alias}."))
+    if predicate := settings.get("predicate"):
+        settings["predicate"] = subject.get(f"predicates.{predicate}.type")
+        settings |= {f"predicate.{key}": value for key, value in _below(subject, f"predicates.{predicate}.")}
+    return _Step(tuple(sorted(settings.items())))
 
 
 def _below(subject: Subject, prefix: str) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,6 @@ from mm2mgr.observe.reading import Snapshot
 from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topics.names import HEARTBEATS
-from mm2mgr.topology import Flow
 
 _NAMED = 20  # topics, settings, groups or offsets of one problem
 _HEARTBEAT_INTERVALS = 5  # a rebalance or a slow broker may cost some of them
@@ -53,12 +52,11 @@ def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
 
 
 def arrives_twice(case: FlowCase, reading: Snapshot) -> Iterator[LiveProblem]:
-    """Records that arrived more often than the source had them; nothing is said of a topic that another flow of the tree writes to, too."""
+    """Records that arrived more often than the source had them."""
     twice = {
         topic: certain
         for topic, places in case.kept.surplus.items()
-        if (certain := {number: surplus for number, surplus in places.items() if surplus.is_certain})
-        and not any(_writes_too(other, case.flow, topic) for other in reading.declared)
+        if (certain := {number: surplus for number, surplus in places.items() if surplus.is_news(reading.taken_at)})
     }
     if twice:
         surpluses = [surplus for places in twice.values() for surplus in places.values()]
@@ -69,7 +67,7 @@ def arrives_twice(case: FlowCase, reading: Snapshot) -> Iterator[LiveProblem]:
             "exactly_once": bool(case.exactly_once),
         }
         since = min(surplus.began_at for surplus in surpluses)
-        problem = _topics_problem(case, "arrives-twice", twice, reading.taken_at - since, more)
+        problem = _topics_problem(case, "arrives-twice", twice, max(0.0, reading.taken_at - since), more)
         yield replace(problem, subject=replace(problem.subject, tasks=() if task is None else (task,)))
 
 
@@ -140,14 +138,6 @@ def _written_elsewhere(case: FlowCase) -> dict[str, Unarrived]:
         for topic, one in case.kept.unarrived.items()
         if one.advances > 1 and one.clock and not one.clock.paused and one.clock.seconds >= limit
     }
-
-
-def _writes_too(other: Flow, flow: Flow, topic: str) -> bool:
-    """Tell whether another declared flow writes to the topic on the target that a flow mirrors one of its topics to."""
-    if other.id == flow.id or other.target.alias != flow.target.alias:
-        return False
-    name = other.selection.upstream(flow.remote_topic(topic))
-    return name is not None and other.carries(name)
 
 
 def _only_task(case: FlowCase, twice: Collection[TopicPartition]) -> int | None:

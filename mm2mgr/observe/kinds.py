@@ -185,8 +185,9 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
         "arrives-twice": ProblemKind(
             "More records arrived in topics on the target than the source had for them, look after look, and more than one restart of "
             "workers sends again; a problem until an hour after the last of them. Not judged where other flows of the tree write to the "
-            "same topics, with another replication policy than the default one, with transforms, with acks of 0 or 1, or where workers "
-            "do not tell whether they are exactly-once.",
+            "same topics, where the flow silences `overlap`, with another replication policy than the default one, with transforms, with acks of "
+            "0 or 1, or where workers do not tell whether they are exactly-once, or tell otherwise than the tree declares. Offsets of the "
+            "source that are no records, as the markers of transactions, hide as many.",
             {
                 **_TARGET_TOPICS,
                 "records": "how many of them arrived twice, at least",
@@ -197,12 +198,13 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
         "overlap": ProblemKind(
             "Another connector that runs mirrors the same topics to the same names on the target, so that their records arrive twice: one "
             "made by hand, of another owner or left over, or that of a dedicated MirrorMaker. A dedicated MirrorMaker is seen by the "
-            "members of its group on the target (`SOURCE-mm2`); where its config cannot be read, that it runs is a note.",
+            "members of its group on the target (`SOURCE-mm2`); where its config cannot be read, that it runs is a note. Connectors whose tasks have all failed do not count, nor do two that choose "
+            "records by what these hold, each in its own way.",
             {
                 "other": "the other connector, as connect/name; of a dedicated MirrorMaker its group and target",
                 "standing": "unmarked, other-owner, released, left-over (this owner's, no longer declared), dedicated or declared",
                 "owner": "the owner in its mark, empty without one",
-                "topics": "the first topics of the source that both mirror; one that both match where the source could not be read",
+                "topics": "the first topics of the source that both mirror; where the source could not be read, of those that the flow's tasks have",
                 "topic_count": "how many there are",
                 "source": "alias of the source",
                 "target": "alias of the target",

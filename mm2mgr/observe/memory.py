@@ -14,7 +14,7 @@ from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, h
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
-from mm2mgr.observe.reading import LiveConnector, Snapshot
+from mm2mgr.observe.reading import LiveConnector, SeenKafka, Snapshot
 from mm2mgr.observe.surplus import Surplus, Surpluses, follow, weight_in
 from mm2mgr.observe.topic_sync import COPIED, missing_of
 from mm2mgr.observe.trend import Points, followed
@@ -145,7 +145,7 @@ _Timed = TypeVar("_Timed", Mark, Rest, Unstored, Unarrived)
 @dataclass(frozen=True)
 class FlowMemory:
     """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets; `progress` are the points
-    of its lag by their keys (see `trend`)."""
+    of its lag by their keys (see `trend`). `mirror`: how its topics are named on which Kafka cluster, for the `surplus` there."""
 
     home: str = ""
     unassigned: Mapping[str, ConditionClock] = field(default_factory=dict)
@@ -157,6 +157,7 @@ class FlowMemory:
     short: Mapping[str, ConditionClock] = field(default_factory=dict)
     unarrived: Mapping[str, Unarrived] = field(default_factory=dict)
     surplus: Mapping[str, Mapping[int, Surplus]] = field(default_factory=dict)
+    mirror: str = ""
 
     def paused(self) -> FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
@@ -215,12 +216,8 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
         ids = reading.clusters[flow.source.alias].topic_ids
         topics = see_topics(lag, ids, old.topics, reading.taken_at)
         new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
-        surplus = old.surplus
-        if not lag.unread:
-            later_ends = reading.clusters[flow.source.alias].later_ends
-            weight = weight_in(reading, flow, seen)
-            surplus = follow(lag, _of_same_topics(old, topics), weight, later_ends, reading.taken_at)
-        flows[flow.id] = replace(new, home=home, topics=topics, surplus=surplus)
+        mirror, surplus = _surplus(old, reading, flow, lag, topics)
+        flows[flow.id] = replace(new, home=home, topics=topics, mirror=mirror, surplus=surplus)
     looks, lost = _looks(earlier.looks, reading, lags)
     return replace(
         earlier,
@@ -235,10 +232,38 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
     )
 
 
-def _of_same_topics(old: FlowMemory, topics: Mapping[str, SeenTopic]) -> Surpluses:
-    """Return what is remembered of records that arrive twice, without topics that were deleted and created again since."""
-    same = {topic for topic, state in old.topics.items() if topic in topics and topics[topic].ids == state.ids}
-    return {topic: places for topic, places in old.surplus.items() if topic in same}
+def _surplus(
+    old: FlowMemory, reading: Snapshot, flow: Flow, lag: FlowLag, topics: Mapping[str, SeenTopic]
+) -> tuple[str, Surpluses]:
+    """Return where a flow's topics are mirrored to, and what to remember there of records that arrive twice.
+
+    What was remembered is of no use elsewhere. What could not be read changes nothing.
+    """
+    source, target = reading.clusters[flow.source.alias], reading.clusters.get(flow.target.alias, SeenKafka())
+    earlier = {
+        topic: places
+        if topic in topics and topics[topic].ids == old.topics.get(topic, SeenTopic()).ids
+        else {number: place.of_log_before() for number, place in places.items()}
+        for topic, places in old.surplus.items()
+    }
+    if lag.unread or target.failure or reading.connects[flow.connect.name].exactly_once is None:
+        return old.mirror, earlier
+    mirror = f"{flow.remote_topic('*')} on {target.cluster_id or flow.target.alias}"
+    earlier = earlier if mirror == old.mirror else {}
+    surplus = follow(lag, earlier, weight_in(reading, flow), source.later_ends, reading.taken_at)
+    doubts = [topic for topic, places in surplus.items() if any(place.limit is not None for place in places.values())]
+    for topic in doubts:
+        if any(_writes_too(other, flow, topic) for other in reading.declared):
+            del surplus[topic]
+    return mirror, surplus
+
+
+def _writes_too(other: Flow, flow: Flow, topic: str) -> bool:
+    """Tell whether another flow that is declared to run writes to the topic on the target that a flow mirrors one of its topics to."""
+    if other.id == flow.id or other.target.alias != flow.target.alias or other.settings.state in ("paused", "stopped"):
+        return False
+    name = other.selection.upstream(flow.remote_topic(topic))
+    return name is not None and other.carries(name)
 
 
 def _silent_workers(earlier: Memory, reading: Snapshot, flows: Mapping[str, FlowMemory]) -> dict[str, SilentWorker]:

@@ -6,7 +6,7 @@ something runs that the tree does not declare like this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
@@ -14,7 +14,7 @@ from mm2mgr.connect.types import WorkerInfo
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, SeenKafka, Snapshot
 from mm2mgr.reconcile.dedicated import configs_topic, dedicated_names
-from mm2mgr.reconcile.plan import Named, selects_otherwise
+from mm2mgr.reconcile.plan import RESTING, Named, selects_otherwise
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 
@@ -35,53 +35,66 @@ def find_overlaps(reading: Snapshot) -> Overlaps:
     flows: dict[Named, tuple[Flow, LiveConnector]] = {}
     for flow in reading.flows:
         connector = reading.source_connector(flow)
-        if connector and connector.info:
+        if connector and connector.info and not (connector.status and connector.status.work_state == "FAILED"):
             flows[connector.desired.connect, connector.desired.name] = flow, connector
     dedicated, notes = _dedicated(reading, [flow for flow, _ in flows.values()])
     others = [*(other for connect in reading.connects.values() for other in connect.others), *dedicated]
-    changed = {
-        named
-        for named, (_, connector) in flows.items()
-        if connector.info and selects_otherwise(connector.info.config, connector.desired.config)
-    }
+    changed = {named for named, (_, connector) in flows.items() if _runs_otherwise(connector)}
     if not flows or not (others or changed):
         return Overlaps(notes=notes)
-    declared = [OtherConnector(*named, {}, "", "declared") for named in flows]
-    beside = {(other.connect, other.connector): other for other in (*declared, *others)}
+    beside = {named: OtherConnector(*named, {}, "", "declared") for named in flows}
+    beside |= {(other.connect, other.connector): other for other in others if other.state != "FAILED"}
     problems: dict[str, tuple[LiveProblem, ...]] = {}
-    for mine, theirs, topics in _shared(reading, flows, others):
-        flow, _ = flows[mine]
-        if beside[theirs].standing == "declared" and not {mine, theirs} & changed:
-            continue  # lint judges what is declared
-        if topics and _RULE not in flow.settings.silence:
+    for mine, theirs, topics in _shared(reading, flows, beside, changed):
+        flow = flows[mine][0]
+        # What a connector that is not declared says in its config is no authority.
+        if not any(_RULE in flows[named][0].settings.silence for named in (mine, theirs) if named in flows):
             problems[flow.id] = (*problems.get(flow.id, ()), _problem(flow, mine, beside[theirs], topics))
     return Overlaps(problems, notes)
 
 
+def _runs_otherwise(connector: LiveConnector) -> bool:
+    """Tell whether a flow's connector mirrors what the tree does not declare like this: lint has judged what is declared."""
+    rests = connector.desired.state in RESTING and not (connector.status and connector.status.state in RESTING)
+    return rests or (connector.info is not None and selects_otherwise(connector.info.config, connector.desired.config))
+
+
 def _shared(
-    reading: Snapshot, flows: Mapping[Named, tuple[Flow, LiveConnector]], others: Iterable[OtherConnector]
+    reading: Snapshot,
+    flows: Mapping[Named, tuple[Flow, LiveConnector]],
+    beside: Mapping[Named, OtherConnector],
+    changed: Set[Named],
 ) -> Iterator[tuple[Named, Named, list[str]]]:
-    """Yield each flow's connector with one that overlaps, and the topics of both: those that the source has, where it was read."""
+    """Yield each flow's connector with one that overlaps, and the topics of both: those that the source has, or where it was not read
+    those that the flow's tasks have."""
     from mm2mgr.reconcile.facts import running, version_of
     from mm2mgr.reconcile.guards import overlaps
 
     versions = {name: connect.version for name, connect in reading.connects.items()}
     configs: dict[Named, tuple[Mapping[str, str], str | None]] = {
+        named: (other.config, other.state) for named, other in beside.items()
+    }
+    configs |= {
         named: (connector.info.config, connector.status.state if connector.status else None)
         for named, (_, connector) in flows.items()
         if connector.info
     }
-    configs |= {(other.connect, other.connector): (other.config, other.state) for other in others}
     subjects = {
-        named: running(*named, config, state, version_of(WorkerInfo(versions.get(named[0], ""), "", "")))
+        named: subject
         for named, (config, state) in configs.items()
+        if (subject := running(*named, config, state, version_of(WorkerInfo(versions.get(named[0], ""), "", ""))))
     }
-    for overlap in overlaps({named: subject for named, subject in subjects.items() if subject}):
+    ours = {named: subject for named, subject in subjects.items() if named in flows}
+    rivals = {named: subject for named, subject in subjects.items() if named not in flows or named in changed}
+    pairs = set[tuple[Named, Named]]()
+    for overlap in overlaps(ours, rivals):
         for mine, theirs in (overlap.connectors, overlap.connectors[::-1]):
-            if mine in flows:
+            if mine in flows and (mine, theirs) not in pairs:
+                pairs.add((mine, theirs))
                 source = reading.clusters.get(flows[mine][0].source.alias, SeenKafka())
-                example = [overlap.topic] if overlap.topic else []
-                yield mine, theirs, example if source.failure else overlap.shared(source.topics)
+                assigned = (topic for topics in flows[mine][1].assigned().values() for topic, _ in topics)
+                if topics := overlap.shared({*assigned} if source.failure else source.topics):
+                    yield mine, theirs, topics
 
 
 def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[str]) -> LiveProblem:

@@ -127,7 +127,8 @@ Standing = Literal["unmarked", "other-owner", "released", "left-over", "dedicate
 
 @dataclass(frozen=True)
 class OtherConnector:
-    """A source connector of MirrorMaker that the tree does not declare; `state` in Connect's words, or `no status`.
+    """A source connector of MirrorMaker that the tree does not declare; `state` in Connect's words and by its tasks (`work_state`), or
+    `no status`.
 
     `owner`: the owner in its mark, "" without one. One of a dedicated MirrorMaker has `connect` "", and the group as its name.
     """
@@ -165,7 +166,7 @@ class SeenKafka:
     """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
     for (a start only of topics that flows read from it, else 0), reasons for those unread; settings and literal ACLs of the topics, and committed offsets of the groups asked for, that this login
     may read. `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that were read
-    again after all clusters."""
+    again after all clusters. `cluster_id`: "" where it is not known."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
@@ -177,6 +178,7 @@ class SeenKafka:
     group_offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     dedicated: Mapping[str, DedicatedMirrorMaker] = field(default_factory=dict)
     later_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    cluster_id: str = ""
 
 
 @dataclass(frozen=True)

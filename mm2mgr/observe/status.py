@@ -100,7 +100,7 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
         with Kafka(access, timeout_seconds or _KAFKA_TIMEOUT_SECONDS) as kafka:
             if wanted.ends:
                 return SeenKafka(offsets=read_logs(kafka, wanted.ends, ()).found)
-            topics = kafka.partition_counts()
+            topics, cluster_id = kafka.counts_with_id()
             away = set(filter(wanted.away, topics))
             read = read_logs(kafka, wanted(topics), away)
             ids = kafka.topic_ids(away)
@@ -121,6 +121,7 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
         acls=acls,
         group_offsets=groups,
         dedicated=dedicated,
+        cluster_id=cluster_id,
     )
 
 
@@ -291,7 +292,7 @@ def _others(
             standing = "released"
         elif owners.is_ours((connect, name), info.config):
             standing = "left-over"
-        yield OtherConnector(connect, name, info.config, status.state if status else "no status", standing, owner)
+        yield OtherConnector(connect, name, info.config, status.work_state if status else "no status", standing, owner)
 
 
 async def _more(

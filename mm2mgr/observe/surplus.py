@@ -3,12 +3,14 @@
 Let P be the first offset of a source partition that is not stored, E the source's end and T the target's. Each record takes one offset
 on the target (`weight` 1), on exactly-once workers at most two: each transaction ends with a marker in the partitions that it wrote to.
 So while each record arrives once, weight * P - T never falls, whatever the source's log has beside records; the largest one of all
-looks is the `level`. P is never beyond E. Therefore, what level + T - weight * E exceeds zero by, the `extra`, arrived twice, where E
+looks is the `level`. P is never beyond E, but where a topic was created again: until it moves, P is of the log before, and nothing is
+concluded from it. Therefore, what level + T - weight * E exceeds zero by, the `extra`, arrived twice, where E
 was read after T (see `doubtful`). Records that had arrived before the first look are in its T, so they never count.
 
 Workers that die send again what they had not stored. Since the last look, one such restart can do that with weight * (E - P) at most, P
 being that of the last look; and once some of it has arrived, with twice what waits behind P now. The smaller one is the `limit`: only
-what exceeds it in a later look is certain not to be one restart.
+what exceeds it in a later look is certain not to be one restart. Transactions that are aborted take offsets too, as often as they are
+tried: what arrives with transactions while P stands still before records that wait may be such, and never counts.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, SeenKafka, Snapshot
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
@@ -31,6 +33,7 @@ class Surplus(NamedTuple):
 
     `position`, `end` and `target_end` are those of the last look; `moved_at` is the last one to which the target grew. `extra`: offsets on the target, the most of any look; `limit`: so many
     may be of one restart (None: there are none); `began_at` and `grew_at`: the looks that saw the first and the last of them.
+    `is_of_log`: whether the position is known to be of the log that is there. `weight` 0: all of it is of a log before.
     """
 
     weight: int
@@ -44,6 +47,15 @@ class Surplus(NamedTuple):
     began_at: float = 0.0
     grew_at: float = 0.0
     is_certain: bool = False
+    is_of_log: bool = True
+
+    def of_log_before(self) -> Surplus:
+        """Return what is left of it when its topic was deleted and created again."""
+        return Surplus(0, 0, self.position, 0, 0)
+
+    def is_news(self, now: float) -> bool:
+        """Whether it is certain, and not long ago; a clock that was set back makes nothing older or newer."""
+        return self.is_certain and abs(now - self.grew_at) < NEWS_SECONDS
 
     @property
     def records(self) -> int:
@@ -63,21 +75,20 @@ class _Ends(NamedTuple):
     target_end: int
 
 
-def weight_in(reading: Snapshot, flow: Flow, connector: LiveConnector) -> int | None:
+def weight_in(reading: Snapshot, flow: Flow) -> int | None:
     """Return how many offsets of the target a record of a flow takes at most; None where its target's ends do not tell.
 
-    Under other policies anybody may write to the topics, transforms may rename or drop records, and records that a producer does not
-    wait for may show late.
+    Under other policies anybody may write to the topics, transforms may rename or drop records, records that a producer does not
+    wait for may show late, and where `overlap` is silenced a second copy is wanted.
     """
-    exactly_once = reading.connects[flow.connect.name].exactly_once
-    if flow.settings.replication_policy != "default" or connector.info is None or exactly_once is None:
+    exactly_once, connector = reading.connects[flow.connect.name].exactly_once, reading.source_connector(flow)
+    if flow.settings.replication_policy != "default" or "overlap" in flow.settings.silence or exactly_once is None:
         return None
-    if connector.info.config.get("transforms") or text_of(
-        "source", connector.info.config, "record producer", "acks"
-    ) in {
-        "0",
-        "1",
-    }:
+    if (flow.exactly_once or flow.connect.exactly_once) and not exactly_once:
+        return None  # while workers are changed, one that tells is not like the others
+    if connector is None or connector.info is None or connector.info.config.get("transforms"):
+        return None
+    if text_of("source", connector.info.config, "record producer", "acks") in {"0", "1"}:
         return None
     return 2 if exactly_once else 1
 
@@ -89,7 +100,7 @@ def doubtful(reading: Snapshot, flow: Flow, earlier: Surpluses) -> Iterator[Topi
         not earlier
         or connector is None
         or isinstance(connector.offsets, Failure)
-        or not (weight := weight_in(reading, flow, connector))
+        or not (weight := weight_in(reading, flow))
     ):
         return
     source, target = (reading.clusters.get(cluster.alias, SeenKafka()) for cluster in (flow.source, flow.target))
@@ -128,13 +139,19 @@ def follow(
 
 def _after(old: Surplus | None, ends: _Ends, weight: int, later_end: int | None, now: float) -> Surplus:
     if old is None or not _goes_on(old, ends, weight):
-        return Surplus(weight, weight * ends.position - ends.target_end, *ends)
+        moved = old is None or (old.weight > 0 and (old.is_of_log or ends.position != old.position))
+        is_of_log = moved and ends.position <= ends.end
+        return Surplus(weight, weight * ends.position * is_of_log - ends.target_end, *ends, is_of_log=is_of_log)
+    if weight > 1 and ends.position == old.position and ends.end > ends.position + 1:  # one is a marker
+        old = old._replace(level=old.level - max(0, ends.target_end - old.target_end))
     if _is_doubtful(old, ends):
         if later_end is None:
             return old
         ends = ends._replace(end=max(ends.end, later_end))
     moved_at = now if ends.target_end > old.target_end else old.moved_at
-    begun = Surplus(weight, weight * ends.position - ends.target_end, *ends, moved_at)
+    is_of_log = old.is_of_log or ends.position != old.position
+    level = weight * ends.position - ends.target_end if is_of_log else old.level
+    begun = Surplus(weight, level, *ends, moved_at, is_of_log=is_of_log)
     extra, same_level = _extra(old, ends), begun._replace(level=old.level)
     if old.limit is None:
         if extra <= 0:  # an end that went back, as of a topic that was created again, says nothing about what is stored
@@ -144,7 +161,7 @@ def _after(old: Surplus | None, ends: _Ends, weight: int, later_end: int | None,
         return same_level._replace(extra=extra, limit=limit, began_at=now, grew_at=now)
     is_certain = old.is_certain or extra > old.limit
     has_grown = extra > old.extra or is_certain > old.is_certain
-    grew_at = now if has_grown else old.grew_at
+    grew_at = now if has_grown else min(now, old.grew_at)
     if now - grew_at >= NEWS_SECONDS if is_certain else not has_grown:
         return begun  # it is over
     extra = max(extra, old.extra)

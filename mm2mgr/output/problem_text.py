@@ -245,7 +245,8 @@ def _arrives_twice(one: Values, found: Values) -> str:
         )
     return (
         f"{fact}; look for a second mirror of these topics that mm2mgr cannot see (another Connect cluster, a dedicated MirrorMaker under "
-        "another alias), for a worker that the others lost and that still runs, or for workers that die again and again"
+        "another alias), for a producer that writes to them, for a worker that the others lost and that still runs, or for workers that die again "
+        "and again"
     )
 
 

@@ -1,7 +1,8 @@
 """Whether records still arrive after an update: log ends of what a connector mirrors, at its source and its target, compared over a wave.
 
 Connect stores offsets once a minute by default, which is too seldom for that. A Kafka cluster that cannot be read is not asked
-again, and nothing is concluded; nor is it of connectors whose records may have other names on the target, or be dropped on the way.
+again, and nothing is concluded; nor is it of connectors whose records may have other names on the target, or be dropped on the way. One
+offset more of a partition may be the marker of a transaction, which is no record and never arrives.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mm2mgr.reconcile.plan import Change
 from mm2mgr.text import few
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow, Topology
+from mm2mgr.truth.client_values import text_of
 
 _BEFORE_SECONDS = 60.0
 """What arrived so long before an update says whether records arrived then;"""
@@ -39,10 +41,20 @@ class Arrivals:
     flow: Flow
     unknown: str = ""
     """Why log ends cannot say whether records of this connector arrive; empty where they can."""
+    is_committed: bool = False
+    """Whether it reads committed records only: what an open transaction holds back does not wait for it."""
+    patience_seconds: float = 0.0
+    """How long a record has to arrive."""
+    sees_target: bool = True
     partitions: set[TopicPartition] = field(default_factory=set)
     first: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     base: Ends | None = None
     now: Ends = field(default_factory=dict)
+    due: Ends = field(default_factory=dict)
+    """What a reading had that is as old as a record has to arrive."""
+    latest: tuple[float, Ends] | None = None
+    arrived: set[str] = field(default_factory=set)
+    """The topics that changed on the target since the tasks run, also those that were deleted and created again."""
 
     def set_partitions(self, assigned: Iterable[TopicPartition], *, is_new: bool) -> None:
         """Take in partitions of its tasks, of which those of the new config count in the end (`is_new`).
@@ -57,41 +69,61 @@ class Arrivals:
         }
         self.partitions = taken if is_new else self.partitions | taken
 
-    def take(self, ends: Ends, *, runs: bool) -> None:
-        """Take in a reading; `runs`: the tasks are seen to run with the new config."""
+    def take(self, ends: Ends, at: float, *, runs: bool) -> None:
+        """Take in a reading of a moment, in seconds; `runs`: the tasks are seen to run with the new config."""
         self.now = ends
         for one, pair in ends.items():
-            self.first.setdefault(one, pair)
-        if runs and self.base is None:
+            if one not in self.first or pair[1] < self.first[one][1]:  # a topic that was created again on the target
+                self.first[one] = pair
+        if not runs or not ends:
+            return
+        if self.base is None:
             self.base = ends
+        self.arrived |= {one.topic for one, (_, end) in ends.items() if one in self.base and end != self.base[one][1]}
+        if self.latest is None:
+            self.latest = at, ends
+        elif at - self.latest[0] >= self.patience_seconds:
+            self.due, self.latest = self.latest[1], (at, ends)
 
     def forget(self) -> None:
         """Forget what was read, as one of its clusters cannot be read any more."""
-        self.base, self.now = None, {}
+        self.base, self.now, self.due, self.latest, self.arrived = None, {}, {}, None, set()
 
     @property
     def fresh(self) -> list[str]:
         """The topics that got records since the update."""
-        return sorted({one.topic for one, (source, _) in self.now.items() if source > self.first[one][0]})
+        return self._grown(self.first, self.now)
 
     @property
     def waiting(self) -> list[str]:
         """Those of them of which more records wait than when it was first seen, while none arrives."""
-        return [topic for topic in self.fresh if self._grown(self.first, topic) > 0 and not self._moved(1, topic)]
+        behind = self._behind(self.now)
+        return [topic for topic in self.fresh if topic in behind and topic not in self.arrived]
+
+    @property
+    def overdue(self) -> list[str]:
+        """Those of them whose records had the time to arrive."""
+        behind = self._behind(self.due)
+        return [topic for topic in self.waiting if topic in behind]
 
     @property
     def is_broken(self) -> bool:
         """Tell whether nothing arrives at all, of records that came while the tasks ran with the new config."""
-        still = self.waiting
-        return bool(still) and still == self.fresh and any(self._moved(0, topic) for topic in still)
+        due = self._grown(self.base or {}, self.due)
+        return self.waiting == self.fresh and any(topic in due for topic in self.overdue)
 
-    def _grown(self, before: Ends, topic: str) -> int:
-        of = [one for one in self.now if one.topic == topic]
-        return sum(self.now[one][0] - self.now[one][1] - (before[one][0] - before[one][1]) for one in of)
+    @staticmethod
+    def _grown(before: Ends, after: Ends) -> list[str]:
+        """Return the topics that got records between two readings of their source."""
+        return sorted({one.topic for one, (end, _) in after.items() if one in before and end > before[one][0] + 1})
 
-    def _moved(self, side: int, topic: str) -> bool:
-        base = self.base or {}
-        return any(one in base and ends[side] > base[one][side] for one, ends in self.now.items() if one.topic == topic)
+    def _behind(self, ends: Ends) -> set[str]:
+        """Return the topics of which more waits in a reading than at first."""
+        return {
+            one.topic
+            for one, (source, target) in ends.items()
+            if one in self.first and source - target - (self.first[one][0] - self.first[one][1]) > 1
+        }
 
 
 DROPS = "its transforms may drop records, or rename their topics"
@@ -111,8 +143,9 @@ class LogReader:
         is_one = change.type == "source" and change.action == "update" and bool(change.keys)
         if flow is None or not is_one or self._unread & _aliases(flow):
             return None
-        unknown = DROPS if change.written.get("transforms") else ""
-        return Arrivals(flow, unknown or ("" if flow.selection.policy else _UNKNOWN_POLICY))
+        unknown = DROPS if change.written.get("transforms") else "" if flow.selection.policy else _UNKNOWN_POLICY
+        isolation = text_of("source", change.written, "source consumer", "isolation.level")
+        return Arrivals(flow, unknown, isolation == "read_committed")
 
     def _flow(self, change: Change) -> Flow | None:
         return next((self._flows[flow_id] for flow_id in change.flows if flow_id in self._flows), None)
@@ -159,36 +192,52 @@ class LogReader:
         """Return the ends of what each of them has, without those whose clusters could not be read."""
         asked = [each for each in watched if each.partitions and not each.unknown]
         chosen = [each for each in asked if not self._unread & _aliases(each.flow)]
-        wanted: dict[str, set[TopicPartition]] = {}
+        wanted: dict[tuple[str, bool], set[TopicPartition]] = {}
         clusters = {end.alias: end for each in chosen for end in (each.flow.source, each.flow.target)}
         for each in chosen:
-            wanted.setdefault(each.flow.source.alias, set()).update(each.partitions)
-            wanted.setdefault(each.flow.target.alias, set()).update(_remote(each.flow, one) for one in each.partitions)
-        found: dict[str, Mapping[TopicPartition, int]] = {}
+            wanted.setdefault((each.flow.source.alias, each.is_committed), set()).update(each.partitions)
+            remote = (_remote(each.flow, one) for one in each.partitions)
+            wanted.setdefault((each.flow.target.alias, False), set()).update(remote)
+        found: dict[tuple[str, bool], Mapping[TopicPartition, int | None]] = {}
 
-        async def of_kafka(alias: str) -> None:
+        async def of_kafka(alias: str, committed: bool) -> None:
+            asked = wanted[alias, committed]
             try:
-                found[alias] = await asyncio.to_thread(read_ends, kafka_access(clusters[alias]), wanted[alias])
+                access = kafka_access(clusters[alias])
+                found[alias, committed] = await asyncio.to_thread(read_ends, access, asked, committed=committed)
             except Mm2mgrError:
                 self._unread.add(alias)
 
-        await asyncio.gather(*map(of_kafka, wanted))
+        await asyncio.gather(*(of_kafka(*key) for key in wanted))
         for each in asked:
             if self._unread & _aliases(each.flow):
                 each.forget()
         read = [each for each in chosen if not self._unread & _aliases(each.flow)]
-        return [(each, _both(each, found[each.flow.source.alias], found[each.flow.target.alias])) for each in read]
+        return [
+            (each, _both(each, found[each.flow.source.alias, each.is_committed], found[each.flow.target.alias, False]))
+            for each in read
+        ]
 
 
-def _both(each: Arrivals, source: Mapping[TopicPartition, int], target: Mapping[TopicPartition, int]) -> Ends:
-    ends = {one: (source.get(one), target.get(_remote(each.flow, one))) for one in each.partitions}
-    return {one: (left, right) for one, (left, right) in ends.items() if left is not None and right is not None}
+def _both(
+    each: Arrivals, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int | None]
+) -> Ends:
+    """Return both ends of its partitions, none where mm2mgr's login sees none of its topics on the target: 0 would be no reading."""
+    remotes = {one: _remote(each.flow, one) for one in each.partitions}
+    each.sees_target = any(target.get(remote) is not None for remote in remotes.values())
+    return {
+        one: (source[one] or 0, target[remote] or 0)
+        for one, remote in remotes.items()
+        if each.sees_target and one in source and remote in target
+    }
 
 
 def said(arrivals: Arrivals) -> str:
     """Return what is seen of records, in words; nothing where they arrive."""
     if arrivals.unknown:
         return f"not known whether records arrive ({arrivals.unknown})"
+    if not arrivals.sees_target:
+        return f"not known whether records arrive (mm2mgr sees none of its topics on {arrivals.flow.target.alias})"
     if arrivals.base is None:
         return ""
     if not arrivals.fresh:
@@ -207,17 +256,19 @@ def _aliases(flow: Flow) -> set[str]:
 
 
 def read_ends(
-    access: KafkaAccess, partitions: Iterable[TopicPartition], timeout_seconds: float = 5.0
-) -> dict[TopicPartition, int]:
-    """Return the log ends of partitions, 0 of those that do not exist (yet). Blocks; raises KafkaError."""
+    access: KafkaAccess, partitions: Iterable[TopicPartition], timeout_seconds: float = 5.0, *, committed: bool = False
+) -> dict[TopicPartition, int | None]:
+    """Return the log ends of partitions, 0 of those that do not exist (yet), None where this login does not see the topic. `committed`: the
+    first offset of an open transaction where there is one. Blocks; raises KafkaError."""
     from mm2mgr.kafka.client import Kafka
 
     wanted = list(partitions)
     with Kafka(access, timeout_seconds) as kafka:
         counts = kafka.partition_counts()  # ends early where no broker listens
         there = [one for one in wanted if one.partition < counts.get(one.topic, 0)]
-        ends = {one: log.end for one, log in kafka.offsets(there).items()}
-    return dict.fromkeys(set(wanted) - set(there), 0) | ends
+        ends = {one: log.end for one, log in kafka.read_offsets(there, committed=committed).found.items()}
+    missing = {one: 0 if one.topic in counts else None for one in set(wanted) - set(there)}
+    return {**missing, **ends}
 
 
 def read_since(

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mm2mgr.lint.findings import Finding, Rule
-from mm2mgr.lint.hops import Hop, overlapping
+from mm2mgr.lint.hops import Hop, by_pair, hops, mirror_alike
 from mm2mgr.lint.rules import found, of_connectors, reported
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.reconcile.moves import with_units_held
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
 from mm2mgr.render import HEARTBEATS_KEY
+from mm2mgr.topics.shared import overlaps as meeting_pairs
 from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
@@ -177,24 +178,31 @@ def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two connectors that run, of the same two clusters, and may both mirror a topic; `topic` is one, "" where that is not decided."""
+    """Two connectors that run between the same two clusters, the first of them ours, and whose patterns may meet."""
 
     connectors: tuple[Named, Named]
-    topic: str
     hops: tuple[Hop, Hop] = field(repr=False)
 
     def shared(self, topics: Iterable[str]) -> list[str]:
-        """Return those of a source's topics that both take, sorted."""
-        first, other = (hop.selection for hop in self.hops)
-        return sorted(topic for topic in topics if first and other and first.takes(topic) and other.takes(topic))
+        """Return those of a source's topics that arrive from both, sorted."""
+        return sorted(topic for topic in topics if mirror_alike(*self.hops, topic))
 
 
-def overlaps(running: Mapping[Named, Subject]) -> Iterator[Overlap]:
-    """Yield the overlaps of connectors that run, as the rule `overlap` finds them."""
-    names = {subject: named for named, subject in running.items()}
-    judged = Estate(tuple(running.values())).judged
-    for first, other, shared in overlapping(judged.subjects, running=True, alike=True):
-        yield Overlap((names[first.subject], names[other.subject]), shared.topic or "", (first, other))
+def overlaps(ours: Mapping[Named, Subject], others: Mapping[Named, Subject]) -> Iterator[Overlap]:
+    """Yield each of ours with each of the others that it may overlap. What runs may be among both, or wrongly declared."""
+    names = {subject: named for named, subject in {**others, **ours}.items()}
+    running = by_pair(
+        [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.off]
+    )
+    for group in running.values():
+        rivals = [hop for hop in group if names[hop.subject] in others]
+        chosen = [hop for hop in group if names[hop.subject] in ours]
+        selections = [hop.selection for hop in (*rivals, *chosen) if hop.selection]
+        pairs = meeting_pairs(selections, [0] * len(rivals) + [1] * len(chosen))
+        for hop in {chosen[later - len(rivals)]: None for _, later, _ in pairs}:
+            for rival in rivals:
+                if rival is not hop:
+                    yield Overlap((names[hop.subject], names[rival.subject]), (hop, rival))
 
 
 def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Connectors) -> str:

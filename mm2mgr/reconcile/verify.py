@@ -81,7 +81,7 @@ class Watched:
         self._before = before if change.action == "update" else None
         self._ran = ran
         self.arrivals = arrivals if ran else None
-        self.is_broken_if_late = self.is_good_if_late = False
+        self.is_broken_if_late = self.is_good_if_late = self.is_on_its_way = False
         self.is_without_tasks = False
         self._seen: tuple[Settled, bool] | None = None
         self._since = 0.0
@@ -115,6 +115,7 @@ class Watched:
         stopped = self._ran and (without_tasks or not self._tasks_have_it)
         starts = status is not None and not alone and not (without_tasks and self.takes_topics is False)
         self.is_broken_if_late = starts and (stopped or (bool(self.takes_topics) and without_tasks))
+        self.is_on_its_way = False
         self.is_good_if_late = not self._ran and (
             (without_tasks and self._before is not None and self._before.runs and not self._before.tasks)
             or (not belongs and seen.state.endswith(AS_BEFORE))
@@ -145,6 +146,7 @@ class Watched:
             return Settled("RUNNING", "ok")
         what = said(self.arrivals)
         self.is_broken_if_late = self.arrivals.is_broken
+        self.is_on_its_way = self.is_good_if_late = bool(self.arrivals.waiting) and not self.arrivals.overdue
         return Settled(f"RUNNING, {what}" if what else "RUNNING", "inconclusive" if self.arrivals.waiting else "ok")
 
     def judged(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:  # noqa: PLR0911
@@ -294,6 +296,8 @@ class Verification:
     async def _judged_late(self, watched: Watched, written_at: float | None) -> Settled:
         """Return what counts at the end of the wait of a connector that was not seen to be right; None: no excuse counts."""
         state, verdict = self.states[self._named(watched)].state, self.states[self._named(watched)].verdict
+        if watched.is_good_if_late and watched.is_on_its_way:
+            return Settled("RUNNING, no new records to judge by", "ok")
         if watched.is_good_if_late:
             return Settled(state if watched.may_drop or state.endswith(AS_BEFORE) else f"{state}{AS_BEFORE}", "ok")
         waiting = watched.arrivals if watched.arrivals and watched.arrivals.waiting else None
@@ -314,6 +318,8 @@ class Verification:
 
     def _watched(self, change: Change, is_canary: bool) -> Watched:
         arrivals = self._logs.watching(change) if self._logs else None
+        if arrivals:
+            arrivals.patience_seconds = min(self._hold_seconds, self._wait_seconds / 5)
         before = None if is_canary else self._before.get(change.connector)
         return Watched(change, self._hold_seconds, before=before, ran=self._ran(change.connector), arrivals=arrivals)
 
@@ -369,7 +375,7 @@ class Verification:
         asked = [each.arrivals for each in watched if each.arrivals]
         chosen = [arrivals for arrivals in asked if id(arrivals) in runs or not arrivals.now]
         for arrivals, ends in await self._logs.read(chosen):
-            arrivals.take(ends, runs=id(arrivals) in runs)
+            arrivals.take(ends, time.monotonic(), runs=id(arrivals) in runs)
 
     async def _ask_tasks(self, each: Watched) -> None:
         async with self._gate:

@@ -108,7 +108,9 @@ class Site:
             raise KafkaError("no broker answered")
         return tuple(group for group, topics in self.groups.items() if wanted(group) and any(map(carried, topics)))
 
-    def read_ends(self, access: KafkaAccess, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def read_ends(
+        self, access: KafkaAccess, partitions: Iterable[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, int]:
         """Answer as `reconcile.arrivals.read_ends` does."""
         if self.ends is None:
             raise KafkaError("no broker answered")

@@ -222,7 +222,7 @@ def test_records_that_came_only_before_the_tasks_ran_are_for_a_person_to_judge(s
 
     def ends(alias: str, one: TopicPartition) -> int:
         seen[one] += 1
-        return 101 if alias == "a" and seen[one] > 1 else 100
+        return 105 if alias == "a" and seen[one] > 1 else 100
 
     site.ends = ends
     halted = applied(site, site.plan(SLOWLY), SLOWLY, wait_seconds=3.0, rollback=True).halted["east"]
