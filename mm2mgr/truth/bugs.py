@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, Protocol, get_args
 
@@ -118,6 +119,23 @@ def _writes_syncs(connector: Configured) -> bool:
     return not off and connector.get("offset.lag.max", "100") != "0"
 
 
+def _has_tasks(connector: Configured) -> bool:
+    return connector.get("tasks.max", "1") not in ("", "0", "1")
+
+
+def _is_exactly_once(connector: Configured) -> bool:
+    return connector.get("exactly.once.support").lower() == "required"
+
+
+def _copies_timestamp_limits(connector: Configured) -> bool:
+    patterns = connector.get("config.properties.exclude").replace("\\", "").split(",")
+    limits = [f"message.timestamp.{side}.max.ms" for side in ("before", "after")]
+    is_excluded = all(
+        any(fnmatchcase(limit, pattern.strip().replace(".*", "*")) for pattern in patterns) for limit in limits
+    )
+    return connector.flag("sync.topic.configs.enabled", default=True) and not is_excluded
+
+
 _SYNCS_GROUPS = _is_on("sync.group.offsets.enabled", default=False)
 _GROUPS_WORDS = "with sync.group.offsets.enabled=true"
 _SYNCS_CONFIGS = _is_on("sync.topic.configs.enabled", default=True)
@@ -153,6 +171,13 @@ BUGS: tuple[Bug, ...] = (
         types=_SOURCE,
     ),
     Bug(
+        "KAFKA-12252",
+        "info",
+        "after another worker became the leader, requests between the workers may be refused (403) until the session key is renewed: new task configs do not arrive",
+        "restart the workers one after the other, or upgrade them",
+        ((_FIRST, "2.7.1"), ("2.8.0", "2.8.0")),
+    ),
+    Bug(
         "KAFKA-12254",
         "info",
         "MirrorMaker creates topics with the defaults of the target and copies the source's settings minutes later: until then records of a compacted topic may be deleted",
@@ -177,8 +202,15 @@ BUGS: tuple[Bug, ...] = (
         "restart the worker that has too many tasks, or upgrade the workers",
         ((_FIRST, "3.3.2"),),
         condition="with tasks.max above 1",
-        when=lambda connector: connector.get("tasks.max", "1") not in ("", "0", "1"),
+        when=_has_tasks,
         key="tasks.max",
+    ),
+    Bug(
+        "KAFKA-12525",
+        "info",
+        "a late status of an earlier assignment may hide a newer one: a running task is shown UNASSIGNED until its next change of state",
+        "restart the task that is shown so before anything else is done about it, or upgrade the workers",
+        ((_FIRST, "3.5.2"),),
     ),
     Bug(
         "KAFKA-12558",
@@ -211,6 +243,14 @@ BUGS: tuple[Bug, ...] = (
         key="config.properties.exclude",
     ),
     Bug(
+        "KAFKA-13469",
+        "info",
+        "a task that stops does not wait for records on their way: each orderly restart mirrors them once more",
+        "restart rarely, or upgrade the workers",
+        ((_FIRST, "3.0.0"),),
+        types=_SOURCE,
+    ),
+    Bug(
         "KAFKA-13586",
         "warning",
         "an error of a config provider while a connector is updated ends the worker, with everything that runs there",
@@ -218,6 +258,13 @@ BUGS: tuple[Bug, ...] = (
         ((_FIRST, "3.3.1"),),
         condition="with placeholders ${…}",
         when=_has_placeholder,
+    ),
+    Bug(
+        "KAFKA-13719",
+        "warning",
+        "a restart of a connector with its tasks by REST may leave its old tasks beside the new ones: records arrive twice until the workers restart",
+        "restart connector and tasks by requests of their own, or upgrade the workers",
+        (("3.0.0", "3.1.0"),),
     ),
     Bug(
         "KAFKA-13988",
@@ -278,6 +325,35 @@ BUGS: tuple[Bug, ...] = (
         when=lambda connector: _is_dedicated(connector) and _has_placeholder(connector),
     ),
     Bug(
+        "KAFKA-14837",
+        "info",
+        "all checkpoint tasks restart whenever a consumer group of the source comes or goes, whether or not it is one of theirs",
+        "name the groups, or upgrade the workers",
+        ((_FIRST, "3.4.0"),),
+        types=_FAILOVER,
+        condition="unless emit.checkpoints.enabled=false",
+        when=_is_on("emit.checkpoints.enabled", default=True),
+    ),
+    Bug(
+        "KAFKA-15059",
+        "warning",
+        "tasks that write exactly once do not start while a rebalance is pending: the connector fails and has to be restarted",
+        "restart a connector that failed so once the rebalance is over, or upgrade the workers",
+        (("3.5.0", "3.5.2"),),
+        types=_SOURCE,
+        condition="with exactly.once.support=required",
+        when=_is_exactly_once,
+        key="exactly.once.support",
+    ),
+    Bug(
+        "KAFKA-15139",
+        "info",
+        "each refresh of groups costs the square of their number: with thousands of groups it keeps a core busy",
+        "name the groups, raise refresh.groups.interval.seconds, or upgrade the workers",
+        ((_FIRST, "3.5.2"),),
+        types=_FAILOVER,
+    ),
+    Bug(
         "KAFKA-15202",
         "info",
         "offsets of groups that are behind are translated to much older ones than necessary: consumers that fail over read many records again",
@@ -315,6 +391,22 @@ BUGS: tuple[Bug, ...] = (
         when=_no_rebalance_delay,
     ),
     Bug(
+        "KAFKA-15800",
+        "warning",
+        "one record in the offsets topic that cannot be read hides the offsets behind it: connectors begin at the first record again",
+        "let nobody else write into offset.storage.topic, or upgrade the workers",
+        (("3.5.0", "3.5.1"), ("3.6.0", "3.6.0")),
+        types=_SOURCE,
+    ),
+    Bug(
+        "KAFKA-15827",
+        "info",
+        "each restart of the checkpoint task leaves its clients open: connections and threads of the workers grow",
+        "restart the workers now and then, or upgrade them",
+        ((_FIRST, "3.7.2"),),
+        types=_FAILOVER,
+    ),
+    Bug(
         "KAFKA-15905",
         "info",
         "a restart of the checkpoint task forgets the earlier offset syncs: groups that are behind get no checkpoints until they catch up",
@@ -334,6 +426,17 @@ BUGS: tuple[Bug, ...] = (
         key="offset.lag.max",
     ),
     Bug(
+        "KAFKA-16087",
+        "warning",
+        "where a record cannot be written, another one that is on its way may be dropped in its place",
+        "set errors.tolerance=none, or upgrade the workers",
+        ((_FIRST, "3.7.2"),),
+        types=_SOURCE,
+        condition="with errors.tolerance=all",
+        when=_tolerates,
+        key="errors.tolerance",
+    ),
+    Bug(
         "KAFKA-16837",
         "warning",
         "an update fails or restarts tasks in vain when earlier task configs of the connector hold a ${…} that can no longer be resolved",
@@ -341,6 +444,16 @@ BUGS: tuple[Bug, ...] = (
         ((_FIRST, "3.7.0"),),
         condition="with placeholders ${…}",
         when=lambda connector: not _is_dedicated(connector) and _has_placeholder(connector),
+    ),
+    Bug(
+        "KAFKA-17049",
+        "info",
+        "after rebalances the tasks of one connector may pile up on one worker, since workers are dealt tasks without regard to their connectors",
+        "look at the tasks of each worker after a rebalance, and restart the worker that has too many of one connector",
+        ((_FIRST, _OPEN),),
+        condition="with tasks.max above 1",
+        when=_has_tasks,
+        key="tasks.max",
     ),
     Bug(
         "KAFKA-17192",
@@ -358,6 +471,13 @@ BUGS: tuple[Bug, ...] = (
         "raise admin.timeout.ms where the source has many groups, or upgrade the workers",
         ((_FIRST, "3.8.1"),),
         types=_FAILOVER,
+    ),
+    Bug(
+        "KAFKA-19012",
+        "warning",
+        "the producer may use a buffer again while it is being sent, when a batch expires or a broker disconnects: records arrive in another topic or partition, with a right checksum",
+        "upgrade the workers: their kafka-clients jar has the fault",
+        (("2.8.0", "3.9.1"), ("4.0.0", "4.0.1"), ("4.1.0", "4.1.1")),
     ),
     Bug(
         "KAFKA-19794",
@@ -379,6 +499,17 @@ BUGS: tuple[Bug, ...] = (
         types=_SOURCE,
         condition="unless sync.topic.configs.enabled=false",
         when=_SYNCS_CONFIGS,
+    ),
+    Bug(
+        "KAFKA-20163",
+        "info",
+        "message.timestamp.before.max.ms and after.max.ms of the source's topics are copied to the target, which then refuses records that were within the limit when they were written: their task fails for good",
+        "add message\\.timestamp\\.before\\.max\\.ms and message\\.timestamp\\.after\\.max\\.ms to config.properties.exclude, beside Kafka's own list",
+        (("3.6.0", _OPEN),),
+        types=_SOURCE,
+        condition="unless sync.topic.configs.enabled=false, or config.properties.exclude names both",
+        when=_copies_timestamp_limits,
+        key="config.properties.exclude",
     ),
 )
 BY_BUG: Mapping[str, Bug] = {bug.id: bug for bug in BUGS}

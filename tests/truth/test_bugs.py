@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.defaults import PROPERTIES_EXCLUDE
 from mm2mgr.lint.rules import BY_ID
 from mm2mgr.truth.bugs import BUGS, BY_BUG, Bug, bugs_of
 from mm2mgr.truth.keys import load
@@ -23,6 +24,10 @@ REPOSITORY = Path(__file__).parents[2]
         ("KAFKA-14079", ["3.2.0"], ["3.1.2", "3.2.1", "3.3.0"]),
         ("KAFKA-15607", ["3.5.1", "3.6.0"], ["2.6.3", "3.5.2", "3.6.1", "3.7.0"]),
         ("KAFKA-15906", ["3.4.1", "3.6.2"], ["3.4.0", "3.7.0"]),
+        ("KAFKA-12252", ["2.7.1", "2.8.0"], ["2.7.2", "2.8.1", "3.0.0"]),
+        ("KAFKA-15800", ["3.5.0", "3.5.1", "3.6.0"], ["3.4.1", "3.5.2", "3.6.1", "3.7.0"]),
+        ("KAFKA-16087", ["3.6.2", "3.7.2"], ["3.8.0"]),
+        ("KAFKA-19012", ["2.8.0", "3.9.1", "4.0.1", "4.1.1"], ["2.7.2", "3.9.2", "4.0.2", "4.1.2", "4.2.0", "4.3.1"]),
         ("KAFKA-17192", ["3.5.0", "3.8.0"], ["3.4.1", "3.8.1", "3.9.0"]),
         ("KAFKA-19794", ["2.7.0", "4.3.1"], ["2.6.3"]),
         ("KAFKA-20017", ["4.0.2", "4.1.2", "4.2.0"], ["3.9.2", "4.3.1"]),
@@ -63,6 +68,14 @@ def test_entries_are_in_the_order_of_their_numbers_and_there_once() -> None:
         ("KAFKA-13586", made.source({"producer.override.sasl.jaas.config": "${file:/x:y}"}), made.source()),
         ("KAFKA-15906", made.source(), made.source({"offset.lag.max": "0"})),
         ("KAFKA-20017", made.source(), made.source({"sync.topic.configs.enabled": "false"})),
+        ("KAFKA-15059", made.source({"exactly.once.support": "required"}), made.source()),
+        ("KAFKA-16087", made.source({"errors.tolerance": "all"}), made.source()),
+        ("KAFKA-20163", made.source(), made.source({"config.properties.exclude": ",".join(PROPERTIES_EXCLUDE)})),
+        (
+            "KAFKA-20163",
+            made.source({"config.properties.exclude": r".*\.before\..*"}),
+            made.source({"config.properties.exclude": r"message\.timestamp\..*"}),
+        ),
         ("KAFKA-14653", made.source({"x": "${file:/x:y}"}, form="dedicated"), made.source({"x": "${file:/x:y}"})),
         ("KAFKA-16837", made.source({"x": "${file:/x:y}"}), made.source({"x": "${file:/x:y}"}, form="dedicated")),
     ],
@@ -74,5 +87,5 @@ def test_the_configs_that_a_bug_concerns(bug: str, having: made.Subject, without
 
 
 def test_bugs_of_a_type() -> None:
-    assert {bug.id for bug in bugs_of("heartbeat", "4.3.1")} == set()
-    assert {bug.id for bug in bugs_of("checkpoint", "4.3.1")} == {"KAFKA-19794"}
+    assert {bug.id for bug in bugs_of("heartbeat", "4.3.1")} == {"KAFKA-17049"}
+    assert {bug.id for bug in bugs_of("checkpoint", "4.3.1")} == {"KAFKA-17049", "KAFKA-19794"}

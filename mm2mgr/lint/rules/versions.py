@@ -16,18 +16,24 @@ _FORMATS = "metric.names.formats"
 _MAJOR = (5, 0)
 
 
-@rule("known-bug", "warning", source="Apache Kafka's issues and history")
-def known_bug(subject: Subject) -> Iterator[Hit]:
-    """The workers run a Kafka release with a known bug that concerns this connector.
+@estate_rule("known-bug", "warning", source="Apache Kafka's issues and history")
+def known_bug(estate: Estate) -> Iterator[Hit]:
+    """The workers run a Kafka release with a known bug that concerns these connectors.
 
     The rule compares the workers' release and the config with the list in [known bugs](../known-bugs.md): which releases
-    have a bug, for which configs, its effect and what to do until the workers are upgraded. Bugs whose effect is small or
-    rare are reported together, by `minor-bugs`. Without a known version of the workers nothing is reported; of a vendor's
-    version without a patch number of Kafka only what the whole line has. `mm2mgr explain KAFKA-12468` prints one entry.
+    have a bug, of the connectors or of their clients, for which configs, its effect and what to do until the workers are upgraded.
+    Each is reported once per file, at the first connector that it concerns. Bugs whose effect is small or rare are reported together, by
+    `minor-bugs`. Without a known version of the workers nothing is reported; of a vendor's version without a patch number of Kafka only
+    what the whole line has. `mm2mgr explain KAFKA-12468` prints one entry.
     """
-    for bug in _bugs(subject, "warning"):
-        message = f"{bug.id} in Kafka {subject.version} ({bug.fixed}): {bug.effect}"
-        yield Hit(message, bug.remedy, bug.key)
+    having: dict[tuple[str, str, str, str], tuple[Bug, list[Subject]]] = {}
+    for subject in estate.subjects:
+        for bug in _bugs(subject, "warning"):
+            place = subject.spot.file, subject.connect or subject.spot.connect, subject.version, bug.id
+            having.setdefault(place, (bug, []))[1].append(subject)
+    for (_, _, version, _), (bug, (first, *others)) in having.items():
+        message = f"{bug.id} in Kafka {version} ({bug.fixed}): {bug.effect}"
+        yield Hit(message, bug.remedy, bug.key, subject=first, others=tuple(others))
 
 
 @estate_rule("minor-bugs", "info", source="Apache Kafka's issues and history")
