@@ -214,9 +214,9 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     then, behind = wished or was, left_at(live, wanted)
     yield Compare(named, owner, live, None if journal else rests)
     if journal and journal.needs and behind is None and change.shown in {"RUNNING", "FAILED"}:
-        yield WriteConfig(named, unmarked(wanted), "without the journal: it runs, so there is nothing to prove")
         if wished and wished != "RUNNING":
             yield SetState(named, wished)
+        yield WriteConfig(named, unmarked(wanted), "without the journal: it runs, so there is nothing to prove")
         return
     if change.needs_offsets:
         yield Prove(named, change.needs_offsets, aliases_of(wanted)[0])
