@@ -115,6 +115,8 @@ def naming_of(subject: Subject) -> Naming:
 
 def filters_of(subject: Subject, topic: str) -> tuple[Settings, ...] | None:
     """Return the settings of filters that drop some records of a topic, () where there are none; None where it is dropped as a whole."""
+    if not subject.get("transforms"):
+        return ()
     plain = replace(naming_of(subject), steps=())(topic)
     name, found = None if plain.unknown else plain.text, list[Settings]()
     for alias in subject.items("transforms"):

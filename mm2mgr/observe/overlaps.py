@@ -87,14 +87,18 @@ def _shared(
     ours = {named: subject for named, subject in subjects.items() if named in flows}
     rivals = {named: subject for named, subject in subjects.items() if named not in flows or named in changed}
     pairs = set[tuple[Named, Named]]()
+    taken: dict[Named, list[str]] = {}
     for overlap in overlaps(ours, rivals):
-        for mine, theirs in (overlap.connectors, overlap.connectors[::-1]):
-            if mine in flows and (mine, theirs) not in pairs:
-                pairs.add((mine, theirs))
-                source = reading.clusters.get(flows[mine][0].source.alias, SeenKafka())
-                assigned = (topic for topics in flows[mine][1].assigned().values() for topic, _ in topics)
-                if topics := overlap.shared({*assigned} if source.failure else source.topics):
-                    yield mine, theirs, topics
+        mine, theirs = overlap.connectors
+        if mine not in taken:
+            source = reading.clusters.get(flows[mine][0].source.alias, SeenKafka())
+            assigned = (topic for partitions in flows[mine][1].assigned().values() for topic, _ in partitions)
+            taken[mine] = overlap.taken({*assigned} if source.failure else source.topics)
+        topics = overlap.shared(taken[mine])
+        for pair in ((mine, theirs), (theirs, mine)) if topics else ():
+            if pair[0] in flows and pair not in pairs:
+                pairs.add(pair)
+                yield *pair, topics
 
 
 def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[str]) -> LiveProblem:

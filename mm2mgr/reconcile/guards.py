@@ -183,6 +183,11 @@ class Overlap:
     connectors: tuple[Named, Named]
     hops: tuple[Hop, Hop] = field(repr=False)
 
+    def taken(self, topics: Iterable[str]) -> list[str]:
+        """Return those of a source's topics that ours takes."""
+        selection = self.hops[0].selection
+        return [topic for topic in topics if selection and selection.takes(topic)]
+
     def shared(self, topics: Iterable[str]) -> list[str]:
         """Return those of a source's topics that arrive from both, sorted."""
         return sorted(topic for topic in topics if mirror_alike(*self.hops, topic))

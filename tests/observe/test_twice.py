@@ -140,6 +140,19 @@ def test_two_flows_of_which_one_was_changed_by_hand_are_both_named(tmp_path: Pat
         assert "run mm2mgr plan" in sentences(orders)[0]
 
 
+def test_a_flow_that_the_tree_stops_and_somebody_resumed_overlaps(tmp_path: Path) -> None:
+    two = "\n  spare: {{sources: [A], targets: [B], topics: {{include: [orders]}}, state: stopped}}\n"
+    with serving(fake := FakeConnect()) as url:
+        small = Estate(topology_of((TREE.rstrip() + two).format(url=url, more=""), tmp_path), fake, tmp_path)
+        spare = fake.connectors["mm2.A.B.source.spare"]
+        spare.state = "STOPPED"
+        assert [one.problems for one in small.status().flows] == [(), ()]
+        spare.state = "RUNNING"
+        orders, resumed = small.status().flows
+        assert kinds(orders) == ["overlap"]
+        assert kinds(resumed) == ["state-differs", "overlap"]
+
+
 # --- dedicated MirrorMakers -------------------------------------------------------------------------------------------
 
 
@@ -286,6 +299,7 @@ def test_workers_that_are_killed_once_send_again_and_that_is_no_problem(small: E
         "replication_policy: identity",
         "source_connector: {transforms: route, transforms.route.type: org.apache.kafka.connect.transforms.RegexRouter}",
         'record_producer: {acks: "1"}',
+        'silence: {overlap: "both copies are wanted"}',
     ],
 )
 def test_flows_whose_target_does_not_count_their_records_are_not_judged(tmp_path: Path, more: str) -> None:
