@@ -257,7 +257,10 @@ def _moved(place: StorePlace, waiting: tuple[LossRow, ...], warn: Callable[[str]
 
 
 def _may_have(store: Store, table: str) -> bool:
-    return is_remote(store) or (Path(store) / table / "_delta_log").is_dir()
+    try:
+        return is_remote(store) or (Path(store) / table / "_delta_log").is_dir()
+    except OSError:  # what reads it says what is wrong with it
+        return True
 
 
 def _missing_packages() -> list[str]:

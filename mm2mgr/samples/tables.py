@@ -175,7 +175,7 @@ class StoredTable:
     def append(self, rows: Any) -> None:
         """Add rows in one commit; beside other writers, and Mm2mgrError where the table is gone."""
         with self._appending, writing(self.uri):
-            if not is_remote(self.store) and not Path(self.uri, "_delta_log").is_dir():
+            if not is_remote(self.store) and not listed(Path(self.uri), "_delta_log"):
                 self._open = None
                 raise gone(self.uri)
             self._refuse_links("_delta_log", *self._folders_of(rows))
@@ -198,7 +198,7 @@ class StoredTable:
         if is_remote(self.store):
             return
         for path in (Path(self.uri, name) for name in names):
-            if path.is_symlink():
+            if os.path.islink(path):
                 hint = "move what it leads to into its place, or move the link away; to use another disk, link the store's folder"
                 raise Mm2mgrError(f"{path} is a link: nothing is written where it leads", hint=hint)
 
@@ -359,6 +359,15 @@ class StoredTable:
                 self.filesystem.delete_file(path)
             raise
 
+    def are_there(self, files: Iterable[DataFile]) -> bool:
+        """Tell whether files on this machine's disk are as long as the table says; of others nothing is known, and True."""
+        if is_remote(self.store):
+            return True
+        try:
+            return all(os.path.getsize(Path(self.uri, file.path)) == file.size for file in files)
+        except OSError:
+            return False
+
     def read_file(self, file: DataFile, columns: Sequence[str], wanted: Callable[[Any], bool] = lambda _: True) -> Any:
         """Return columns of a file, without the row groups whose metadata is not `wanted`; strings as dictionaries.
 
@@ -431,7 +440,7 @@ def by_period(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
 
 def refuse_old(store: Store) -> None:
     """Mm2mgrError for a folder in the format of earlier versions."""
-    if not is_remote(store) and (Path(store) / OLD_LAYOUT).is_file():
+    if not is_remote(store) and any(map(os.path.isfile, listed(Path(store), OLD_LAYOUT))):
         raise Mm2mgrError(
             f"{store} holds samples in the format of an earlier version of mm2mgr",
             hint=f"convert them into a new folder: mm2mgr samples convert {store} NEW",

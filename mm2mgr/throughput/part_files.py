@@ -124,7 +124,7 @@ def read_rows(table: StoredTable, files: Sequence[DataFile], columns: Iterable[s
             found = list(readers.map(read, files))
     except (UnreadableFile, OSError) as error:
         reason = error.message if isinstance(error, UnreadableFile) else f"{table.uri}: {error}"
-        hint = f"remove {table.uri} and run `mm2mgr throughput`: it is made again from the samples that are kept"
+        hint = f"run `mm2mgr throughput`: it makes again what is gone or cut off and has samples; if this stays, move {table.uri} away first"
         raise Mm2mgrError(f"a roll-up is not readable: {reason}", hint=hint) from error
     return _as_arrays(_in_one_chunk(found or [table.no_rows(wanted)]))
 

@@ -1,6 +1,7 @@
 """The roll-up job, whether Spark or this process does the work: what is due, and one commit for each period.
 
-An hour is due when the number of its samples, or of the hour before, is not the one its roll-up was made from. A commit takes
+An hour is due when the number of its samples, or of the hour before, is not the one its roll-up was made from, and when a file of its
+roll-up is gone or cut off. A commit takes
 the old files of the hour out and puts the new ones in, so that readers never see an hour absent or twice; a job that dies
 leaves each hour either unchanged or complete. Two jobs at once do the same work and change nothing twice.
 
@@ -66,14 +67,15 @@ def due(store: Store) -> Due:
     hours = by_period(StoredTable(store, SAMPLES).files())
     if not hours:
         raise Mm2mgrError(f"no samples in {store}", hint=hours_text([]))
-    made = by_period(throughput_table(store).files())
+    table = throughput_table(store)
+    made = by_period(table.files())
     newest_ms = _newest_ms([*hours, *made])
     marks = {}
     for hour, files in hours.items():
         if _is_past(hour, newest_ms, DAYS_KEPT_MS) or (_is_past(hour, newest_ms) and hour[:_DAY_LENGTH] in made):
             continue  # only its day is kept, or nothing any more
         before = _rows(hours.get(_before(hour), ()))
-        old = made[hour][0].values[1] if hour in made else ""
+        old = made[hour][0].values[1] if hour in made and table.are_there(made[hour]) else ""
         if not before and "+" in old:
             before = int(old.partition("+")[2].partition(" ")[0])  # retention took them; the roll-up has seen them
         mark = f"{_rows(files)}+{before} v{_VERSION}"

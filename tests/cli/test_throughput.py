@@ -9,7 +9,7 @@ import pytest
 
 from mm2mgr.errors import install
 from mm2mgr.samples.store import SampleStore
-from tests.samples.rows import Sample, batches
+from tests.samples.rows import Sample, batches, data_files
 from tests.sandbox.conftest import write_fake_java
 
 from .command import REPOSITORY, Command, finish, start
@@ -182,3 +182,19 @@ def test_topics_flows_and_the_week_are_answered_from_the_roll_ups(mm2mgr: Comman
     assert carried == {"logs:a->hub": pytest.approx(6_000_250.0), "logs:b->hub": None, "orders:a->hub": None}
     week = mm2mgr("throughput", "--show", "--store", "result", "--by", "hour").out
     assert "peak: Fri 11:00 UTC, 8.5 MB/s" in week
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut off"])
+def test_a_roll_up_that_is_gone_or_cut_off_is_made_again_from_its_samples(mm2mgr: Command, damage: str) -> None:
+    store = measured(mm2mgr.folder / "result", RATES, {key: 2 * rate for key, rate in RATES.items()})
+    ask = ("throughput", "--no-spark", "--store", "result", "-o", "json")
+    whole = mm2mgr(*ask).json
+    for file in data_files(store, "throughput"):
+        if damage == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:60])
+    said = mm2mgr("throughput", "--show", "--store", "result", code=1)
+    assert "hint: run `mm2mgr throughput`: it makes again what is gone or cut off and has samples" in said.err
+    assert mm2mgr(*ask).json == whole
+    assert "nothing new to roll up" in mm2mgr(*ask).err

@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder, listed, state_folder
+from mm2mgr.operations import EstateWatch, ServeOrder, Workspace
 from mm2mgr.reconcile.planfile import read_plan
-from mm2mgr.samples.store import SampleStore
+from mm2mgr.samples.store import LossStore, SampleStore
 from mm2mgr.truth.keys import kafka_version
 from tests.cli.command import Command
 from tests.cli.load import declare, measured
@@ -198,6 +200,37 @@ def test_a_store_that_cannot_be_read_is_not_an_empty_one(
         err = mm2mgr(*command, "--store", "store", code=1).err
         assert "cannot be read: Permission denied" in err
     assert mm2mgr.files() == before
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_store_without_rights_is_named_in_words_and_blinds_nobody(
+    mm2mgr: Command, monkeypatch: pytest.MonkeyPatch, store: Path
+) -> None:
+    """As the system refuses everything below a folder of mode 000."""
+    store = store.resolve()
+    for name in ("stat", "lstat", "listdir", "scandir"):
+        real = getattr(os, name)
+
+        def refusing(path: Any = ".", *more: Any, real: Callable[..., Any] = real, **named: Any) -> Any:
+            is_inside = isinstance(path, str | os.PathLike) and store in (
+                place := Path(path).absolute(),
+                *place.parents,
+            )
+            if is_inside and (place != store or real.__name__ in ("listdir", "scandir")):
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, *more, **named)
+
+        monkeypatch.setattr(os, name, refusing)
+    watch = EstateWatch(Workspace((mm2mgr.tree,)), ServeOrder(store=store))
+    watch.look_once()
+    assert watch.view.error == ""
+    assert watch.view.look is not None
+    status = watch.view.look.status
+    assert [warning for warning in status.warnings if "cannot be read: Permission denied" in warning] != []
+    assert "PermissionError" not in str(watch.view.to_dict(0.0))
+    for read in (SampleStore(store).hours, lambda: LossStore(store, "me").read()):
+        with pytest.raises(Mm2mgrError, match="cannot be read: Permission denied"):
+            read()
 
 
 def test_a_table_is_not_made_anew_where_it_cannot_be_read(monkeypatch: pytest.MonkeyPatch, store: Path) -> None:

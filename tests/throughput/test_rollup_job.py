@@ -257,11 +257,12 @@ def test_damaged_and_lost_samples_are_named_and_the_rest_is_right(store: Path) -
 
 
 def test_a_damaged_roll_up_says_how_to_get_it_back(rolled_store: Path) -> None:
-    data_files(rolled_store, "throughput", "2025-11-22T15")[0].write_bytes(b"PAR1")
+    file = data_files(rolled_store, "throughput", "2025-11-22T15")[0]
+    file.write_bytes(bytes(file.stat().st_size))
     with pytest.raises(Mm2mgrError, match="a roll-up is not readable") as caught:
         read_throughput(rolled_store)
-    assert f"remove {rolled_store / 'throughput'}" in str(caught.value.hint)
-    shutil.rmtree(rolled_store / "throughput")
+    assert f"move {rolled_store / 'throughput'} away first" in str(caught.value.hint)
+    shutil.move(rolled_store / "throughput", rolled_store.parent / "beside")
     rolled(rolled_store)
     assert len(read_throughput(rolled_store)) == 2
 
