@@ -44,12 +44,22 @@ def new_names(widening: Widening, seen: MirroredState, formers: Iterable[Former 
         if not after or former == naming or (before is None and after.policy == "identity"):
             continue
         topics = seen.begun.get(widening.named)
-        if topics is None:  # the source was not read: any topic that both take counts
-            shared = meeting([selection for selection in (before, after) if selection]).topic
-            topics = [shared] if shared else []
+        if topics is None:  # the source was not read: topics that both take count, above all those that a router matches
+            topics = _possible_topics([selection for selection in (before, after) if selection], (former, naming))
         for topic in topics:
             if (before is None or before.takes(topic)) and former(topic) != naming(topic):
                 yield str(former(topic)), str(naming(topic))
+
+
+def _possible_topics(selections: Sequence[Selection], namings: Iterable[Naming]) -> list[str]:
+    """Return a topic that all selections take, and for each router one whose name it matches, where there are such topics."""
+    routed = {(naming.selection.prefix, step.regex) for naming in namings for step in naming.steps if step.regex}
+    any_topic = meeting(selections).topic
+    topics = [
+        meeting([*selections, Selection(NameFilter((regex,), ()), None, "", "")], [*[""] * len(selections), prefix]).topic
+        for prefix, regex in sorted(routed)
+    ]
+    return list(dict.fromkeys(filter(None, (any_topic, *topics))))
 
 
 def other_names(widening: Widening, old: Named, topics: Iterable[str]) -> Iterator[tuple[str, str]]:
