@@ -52,7 +52,9 @@ class Ground:
 
     def read_kafka(self, access: KafkaAccess, wanted: WantedLogs, _timeout_seconds: float | None = None) -> SeenKafka:
         """Answer as `observe.status.read_kafka` does, at once: five records a partition, and on the targets what was mirrored."""
-        topics = {"orders": 1, "logs.web": 1} if access.alias == "a" else {"a.orders": 1, "a.logs.web": 1, "heartbeats": 1}
+        topics = (
+            {"orders": 1, "logs.web": 1} if access.alias == "a" else {"a.orders": 1, "a.logs.web": 1, "heartbeats": 1}
+        )
         return SeenKafka(topics, dict.fromkeys(wanted.ends or wanted(topics), Offsets(0, 5)))
 
     def settle(self) -> None:

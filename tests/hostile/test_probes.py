@@ -24,6 +24,8 @@ def ground_of(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> G
         monkeypatch.setattr(f"mm2mgr.reconcile.{module}.read_topics", ground.read_topics)
     _, *others = ObserveOptions.__init__.__defaults__ or ()
     monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (ground.read_kafka, *others))
+    monkeypatch.setattr("mm2mgr.reconcile.verify.HOLD_SECONDS", 0.0)
+    monkeypatch.setattr("mm2mgr.reconcile.apply._READ_BACK_SECONDS", 0.0)
     ground.settle()
     return ground
 

@@ -283,7 +283,9 @@ def test_a_new_transformation_that_the_tree_silences_is_written_with_a_warning(
 def test_a_router_is_judged_by_the_pattern_of_the_flow_where_the_source_was_not_read(
     mirrored: Site, regex: str, renames: bool
 ) -> None:
-    keys = f"transforms: t, transforms.t.type: '{ROUTER[0]}', transforms.t.regex: '{regex}', transforms.t.replacement: m"
+    keys = (
+        f"transforms: t, transforms.t.type: '{ROUTER[0]}', transforms.t.regex: '{regex}', transforms.t.replacement: m"
+    )
     after = FLOWS.replace('"logs[.].*"]}', f'"logs[.].*"]}}, source_connector: {{{keys}}}')
     mirrored.kafka = None
     held = change(mirrored.plan(after), "mm2.a.east.source.logs")
