@@ -110,7 +110,9 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
         raise TypeError("a name that is not text")
     templates = document["templates"]
     paths = [*document["clusters"], *([] if templates is None else [templates])]
-    if any(b"\0" in os.fsencode(path) for path in paths):  # other types, and characters that no path can hold, are refused too
+    if any(
+        b"\0" in os.fsencode(path) for path in paths
+    ):  # other types, and characters that no path can hold, are refused too
         raise ValueError("an invalid path")
     found = PlanFile(
         tuple(document["clusters"]),

@@ -44,7 +44,9 @@ def new_names(widening: Widening, seen: MirroredState, formers: Iterable[Former 
         if not after or former == naming or (before is None and after.policy == "identity"):
             continue
         topics = seen.begun.get(widening.named)
-        if topics is None:  # the source was not read: topics that both take count, above all those that a router matches
+        if (
+            topics is None
+        ):  # the source was not read: topics that both take count, above all those that a router matches
             topics = _possible_topics([selection for selection in (before, after) if selection], (former, naming))
         for topic in topics:
             if (before is None or before.takes(topic)) and former(topic) != naming(topic):
@@ -56,7 +58,9 @@ def _possible_topics(selections: Sequence[Selection], namings: Iterable[Naming])
     routed = {(naming.selection.prefix, step.regex) for naming in namings for step in naming.steps if step.regex}
     any_topic = meeting(selections).topic
     topics = [
-        meeting([*selections, Selection(NameFilter((regex,), ()), None, "", "")], [*[""] * len(selections), prefix]).topic
+        meeting(
+            [*selections, Selection(NameFilter((regex,), ()), None, "", "")], [*[""] * len(selections), prefix]
+        ).topic
         for prefix, regex in sorted(routed)
     ]
     return list(dict.fromkeys(filter(None, (any_topic, *topics))))

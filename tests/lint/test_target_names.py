@@ -42,7 +42,10 @@ def chosen(type_: str, pattern: str = "", negate: str = "false") -> dict[str, st
         (chosen(MATCHES, "A[.]o.*"), "new.orders"),
         (chosen(MATCHES, "A[.]x.*"), "A.orders"),
         (chosen(MATCHES, "A[.]x.*", negate="true"), "new.orders"),
-        (routed("B[.].{1,3}", "$2"), "A.orders"),  # what is unknown of an expression does not matter to names that it does not match
+        (
+            routed("B[.].{1,3}", "$2"),
+            "A.orders",
+        ),  # what is unknown of an expression does not matter to names that it does not match
         (routed("((a+)+)+[.]x", "$1"), "A.orders"),
         (routed("(?!A[.]).*", "x.$0"), "A.orders"),
         (routed("B[.](.*+)", "$1"), "A.orders"),
