@@ -576,7 +576,8 @@ class FakeConnect:
         if not connector.config["connector.class"].endswith("MirrorSourceConnector"):
             return 1
         partitions = sum(count for _, count in self._matched(connector.config.get("topics", "")))
-        return min(int(connector.config.get("tasks.max", "1")), partitions)
+        wish = connector.config.get("tasks.max", "1")
+        return min(int(wish), partitions) if wish.isdecimal() else 0
 
     def status(self, name: str) -> dict[str, Any]:
         """The connector's status as Connect prints it."""

@@ -1,7 +1,8 @@
 """What a source connector calls topics on the target: what its replication policy makes of a name, then its transformations. Pure.
 
-Kafka's own policies, and RegexRouter where its expression means in Java what it means here, are computed. Whatever else may rename is
-unknown: two connectors name a topic alike there only if all settings of it are equal.
+Kafka's own policies, and RegexRouter where its expression means in Java what it means here, are computed; a name that no automaton of
+its expression accepts stays. Whatever else may rename is unknown: two connectors name a topic alike there only if all settings of it
+are equal.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cached_property
 
 from mm2mgr.lint.subject import Subject
 from mm2mgr.spec.scalars import replacement_of
-from mm2mgr.topics.names import POLICIES, NameFilter, PolicyName, Selection, is_like_python
+from mm2mgr.topics.names import POLICIES, NameFilter, PolicyName, Selection, TooCostly, is_like_python, readable
 
 SEPARATOR = "replication.policy.separator"
 KAFKAS = "org.apache.kafka.connect.transforms."
@@ -49,37 +50,55 @@ class TargetName:
 
 
 @dataclass(frozen=True)
-class _Step:
+class Transformation:
     """A transformation that may rename: its settings, with those of its predicate, without its alias."""
 
     settings: Settings
 
     @cached_property
-    def rename(self) -> Callable[[str], str | None] | None:
-        """Return what it does to a name, None where that is unknown; the function returns None for a name that it does not select."""
-        values = dict(self.settings)
-        if values["type"].rpartition(".")[2] != "RegexRouter":
-            return None
-        router, selects = _replacing(values.get("regex", ""), values.get("replacement", "")), self.selects
-        if router is None or selects is None:
-            return None
-        return lambda name: router(name) if selects(name) else None
+    def _values(self) -> dict[str, str]:
+        return dict(self.settings)
 
     @cached_property
-    def selects(self) -> Callable[[str], bool] | None:
-        """Return whether it is for the records of a topic, by its name; None where what a record holds decides."""
-        values = dict(self.settings)
-        if not values.get("predicate"):
-            return lambda _: True
-        chosen = _replacing(values.get("predicate.pattern", ""), "") if values["predicate"] == _BY_NAME else None
-        if chosen is None:
+    def regex(self) -> str | None:
+        """The expression that a name must match to be changed; None where there is none."""
+        is_regex = self._values["type"].rpartition(".")[2] == "RegexRouter"
+        return self._values.get("regex", "") if is_regex else None
+
+    @cached_property
+    def _replaced(self) -> Callable[[str], str | None] | None:
+        regex = self.regex
+        return replacement_of(regex, self._values.get("replacement", "")) if regex and is_like_python(regex) else None
+
+    def renamed(self, name: str) -> str | None:
+        """Return a name behind it, None where that is unknown. A name that its expression does not match stays, whatever else is unknown."""
+        matches = self.regex is None or _matches(self.regex, name)
+        if matches is False:
+            return name
+        is_selected = self.selects(name)
+        if is_selected is False:
+            return name
+        if not (matches and is_selected and self._replaced):
             return None
-        is_negated = values.get("negate", "").lower() == "true"
-        return lambda name: (chosen(name) is not None) != is_negated
+        return self._replaced(name) or name
+
+    def selects(self, name: str) -> bool | None:
+        """Tell whether its predicate lets it act on a topic of that name, None where that is unknown or what a record holds decides."""
+        if not (predicate := self._values.get("predicate")):
+            return True
+        matches = _matches(self._values.get("predicate.pattern", ""), name) if predicate == _BY_NAME else None
+        is_negated = self._values.get("negate", "").lower() == "true"
+        return None if matches is None else matches != is_negated
 
 
-def _replacing(pattern: str, replacement: str) -> Callable[[str], str | None] | None:
-    return replacement_of(pattern, replacement) if is_like_python(pattern) else None
+def _matches(pattern: str, name: str) -> bool | None:
+    """Tell whether a Java expression matches a whole name, None where that cannot be decided here."""
+    if not readable(pattern):
+        return None
+    try:
+        return NameFilter((pattern,), ()).matches(name)
+    except TooCostly:
+        return None
 
 
 @dataclass(frozen=True)
@@ -89,16 +108,17 @@ class Naming:
     selection: Selection
     policy: Settings
     """The settings of a policy that is not Kafka's, () for Kafka's."""
-    steps: tuple[_Step, ...] = ()
+    steps: tuple[Transformation, ...] = ()
 
     def __call__(self, topic: str) -> TargetName:
         name = topic if self.policy else self.selection.renamed(topic)
         unknown = [self.policy] if self.policy else []
         for step in self.steps:
-            if unknown or step.rename is None:
+            renamed = None if unknown else step.renamed(name)
+            if renamed is None:
                 unknown.append(step.settings)
             else:
-                name = step.rename(name) or name
+                name = renamed
         return TargetName(name, tuple(unknown))
 
 
@@ -118,17 +138,18 @@ def filters_of(subject: Subject, topic: str) -> tuple[Settings, ...] | None:
     if not subject.get("transforms"):
         return ()
     plain = replace(naming_of(subject), steps=())(topic)
-    name, found = None if plain.unknown else plain.text, list[Settings]()
+    name, filters = None if plain.unknown else plain.text, list[Settings]()
     for alias in subject.items("transforms"):
         step = _step(subject, alias)
         if subject.get(f"transforms.{alias}.type") in _FILTERS:
-            if step.selects is None or name is None:
-                found.append(step.settings)
-            elif step.selects(name):
+            is_selected = None if name is None else step.selects(name)
+            if is_selected:
                 return None
+            if is_selected is None:
+                filters.append(step.settings)
         elif alias in routers(subject) and name is not None:
-            name = step.rename(name) or name if step.rename else None
-    return tuple(found)
+            name = step.renamed(name)
+    return tuple(filters)
 
 
 def routers(subject: Subject) -> tuple[str, ...]:
@@ -141,12 +162,12 @@ def _may_rename(type_: str) -> bool:
     return class_ in _ROUTERS or (bool(package) and f"{package}." != KAFKAS)
 
 
-def _step(subject: Subject, alias: str) -> _Step:
+def _step(subject: Subject, alias: str) -> Transformation:
     settings = dict(_below(subject, f"transforms.{alias}."))
     if predicate := settings.get("predicate"):
         settings["predicate"] = subject.get(f"predicates.{predicate}.type")
         settings |= {f"predicate.{key}": value for key, value in _below(subject, f"predicates.{predicate}.")}
-    return _Step(tuple(sorted(settings.items())))
+    return Transformation(tuple(sorted(settings.items())))
 
 
 def _below(subject: Subject, prefix: str) -> Iterator[tuple[str, str]]:

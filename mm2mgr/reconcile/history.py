@@ -82,9 +82,10 @@ class HistoryEntry:
     def _is_of_its_types(self) -> bool:
         words = [getattr(self, column.name) for column in fields(self) if column.type == "str"]
         shown = [key[side] for key in self.keys for side in ("before", "after")]
-        state = self.state if isinstance(self.state, dict) else {"after": self.state or ""}
+        state = {"after": ""} if self.state is None else self.state
         return (
-            all(isinstance(text, str) for text in (*words, *self.flows, *(key.get("key") for key in self.keys)))
+            isinstance(state, dict)
+            and all(isinstance(text, str) for text in (*words, *self.flows, *(key.get("key") for key in self.keys)))
             and all(text is None or isinstance(text, str) for text in (self.error, *shown, *state.values()))
             and isinstance(state.get("after"), str)
         )

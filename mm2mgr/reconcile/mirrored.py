@@ -45,83 +45,83 @@ class Again:
 
 
 def again(
-    widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool], over: TakeOver | None = None
+    widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool], over: TakeOver | None = None
 ) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
     `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its offsets.
     """
-    taken_offsets = (over and seen.offsets.get(over.giver)) or {}
+    taken_offsets = (over and state.offsets.get(over.giver)) or {}
     own = {
-        **(seen.offsets.get(widening.named) or {}),
+        **(state.offsets.get(widening.named) or {}),
         **{p: at for p, at in taken_offsets.items() if over and over.has_topic(p.topic)},
     }
     for other, hop in widening.others.items():
         is_giver = over is not None and other == over.giver
         abandoned = is_abandoned(other)
-        found = [
+        topics = [
             topic
-            for topic, offsets in _mirrored_by(other, hop, seen).items()
+            for topic, offsets in _mirrored_by(other, hop, state).items()
             if not (is_giver and over and over.has_topic(topic))
             and widening.repeats(other, topic, is_abandoned=abandoned)
             and any(offset > own.get(partition, -1) for partition, offset in offsets.items())
         ]
-        if found:
-            yield Again(other, tuple(sorted(found)))
-        elif not is_giver and not _is_known(other, hop, seen) and hop.selection and widening.new.selection:
+        if topics:
+            yield Again(other, tuple(sorted(topics)))
+        elif not is_giver and not _is_known(other, hop, state) and hop.selection and widening.new.selection:
             shared = meeting([hop.selection, widening.new.selection]).topic
             if shared and widening.repeats(other, shared, is_abandoned=abandoned):
                 yield Again(other, ())
 
 
-def turned(widening: Widening, seen: MirroredState) -> Iterator[Again]:
+def turned(widening: Widening, state: MirroredState) -> Iterator[Again]:
     """Yield what a write would mirror a second time because a connector did under its former config; it goes the other way now.
 
     Stored offsets do not name their target: what has no records there was mirrored to another one.
     """
-    own, there = seen.offsets.get(widening.named) or {}, arrived(widening, seen)
+    own, there = state.offsets.get(widening.named) or {}, arrived(widening, state)
     for other in widening.opposite:
-        stored = seen.former.get((other, widening.source), {})
+        stored = state.former.get((other, widening.source), {})
         topics = {partition.topic for partition, offset in stored.items() if offset > own.get(partition, -1)}
-        if found := sorted(t for t in topics if widening.newly(t) and (there is None or t in there)):
-            yield Again(other, tuple(found))
+        if repeats := sorted(t for t in topics if widening.newly(t) and (there is None or t in there)):
+            yield Again(other, tuple(repeats))
 
 
-def returned(widening: Widening, seen: MirroredState, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
+def returned(widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
     """Yield what a write would mirror back to where it came from, by the connector that brought it."""
     for other, hop in widening.opposite.items():
-        topics = list(_mirrored_by(other, hop, seen))
-        known = _is_known(other, hop, seen)
-        if not known and hop.selection and widening.new.selection:
+        topics = list(_mirrored_by(other, hop, state))
+        is_known = _is_known(other, hop, state)
+        if not is_known and hop.selection and widening.new.selection:
             shared = meeting([hop.selection, widening.new.selection], ["", hop.selection.prefix]).topic
             topics += [shared] if shared else []
         back = {widening.sends_back(other, topic, is_abandoned=is_abandoned(other)) for topic in topics}
-        if found := sorted(filter(None, back)):
-            yield Again(other, tuple(found) if known else ())
+        if returning := sorted(filter(None, back)):
+            yield Again(other, tuple(returning) if is_known else ())
 
 
 _NOT_STORED_YET = 2**63  # what runs may have mirrored more than its workers have stored
 
 
-def _mirrored_by(named: Named, hop: Hop, seen: MirroredState) -> dict[str, dict[TopicPartition, int]]:
+def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict[TopicPartition, int]]:
     """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as the newest."""
-    found: dict[str, dict[TopicPartition, int]] = {}
+    by_topic: dict[str, dict[TopicPartition, int]] = {}
     if _is_half_made(hop):
-        return found
-    for partition, offset in {**seen.former.get((named, ""), {}), **(seen.offsets.get(named) or {})}.items():
-        found.setdefault(partition.topic, {})[partition] = offset
-    listed = seen.listed(hop.subject.source)
+        return by_topic
+    for partition, offset in {**state.former.get((named, ""), {}), **(state.offsets.get(named) or {})}.items():
+        by_topic.setdefault(partition.topic, {})[partition] = offset
+    listed = state.listed(hop.subject.source)
     if listed and not _has_stored_all(hop):
         for topic, written in listed.written.items():
-            if written and topic not in found and hop.selection and hop.selection.takes(topic):
-                found[topic] = {TopicPartition(topic, 0): _NOT_STORED_YET}
-    return found
+            if written and topic not in by_topic and hop.selection and hop.selection.takes(topic):
+                by_topic[topic] = {TopicPartition(topic, 0): _NOT_STORED_YET}
+    return by_topic
 
 
-def _is_known(named: Named, hop: Hop, seen: MirroredState) -> bool:
+def _is_known(named: Named, hop: Hop, state: MirroredState) -> bool:
     """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored yet."""
-    stored = seen.offsets.get(named) is not None
-    return _is_half_made(hop) or (stored and (_has_stored_all(hop) or seen.listed(hop.subject.source) is not None))
+    stored = state.offsets.get(named) is not None
+    return _is_half_made(hop) or (stored and (_has_stored_all(hop) or state.listed(hop.subject.source) is not None))
 
 
 def _is_half_made(hop: Hop) -> bool:
@@ -151,7 +151,7 @@ class MirrorVerdict:
 
 def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     widening: Widening,
-    seen: MirroredState,
+    state: MirroredState,
     connectors: Connectors,
     version: str | None,
     over: TakeOver | None = None,
@@ -163,124 +163,124 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     What it takes `over` comes with its stored offsets; a move that was `begun` ends under the names that it was begun with.
     """
     giver = over.giver if over else None
-    found = (*again(widening, seen, connectors.is_abandoned, over), *turned(widening, seen))
-    left = unstored(widening, seen)
+    repeats = (*again(widening, state, connectors.is_abandoned, over), *turned(widening, state))
+    left = unstored(widening, state)
     if over is not None and over.giver in widening.others:
-        had = widening.others[over.giver].selection
+        before = widening.others[over.giver].selection
         stored = {
-            partition.topic for partition in seen.offsets.get(over.giver) or {} if over.has_topic(partition.topic)
+            partition.topic for partition in state.offsets.get(over.giver) or {} if over.has_topic(partition.topic)
         }
-        left, version = [topic for topic in left if had and not had.takes(topic) and topic not in stored], "0"
+        left, version = [topic for topic in left if before and not before.takes(topic) and topic not in stored], "0"
     late = taken_up_again(widening, left, version)
-    back = tuple(returned(widening, seen, connectors.is_abandoned))
-    objection = repeated(found, connectors.owned, widening, giver) or sent_back(back, widening)
-    objection = objection or unproved(widening, seen, connectors.unread) or late
-    topics = dict.fromkeys(topic for each in (*found, *back) for topic in each.topics)
+    back = tuple(returned(widening, state, connectors.is_abandoned))
+    objection = repeated(repeats, connectors.owned, widening, giver) or sent_back(back, widening)
+    objection = objection or unproved(widening, state, connectors.unread) or late
+    topics = dict.fromkeys(topic for repeat in (*repeats, *back) for topic in repeat.topics)
     former = () if begun or giver is None else (former_names(giver, connectors),)
     formers = (names_of(widening.before.subject) if widening.before else None, *former)
-    names = tuple(dict.fromkeys(new_names(widening, seen, formers)))
+    names = tuple(dict.fromkeys(new_names(widening, state, formers)))
     elsewhere = objection_renamed(widening, names, formers, connectors.files)
     return MirrorVerdict(
-        (*found, *back),
-        tuple(filter(None, (objection, elsewhere, objection_too_long(widening, seen)))),
+        (*repeats, *back),
+        tuple(filter(None, (objection, elsewhere, objection_too_long(widening, state)))),
         () if objection else tuple(left),
-        tuple(topics if found or back else left if objection is late and late else ()),
-        (*names, *(pair for each in found for pair in other_names(widening, each.old, each.topics))),
+        tuple(topics if repeats or back else left if objection is late and late else ()),
+        (*names, *(pair for repeat in repeats for pair in other_names(widening, repeat.old, repeat.topics))),
     )
 
 
 def repeated(
-    found: Sequence[Again], owned: Container[Named], widening: Widening, giver: Named | None = None
+    repeats: Sequence[Again], owned: Container[Named], widening: Widening, giver: Named | None = None
 ) -> Objection | None:
     """Return the objection to a write that mirrors topics a second time; `owned` connectors are this tree's.
 
     From its `giver` it takes over other topics already.
     """
-    if not found:
+    if not repeats:
         return None
-    who = " and ".join(map(str, found))
+    others = " and ".join(map(str, repeats))
     return Objection(
         "mirrored-already",
-        f"{_had(found)}, and offsets are stored by connector name: every record would be mirrored again",
+        f"{_mirrored_text(repeats)}, and offsets are stored by connector name: every record would be mirrored again",
         "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
-        f"{_entry(found[0], widening, giver)} to carry the stored offsets along; or add --allow mirror-again"
-        if all(each.old in owned and each.old in widening.others for each in found)
-        else f"leave these topics to {who}; or delete it and add --allow mirror-again",
+        f"{_entry(repeats[0], widening, giver)} to carry the stored offsets along; or add --allow mirror-again"
+        if all(repeat.old in owned and repeat.old in widening.others for repeat in repeats)
+        else f"leave these topics to {others}; or delete it and add --allow mirror-again",
     )
 
 
-def sent_back(found: Sequence[Again], widening: Widening) -> Objection | None:
+def sent_back(repeats: Sequence[Again], widening: Widening) -> Objection | None:
     """Return the objection to a write that mirrors topics back to where they came from."""
-    if not found:
+    if not repeats:
         return None
     return Objection(
         "mirrored-already",
-        f"{_had(found)} from '{widening.target}' to '{widening.source}' under the names "
+        f"{_mirrored_text(repeats)} from '{widening.target}' to '{widening.source}' under the names "
         f"that they would get there: every record would return to the topic it came from, and be in '{widening.target}' twice",
         "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each record twice, "
         "add --allow mirror-again",
     )
 
 
-def _had(found: Sequence[Again]) -> str:
+def _mirrored_text(repeats: Sequence[Again]) -> str:
     """Say who has mirrored what."""
-    who = " and ".join(map(str, found))
-    topics = dict.fromkeys(topic for each in found for topic in each.topics)
-    what = f"these topics ({few(list(topics))})" if topics else "these topics"
-    return f"{who} {'has' if len(found) == 1 else 'have'} mirrored {what}"
+    others = " and ".join(map(str, repeats))
+    topics = dict.fromkeys(topic for repeat in repeats for topic in repeat.topics)
+    topics_text = f"these topics ({few(list(topics))})" if topics else "these topics"
+    return f"{others} {'has' if len(repeats) == 1 else 'have'} mirrored {topics_text}"
 
 
 def _entry(again: Again, widening: Widening, giver: Named | None) -> str:
     """Return the entry of the tree that carries offsets along; flows that both stay give each other topics."""
     if again.old == giver:
         return f"write {', '.join(again.topics)} under topics: of that entry of moved:, too,"
-    old, stays = again.old, again.old in widening.wanted
+    old, stays = again.old, again.old in widening.declared
     flow = widening.others[old].subject.config.get(FLOW_KEY, "/".join(old)) if stays else "/".join(old)
     topics = f", topics: [{', '.join(again.topics) or '…'}]" if stays else ""
     to = in_yaml(widening.new.subject.config.get(FLOW_KEY, "…"))
     return f"write moved: [{{from: {in_yaml(flow)}, to: {to}{topics}}}]"
 
 
-def unproved(widening: Widening, seen: MirroredState, unread: Sequence[str]) -> Objection | None:
+def unproved(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Objection | None:
     """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
     if not unread:
         return None
-    who = " and ".join(f"'{name}'" for name in unread)
-    if found := coming_back(widening, seen):
+    clusters = " and ".join(f"'{name}'" for name in unread)
+    if returning := coming_back(widening, state):
         return Objection(
             "mirrored-already",
-            f"Connect cluster {who} could not be read, and '{widening.source}' has topics that were mirrored from '{widening.target}', "
-            f"by their names ({few(found)}): if a connector there still does, they would be mirrored back and forth without end",
-            f"bring {who} back and plan again; or leave these topics out; or add --allow mirror-again if nothing mirrors them any more",
+            f"Connect cluster {clusters} could not be read, and '{widening.source}' has topics that were mirrored from '{widening.target}', "
+            f"by their names ({few(returning)}): if a connector there still does, they would be mirrored back and forth without end",
+            f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing mirrors them any more",
         )
-    there, target = arrived(widening, seen), seen.listed(widening.target)
-    why = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
+    there, target = arrived(widening, state), state.listed(widening.target)
+    cause = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there is not None and target is not None:
-        topics = set(seen.begun.get(widening.named, ()))
+        topics = set(state.begun.get(widening.named, ()))
         names = {widening.renamed(topic): None for topic in there}
         names |= {
             name: None
             for name, end in target.written.items()
-            if end and _formerly(name, topics, widening, seen.aliases)
+            if end and _formerly(name, topics, widening, state.aliases)
         }
         if not names:
             return None
-        why = f"{few(list(names))} on '{widening.target}' already had records"
+        cause = f"{few(list(names))} on '{widening.target}' already had records"
     return Objection(
         "mirrored-already",
-        f"Connect cluster {who} could not be read, and {why}: if this flow has run there, every record would be mirrored again",
-        f"bring {who} back and plan again; or add --allow mirror-again if it never ran there",
+        f"Connect cluster {clusters} could not be read, and {cause}: if this flow has run there, every record would be mirrored again",
+        f"bring {clusters} back and plan again; or add --allow mirror-again if it never ran there",
     )
 
 
-def coming_back(widening: Widening, seen: MirroredState) -> list[str]:
+def coming_back(widening: Widening, state: MirroredState) -> list[str]:
     """Return the topics that a write begins to take, names kept, and that some unknown connector has from the target, by their names."""
     selection = widening.new.selection
     if not selection or selection.policy != "identity":
         return []
     return [
         name
-        for name in seen.begun.get(widening.named, ())
+        for name in state.begun.get(widening.named, ())
         if any(prefix.rstrip("._-") == widening.target for prefix, _ in _ends(name))
         and not any(
             hop.selection and hop.selection.upstream(name) not in (None, name) for hop in widening.opposite.values()
@@ -288,7 +288,7 @@ def coming_back(widening: Widening, seen: MirroredState) -> list[str]:
     ]
 
 
-def unstored(widening: Widening, seen: MirroredState) -> list[str]:
+def unstored(widening: Widening, state: MirroredState) -> list[str]:
     """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by its offsets.
 
     No running connector has mirrored them: a deleted one has, or one outside these Connect clusters. What is
@@ -297,8 +297,8 @@ def unstored(widening: Widening, seen: MirroredState) -> list[str]:
     selection = widening.new.selection
     if not selection or selection.policy != "default":
         return []
-    own = {partition.topic for partition in seen.offsets.get(widening.named) or {}}
-    return [topic for topic in arrived(widening, seen) or () if topic not in own]
+    own = {partition.topic for partition in state.offsets.get(widening.named) or {}}
+    return [topic for topic in arrived(widening, state) or () if topic not in own]
 
 
 def taken_up_again(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
@@ -307,18 +307,18 @@ def taken_up_again(widening: Widening, topics: Sequence[str], version: str | Non
     if not topics or can_be_tried:
         return None
     remote = few([widening.renamed(topic) for topic in topics])
-    why = "no offsets are stored for them" if widening.before else "it is unknown whether offsets are stored for them"
+    cause = "no offsets are stored for them" if widening.before else "it is unknown whether offsets are stored for them"
     return Objection(
         "mirrored-already",
-        f"{remote} on '{widening.target}' already had records, and {why} under this connector's name: every "
+        f"{remote} on '{widening.target}' already had records, and {cause} under this connector's name: every "
         "record would be mirrored again",
         "leave these topics to the flow that mirrored them; or add --allow mirror-again",
     )
 
 
-def arrived(widening: Widening, seen: MirroredState) -> list[str] | None:
+def arrived(widening: Widening, state: MirroredState) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
-    begun, target = seen.begun.get(widening.named), seen.listed(widening.target)
+    begun, target = state.begun.get(widening.named), state.listed(widening.target)
     if begun is None or target is None:
         return None
     return sorted(topic for topic in begun if target.written.get(widening.renamed(topic), 0))
@@ -335,11 +335,11 @@ def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Co
     Names that are kept show nothing. What begins with the alias of another declared cluster is that one's; what a connector
     that could be read brings is judged by its offsets.
     """
-    known = [hop.selection for hop in (widening.before, *widening.others.values()) if hop and hop.selection]
+    selections = [hop.selection for hop in (widening.before, *widening.others.values()) if hop and hop.selection]
     for prefix, topic in _ends(name):
         alias = prefix.rstrip("._-")
         if alias and topic in topics and (alias == widening.source or alias not in aliases):
-            return not any(each.takes(topic) and each.renamed(topic) == name for each in known)
+            return not any(selection.takes(topic) and selection.renamed(topic) == name for selection in selections)
     return False
 
 
@@ -348,8 +348,8 @@ class ArrivedTopics:
     cluster could not be read, the names that it may have had before."""
 
     def __init__(self, writes: Iterable[Widening], begun: Mapping[Named, Collection[str]], *, unread: bool) -> None:
-        taken = [(each, topic) for each in writes for topic in begun.get(each.named, ())]
-        self.names = {each.renamed(topic) for each, topic in taken}
+        taken = [(write, topic) for write in writes for topic in begun.get(write.named, ())]
+        self.names = {write.renamed(topic) for write, topic in taken}
         self.topics = {topic for _, topic in taken} if unread else ()
 
     def __call__(self, name: str) -> bool:

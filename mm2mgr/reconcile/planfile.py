@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,11 +108,15 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
     names += [change[key] for one in plan["clusters"] for change in one["changes"] for key in ("connector", "action")]
     if not all(isinstance(name, str) for name in names):
         raise TypeError("a name that is not text")
-    if any("\0" in path for path in (*document["clusters"], document["templates"] or "")):
+    templates = document["templates"]
+    paths = [*document["clusters"], *([] if templates is None else [templates])]
+    if any(
+        b"\0" in os.fsencode(path) for path in paths
+    ):  # other types, and characters that no path can hold, are refused too
         raise ValueError("an invalid path")
     found = PlanFile(
-        tuple(str(path) for path in document["clusters"]),
-        document["templates"],
+        tuple(document["clusters"]),
+        templates,
         None if only is None else tuple(str(flow) for flow in only),
         plan,
     )

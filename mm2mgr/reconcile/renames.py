@@ -34,7 +34,7 @@ def former_names(giver: Named, connectors: Connectors) -> Former | None:
     return (None, Naming(Selection(NameFilter((), ()), "default", alias, ""), ())) if alias else None
 
 
-def new_names(widening: Widening, seen: MirroredState, formers: Iterable[Former | None]) -> Iterator[tuple[str, str]]:
+def new_names(widening: Widening, state: MirroredState, formers: Iterable[Former | None]) -> Iterator[tuple[str, str]]:
     """Yield names on the target, before and after, of topics that are mirrored already and go on under another name.
 
     The cause does not matter: policy, separator, alias or a transformation. What it makes of names may be unknown.
@@ -43,13 +43,27 @@ def new_names(widening: Widening, seen: MirroredState, formers: Iterable[Former 
     for before, former in filter(None, formers):
         if not after or former == naming or (before is None and after.policy == "identity"):
             continue
-        topics = seen.begun.get(widening.named)
-        if topics is None:  # the source was not read: any topic that both take counts
-            shared = meeting([selection for selection in (before, after) if selection]).topic
-            topics = [shared] if shared else []
+        topics = state.begun.get(widening.named)
+        if (
+            topics is None
+        ):  # the source was not read: topics that both take count, above all those that a router matches
+            topics = _possible_topics([selection for selection in (before, after) if selection], (former, naming))
         for topic in topics:
             if (before is None or before.takes(topic)) and former(topic) != naming(topic):
                 yield str(former(topic)), str(naming(topic))
+
+
+def _possible_topics(selections: Sequence[Selection], namings: Iterable[Naming]) -> list[str]:
+    """Return a topic that all selections take, and for each router one whose name it matches, where there are such topics."""
+    routed = {(naming.selection.prefix, step.regex) for naming in namings for step in naming.steps if step.regex}
+    any_topic = meeting(selections).topic
+    topics = [
+        meeting(
+            [*selections, Selection(NameFilter((regex,), ()), None, "", "")], [*[""] * len(selections), prefix]
+        ).topic
+        for prefix, regex in sorted(routed)
+    ]
+    return list(dict.fromkeys(filter(None, (any_topic, *topics))))
 
 
 def other_names(widening: Widening, old: Named, topics: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -63,12 +77,12 @@ def other_names(widening: Widening, old: Named, topics: Iterable[str]) -> Iterat
 def renamed_text(names: Sequence[tuple[str, str]], target: str) -> str:
     """Say which topics get other names on the target."""
     old, new = names[0]
-    many, such, each = (
+    many, such, noun = (
         (f"{len(names)} topics get other names", ", such as", "names")
         if len(names) > 1
         else ("a topic gets another name", ":", "name")
     )
-    return f"{many} on '{target}'{such} {old} -> {new}; what was mirrored stays under the old {each}, and consumers must follow"
+    return f"{many} on '{target}'{such} {old} -> {new}; what was mirrored stays under the old {noun}, and consumers must follow"
 
 
 def objection_renamed(
@@ -97,9 +111,9 @@ def objection_renamed(
     return Objection("target-names", text, f"{remedy}; or, where consumers follow, {allow}")
 
 
-def objection_too_long(widening: Widening, seen: MirroredState) -> Objection | None:
+def objection_too_long(widening: Widening, state: MirroredState) -> Objection | None:
     """Return the objection to topics that a write begins to take and whose name on the target no broker accepts."""
     subject = widening.new.subject
     listed = set(named_too_long(subject, ()))  # what its lists name, lint says
-    names = [topic for topic in named_too_long(subject, seen.begun.get(widening.named, ())) if topic not in listed]
+    names = [topic for topic in named_too_long(subject, state.begun.get(widening.named, ())) if topic not in listed]
     return Objection(NAME_TOO_LONG, *too_long_text(subject, names)) if names else None

@@ -32,8 +32,8 @@ class MirroredState:
 
     def listed(self, alias: str) -> TopicListing | None:
         """Return the topics of a Kafka cluster, None when they were not read."""
-        found = self.topics.get(alias)
-        return found if isinstance(found, TopicListing) else None
+        listing = self.topics.get(alias)
+        return listing if isinstance(listing, TopicListing) else None
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Widening:
     new: Hop
     before: Hop | None
     others: Mapping[Named, Hop]
-    wanted: Mapping[Named, Hop]
+    declared: Mapping[Named, Hop]
     """The connectors of `others` and `opposite` as the tree wants them; those without an owner are not in it."""
     opposite: Mapping[Named, Hop] = field(default_factory=dict)
     """The connectors from its target to its source."""
@@ -58,9 +58,12 @@ class Widening:
 
         While `other` goes on with it that is a loop, which lint finds.
         """
-        hop, wanted = self.opposite[other], self.wanted.get(other)
-        both = [each.selection for each in (hop, wanted) if each and each.selection]  # what is wanted may be blocked
-        if not is_abandoned and hop.subject.state == "RUNNING" and both and all(each.takes(topic) for each in both):
+        hop, declared = self.opposite[other], self.declared.get(other)
+        both = [
+            mirror.selection for mirror in (hop, declared) if mirror and mirror.selection
+        ]  # the declared one may be blocked
+        goes_on = not is_abandoned and hop.subject.state == "RUNNING"
+        if goes_on and both and all(selection.takes(topic) for selection in both):
             return None
         name = hop.selection.renamed(topic) if hop.selection else topic
         return name if self.newly(name) and self.renamed(name) == topic else None
@@ -72,8 +75,8 @@ class Widening:
         """
         if not self.newly(topic):
             return False
-        hop, wanted = self.others[other], self.wanted.get(other)
-        given_up = is_abandoned or (wanted and wanted.selection and not wanted.selection.takes(topic))
+        hop, declared = self.others[other], self.declared.get(other)
+        given_up = is_abandoned or (declared and declared.selection and not declared.selection.takes(topic))
         return bool(given_up) or names_alike(self.new, hop, topic)
 
     def newly(self, topic: str) -> bool:
@@ -121,7 +124,7 @@ def widenings(
     runs = {named: subject for named, subject in live.items() if subject.type == "source"}
     declared = [named for named in runs if named in desired and desired[named].type == "source"]
     every = iter(hops((*(desired[named] for named in (*chosen, *declared)), *runs.values())))
-    new, wanted, old = ({named: next(every) for named in names} for names in (chosen, declared, runs))
+    new, declared_hops, old = ({named: next(every) for named in names} for names in (chosen, declared, runs))
     by_pair: dict[tuple[int, int], dict[Named, Hop]] = {}
     for named, hop in old.items():
         by_pair.setdefault(hop.pair, {})[named] = hop
@@ -130,9 +133,9 @@ def widenings(
             named,
             hop,
             old.get(named),
-            {other: each for other, each in by_pair.get(hop.pair, {}).items() if other != named},
-            wanted,
-            {other: each for other, each in by_pair.get(hop.pair[::-1], {}).items() if other != named},
+            {other: other_hop for other, other_hop in by_pair.get(hop.pair, {}).items() if other != named},
+            declared_hops,
+            {other: other_hop for other, other_hop in by_pair.get(hop.pair[::-1], {}).items() if other != named},
         )
         for named, hop in new.items()
         if named not in old
@@ -144,30 +147,30 @@ def widenings(
 
 def unseen_successors(connectors: Connectors) -> dict[Named, list[Named]]:
     """Return what is wanted on Connect clusters that could not be read, each with the abandoned connectors whose topics it takes."""
-    wanted, live = connectors.desired, connectors.live
-    new = [named for named, each in wanted.items() if named[0] in connectors.unread and each.type == "source"]
-    old = [named for named, each in live.items() if connectors.is_abandoned(named) and each.type == "source"]
+    declared, live = connectors.desired, connectors.live
+    new = [named for named, subject in declared.items() if named[0] in connectors.unread and subject.type == "source"]
+    old = [named for named, subject in live.items() if connectors.is_abandoned(named) and subject.type == "source"]
     if not new or not old:
         return {}
-    every = hops((*(wanted[named] for named in new), *(live[named] for named in old)))
+    every = hops((*(declared[named] for named in new), *(live[named] for named in old)))
     takers, givers = zip(new, every[: len(new)], strict=True), list(zip(old, every[len(new) :], strict=True))
-    return {taker: [giver for giver, had in givers if _may_share(one, had)] for taker, one in takers}
+    return {taker: [giver for giver, former in givers if _may_share(successor, former)] for taker, successor in takers}
 
 
-def _may_share(one: Hop, other: Hop) -> bool:
+def _may_share(hop: Hop, other: Hop) -> bool:
     """Tell whether two source connectors may mirror a topic both from one cluster to another."""
-    if one.pair != other.pair or not one.selection or not other.selection:
-        return one.pair == other.pair
-    shared = meeting([one.selection, other.selection])
+    if hop.pair != other.pair or not hop.selection or not other.selection:
+        return hop.pair == other.pair
+    shared = meeting([hop.selection, other.selection])
     return bool(shared.topic or shared.undecided)
 
 
-def taken(widening: Widening, seen: MirroredState) -> Taken | None:
+def taken(widening: Widening, state: MirroredState) -> Taken | None:
     """Return what a write will take that is there now; None when the source's topics were not read."""
-    listed = seen.listed(widening.source)
+    listed = state.listed(widening.source)
     if listed is None:
         return None
-    begun = seen.begun.get(widening.named, ())
+    begun = state.begun.get(widening.named, ())
     return Taken({t: (listed.partitions[t], listed.records.get(t, 0)) for t in begun}, len(listed.partitions))
 
 
@@ -176,10 +179,10 @@ class StartedTopics:
 
     def __init__(self, widenings: Iterable[Widening]) -> None:
         self.widenings = tuple(widenings)
-        self.topics: dict[Named, dict[str, None]] = {each.named: {} for each in self.widenings}
+        self.topics: dict[Named, dict[str, None]] = {widening.named: {} for widening in self.widenings}
 
     def __call__(self, topic: str) -> bool:
-        taking = [each.named for each in self.widenings if each.newly(topic)]
+        taking = [widening.named for widening in self.widenings if widening.newly(topic)]
         for named in taking:
             self.topics[named][topic] = None
         return bool(taking)

@@ -21,6 +21,10 @@ from typing import Any
 
 from mm2mgr import secrets
 from mm2mgr.cli import main
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.observe.reading import SeenKafka
+from mm2mgr.observe.status import WantedLogs
+from mm2mgr.partitions import Offsets
 from mm2mgr.reconcile.history import HistoryEntry
 from tests.cli.command import Command
 from tests.reconcile.site import Site
@@ -45,6 +49,13 @@ class Ground:
 
     async def read_topics(self, _topology: object, aliases: Iterable[str]) -> dict[str, dict[str, str]]:
         return {alias: dict(self.texts) for alias in aliases}
+
+    def read_kafka(self, access: KafkaAccess, wanted: WantedLogs, _timeout_seconds: float | None = None) -> SeenKafka:
+        """Answer as `observe.status.read_kafka` does, at once: five records a partition, and on the targets what was mirrored."""
+        topics = (
+            {"orders": 1, "logs.web": 1} if access.alias == "a" else {"a.orders": 1, "a.logs.web": 1, "heartbeats": 1}
+        )
+        return SeenKafka(topics, dict.fromkeys(wanted.ends or wanted(topics), Offsets(0, 5)))
 
     def settle(self) -> None:
         self.site.declare()

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from mm2mgr.observe.status import ObserveOptions
 from tests.cli.command import Command
 from tests.reconcile.site import Site
 
@@ -14,10 +15,6 @@ from .probes import Ground, defects, every_probe
 PROBES = every_probe()
 KINDS = sorted({probe.kind for probe in PROBES})
 SAMPLE = 3
-LEFT: dict[tuple[str, str], str] = {}
-"""Probes that find a defect which is still there, with what it is."""
-
-pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def ground_of(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Ground:
@@ -25,6 +22,10 @@ def ground_of(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> G
     ground = Ground(site, mm2mgr)
     for module in ("history", "claims"):
         monkeypatch.setattr(f"mm2mgr.reconcile.{module}.read_topics", ground.read_topics)
+    _, *others = ObserveOptions.__init__.__defaults__ or ()
+    monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (ground.read_kafka, *others))
+    monkeypatch.setattr("mm2mgr.reconcile.verify.HOLD_SECONDS", 0.0)
+    monkeypatch.setattr("mm2mgr.reconcile.apply._READ_BACK_SECONDS", 0.0)
     ground.settle()
     return ground
 

@@ -42,6 +42,15 @@ def chosen(type_: str, pattern: str = "", negate: str = "false") -> dict[str, st
         (chosen(MATCHES, "A[.]o.*"), "new.orders"),
         (chosen(MATCHES, "A[.]x.*"), "A.orders"),
         (chosen(MATCHES, "A[.]x.*", negate="true"), "new.orders"),
+        (
+            routed("B[.].{1,3}", "$2"),
+            "A.orders",
+        ),  # what is unknown of an expression does not matter to names that it does not match
+        (routed("((a+)+)+[.]x", "$1"), "A.orders"),
+        (routed("(?!A[.]).*", "x.$0"), "A.orders"),
+        (routed("B[.](.*+)", "$1"), "A.orders"),
+        (chosen(TOMBSTONE) | {"transforms.r.regex": "B[.](.*)"}, "A.orders"),
+        (chosen(MATCHES, "B[.].{1,3}"), "A.orders"),
         ({"transforms": "d", "transforms.d.type": "org.apache.kafka.connect.transforms.DropHeaders"}, "A.orders"),
         (
             routed("A[.](.*)", "b.$1")
@@ -68,7 +77,9 @@ def test_a_name_that_is_known(config: dict[str, str], name: str) -> None:
         (chosen(TOMBSTONE), "RegexRouter makes of A.orders"),
         (routed("(?i)a[.](.*)", "$1"), "RegexRouter makes of A.orders"),
         (routed("A[.](.*)", "$2"), "RegexRouter makes of A.orders"),  # Java throws
-        (routed("((a+)+)+[.]x", "$1"), "RegexRouter makes of A.orders"),
+        (routed("((A+)+)+[.]orders", "$1"), "RegexRouter makes of A.orders"),
+        (routed("A[.].{1,9}", "x"), "RegexRouter makes of A.orders"),
+        (chosen(MATCHES, "A[.].{1,9}") | {"transforms.r.replacement": "$2"}, "RegexRouter makes of A.orders"),
         (OF_OTHERS, "what com.acme.Policy makes of orders"),
     ],
 )

@@ -255,7 +255,7 @@ def test_a_topic_that_was_removed_earlier_goes_on_from_where_it_was(world: World
         until(lambda: sum(world.held("agg", "dc1.rested").values()), lambda count: count > 100, "no traffic")
         day.apply(flow("giver", "stays"), flow("taker", "other"))
         wider = flow("giver", "stays"), flow("taker", "other", "rested")
-        day.held_back(*wider, says=["moved: [{from: 'giver:dc1->agg', to: 'taker:dc1->agg', topics: [rested]}]"])
+        day.held_back(*wider, says=["moved: [{from: giver:dc1->agg, to: taker:dc1->agg, topics: [rested]}]"])
         write(day, moved("giver:dc1->agg", "taker:dc1->agg", "rested"), *wider)
         day.apply_written()
     day.once("rested")

@@ -97,6 +97,12 @@ def test_other_owners_and_other_connect_clusters_are_left_out(topology: Topology
     assert list(found.unread) == ["west"]
 
 
+@pytest.mark.parametrize("state", ["RUNNING", "", "\ud800", [], 0, {}, {"after": 1}, {"after": "x", "before": []}])
+def test_a_record_with_a_state_of_another_type_is_no_entry(state: object) -> None:
+    assert HistoryEntry.parse(json.dumps({**entry("team").to_dict(), "state": {"before": "x", "after": "y"}}))
+    assert HistoryEntry.parse(json.dumps({**entry("team").to_dict(), "state": state})) is None
+
+
 def entry(owner: str, connect: str = "east") -> HistoryEntry:
     return HistoryEntry(f"1-{owner}", "2026-01-01T00:00:00+00:00", "ann", "", "pause", owner, connect, "n")
 

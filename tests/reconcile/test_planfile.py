@@ -185,6 +185,25 @@ def test_names_that_are_no_text_are_damage(tmp_path: Path, name: str) -> None:
         read_plan(tmp_path / "plan.json")
 
 
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("clusters", ["\ud800"]),
+        ("clusters", [7]),
+        ("clusters", ["a\0b"]),
+        ("templates", [[["x"]]]),
+        ("templates", {}),
+        ("templates", "\ud800"),
+    ],
+)
+def test_paths_that_no_file_can_have_are_damage(tmp_path: Path, key: str, path: object) -> None:
+    write_plan(tmp_path / "plan.json", plan_of(part()), ["clusters"], None, None)
+    document = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    (tmp_path / "plan.json").write_text(json.dumps({**document, key: path}), encoding="utf-8")
+    with pytest.raises(Mm2mgrError, match="this plan file is damaged"):
+        read_plan(tmp_path / "plan.json")
+
+
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     with pytest.raises(Mm2mgrError, match=r"absent\.json: no such file"):
         read_plan(tmp_path / "absent.json")

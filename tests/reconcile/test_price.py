@@ -224,6 +224,8 @@ TO_UNKNOWN = "what com.acme.Router makes of a.orders"
         (routed(ROUTER, DROP), routed(ROUTER), ""),
         (routed(ROUTER, DROP), routed(DROP, ROUTER), ""),  # the same name on another way
         (routed(ROUTER), routed((ROUTER[0], "a[.](.+)", "mirror.$1")), ""),
+        (FLOWS, routed((ROUTER[0], "z[.](.*)", "mirror.$1")), ""),
+        (FLOWS, routed((ROUTER[0], "z[.].{1,9}+", "mirror")), ""),  # only an automaton knows that it matches none
         (FLOWS, routed(OTHERS, silence="{}"), f"a.orders -> {TO_UNKNOWN}"),
         (routed(OTHERS), routed(OTHERS, ROUTER), f"{TO_UNKNOWN} -> {TO_UNKNOWN}"),
         (FLOWS, routed(ROUTER) + "defaults: {flows: {separator: '-'}}\n", "a.orders -> a-orders"),
@@ -266,6 +268,28 @@ def test_a_new_transformation_that_the_tree_silences_is_written_with_a_warning(
     assert written.action == "update"
     assert any("silenced: consumers read mirror.orders" in each for each in written.warnings if "target-names" in each)
     assert "a.orders -> " in written.price.irreversible[0]
+
+
+@pytest.mark.parametrize(
+    ("regex", "renames"),
+    [
+        ("a[.]orders.*", False),
+        ("logs[.].*", False),
+        ("a[.]logs[.]audit", True),
+        ("a[.]logs[.].{0,9}", True),
+        ("(?!a[.]logs).*", False),
+    ],
+)
+def test_a_router_is_judged_by_the_pattern_of_the_flow_where_the_source_was_not_read(
+    mirrored: Site, regex: str, renames: bool
+) -> None:
+    keys = (
+        f"transforms: t, transforms.t.type: '{ROUTER[0]}', transforms.t.regex: '{regex}', transforms.t.replacement: m"
+    )
+    after = FLOWS.replace('"logs[.].*"]}', f'"logs[.].*"]}}, source_connector: {{{keys}}}')
+    mirrored.kafka = None
+    held = change(mirrored.plan(after), "mm2.a.east.source.logs")
+    assert ("target-names: " in held.reason) == renames, held.reason
 
 
 def test_adopting_without_the_transformation_that_runs_needs_a_word(mirrored: Site) -> None:
