@@ -265,7 +265,9 @@ class Subject:
 
     @property
     def pair(self) -> str:
-        return f"{self.source}->{self.target}"
+        """Its two clusters; in mm2.properties as the file calls them, where a line may give it other aliases."""
+        of_file = self.name.partition(" ")[0] if self.form == "dedicated" else ""
+        return of_file if "->" in of_file else f"{self.source}->{self.target}"
 
     @cached_property
     def off(self) -> bool:

@@ -249,6 +249,31 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
             yield file.hit(entry, message, fix, edits)
 
 
+@estate_rule("pair-not-enabled", "warning", source=_DRIVER)
+def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
+    """A pair has settings and is not enabled, so it mirrors nothing.
+
+    Each direction needs `A->B.enabled = true`. The driver starts a pair without that line for its heartbeats only, so its topics,
+    groups and clients are configured in vain while the other pairs of the file work. `enabled = yes`, `on` or `1` count as false
+    (Boolean.parseBoolean), without an error. A pair that has `enabled = false` is switched off on purpose and not reported.
+    """
+    for file in _driver_files(estate):
+        pairs = file.driver.pairs()
+        if not any(file.driver.enabled(*pair) for pair in pairs):
+            continue  # no-flow-enabled reports it
+        for pair in pairs:
+            name = f"{pair[0]}->{pair[1]}.enabled"
+            line = file.driver.lines.get(name)
+            own = [each for each in file.lines() if each.aliases == pair and each is not line]
+            own = [each for each in own if "heartbeats" not in each.plain and not file.driver.misspelt(each)]
+            if line and line.value.strip().lower() not in ("true", "false") and "${" not in line.value:
+                message = f"{name} = {line.value} counts as false: {pair[0]} is not mirrored to {pair[1]}"
+                yield file.hit(line, message, f"write {name} = true, or false")
+            elif not line and own and not any(map(file.driver.misspelt, file.driver.entries)):
+                message = f"{own[0].key} does nothing: {name} is not set, so {pair[0]} is not mirrored to {pair[1]}"
+                yield file.hit(own[0], message, f"write {name} = true, or remove the lines of the pair")
+
+
 def _is_told(file: _DriverFile, entry: Entry) -> bool:
     """Tell whether another rule already reports that this line enables no pair."""
     if file.driver.misspelt(entry):

@@ -59,6 +59,12 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
     """
     for key in keys_under(subject, "dead-key"):
         line = of_cluster(subject, key)
+        if (
+            line
+            and subject.type == "heartbeat"
+            and any(load().history(type_, line) for type_ in ("source", "checkpoint"))
+        ):
+            continue  # reported for the connectors that it is meant for; those of heartbeats run for other pairs, too
         why = _why_dead(subject, key) if line is None else _NO_CONNECTOR.format(line)
         message = f"{written(subject, key)} does nothing: {why}"
         if _is_harmless(subject, key):

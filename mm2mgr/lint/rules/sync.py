@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mm2mgr.lint.findings import (
+    Edit,
     Hit,
     client_hit,
     connector_hit,
     described,
+    edit_hit,
     estate_rule,
     removal_hit,
     rule,
@@ -206,6 +208,76 @@ def interval_zero(subject: Subject) -> Iterator[Hit]:
             more = f", or {spelled(subject, f'{job}.enabled', 'false')} to disable it"
             hit = connector_hit(subject, key, str(usual), f"{written(subject, key)}={value}: {effect}", more)
             yield replace(hit, severity=None if fails else "warning")
+
+
+_DAY, _MONTH = 86_400, 30 * 86_400
+
+
+@rule("interval-milliseconds", "warning", needs=(".interval.seconds",), source="MirrorConnectorConfig, KIP-382")
+def interval_milliseconds(subject: Subject) -> Iterator[Hit]:
+    """An interval in seconds looks as if it were in milliseconds.
+
+    Intervals of MirrorMaker's jobs are in seconds: refresh.topics.interval.seconds=600000 is a week, in which new topics and
+    partitions are not found, new settings are not copied, or no checkpoint is written. There is no error. Reported are
+    thousands that are neither whole hours of a day nor half days, and everything above 30 days.
+    """
+    for job, usual in _JOBS[subject.type].items():
+        key = f"{job}.interval.seconds"
+        text = subject.get(key)
+        seconds = int(text) if text.isdecimal() else 0
+        if _is_milliseconds(seconds) and subject.flag(f"{job}.enabled", default=True):
+            message = (
+                f"{written(subject, key)}={text} is {_span(seconds)}, as the key is in seconds: {_LATE[job]} until then"
+            )
+            yield connector_hit(subject, key, str(seconds // 1000), message, f" (the default is {usual})")
+
+
+_LATE = {
+    "refresh.topics": "new topics and partitions are not mirrored",
+    "refresh.groups": "new groups have no checkpoints",
+    "sync.topic.configs": "changed settings of topics are not copied",
+    "sync.topic.acls": "changed ACLs are not copied",
+    "emit.checkpoints": "offsets are not translated",
+    "sync.group.offsets": "group offsets on the target are not updated",
+    "emit.heartbeats": "no heartbeat is written",
+}
+
+
+def _is_milliseconds(seconds: int) -> bool:
+    natural = seconds % (_DAY // 2) == 0 or (seconds <= _DAY and seconds % 3600 == 0)
+    return seconds >= _MONTH or (seconds >= 10_000 and seconds % 1000 == 0 and not natural)
+
+
+def _span(seconds: int) -> str:
+    return f"{seconds / _DAY:.3g} days" if seconds >= _DAY else f"{seconds / 3600:.2g} hours"
+
+
+_ENOUGH_BROKERS = 3
+
+
+@rule("one-replica", "warning", needs=("replication.factor",), source="KIP-382, KAFKA-9219")
+def one_replica(subject: Subject) -> Iterator[Hit]:
+    """Topics are made with one replica, so a lost broker takes what was mirrored along.
+
+    With replication.factor=1 each mirrored partition is on one broker of the target: while that broker is away the tasks wait,
+    and if its disk is lost the records are gone, although acks=all was confirmed and the offsets are stored. The offset-syncs,
+    checkpoints and heartbeats topics with one replica lose what translates offsets. Such values come from demos with one
+    broker. It is a warning where the cluster is known to have 3 brokers or more, and a hint where that is not known. Write 3,
+    or -1 for the brokers' default.
+    """
+    found = {key: where for key, _, where, _ in _made(subject) if subject.get(key) == "1"}
+    brokers = {
+        where: (subject.target_kafka if where == "target" else subject.source_kafka).brokers for where in found.values()
+    }
+    single = {key: where for key, where in found.items() if brokers[where] != 1}
+    if single:
+        many = [where for where in single.values() if (brokers[where] or 0) >= _ENOUGH_BROKERS]
+        why = f", and {_so_many(many[0], brokers[many[0]] or 0)}" if many else ""
+        names = " and ".join(f"{written(subject, key)}=1" for key in single)
+        message = f"{names}{why}: a lost broker takes mirrored records or offset syncs along"
+        edits = [Edit(key, str(min(brokers[where] or 3, 3))) for key, where in single.items()]
+        hit = edit_hit(subject, message, edits, next(iter(single)), ", or -1 for the brokers' default")
+        yield hit if many else replace(hit, severity="info", edits=())  # there may be one broker
 
 
 @estate_rule(
