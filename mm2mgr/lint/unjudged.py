@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mm2mgr.formats.templates import templates
 from mm2mgr.lint.hops import SIDES, Point, filter_of, point, same
 from mm2mgr.lint.rules.worker import arrives
 from mm2mgr.lint.subject import Estate, Subject
@@ -181,6 +182,13 @@ FACTS = (
         "compare the topics by hand",
         _LOOPS,
         _each(lambda subject: policy_of(subject) is None or filter_of(subject) is None, "source"),
+    ),
+    Fact(
+        "what a template fills in",
+        "values that a template fills in",
+        "the file as the template writes it",
+        ("invalid-value", "bad-address", "bad-pattern", "jaas-syntax", "jaas-module", "security-incomplete", *_LOOPS),
+        _each(lambda subject: bool(templates(subject.config))),
     ),
     Fact(
         "the other connectors",

@@ -65,6 +65,7 @@ BY_HAND = {
     "pattern-exact": "whether a name or its beginning is meant",
     "pattern-flag-spreads": "what the flag is for",
     "pattern-matches-nothing": "what is called like this, or what is to be excluded",
+    "placeholder-unfilled": "whether a tool fills it in before",
     "plugin-missing": "jars of the workers",
     "policy-class": "a newer Kafka, before 3.0",
     "policy-forbids": "a setting of the workers",

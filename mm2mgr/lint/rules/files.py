@@ -18,6 +18,7 @@ from mm2mgr.formats.mm2_properties import (
     whole,
 )
 from mm2mgr.formats.properties import Entry, lost_backslashes, meant, remark
+from mm2mgr.formats.templates import is_open, template_in
 from mm2mgr.lint.findings import Edit, Hit, estate_rule, rule_ids
 from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
@@ -235,6 +236,8 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
             fix = "write clusters = A, B with the prefixes of the other lines"
             spot = Spot(file.file.path, file.file.entries[0].line)
             yield Hit("clusters is missing: the driver refuses to start", fix, spot=spot)
+        elif template_in(entry.value):
+            continue  # which clusters there are is not known
         elif len(file.clusters) < 2:
             message = "clusters lists fewer than two names, so there is no pair"
             yield file.hit(entry, message, "write clusters = A, B")
@@ -266,7 +269,7 @@ def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
             line = file.driver.lines.get(name)
             own = [each for each in file.lines() if each.aliases == pair and each is not line]
             own = [each for each in own if "heartbeats" not in each.plain and not file.driver.misspelt(each)]
-            if line and line.value.strip().lower() not in ("true", "false") and "${" not in line.value:
+            if line and line.value.strip().lower() not in ("true", "false") and not is_open(line.value):
                 message = f"{name} = {line.value} counts as false: {pair[0]} is not mirrored to {pair[1]}"
                 yield file.hit(line, message, f"write {name} = true, or false")
             elif not line and own and not any(map(file.driver.misspelt, file.driver.entries)):

@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import combinations, islice, pairwise, product
 
 from mm2mgr.defaults import POLICIES
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, Severity, connector_hit, estate_rule, rule, spelled, written
 from mm2mgr.lint.hops import (
     HEARTBEATS,
@@ -208,7 +209,7 @@ def _own_copies(subject: Subject) -> tuple[str, Severity]:
 
 def has_split_alias(subject: Subject) -> bool:
     separator = separator_of(subject)
-    return any(separator in alias for alias in (subject.source, subject.target))
+    return any(separator in alias and not is_open(alias) for alias in (subject.source, subject.target))
 
 
 @estate_rule("two-ways", "error", source="KIP-382")
@@ -384,7 +385,7 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
         yield connector_hit(subject, _SEPARATOR, ".", message)
         return
     for key, alias in ((_SOURCE, subject.source), (_TARGET, subject.target)):
-        if separator in alias:
+        if separator in alias and not is_open(alias):
             parts = alias.split(separator)
             message = f"the alias '{alias}' contains the separator '{separator}': topic names are read as if they came from '{parts[0]}'"
             hit = connector_hit(subject, key, ("_" if separator == "-" else "-").join(parts), message)

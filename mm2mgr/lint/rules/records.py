@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import (
     READER,
     RECORDS,
@@ -50,7 +51,7 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     be in lower case (KIP-618; MirrorSourceConnector since 3.5).
     """
     level = subject.value(READER, "isolation.level") or ""
-    if _is_required(subject) and _declares(subject) and level != "read_committed" and "${" not in level:
+    if _is_required(subject) and _declares(subject) and level != "read_committed" and not is_open(level):
         message = f"{written(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: Connect refuses the config"
         edit = client_edit(subject, READER, "isolation.level", "read_committed")
         yield edit_hit(subject, message, [edit], _KEY)
@@ -149,7 +150,7 @@ def _lacking(subject: Subject, kind: str) -> list[str]:
     """Return what the override of a client lacks beside the record producer's."""
     prefix, lacking = f"{kind}.override.", []
     theirs = subject.get(prefix + _ADDRESS)
-    if "${" not in theirs and not addresses(subject.get(_RECORDS + _ADDRESS)) & addresses(theirs):
+    if not is_open(theirs) and not addresses(subject.get(_RECORDS + _ADDRESS)) & addresses(theirs):
         lacking.append(_ADDRESS)
     for names in NEEDED:
         there = [name for name in names if subject.get(_RECORDS + name)]

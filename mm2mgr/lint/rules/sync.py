@@ -44,8 +44,8 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
     with unchanged principals: where the target authenticates differently, they match no user, or another user. ALLOW
     WRITE is skipped, ALLOW ALL becomes READ, and nothing is ever removed. It needs Describe on the source cluster and
     Alter on the target cluster; errors are only logged. With unchanged topic names (IdentityReplicationPolicy) it
-    grants read access to the target's own topics. It is a hint where true is written and both sides log in alike. Source:
-    KIP-382; the rights were tried one by one on 4.3.1.
+    grants read access to the target's own topics. It is a warning where true is written and the sides log in differently, and
+    a hint where the default does it or both log in alike. Source: KIP-382; the rights were tried one by one on 4.3.1.
     """
     logins = [_login(subject, side) for side in SIDES]
     if not subject.flag(_ACLS, default=True) or (_ACLS not in subject.config and logins[0] == logins[1]):
@@ -54,7 +54,7 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
     setting = f"{written(subject, _ACLS)}=true" if _ACLS in subject.config else f"{_ACLS} is true by default"
     message = f"{setting}: READ rights of the source's principals are copied to the target under the same names{how} and never removed"
     hit = connector_hit(subject, _ACLS, "false", message, " unless that is intended")
-    yield hit if how else hit.lowered("info")
+    yield hit if how and _ACLS in subject.config else hit.lowered("info")
 
 
 def _login(subject: Subject, side: ClusterSide) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, written
 from mm2mgr.lint.hops import (
     default_of,
@@ -365,7 +366,7 @@ def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
     for key in ("source.cluster.alias", "target.cluster.alias", _SEPARATOR) if policy_of(subject) else ():
         raw = subject.config.get(key, "")
         signs = _INVALID.findall(raw.rstrip() or raw)  # blank-in-value reports blanks at the end
-        if signs and "${" not in raw:
+        if signs and not is_open(raw):
             names = (
                 "mirrored topics and the one of offset syncs"
                 if subject.type == "source"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from mm2mgr.defaults import POLICIES
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, edit_hit, removal_hit, rule, spelled, written
 from mm2mgr.lint.subject import Subject
 from mm2mgr.lint.target_names import KAFKAS
@@ -174,7 +175,7 @@ def transform_incomplete(subject: Subject) -> Iterator[Hit]:
     for kind, aliases in (("transforms", subject.items("transforms")), ("predicates", predicates)):
         for alias in filter(None, dict.fromkeys(aliases)):
             key = f"{kind}.{alias}.type"
-            if not subject.get(key) and "${" not in alias:
+            if not subject.get(key) and not is_open(alias):
                 message = f"{written(subject, kind)} lists '{alias}', and {key} is not set: Connect refuses the config"
                 yield Hit(message, f"write {spelled(subject, key)}, or remove '{alias}' from the list", kind)
     for name in subject.items("transforms"):
@@ -183,7 +184,7 @@ def transform_incomplete(subject: Subject) -> Iterator[Hit]:
         if negate in subject.config and key not in subject.config:
             message = f"{written(subject, negate)} is set without {key}: Connect refuses the config"
             yield removal_hit(subject, negate, message, f", or write {spelled(subject, key)}")
-        elif key in subject.config and predicate not in predicates and "${" not in predicate:
+        elif key in subject.config and predicate not in predicates and not is_open(predicate):
             message = f"{written(subject, key)}={predicate}: predicates does not list it, so every task is FAILED when it starts"
             if subject.get(f"predicates.{predicate}.type"):
                 yield edit_hit(subject, message, [Edit("predicates", ",".join([*predicates, predicate]))], key)
@@ -211,7 +212,7 @@ def transform_unlisted(subject: Subject) -> Iterator[Hit]:
     """
     transforms = subject.items("transforms")
     asked = [subject.get(f"transforms.{name}.predicate") for name in transforms]
-    if "${" in subject.get("transforms") or ("transforms" in subject.config and not transforms):
+    if is_open(subject.get("transforms")) or ("transforms" in subject.config and not transforms):
         return  # an empty list says that they are switched off
     for alias, key in _aliases(subject, "transforms"):
         if alias not in transforms:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from mm2mgr.formats.connectors import CONVERTERS
+from mm2mgr.formats.templates import UNNAMED, is_open, templates
 from mm2mgr.lint.findings import RECORDS, Edit, Hit, Severity, client_edit, connector_hit, edit_hit, rule, written, yaml
 from mm2mgr.lint.hops import Point, point, same
 from mm2mgr.lint.rules.security import configured, lacking_in_override
@@ -202,7 +203,7 @@ def converter(subject: Subject) -> Iterator[Hit]:
     found = {key: _converter(subject, key) for key in CONVERTERS}
     for key, value in found.items():
         name = (value or "").rpartition(".")[2]
-        if value is not None and "${" not in value and name not in ("ByteArrayConverter", "ByteArray"):
+        if value is not None and not is_open(value) and name not in ("ByteArrayConverter", "ByteArray"):
             whose = "" if key in subject.config else "the workers' "
             hit = connector_hit(subject, key, CONVERTERS[key], f"{whose}{key} {name} changes the mirrored data")
             yield hit.lowered("info") if key == _HEADERS and subject.type != "source" else hit
@@ -274,7 +275,26 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
     providers = {name.strip() for name in declared.split(",")}
     for key, value in subject.config.items():
         for name in dict.fromkeys(_PLACEHOLDER.findall(value)):
-            if name not in providers:
+            if name not in providers and f"${{{name}:-" not in value:  # a default of a shell
                 message = f"${{{name}:…}} in {written(subject, key)} is not replaced: the workers have no config provider {name}"
                 fix = f"write config.providers={name} and config.providers.{name}.class in the workers' properties"
                 yield Hit(message, fix, key)
+
+
+@rule("placeholder-unfilled", "error", source="ConfigTransformer, KIP-297")
+def placeholder_unfilled(subject: Subject) -> Iterator[Hit]:
+    """A placeholder names no config provider, so Kafka takes it as it is written.
+
+    Workers replace ${provider:path:key} and ${provider:key}. `${NAME}`, as shells, envsubst and compose files have it, has no
+    provider and stays: its text becomes the password, the path or the address, and the login fails or the file is not found. In
+    a connector that runs, or in a tree, nothing else fills it in (error); a file may be a template of such a tool (warning).
+    For variables of the workers' environment write ${env:NAME}, with EnvVarConfigProvider (since 3.5). Source: ConfigTransformer.
+    """
+    for key in templates(subject.config):
+        if name := UNNAMED.search(subject.config[key]):
+            message = f"{name[0]} in {written(subject, key)} names no config provider: Kafka takes it as it is written"
+            fix = f"write ${{env:{name[1]}}}, with config.providers=env on the workers"
+            if subject.form == "tree" or subject.spot.connect:
+                yield Hit(message, fix, key)
+            else:
+                yield Hit(message, f"{fix}; or fill it in before Kafka reads the file", key, severity="warning")
