@@ -342,7 +342,7 @@ class WaysBack:
 
 def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
     """Return circles that begin with one of `starts`; over the same clusters only those with a hop that is in no other."""
-    on_a_way_back = _on_circles(every)
+    on_a_way_back = on_circles(every)
     leaving: dict[int, list[Hop]] = defaultdict(list)
     for hop in every:
         if hop in on_a_way_back:
@@ -366,7 +366,7 @@ def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
     return WaysBack(tuple(found), tuple(open_[places] for places in open_ if places in reported))
 
 
-def _on_circles(every: Sequence[Hop]) -> set[Hop]:
+def on_circles(every: Sequence[Hop]) -> set[Hop]:
     """Return the hops whose target leads back to their source, whatever they take; the others cannot be part of a loop."""
     after: dict[int, set[int]] = defaultdict(set)
     for hop in every:

@@ -23,6 +23,7 @@ from mm2mgr.lint.hops import (
     filter_of,
     hops,
     moving,
+    on_circles,
     overlapping,
     plain_name,
     point,
@@ -411,8 +412,13 @@ def separator_differs(estate: Estate) -> Iterator[Hit]:
             first.setdefault(end, hop)
         if other and frozenset(hop.pair) not in reported:
             differing.setdefault(frozenset(hop.pair), []).append((hop, other))
+    returning = on_circles(every)
     for (hop, other), *more in differing.values():  # one finding per pair, which concerns all its connectors
         message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
         hit = connector_hit(hop.subject, _SEPARATOR, other.separator, message)
         concerned = (other.subject, *(subject for pair in more for subject in (pair[0].subject, pair[1].subject)))
-        yield replace(hit, others=tuple(dict.fromkeys(concerned)))
+        pairs = [(hop, other), *more]
+        severity: Severity | None = None if any({*pair} <= returning for pair in pairs) else "info"
+        if severity and any(one.target == two.source or two.target == one.source for one, two in pairs):
+            severity = "warning"  # of a chain: clients on its end find no source of the topics
+        yield replace(hit, others=tuple(dict.fromkeys(concerned)), severity=severity)

@@ -270,7 +270,8 @@ def one_replica(subject: Subject) -> Iterator[Hit]:
         where: (subject.target_kafka if where == "target" else subject.source_kafka).brokers for where in found.values()
     }
     single = {key: where for key, where in found.items() if brokers[where] != 1}
-    if single:
+    is_known = any(brokers[where] for where in single.values())
+    if single and (is_known or subject.form != "tree"):  # a tree declares what its clusters have
         many = [where for where in single.values() if (brokers[where] or 0) >= _ENOUGH_BROKERS]
         why = f", and {_so_many(many[0], brokers[many[0]] or 0)}" if many else ""
         names = " and ".join(f"{written(subject, key)}=1" for key in single)
@@ -295,8 +296,8 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
     mirrored, lag looks huge, and after a restart of the worker the records arrive again. Seen on 4.3.1: 326 of 521
     records arrived twice, 6 with 500 ms. A sync that times out is dropped; the partition's next record creates another
     one. Exactly-once tasks commit by themselves, and mm2.properties has a thread per pair. Connector files count as
-    sharing workers when --worker or a Strimzi resource names these. Source: SourceTaskOffsetCommitter,
-    OffsetSyncWriter.
+    sharing workers when --worker or a Strimzi resource names these. Kafka's default is a hint, a value that is written a
+    warning. Source: SourceTaskOffsetCommitter, OffsetSyncWriter.
     """
     for group in _on_same_workers(estate):
         beside: dict[int, list[str]] = {}  # cluster → connectors that go on without it
@@ -311,7 +312,8 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
             if others := beside[dead]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
                 message = f"{described(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is unavailable, these workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
-                yield client_hit(subject, _SYNCS, _BLOCK, "500", message)
+                hit = client_hit(subject, _SYNCS, _BLOCK, "500", message)
+                yield hit if subject.is_set(_SYNCS, _BLOCK) else hit.lowered("info")
 
 
 def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:
