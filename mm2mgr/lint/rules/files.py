@@ -26,7 +26,7 @@ from mm2mgr.text import nearest
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain import KINDS
 from mm2mgr.truth.other_tools import other_tool
-from mm2mgr.truth.reach import CLIENTS
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, numbers
 
 _DRIVER = "MirrorMakerConfig of Kafka's connect-mirror"
 
@@ -275,6 +275,47 @@ def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
             elif not line and own and not any(map(file.driver.misspelt, file.driver.entries)):
                 message = f"{own[0].key} does nothing: {name} is not set, so {pair[0]} is not mirrored to {pair[1]}"
                 yield file.hit(own[0], message, f"write {name} = true, or remove the lines of the pair")
+
+
+@estate_rule("consumer-of-target", "warning", source=_DRIVER)
+def consumer_of_target(estate: Estate) -> Iterator[Hit]:
+    """Consumer settings are written for a cluster that no pair reads.
+
+    `B.consumer.` configures the consumer of the pairs that read B. With A->B only, records are read by `A.consumer.`, and the
+    line reaches nothing but the consumers of checkpoints and of the topics in which the workers store configs and offsets.
+    Write it for the source. Addresses and logins are needed there and not reported.
+    """
+    for file in _driver_files(estate):
+        pairs = [pair for pair in file.driver.pairs() if file.driver.enabled(*pair)]
+        for line in file.lines():
+            plain = line.plain.removeprefix("consumer.")
+            if len(line.aliases) != 1 or plain == line.plain or plain in CLUSTER_KEYS:
+                continue
+            [alias] = line.aliases
+            sources = [source for source, target in pairs if target == alias]
+            if sources and not any(source == alias for source, _ in pairs):
+                message = f"{line.key} reads no records: no pair mirrors from {alias}"
+                fix = f"write it for the source: {sources[0]}.{line.plain} = {_shown(line.key, line.value)}"
+                yield file.hit(line, message, fix, file.moved(line, (f"{each}.{line.plain}" for each in sources)))
+
+
+_INTERNAL_REST = "dedicated.mode.enable.internal.rest"
+
+
+@estate_rule("internal-rest-too-new", "warning", source="KIP-710")
+def internal_rest_too_new(estate: Estate) -> Iterator[Hit]:
+    """The internal REST server of dedicated nodes does not exist in this version.
+
+    dedicated.mode.enable.internal.rest lets the nodes of a dedicated MirrorMaker pass changes to the one that leads (KIP-710,
+    since 3.5). Older versions ignore the line, and nodes that do not lead drop changes of tasks: new topics and partitions are not
+    mirrored until a restart (KAFKA-9981). Run one node, or upgrade.
+    """
+    versions = {subject.spot.file: subject.known_version for subject in estate.subjects if subject.form == "dedicated"}
+    for file in _driver_files(estate):
+        line, version = file.driver.lines.get(_INTERNAL_REST), versions.get(file.file.path)
+        if line and line.value.strip().lower() == "true" and version and numbers(version) < (3, 5):
+            message = f"{line.key} does nothing: Kafka {version} does not know it"
+            yield file.hit(line, message, "upgrade MirrorMaker to 3.5 or newer, or run a single node")
 
 
 def _is_told(file: _DriverFile, entry: Entry) -> bool:

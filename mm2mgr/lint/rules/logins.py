@@ -187,7 +187,7 @@ def _with_module(subject: Subject, key: str, module: str, right: str) -> Edit:
 
 @estate_rule("login-of-other-side", "warning", source="KIP-382")
 def login_of_other_side(estate: Estate) -> Iterator[Hit]:
-    """A client has the login of the other cluster.
+    """A client has the login or the mechanism of the other cluster.
 
     The record producer goes to the target, yet its producer.override. login is that of source.cluster.*, or a single
     client of one side has the login of the other side; or two connectors use the same two logins for the same two
@@ -205,7 +205,18 @@ def login_of_other_side(estate: Estate) -> Iterator[Hit]:
                     f"{written(subject, key)}: the {client.name} logs in to the {side} with the login of the {other}"
                 )
                 yield edit_hit(subject, message, [Edit(key, here)], key)
+        yield from _other_mechanism(subject)
     yield from _swapped(estate)
+
+
+def _other_mechanism(subject: Subject) -> Iterator[Hit]:
+    """Report clients with the mechanism of the other side, where the two sides have different ones."""
+    own = [configured(subject, f"{side} admin", _MECHANISM) for side in ("source", "target")]
+    for key, client in keys_with_clients(subject.kind, _MECHANISM) if all(own) and own[0] != own[1] else ():
+        here, there = own if client.side == "source" else own[::-1]
+        if client.side != "offsets" and subject.get(key) == there != here:
+            message = f"{written(subject, key)}={there}: the {client.name} uses the mechanism of the other side; all else on this one has {here}"
+            yield edit_hit(subject, message, [Edit(key, here)], key)
 
 
 def _login(subject: Subject, client: str) -> str:

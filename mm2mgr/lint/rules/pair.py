@@ -11,6 +11,7 @@ from itertools import product
 from mm2mgr.defaults import POLICIES
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, estate_rule, phrase, rule, spelled, written
 from mm2mgr.lint.hops import (
+    SIDES,
     Hop,
     by_pair,
     carries_heartbeats,
@@ -22,6 +23,8 @@ from mm2mgr.lint.hops import (
     names_alike,
     overlapping,
     plain_name,
+    point,
+    same,
     unread,
 )
 from mm2mgr.lint.rules.loops import identity_rounds
@@ -62,7 +65,8 @@ def overlap(estate: Estate) -> Iterator[Hit]:
     Each MirrorSourceConnector keeps its own offsets under its own name: both read the topic from the beginning and
     write to the same topic on the target. The order of the two copies is random, the offset syncs of both are mixed,
     and everything is RUNNING. Make the patterns disjoint: remove the topic from one connector, or add it to
-    topics.exclude of one. Dots matter: `a.b` also matches a-b. Source: KIP-382; seen on 4.3.1.
+    topics.exclude of one. Dots matter: `a.b` also matches a-b. Where one alias has other addresses in the two, they may be two
+    clusters with one alias, whose records are mixed (see alias-reused). Source: KIP-382; seen on 4.3.1.
     """
     for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         if topic := shared.topic:
@@ -77,7 +81,22 @@ def overlap(estate: Estate) -> Iterator[Hit]:
                 escaped = topic.replace(".", "\\.")
                 more = f"{escaped} to {place} of one of them"
             fix = f"remove it from one of them, or add {more}"
+            if side := _elsewhere_by_address(first.subject, later.subject):
+                message = f"{first.subject.name} and {later.subject.name} both mirror {names}, and '{later.subject.get(f'{side}.cluster.alias')}' has other addresses in the two: one cluster, and the records arrive twice, or two clusters with one alias, whose {_MIXED[side]}"
+                fix = f"give each cluster its own alias; or, if it is one cluster, {fix}"
             yield Hit(message, fix, "topics", later.subject, others=(first.subject,))
+
+
+_MIXED = {"source": "records are mixed in one topic", "target": "offset syncs are mixed"}
+
+
+def _elsewhere_by_address(one: Subject, other: Subject) -> str:
+    """Return the side on which nothing but the alias says that it is one cluster, "" for none."""
+    for side in SIDES:
+        here, there = point(one, side), point(other, side)
+        if here.addresses and there.addresses and not same(here, there):
+            return side
+    return ""
 
 
 @estate_rule("overlap-undecided", "info", source="java.util.regex.Pattern")

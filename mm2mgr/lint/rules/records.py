@@ -16,6 +16,7 @@ from mm2mgr.lint.findings import (
     described,
     edit_hit,
     key_for,
+    phrase,
     removal_hit,
     rule,
     spelled,
@@ -257,6 +258,25 @@ def acks_weak(subject: Subject) -> Iterator[Hit]:
     if subject.is_set(RECORDS, "acks") and subject.value(RECORDS, "acks") in ("0", "1") and not _idempotent(subject):
         message = f"{described(subject, RECORDS, 'acks')}: records are lost when a target broker fails, although their offsets are stored"
         yield client_hit(subject, RECORDS, "acks", "all", message)
+
+
+@rule("compression-level-idle", "warning", needs=("compression.",), source="KIP-390, ProducerConfig")
+def compression_level_idle(subject: Subject) -> Iterator[Hit]:
+    """A compression level has no effect, because another compression is configured, or none.
+
+    compression.gzip.level, compression.lz4.level and compression.zstd.level (KIP-390) are each read for their own
+    compression.type only, which is none by default: records cross the link uncompressed, without an error. Write the type for
+    the same client.
+    """
+    for client in _PRODUCERS:
+        for codec in ("gzip", "lz4", "zstd"):
+            plain = f"compression.{codec}.level"
+            key = subject.written(client, plain)
+            type_ = subject.value(client, "compression.type") or "none"
+            if key and type_.lower() != codec and not is_open(type_):
+                message = f"{written(subject, key)} does nothing: compression.type of the {client} is {type_}"
+                right = Edit(f"{key.removesuffix(plain)}compression.type", codec)
+                yield Hit(message, f"{phrase(subject, [right])}, or remove the level", key)
 
 
 @rule("errors-tolerated", "error", types=("source",), source="KIP-779", seen=_SEEN)
