@@ -1,4 +1,4 @@
-"""Recognises what a template engine or a shell fills in before Kafka reads a file: `{{ … }}`, `{% … %}`, `<BROKER>`, `${NAME}`.
+"""Recognises what a template engine or a shell fills in before Kafka reads a file: `{{ … }}`, `{% … %}`, `<BROKER>`, `{BROKER}`, `${NAME}`.
 
 A placeholder of a config provider, `${file:/path:key}`, is none: the workers fill it in, and the config holds it for good.
 """
@@ -12,7 +12,7 @@ UNNAMED = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 """A variable of a shell or of envsubst: Kafka's placeholders have the name of a provider and a colon."""
 _MARK = re.compile(
     r"\{\{.*?\}\}|\{%.*?%\}|<%.*?%>"  # Jinja2, Helm and Go, ERB
-    r"|(?<![?P])<[A-Za-z][\w .-]*>"  # documentation; no group of a Java expression
+    r"|(?<![?P])<[A-Za-z][\w .:/-]*>|(?<![A-Za-z$])\{[A-Z][A-Z0-9 _-]{2,}\}"  # documentation; no group or class of Java
     r"|\$\{[A-Za-z_]\w*(?::?[-?+][^}]*)?\}|^\$[A-Z_][A-Z0-9_]+$|\$\([A-Za-z_]\w*\)",  # shells, Kubernetes
     re.DOTALL,
 )

@@ -14,7 +14,8 @@ from mm2mgr.formats.templates import is_line_of_template, template_in, templates
         ("{% if x %}a{% endif %}", "{% if x %}"),
         ("<%= @servers %>", "<%= @servers %>"),
         ("<BROKER>:9092", "<BROKER>"),
-        ("<your broker>:9092", "<your broker>"),
+        ("<your broker:9092>", "<your broker:9092>"),
+        ("{TARGET CLUSTER BROKERS ADDRESS}", "{TARGET CLUSTER BROKERS ADDRESS}"),
         ("${CA_PASS}", "${CA_PASS}"),
         ("${HOST:-localhost}:9092", "${HOST:-localhost}"),
         ("$BROKERS", "$BROKERS"),
@@ -37,7 +38,7 @@ def test_a_template_is_recognised(value: str, part: str) -> None:
             "orders$",
             "^(a|b)$",
         ),
-        *("[a-z]{2}", "a<b", "", '{"a": {"b": 1}}', "a1:9092,b1:9092"),
+        *("[a-z]{2}", r"\\p{ASCII}+", r"\\x{ABC}", "a<b", "", '{"a": {"b": 1}}', "a1:9092,b1:9092"),
     ],
 )
 def test_what_kafka_reads_itself_is_none(value: str) -> None:

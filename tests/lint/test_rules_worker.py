@@ -225,7 +225,9 @@ def test_providers() -> None:
 def test_placeholder_unfilled(form: Any, connect: str, severity: str | None) -> None:
     """Where nothing else fills it in it is an error; a file may be a template."""
     changes = {"target.cluster.ssl.truststore.password": "${CA_PASS}", "topics": "orders"}
-    [hit] = made.hits("placeholder-unfilled", made.source(changes, form=form, spot=Spot("m.json", 1, connect=connect)))
+    [hit] = made.hits(
+        "placeholder-unfilled", made.source(changes, form=form, spot=Spot("" if connect else "m.json", connect=connect))
+    )
     assert hit.severity == severity
     assert "${env:CA_PASS}" in hit.fix
 

@@ -76,7 +76,8 @@ _OF_ANY_VALUE = (f"{__name__}.keys", f"{__name__}.worker")
 def _judges_template(rule: Rule, hit: Hit) -> bool:
     """Tell whether a hit is about a value that a template fills in: what it will be is not known, see `unjudged`."""
     value = hit.subject.config.get(hit.key, "") if hit.subject else ""
-    return bool(template_in(value)) and not (rule.check and rule.check.__module__ in _OF_ANY_VALUE)
+    function = rule.check or rule.over
+    return bool(template_in(value)) and bool(function) and function.__module__ not in _OF_ANY_VALUE
 
 
 def _without_edits_in_templates(hit: Hit) -> Hit:

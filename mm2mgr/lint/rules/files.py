@@ -291,6 +291,8 @@ def consumer_of_target(estate: Estate) -> Iterator[Hit]:
             plain = line.plain.removeprefix("consumer.")
             if len(line.aliases) != 1 or plain == line.plain or plain in CLUSTER_KEYS:
                 continue
+            if not truth_keys.load().history("consumer", plain):
+                continue  # dead-key or unknown-key reports it
             [alias] = line.aliases
             sources = [source for source, target in pairs if target == alias]
             if sources and not any(source == alias for source, _ in pairs):

@@ -8,10 +8,22 @@ from functools import lru_cache
 
 from mm2mgr.formats.connectors import CONVERTERS
 from mm2mgr.formats.templates import UNNAMED, is_open, templates
-from mm2mgr.lint.findings import RECORDS, Edit, Hit, Severity, client_edit, connector_hit, edit_hit, rule, written, yaml
+from mm2mgr.lint.findings import (
+    RECORDS,
+    Edit,
+    Hit,
+    Severity,
+    client_edit,
+    connector_hit,
+    edit_hit,
+    estate_rule,
+    rule,
+    written,
+    yaml,
+)
 from mm2mgr.lint.hops import Point, point, same
 from mm2mgr.lint.rules.security import configured, lacking_in_override
-from mm2mgr.lint.subject import Subject, SubjectKind, addresses
+from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import PRINCIPAL_KEYS
 from mm2mgr.truth.keys import load
@@ -281,20 +293,28 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
                 yield Hit(message, fix, key)
 
 
-@rule("placeholder-unfilled", "error", source="ConfigTransformer, KIP-297")
-def placeholder_unfilled(subject: Subject) -> Iterator[Hit]:
+@estate_rule("placeholder-unfilled", "error", source="ConfigTransformer, KIP-297")
+def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
     """A placeholder names no config provider, so Kafka takes it as it is written.
 
     Workers replace ${provider:path:key} and ${provider:key}. `${NAME}`, as shells, envsubst and compose files have it, has no
     provider and stays: its text becomes the password, the path or the address, and the login fails or the file is not found. In
     a connector that runs, or in a tree, nothing else fills it in (error); a file may be a template of such a tool (warning).
-    For variables of the workers' environment write ${env:NAME}, with EnvVarConfigProvider (since 3.5). Source: ConfigTransformer.
+    For variables of the workers' environment write ${env:NAME}, with EnvVarConfigProvider (since 3.5). Each file is reported
+    once. Source: ConfigTransformer.
     """
-    for key in templates(subject.config):
-        if name := UNNAMED.search(subject.config[key]):
-            message = f"{name[0]} in {written(subject, key)} names no config provider: Kafka takes it as it is written"
-            fix = f"write ${{env:{name[1]}}}, with config.providers=env on the workers"
-            if subject.form == "tree" or subject.spot.connect:
-                yield Hit(message, fix, key)
-            else:
-                yield Hit(message, f"{fix}; or fill it in before Kafka reads the file", key, severity="warning")
+    reported: set[Spot] = set()
+    for subject in estate.subjects:
+        keys = [key for key in templates(subject.config) if UNNAMED.search(subject.config[key])]
+        in_file = bool(subject.spot.file) and subject.form != "tree"
+        place = Spot(subject.spot.file) if in_file else subject.spot
+        if not keys or place in reported:
+            continue
+        reported.add(place)
+        name = UNNAMED.findall(subject.config[keys[0]])[0]
+        more = f" and others in {len(keys) - 1} more keys" if keys[1:] else ""
+        message = f"${{{name}}} in {written(subject, keys[0])}{more}: no config provider is named, so Kafka takes it as it is written"
+        fix = f"write ${{env:{name}}}, with config.providers=env on the workers"
+        if in_file:
+            fix += "; or fill it in before Kafka reads the file"
+        yield Hit(message, fix, keys[0], subject, severity="warning" if in_file else None)
