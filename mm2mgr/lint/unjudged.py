@@ -94,6 +94,7 @@ FACTS = (
             *("exactly-once-unsupported", "include-excluded", "heartbeats-twice", "reset-latest"),
             *("alter-configs-replaces", "bad-address", "delivery-below-request", "policy-class"),
             *("known-bug", "minor-bugs", "upgrade-override-policy", "upgrade-metric-names", "upgrade-deprecated"),
+            "internal-rest-too-new",
         ),
         _each(lambda subject: subject.known_version is None),
     ),

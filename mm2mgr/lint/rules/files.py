@@ -277,7 +277,7 @@ def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
                 yield file.hit(own[0], message, f"write {name} = true, or remove the lines of the pair")
 
 
-@estate_rule("consumer-of-target", "warning", source=_DRIVER)
+@estate_rule("consumer-of-target", "info", source=_DRIVER)
 def consumer_of_target(estate: Estate) -> Iterator[Hit]:
     """Consumer settings are written for a cluster that no pair reads.
 

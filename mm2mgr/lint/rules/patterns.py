@@ -23,6 +23,7 @@ LISTS = {
     "checkpoint": ("topics", "topics.exclude", "groups", "groups.exclude"),
 }
 """The lists of patterns of each type of connector."""
+_SEEN = "tests/lint/test_seen_live_topics.py::test_patterns_that_match_less_than_they_say"
 _QUOTES = "\"'`\u2018\u2019\u201c\u201d"
 _SIGNS = {
     **dict.fromkeys(_QUOTES, "quotes"),
@@ -42,7 +43,13 @@ _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 _GROUP = re.compile(r"\(\?[<=!:>]*")
 
 
-@rule("pattern-matches-nothing", "error", types=_BOTH, source="Kafka's Topic.validate, MirrorUtils.compilePatternList")
+@rule(
+    "pattern-matches-nothing",
+    "error",
+    types=_BOTH,
+    source="Kafka's Topic.validate, MirrorUtils.compilePatternList",
+    seen=_SEEN,
+)
 def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
     """No topic can have a name that the pattern matches.
 
@@ -125,7 +132,13 @@ def meant_items(value: str) -> list[str]:
     return [item for item in re.split(r"[,;\s]+", bare) if item]
 
 
-@rule("pattern-exact", "warning", types=_BOTH, source="Matcher.matches in DefaultTopicFilter and DefaultGroupFilter")
+@rule(
+    "pattern-exact",
+    "warning",
+    types=_BOTH,
+    source="Matcher.matches in DefaultTopicFilter and DefaultGroupFilter",
+    seen=_SEEN,
+)
 def pattern_exact(subject: Subject) -> Iterator[Hit]:
     """An anchor suggests that names begin or end with a text, but only the text itself matches.
 
@@ -187,7 +200,13 @@ def _continues(topic: str, names: Sequence[str], end: str) -> bool:
     return topic.startswith(tuple(names)) if end == "start" else topic.endswith(tuple(names))
 
 
-@rule("pattern-flag-spreads", "warning", types=_BOTH, source="java.util.regex.Pattern, MirrorUtils.compilePatternList")
+@rule(
+    "pattern-flag-spreads",
+    "warning",
+    types=_BOTH,
+    source="java.util.regex.Pattern, MirrorUtils.compilePatternList",
+    seen=_SEEN,
+)
 def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:
     """A flag such as (?i) also applies to the items behind it.
 

@@ -26,6 +26,7 @@ from mm2mgr.lint.findings import (
 from mm2mgr.lint.rules.security import NEEDED
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.truth.bugs import BY_BUG
+from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import numbers
 
 _REFUSED = "tests/lint/test_seen_live_start.py::test_exactly_once_refused"
@@ -273,7 +274,8 @@ def compression_level_idle(subject: Subject) -> Iterator[Hit]:
             plain = f"compression.{codec}.level"
             key = subject.written(client, plain)
             type_ = subject.value(client, "compression.type") or "none"
-            if key and type_.lower() != codec and not is_open(type_):
+            known = load().find("producer", plain, subject.version) if key else None
+            if known and subject.get(key) != known.default and type_.lower() != codec and not is_open(type_):
                 message = f"{written(subject, key)} does nothing: compression.type of the {client} is {type_}"
                 right = Edit(f"{key.removesuffix(plain)}compression.type", codec)
                 yield Hit(message, f"{phrase(subject, [right])}, or remove the level", key)

@@ -138,9 +138,7 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
             yield _removal(subject, name, message, more)
 
 
-@rule(
-    "filter-drops-all", "error", needs=("transforms",), source="KIP-585", seen=f"{_SEEN}test_filter_without_predicate"
-)
+@rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", seen=_SEEN)
 def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     """A Filter without a predicate drops every record.
 
@@ -161,6 +159,7 @@ def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     "error",
     needs=("transforms", "predicates"),
     source="KIP-66, KIP-585, ConnectorConfig.enrich",
+    seen=f"{_SEEN}test_filter_drops_all",
 )
 def transform_incomplete(subject: Subject) -> Iterator[Hit]:
     """A transformation or a predicate lacks a part, so Connect refuses the config or the task fails.
