@@ -41,6 +41,7 @@ _JAAS_OPTION = re.compile(r"(?<![\w.-])([\w.-]++)(\s*=\s*)(\"(?:[^\"\\]|\\.)*\"|
 _JAAS_OPEN = {
     *("username", "clientId", "principal", "serviceName", "useKeyTab", "keyTab"),
     *("useTicketCache", "storeKey", "doNotPrompt", "tokenauth", "scope", "debug"),
+    *("awsRoleArn", "awsRoleSessionName", "awsProfileName", "awsStsRegion", "awsDebugCreds"),  # of MSK's IAMLoginModule
 }
 _SHAPES = tuple(re.compile(shape.pattern) for shape in VALUES)
 _NO_SECRETS = frozenset(["", "true", "false", "null", "none", MASK])

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 
 from mm2mgr.formats.connectors import CONVERTERS, EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
 from mm2mgr.formats.properties import Entry, as_typed, last, meant
+from mm2mgr.formats.templates import template_in
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain import KINDS
 from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, PACKAGE
@@ -143,8 +144,9 @@ class Dedicated:
         return (self.value(key) or str(default)).lower() == "true"
 
     def enabled(self, source: str, target: str) -> bool:
-        """Tell whether a pair mirrors."""
-        return self.flag(f"{source}->{target}.enabled")
+        """Tell whether a pair mirrors; one for which a template decides it is judged as one that does."""
+        key = f"{source}->{target}.enabled"
+        return self.flag(key) or bool(template_in(self.value(key)))
 
     def sends_heartbeats(self, source: str, target: str) -> bool:
         """Tell whether a pair's heartbeat connector runs; it also runs for pairs that mirror nothing."""

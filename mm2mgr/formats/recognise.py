@@ -14,6 +14,7 @@ from mm2mgr.formats import documents, mm2_properties, properties, strimzi
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
 from mm2mgr.formats.documents import Node
 from mm2mgr.formats.properties import Entry
+from mm2mgr.formats.templates import is_line_of_template
 from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 
 TREE_KEYS = frozenset({"owner", "defaults", "clusters", "connect", "links", "flows", "sizing", "brokers"})
@@ -89,7 +90,7 @@ def _utf8(file: str, text: str) -> str:
 
 
 def _properties(file: str, text: str) -> ForeignFile:
-    entries = properties.read(text, file)
+    entries = tuple(entry for entry in properties.read(text, file) if not is_line_of_template(entry.key))
     lines = properties.last(entries)
     dedicated = mm2_properties.Dedicated(entries)
     if _is_dedicated(dedicated, lines):

@@ -287,10 +287,11 @@ def line_key(subject: Subject, key: str) -> str:
     if place := subject.spots.get(key):
         return place.key
     if _after(key, "producer.override.") in CLUSTER_KEYS:  # the workers' own login, which is that of the target
-        return key.replace("producer.override", subject.target, 1)
+        return key.replace("producer.override", subject.pair.rpartition("->")[2], 1)
+    source, _, target = subject.pair.partition("->")
     for prefix, line in _DEDICATED.items():
         if plain := _after(key, prefix):
-            return f"{line.format(source=subject.source, target=subject.target)}{plain}"
+            return f"{line.format(source=source, target=target)}{plain}"
     return f"{subject.pair}.{key}"
 
 

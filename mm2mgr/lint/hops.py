@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Literal
 
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.lint.target_names import SEPARATOR, Naming, filters_of, naming_of, policy_of, separator_of
 from mm2mgr.spec.scalars import is_name
@@ -36,7 +37,7 @@ def reads_lists(subject: Subject, what: str) -> bool:
 def items_of(subject: Subject, key: str) -> Items:
     """Return the items of a LIST key, Kafka's default if it is not set; () where it is unknown."""
     what = key.removesuffix(".exclude")
-    if not reads_lists(subject, what) or "${" in subject.get(key):
+    if not reads_lists(subject, what) or is_open(subject.get(key)):
         return ()
     return _split(subject.get(key)) if key in subject.config else default_of(subject, key)
 
@@ -85,7 +86,7 @@ def _names(type_: str, what: str, include: str | None, exclude: str | None, vers
 
 
 def _known(what: str, item: str) -> bool:
-    return "${" not in item and readable(item, topics=what == "topics")
+    return not is_open(item) and readable(item, topics=what == "topics")
 
 
 @lru_cache(maxsize=8192)
@@ -341,7 +342,7 @@ class WaysBack:
 
 def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
     """Return circles that begin with one of `starts`; over the same clusters only those with a hop that is in no other."""
-    on_a_way_back = _on_circles(every)
+    on_a_way_back = on_circles(every)
     leaving: dict[int, list[Hop]] = defaultdict(list)
     for hop in every:
         if hop in on_a_way_back:
@@ -365,7 +366,7 @@ def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
     return WaysBack(tuple(found), tuple(open_[places] for places in open_ if places in reported))
 
 
-def _on_circles(every: Sequence[Hop]) -> set[Hop]:
+def on_circles(every: Sequence[Hop]) -> set[Hop]:
     """Return the hops whose target leads back to their source, whatever they take; the others cannot be part of a loop."""
     after: dict[int, set[int]] = defaultdict(set)
     for hop in every:

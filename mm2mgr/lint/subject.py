@@ -14,6 +14,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from mm2mgr.formats.properties import Entry
+from mm2mgr.formats.templates import is_open, template_in, without_templates
 from mm2mgr.link import BrokerLimits, Route
 from mm2mgr.secrets import is_placeholder, is_secret, mask
 from mm2mgr.spec.places import PathKey
@@ -31,10 +32,11 @@ def is_clear(key: str, value: str) -> bool:
     if not value.strip() or is_placeholder(value):
         return False
     if not key.endswith("jaas.config"):
-        return "${" not in value
-    if "${" not in value:
+        return not is_open(value)
+    if not is_open(value):
         return mask(key, value) != value
-    options = re.findall(r"([\w.-]+)\s*=[\s\\\"']*([^\s\\\"';]+)", re.sub(r"\$\{[^}]*\}", "", value))
+    known = re.sub(r"\$\{[^}]*\}", "", without_templates(value, ""))
+    options = re.findall(r"([\w.-]+)\s*=[\s\\\"']*([^\s\\\"';]+)", known)
     return any(is_secret(name) for name, _ in options)
 
 
@@ -58,8 +60,8 @@ Form = Literal["tree", "connect", "dedicated"]
 
 @lru_cache(maxsize=4096)
 def addresses(servers: str) -> frozenset[str]:
-    """Return the `host:port` parts of a bootstrap.servers value, without a listener name before them."""
-    items = (item.strip().lower().rpartition("://")[2] for item in servers.split(","))
+    """Return the `host:port` parts of a bootstrap.servers value, without a listener name before them, and without templates."""
+    items = (item.strip().lower().rpartition("://")[2] for item in servers.split(",") if not template_in(item))
     return frozenset(item for item in items if item)
 
 
@@ -265,7 +267,9 @@ class Subject:
 
     @property
     def pair(self) -> str:
-        return f"{self.source}->{self.target}"
+        """Its two clusters; in mm2.properties as the file calls them, where a line may give it other aliases."""
+        of_file = self.name.partition(" ")[0] if self.form == "dedicated" else ""
+        return of_file if "->" in of_file else f"{self.source}->{self.target}"
 
     @cached_property
     def off(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mm2mgr.formats.templates import templates
 from mm2mgr.lint.hops import SIDES, Point, filter_of, point, same
 from mm2mgr.lint.rules.worker import arrives
 from mm2mgr.lint.subject import Estate, Subject
@@ -93,6 +94,7 @@ FACTS = (
             *("exactly-once-unsupported", "include-excluded", "heartbeats-twice", "reset-latest"),
             *("alter-configs-replaces", "bad-address", "delivery-below-request", "policy-class"),
             *("known-bug", "minor-bugs", "upgrade-override-policy", "upgrade-metric-names", "upgrade-deprecated"),
+            "internal-rest-too-new",
         ),
         _each(lambda subject: subject.known_version is None),
     ),
@@ -181,6 +183,13 @@ FACTS = (
         "compare the topics by hand",
         _LOOPS,
         _each(lambda subject: policy_of(subject) is None or filter_of(subject) is None, "source"),
+    ),
+    Fact(
+        "what a template fills in",
+        "values that a template fills in",
+        "the file as the template writes it",
+        ("invalid-value", "bad-address", "bad-pattern", "jaas-syntax", "jaas-module", "security-incomplete", *_LOOPS),
+        _each(lambda subject: bool(templates(subject.config))),
     ),
     Fact(
         "the other connectors",

@@ -372,7 +372,7 @@ class Backtracker:
     def __init__(self, tree: Node) -> None:
         self._program = _Program(tree)
         self._left = MOST_STEPS
-        self._rough = Regular(_relaxed(tree))  # most names do not match anyway, and it is quick to say so
+        self._rough = Regular(relaxed(tree))  # most names do not match anyway, and it is quick to say so
 
     def matches(self, name: str) -> bool:
         """Tell whether it matches a whole name; TooLarge."""
@@ -439,14 +439,14 @@ class Backtracker:
         return (at, found[1]) if found is not None else None
 
 
-def _relaxed(node: Node) -> Node:
+def relaxed(node: Node) -> Node:
     """Return a regular language that holds all that a node matches: lookarounds count as matched, and a backreference is any text."""
     if isinstance(node, Lookaround | Boundary):
         return Seq()
     if isinstance(node, Back):
         return Repeat(Chars(CHARS), 0, None)
     if isinstance(node, Atomic | Group):
-        return _relaxed(node.node)
+        return relaxed(node.node)
     if isinstance(node, Seq | Alt):
-        return type(node)(tuple(map(_relaxed, node.nodes)))
-    return Repeat(_relaxed(node.node), node.least, node.most) if isinstance(node, Repeat) else node
+        return type(node)(tuple(map(relaxed, node.nodes)))
+    return Repeat(relaxed(node.node), node.least, node.most) if isinstance(node, Repeat) else node

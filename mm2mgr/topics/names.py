@@ -15,7 +15,18 @@ from typing import Literal
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.scalars import check_pattern, matcher
-from mm2mgr.topics.automaton import LONGEST_NAME, Backtracker, Both, Literals, Machine, Regular, TooLarge
+from mm2mgr.topics.automaton import (
+    LONGEST_NAME,
+    Backtracker,
+    Both,
+    Literals,
+    Machine,
+    Regular,
+    Resumed,
+    TooLarge,
+    relaxed,
+    shortest,
+)
 from mm2mgr.topics.java_regex import (
     CHARS,
     FILL,
@@ -95,6 +106,28 @@ def machine_of(items: Items) -> Regular | None:
         return Regular(Alt(tuple(tree for tree in trees if tree))) if None not in trees else None
     except TooLarge:
         return None
+
+
+_STATES_OF_ONE_ITEM = 5_000
+_NEVER = "\x01"  # a character that no machine reads
+
+
+@lru_cache(maxsize=65536)
+def matches_no_topic(item: str) -> bool:
+    """Tell whether it is proved that no topic can have a name that an item matches; False for `^$`, which says so itself."""
+    if PLAIN.fullmatch(item):
+        return False
+    found = shape_of("".join(char if char.isascii() else _NEVER for char in item))
+    if found is None or found.whole is None:
+        return False
+    try:
+        machine = Regular(relaxed(found.whole))
+        if machine.matches("") and not any(map(str.isalnum, item)):
+            return False
+    except TooLarge:
+        return False
+    search = shortest([Resumed(machine)], [], _STATES_OF_ONE_ITEM)
+    return search.word is None and not search.open
 
 
 class _Looking:

@@ -25,6 +25,7 @@ from mm2mgr.truth.reach import (
     Setting,
     clients,
     clients_of_line,
+    numbers,
     seen_by,
 )
 
@@ -153,6 +154,8 @@ class Explanation:
 
 def explain(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:
     """Explain a spelling for some connector types; raise Mm2mgrError with the nearest known key if it is unknown."""
+    if key in _OF_DRIVER:
+        return _driver_key(key, version, keys)
     if key not in CLUSTER_KEYS and any(keys.history(type_, key) for type_ in CLIENTS):
         return _connector_key(key, types, version, keys)
     if dedicated := _DEDICATED.match(key):
@@ -294,6 +297,45 @@ def _notes(prefix: str, plain: str, effects: Sequence[Effect]) -> Iterator[str]:
         yield "an exactly-once worker sets this for the record producer, whatever is configured"
     if not prefix and plain in CLUSTER_KEYS:
         yield "only in mm2.properties does it have an effect without a prefix"
+
+
+# --- lines of mm2.properties -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _DriverKey:
+    """A line that MirrorMaker's driver reads itself (MirrorMakerConfig), with its definition and the line of Kafka that brought it."""
+
+    does: str
+    definition: Definition
+    since: tuple[int, ...] = ()
+
+
+_DRIVER = "MirrorMaker's driver"
+_OF_DRIVER = {
+    "clusters": _DriverKey(
+        "lists the aliases of the clusters; each pair of them can mirror, and A->B.enabled = true starts one",
+        Definition(_DRIVER, "list", "", None, True, (), "since 2.7 or earlier", ()),
+    ),
+    "dedicated.mode.enable.internal.rest": _DriverKey(
+        "starts a REST server on each node of a dedicated MirrorMaker, by which nodes forward changes of connectors and tasks "
+        "to the one that leads (KIP-710); without it several nodes miss new topics and partitions (KAFKA-9981)",
+        Definition(_DRIVER, "boolean", "", "false", False, (), "since 3.5", ()),
+        (3, 5),
+    ),
+}
+
+
+def _driver_key(key: str, version: str, keys: Keys) -> Explanation:
+    """Explain a line that only MirrorMaker's driver reads."""
+    own = _OF_DRIVER[key]
+    verdict = (
+        "is a line of mm2.properties"
+        if numbers(version) >= own.since
+        else f"does nothing: Kafka {version} does not have it"
+    )
+    notes = (own.does, "a connector on Connect, and a tree, have no such key")
+    return Explanation(key, version, key, verdict, (), (), (own.definition,), notes)
 
 
 # --- keys of connectors, and unknown keys ------------------------------------------------------------------------------

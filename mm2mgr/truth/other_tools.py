@@ -8,6 +8,7 @@ from mm2mgr.truth.reach import CLUSTER_KEYS
 
 _REPLICATOR, _MIRUS, _FIRST = "Confluent Replicator", "Mirus", "MirrorMaker 1"
 _NONE, _SINKS = "", "sink connectors of Kafka Connect"
+_STRIMZI = "Strimzi's KafkaMirrorMaker2 resource"
 _TOPICS, _EXCLUDE = "topics", "topics.exclude"
 
 # Key → tools, and the connector's key of the same meaning ("" for none).
@@ -52,6 +53,10 @@ _KEYS: dict[str, tuple[str, str]] = {
     "message.handler.args": (_FIRST, ""),
     "consumer.config": (_FIRST, ""),
     "producer.config": (_FIRST, ""),
+    "topicsPattern": (_STRIMZI, _TOPICS),
+    "topicsExcludePattern": (_STRIMZI, _EXCLUDE),
+    "groupsPattern": (_STRIMZI, "groups"),
+    "groupsExcludePattern": (_STRIMZI, "groups.exclude"),
     "enableAutoWhitelist": ("uReplicator", ""),
     "patternToExcludeTopics": ("uReplicator", _EXCLUDE),
 }

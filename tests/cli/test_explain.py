@@ -23,6 +23,16 @@ def test_a_key_needs_no_tree(mm2mgr: Command) -> None:
     assert said.err == ""
 
 
+def test_lines_of_the_driver_are_explained(mm2mgr: Command) -> None:
+    said = mm2mgr("explain", "dedicated.mode.enable.internal.rest")
+    assert said.lines[0] == "dedicated.mode.enable.internal.rest (Kafka 4.3.1) is a line of mm2.properties"
+    assert "KIP-710" in said.out
+    assert "default false; since 3.5" in said.out
+    older = mm2mgr("explain", "dedicated.mode.enable.internal.rest", "--kafka", "3.4")
+    assert "does nothing: Kafka 3.4.1 does not have it" in older.lines[0]
+    assert "is a line of mm2.properties" in mm2mgr("explain", "clusters").lines[0]
+
+
 def test_text_and_json_say_the_same(mm2mgr: Command) -> None:
     found = mm2mgr("explain", "linger.ms", "--kafka", "3.9", "-o", "json").json
     assert found["kafka"] == "3.9.2"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mm2mgr.formats.templates import template_in
 from mm2mgr.lint.findings import Finding, spelled
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import RULES, lint
@@ -98,7 +99,7 @@ def test_a_fix_for_a_tree_can_be_written_there(case: Case, tmp_path: Path) -> No
         assert not PLACEHOLDERS.search(each.fix), f"{each.rule}: {each.fix}"
         assert not re.search(r"write (producer|source|target)\.[\w.]+=", each.fix), f"{each.rule}: {each.fix}"
         for piece in fragments(each.fix):
-            if not refused & piece.keys():
+            if not refused & piece.keys() and not template_in(str(piece)):  # nor values that a template fills in
                 check(piece)
 
 

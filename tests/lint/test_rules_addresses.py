@@ -25,7 +25,7 @@ KEY = "source.cluster.bootstrap.servers"
         ("'a1:9092'", "quotes"),
         ("//a1:9092", "a path"),
         ("https://a1", "has no port"),
-        ("<host>:9092", "a character"),
+        ("h&st:9092", "a character"),
         ("a1:9092:9093", "two ports"),
         (":9092", "has no host"),
     ],

@@ -164,7 +164,8 @@ def test_kafkas_own_file_is_fine(tmp_path: Path) -> None:
 
 def test_clusters_may_have_names_that_mean_something_elsewhere(tmp_path: Path) -> None:
     text = "clusters = source, target, us.west\nsource->target.enabled = true\nsource.bootstrap.servers = a:1\n"
-    more = "target.consumer.max.poll.records = 5\nus.west.bootstrap.servers = w:1\nus.west->target.topic.filter = x\n"
+    more = "source.consumer.max.poll.records = 5\nus.west.bootstrap.servers = w:1\nus.west->target.topic.filter = x\n"
+    more += "us.west->target.enabled = false\n"
     assert told(tmp_path, text + more) == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
+from mm2mgr.lint.subject import KafkaFacts, Spot, Subject, WorkerFacts
 from tests.lint import made
 
 ON_SOURCE = {"bootstrap.servers": "a1:9092", "config.providers": "file, env"}
@@ -217,3 +217,23 @@ def test_providers() -> None:
     assert made.hits("provider-unknown", made.source(secret)) == []
     known = {**ON_SOURCE, "config.providers": "vault,file"}
     assert made.hits("provider-unknown", made.source(secret, worker=WorkerFacts(properties=known))) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "connect", "severity"), [("connect", "", "warning"), ("connect", "east", None), ("tree", "", None)]
+)
+def test_placeholder_unfilled(form: Any, connect: str, severity: str | None) -> None:
+    """Where nothing else fills it in it is an error; a file may be a template."""
+    changes = {"target.cluster.ssl.truststore.password": "${CA_PASS}", "topics": "orders"}
+    [hit] = made.hits(
+        "placeholder-unfilled", made.source(changes, form=form, spot=Spot("" if connect else "m.json", connect=connect))
+    )
+    assert hit.severity == severity
+    assert "${env:CA_PASS}" in hit.fix
+
+
+def test_no_fix_changes_what_a_template_fills_in() -> None:
+    changes = {"source.cluster.bootstrap.servers": "http://{{ host }}:9092", "topics": "{{ topics }} payments"}
+    found = made.findings(made.source(changes))
+    assert not [each for each in found if each.hit and any("{{" in (edit.value or "") for edit in each.hit.edits)]
+    assert not [each for each in found if each.severity == "error"]

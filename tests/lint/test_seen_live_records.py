@@ -46,6 +46,27 @@ def test_errors_tolerated(lab: Lab) -> None:
         assert lab.told() == {"errors-tolerated"}
 
 
+def test_filter_drops_all(lab: Lab) -> None:
+    """Without a predicate it drops what it reads, and stores the offset; an undeclared predicate fails the task."""
+    lab.create_with("filtered", b"1", b"2")
+    drop = {"transforms": "drop", "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter"}
+    flows = {
+        "all": lab.flow("filtered", drop),
+        "undeclared": lab.flow("filtered", {**drop, "transforms.drop.predicate": "dead"}),
+    }
+    with lab.running(flows):
+        lab.until_failed("undeclared", "Unknown configuration 'predicates.dead.type'", task=True)
+        assert lab.told("undeclared") == {"transform-incomplete"}
+        lab.until_state("all", "RUNNING", "RUNNING")
+        until(lambda: lab.offsets("all"), lambda found: found == [2], "the offset of the last record")
+        assert values(lab.target, "A.filtered") == []
+        assert lab.told("all") == {"filter-drops-all"}
+    without_type = {"transforms": "drop", "transforms.drop.headers": "x"}
+    assert "transforms.drop.type" in lab.refusal("typeless", lab.flow("filtered", without_type))
+    negated = {**drop, "transforms.drop.negate": "true"}
+    assert "negate" in lab.refusal("negated", lab.flow("filtered", negated))
+
+
 def test_reset_none(lab: Lab) -> None:
     lab.create_with("nowhere", b"1")
     with lab.running({"nowhere": lab.flow("nowhere", {"source.consumer.auto.offset.reset": "none"})}):

@@ -80,6 +80,30 @@ def test_empty_topics(lab: Lab) -> None:
         until_topics(lab, "empty", "empty-t")
 
 
+def test_patterns_that_match_less_than_they_say(lab: Lab) -> None:
+    """Connect takes them all; each is RUNNING, and mirrors what the expression matches as a whole."""
+    lab.create("quoted", "semi", "colon", "pre.fix", "flag", "SPREAD", "brack")
+    flows = {
+        "quotes": lab.flow('"quoted.*"'),
+        "semicolons": lab.flow("semi;colon"),
+        "brackets": lab.flow("[brack, semi]"),
+        "anchored": lab.flow("^pre"),
+        "flags": lab.flow("(?i)FLAG,spread"),
+    }
+    with lab.running(flows):
+        until_topics(lab, "flag", "flag")
+        until_topics(lab, "SPREAD", "SPREAD")
+        for name in ("quotes", "semicolons", "brackets", "anchored"):
+            assert lab.state(name) == ["RUNNING"]  # and no task
+        for beginning in ("quoted", "semi", "colon", "brack", "pre"):
+            assert mirrored(lab, beginning) == set()
+        assert lab.told("quotes") == lab.told("semicolons") == lab.told("brackets") == {"pattern-matches-nothing"}
+        assert lab.told("anchored") == {"pattern-exact"}
+        assert lab.told("flags") == {"pattern-flag-spreads"}
+        lab.put("quotes", lab.flow("quoted.*"))
+        until_topics(lab, "quoted", "quoted")
+
+
 def test_include_excluded(lab: Lab) -> None:
     lab.create("kept.a", "kept.replica")
     with lab.running({"kept": lab.flow(r"kept\.replica"), "beside": lab.flow(r"kept\.a")}):

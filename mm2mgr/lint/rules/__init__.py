@@ -12,13 +12,14 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from mm2mgr.lint.findings import SEVERITIES, Finding, Hit, Rule, line_key, rules_of
+from mm2mgr.formats.templates import template_in
+from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, line_key, rules_of
 from mm2mgr.lint.subject import Estate, SourceFile, Spot, Subject, SubjectKind
 
 # In the order in which people read them.
 _OF_CONNECTORS = (
     *("keys", "values", "addresses", "worker", "security", "logins", "records", "transforms"),
-    *("sizes", "links", "topics", "sync", "loops", "pair"),
+    *("sizes", "links", "topics", "patterns", "sync", "loops", "pair"),
 )
 # No error of these is about a connector of a tree: hints, and the text of other files.
 _BESIDE = ("files", "advice", "versions")
@@ -60,11 +61,34 @@ def reported(findings: Iterable[Finding]) -> list[Finding]:
 
 def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]]:
     """Yield every finding, its silence applied, with the hit that it was made from."""
-    for rule, hit in _hits(rules, estate):
+    judged = ((rule, hit) for rule, hit in _hits(rules, estate) if not _judges_template(rule, hit))
+    for rule, hit in ((rule, _without_edits_in_templates(hit)) for rule, hit in judged):
         spot = hit.spot or (hit.subject.spot_of(hit.key) if hit.subject else Spot())
         reason = silence_of(rule.id, spot, hit.subjects, estate.files)
         severity, key = hit.severity or rule.severity, spot.key or _key(hit)
         yield Finding(rule.id, severity, spot, hit.message, hit.fix, silenced=reason, key=key, hit=hit), hit
+
+
+# Rules about keys whatever their values are, and the one about templates.
+_OF_ANY_VALUE = (f"{__name__}.keys", f"{__name__}.worker")
+
+
+def _judges_template(rule: Rule, hit: Hit) -> bool:
+    """Tell whether a hit is about a value that a template fills in: what it will be is not known, see `unjudged`."""
+    value = hit.subject.config.get(hit.key, "") if hit.subject else ""
+    function = rule.check or rule.over
+    return bool(template_in(value)) and bool(function) and function.__module__ not in _OF_ANY_VALUE
+
+
+def _without_edits_in_templates(hit: Hit) -> Hit:
+    """Return a hit without edits where one would change a value that a template fills in."""
+    inside = any(_is_in_template(edit, edit.of or hit.subject) for edit in hit.edits)
+    return replace(hit, edits=()) if inside else hit
+
+
+def _is_in_template(edit: Edit, subject: Subject | None) -> bool:
+    old = edit.at.value if edit.at else subject.config.get(edit.key, "") if subject else ""
+    return edit.value not in (None, old) and bool(template_in(old))
 
 
 def _key(hit: Hit) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from ipaddress import IPv6Address
 
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, failing, rule, written
 from mm2mgr.lint.rules.security import configured, keys_with_clients
 from mm2mgr.lint.subject import Subject
@@ -45,7 +46,7 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
 def _fault(servers: str, version: str) -> str:
     """Return what is wrong with a list of addresses, "" for nothing."""
     items = [item.strip() for item in servers.split(",")]
-    if not servers or "${" in servers:
+    if not servers or is_open(servers):
         return ""  # missing-required reports the former
     wrong = next((why for item in items if item and (why := _wrong(item, numbers(version)))), "")
     if not wrong and "" in items and (numbers(version) >= (4, 2) or not any(items)):

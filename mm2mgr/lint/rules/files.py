@@ -18,6 +18,7 @@ from mm2mgr.formats.mm2_properties import (
     whole,
 )
 from mm2mgr.formats.properties import Entry, lost_backslashes, meant, remark
+from mm2mgr.formats.templates import is_open, template_in
 from mm2mgr.lint.findings import Edit, Hit, estate_rule, rule_ids
 from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
@@ -25,7 +26,7 @@ from mm2mgr.text import nearest
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.explain import KINDS
 from mm2mgr.truth.other_tools import other_tool
-from mm2mgr.truth.reach import CLIENTS
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, numbers
 
 _DRIVER = "MirrorMakerConfig of Kafka's connect-mirror"
 
@@ -235,6 +236,8 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
             fix = "write clusters = A, B with the prefixes of the other lines"
             spot = Spot(file.file.path, file.file.entries[0].line)
             yield Hit("clusters is missing: the driver refuses to start", fix, spot=spot)
+        elif template_in(entry.value):
+            continue  # which clusters there are is not known
         elif len(file.clusters) < 2:
             message = "clusters lists fewer than two names, so there is no pair"
             yield file.hit(entry, message, "write clusters = A, B")
@@ -247,6 +250,74 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
             )
             fix = f"write {(begun or [file.pair])[0]}.enabled = true for each direction to mirror"
             yield file.hit(entry, message, fix, edits)
+
+
+@estate_rule("pair-not-enabled", "warning", source=_DRIVER)
+def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
+    """A pair has settings and is not enabled, so it mirrors nothing.
+
+    Each direction needs `A->B.enabled = true`. The driver starts a pair without that line for its heartbeats only, so its topics,
+    groups and clients are configured in vain while the other pairs of the file work. `enabled = yes`, `on` or `1` count as false
+    (Boolean.parseBoolean), without an error. A pair that has `enabled = false` is switched off on purpose and not reported.
+    """
+    for file in _driver_files(estate):
+        pairs = file.driver.pairs()
+        if not any(file.driver.enabled(*pair) for pair in pairs):
+            continue  # no-flow-enabled reports it
+        for pair in pairs:
+            name = f"{pair[0]}->{pair[1]}.enabled"
+            line = file.driver.lines.get(name)
+            own = [each for each in file.lines() if each.aliases == pair and each is not line]
+            own = [each for each in own if "heartbeats" not in each.plain and not file.driver.misspelt(each)]
+            if line and line.value.strip().lower() not in ("true", "false") and not is_open(line.value):
+                message = f"{name} = {line.value} counts as false: {pair[0]} is not mirrored to {pair[1]}"
+                yield file.hit(line, message, f"write {name} = true, or false")
+            elif not line and own and not any(map(file.driver.misspelt, file.driver.entries)):
+                message = f"{own[0].key} does nothing: {name} is not set, so {pair[0]} is not mirrored to {pair[1]}"
+                yield file.hit(own[0], message, f"write {name} = true, or remove the lines of the pair")
+
+
+@estate_rule("consumer-of-target", "info", source=_DRIVER)
+def consumer_of_target(estate: Estate) -> Iterator[Hit]:
+    """Consumer settings are written for a cluster that no pair reads.
+
+    `B.consumer.` configures the consumer of the pairs that read B. With A->B only, records are read by `A.consumer.`, and the
+    line reaches nothing but the consumers of checkpoints and of the topics in which the workers store configs and offsets.
+    Write it for the source. Addresses and logins are needed there and not reported.
+    """
+    for file in _driver_files(estate):
+        pairs = [pair for pair in file.driver.pairs() if file.driver.enabled(*pair)]
+        for line in file.lines():
+            plain = line.plain.removeprefix("consumer.")
+            if len(line.aliases) != 1 or plain == line.plain or plain in CLUSTER_KEYS:
+                continue
+            if not truth_keys.load().history("consumer", plain):
+                continue  # dead-key or unknown-key reports it
+            [alias] = line.aliases
+            sources = [source for source, target in pairs if target == alias]
+            if sources and not any(source == alias for source, _ in pairs):
+                message = f"{line.key} reads no records: no pair mirrors from {alias}"
+                fix = f"write it for the source: {sources[0]}.{line.plain} = {_shown(line.key, line.value)}"
+                yield file.hit(line, message, fix, file.moved(line, (f"{each}.{line.plain}" for each in sources)))
+
+
+_INTERNAL_REST = "dedicated.mode.enable.internal.rest"
+
+
+@estate_rule("internal-rest-too-new", "warning", source="KIP-710")
+def internal_rest_too_new(estate: Estate) -> Iterator[Hit]:
+    """The internal REST server of dedicated nodes does not exist in this version.
+
+    dedicated.mode.enable.internal.rest lets the nodes of a dedicated MirrorMaker pass changes to the one that leads (KIP-710,
+    since 3.5). Older versions ignore the line, and nodes that do not lead drop changes of tasks: new topics and partitions are not
+    mirrored until a restart (KAFKA-9981). Run one node, or upgrade.
+    """
+    versions = {subject.spot.file: subject.known_version for subject in estate.subjects if subject.form == "dedicated"}
+    for file in _driver_files(estate):
+        line, version = file.driver.lines.get(_INTERNAL_REST), versions.get(file.file.path)
+        if line and line.value.strip().lower() == "true" and version and numbers(version) < (3, 5):
+            message = f"{line.key} does nothing: Kafka {version} does not know it"
+            yield file.hit(line, message, "upgrade MirrorMaker to 3.5 or newer, or run a single node")
 
 
 def _is_told(file: _DriverFile, entry: Entry) -> bool:

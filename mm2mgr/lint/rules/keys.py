@@ -22,7 +22,7 @@ from mm2mgr.lint.classify import (
     what_is,
 )
 from mm2mgr.lint.findings import RECORDS, Edit, Hit, client_edit, edit_hit, removal_hit, rule, shown, spelled, written
-from mm2mgr.lint.hops import items_of
+from mm2mgr.lint.hops import SIDES, items_of
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.spec.keys import LIBRDKAFKA_KEYS
 from mm2mgr.topics.names import NameFilter
@@ -59,6 +59,12 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
     """
     for key in keys_under(subject, "dead-key"):
         line = of_cluster(subject, key)
+        if (
+            line
+            and subject.type == "heartbeat"
+            and any(load().history(type_, line) for type_ in ("source", "checkpoint"))
+        ):
+            continue  # reported for the connectors that it is meant for; those of heartbeats run for other pairs, too
         why = _why_dead(subject, key) if line is None else _NO_CONNECTOR.format(line)
         message = f"{written(subject, key)} does nothing: {why}"
         if _is_harmless(subject, key):
@@ -163,15 +169,33 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
     consumer.*, producer.* and admin.* configure every MirrorMaker client of that kind, whichever cluster it connects
     to, and outrank source.cluster.* and target.cluster.*. With admin.bootstrap.servers the admin client of the target
     connects to the source, or the reverse. With consumer.bootstrap.servers a checkpoint connector reads both of its
-    topics from one cluster. producer.* moves the offset syncs, never the records. Write addresses and logins for the
-    source or the target.
+    topics from one cluster. producer.* moves the offset syncs, never the records: with producer.security.protocol=PLAINTEXT
+    beside a source with TLS no offset is translated. Write addresses and logins for the source or the target. A security
+    setting that reaches clients of one side only, and says nothing else than that side does, is a hint.
     """
     for key in keys_under(subject, "unscoped-address"):
         reached = {f"{client.name} ({client.side})": None for client in subject.clients if seen_by(client, key)}
         names = ", ".join(reached) or "clients of both sides"
         message = f"{written(subject, key)} applies to {names} and overrides source.cluster.* and target.cluster.*"
+        if hit := _of_one_side(subject, key, message):
+            yield hit
+            continue
         hit = instead(subject, key, message)
         yield hit if hit.severity == "info" else replace(hit, severity=None)
+
+
+def _of_one_side(subject: Subject, key: str, message: str) -> Hit | None:
+    """Return the hit about a security setting that decides for clients of one side, None for any other key."""
+    plain, value = parts(subject, key)[1], subject.get(key)
+    sides = {client.side for client in subject.clients if subject.written(client.name, plain) == key}
+    side = sides.pop() if len(sides) == 1 else ""
+    own = f"{side}.cluster.{plain}"
+    if side not in SIDES or plain == "bootstrap.servers" or key == own:
+        return None
+    if subject.get(own) in ("", value):
+        return edit_hit(subject, message, [Edit(own, value), Edit(key, None)], key).lowered("info")
+    fix = f"remove {written(subject, key)}: {written(subject, own)} is set"
+    return Hit(f"{message}, where {written(subject, own)} has another value", fix, key)
 
 
 @rule("unknown-key", "warning", source="the definitions in Kafka's jars", seen=REACH)

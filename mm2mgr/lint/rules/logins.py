@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from mm2mgr.formats.templates import is_open, without_templates
 from mm2mgr.lint.findings import Edit, Hit, edit_hit, estate_rule, failing, rule, written
 from mm2mgr.lint.hops import clusters
 from mm2mgr.lint.rules.security import MODULES, PLAIN, SCRAM, configured, keys_with_clients
@@ -46,7 +47,7 @@ class _Jaas:
 @lru_cache(maxsize=4096)
 def _read(text: str) -> _Jaas | None:
     """Read a JAAS string as JaasConfig and JaasContext do; None where a placeholder decides about its form."""
-    held = re.sub(r"\$\{[^}]*\}", _HELD, text)
+    held = re.sub(r"\$\{[^}]*\}", _HELD, without_templates(text, _HELD))
     tokens = [(found.lastgroup, found[found.lastgroup or 0]) for found in _TOKEN.finditer(held)]
     tokens = [each for each in tokens if each[0] != "comment"]
     if any(kind != "quoted" and _HELD in token for kind, token in tokens):
@@ -118,7 +119,7 @@ def _of_syntax(subject: Subject, key: str, found: _Jaas, message: str) -> Hit:
 
 def _logs_in(subject: Subject, client: Client) -> bool:
     protocol = configured(subject, client.name, "security.protocol").upper()
-    return "${" in protocol or protocol.startswith("SASL_")  # security-incomplete reports a login without
+    return is_open(protocol) or protocol.startswith("SASL_")  # security-incomplete reports a login without
 
 
 @rule("jaas-module", "error", needs=(_JAAS,), source="Kafka's SaslClientAuthenticator and login modules")
@@ -142,7 +143,7 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
             right = nearest(found.module, MODULES, 0.5)[0]
             message = f"{written(subject, key)}: Kafka has no class {found.module}: {failing(client)}"
             yield edit_hit(subject, message, [_with_module(subject, key, found.module, right)], key)
-        elif mechanism and "${" not in mechanism and mechanism not in MODULES.get(found.module, (mechanism,)):
+        elif mechanism and not is_open(mechanism) and mechanism not in MODULES.get(found.module, (mechanism,)):
             yield _unfit(subject, key, client, found.module)
         elif re.search(r"=\s*[\u2018-\u201f]", subject.get(key)):
             message = f"{written(subject, key)} has typographic quotes, which become part of the values: no connection succeeds"
@@ -186,7 +187,7 @@ def _with_module(subject: Subject, key: str, module: str, right: str) -> Edit:
 
 @estate_rule("login-of-other-side", "warning", source="KIP-382")
 def login_of_other_side(estate: Estate) -> Iterator[Hit]:
-    """A client has the login of the other cluster.
+    """A client has the login or the mechanism of the other cluster.
 
     The record producer goes to the target, yet its producer.override. login is that of source.cluster.*, or a single
     client of one side has the login of the other side; or two connectors use the same two logins for the same two
@@ -204,7 +205,18 @@ def login_of_other_side(estate: Estate) -> Iterator[Hit]:
                     f"{written(subject, key)}: the {client.name} logs in to the {side} with the login of the {other}"
                 )
                 yield edit_hit(subject, message, [Edit(key, here)], key)
+        yield from _other_mechanism(subject)
     yield from _swapped(estate)
+
+
+def _other_mechanism(subject: Subject) -> Iterator[Hit]:
+    """Report clients with the mechanism of the other side, where the two sides have different ones."""
+    own = [configured(subject, f"{side} admin", _MECHANISM) for side in ("source", "target")]
+    for key, client in keys_with_clients(subject.kind, _MECHANISM) if all(own) and own[0] != own[1] else ():
+        here, there = own if client.side == "source" else own[::-1]
+        if client.side != "offsets" and subject.get(key) == there != here:
+            message = f"{written(subject, key)}={there}: the {client.name} uses the mechanism of the other side; all else on this one has {here}"
+            yield edit_hit(subject, message, [Edit(key, here)], key)
 
 
 def _login(subject: Subject, client: str) -> str:

@@ -9,17 +9,21 @@ from functools import lru_cache
 from itertools import combinations, islice, pairwise, product
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Edit, Hit, Severity, connector_hit, estate_rule, rule, spelled
+from mm2mgr.formats.templates import is_open
+from mm2mgr.lint.findings import Edit, Hit, Severity, connector_hit, estate_rule, rule, spelled, written
 from mm2mgr.lint.hops import (
     HEARTBEATS,
     SIDES,
     Circle,
+    ClusterSide,
     Hop,
+    Point,
     WaysBack,
     clusters,
     filter_of,
     hops,
     moving,
+    on_circles,
     overlapping,
     plain_name,
     point,
@@ -135,13 +139,54 @@ def self_mirror(subject: Subject) -> Iterator[Hit]:
     changed. Seen on 4.3.1 with 59 topics after 30 s.
     """
     source, target = point(subject, "source"), point(subject, "target")
-    if not same(source, target):
+    if not same(source, target) or _differ(source, target):
         return
     shared = ", ".join(sorted(source.addresses & target.addresses)) or f"cluster id {source.cluster_id}"
     effect, severity = _own_copies(subject)
     message = f"source and target are one cluster ({shared}): {effect}"
     fix, key = "write the address of the other cluster", "target.cluster.bootstrap.servers"
     yield Hit(message, fix, key, severity=severity)
+
+
+def _differ(one: Point, other: Point) -> bool:
+    """Tell whether two lists share an address and each has others, as lists of two clusters do of which one was copied wrongly."""
+    ids = one.cluster_id and one.cluster_id == other.cluster_id
+    return not ids and bool(one.addresses - other.addresses and other.addresses - one.addresses)
+
+
+@estate_rule("addresses-of-two-clusters", "error", source="ClientUtils.parseAndValidateAddresses, NetworkClient")
+def addresses_of_two_clusters(estate: Estate) -> Iterator[Hit]:
+    """One list of addresses has hosts of two clusters.
+
+    A client connects to any address of bootstrap.servers and learns the brokers of the cluster that answers. With an address
+    of another cluster in the list it reads or writes that one, now and then and after a restart: topics seem to be missing or
+    empty, or a cluster is mirrored to itself. Reported where lists with different aliases, or the two ends of a connector, share
+    an address and each has others of its own. If all of them are one cluster, give it one alias and one list.
+    """
+    first: dict[str, list[tuple[Subject, ClusterSide, Point]]] = defaultdict(list)
+    reported: set[frozenset[frozenset[str]]] = set()
+    for subject in estate.subjects:
+        for side in SIDES:
+            here = point(subject, side)
+            for address in sorted(here.addresses):
+                others = first[address]
+                if any(there == here for _, _, there in others):
+                    continue
+                for other, _, there in others:
+                    apart = other is subject or here.alias != there.alias
+                    pair = frozenset((here.addresses, there.addresses))
+                    if apart and _differ(here, there) and pair not in reported:
+                        reported.add(pair)
+                        yield _of_two(subject, side, here, there)
+                others.append((subject, side, here))
+
+
+def _of_two(subject: Subject, side: ClusterSide, here: Point, there: Point) -> Hit:
+    shared = ", ".join(sorted(here.addresses & there.addresses))
+    key = f"{side}.cluster.bootstrap.servers"
+    message = f"{shared} is in the list of '{here.alias}' and in that of '{there.alias}', which differ otherwise: clients of one of them connect to the other cluster, by chance"
+    fix = f"leave only addresses of '{here.alias}' in {spelled(subject, key, '…')}, and only those of '{there.alias}' in the other list"
+    return Hit(message, fix, key, subject)
 
 
 def _own_copies(subject: Subject) -> tuple[str, Severity]:
@@ -165,7 +210,7 @@ def _own_copies(subject: Subject) -> tuple[str, Severity]:
 
 def has_split_alias(subject: Subject) -> bool:
     separator = separator_of(subject)
-    return any(separator in alias for alias in (subject.source, subject.target))
+    return any(separator in alias and not is_open(alias) for alias in (subject.source, subject.target))
 
 
 @estate_rule("two-ways", "error", source="KIP-382")
@@ -271,23 +316,50 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     for one, other, shared in overlapping(estate.subjects, running=False):
         if shared.topic and one.subject.source != other.subject.source:
             reported.add(one.source)
-    called: dict[int, dict[str, list[Subject]]] = defaultdict(lambda: defaultdict(list))
+    called: dict[int, dict[str, list[tuple[Subject, Point]]]] = defaultdict(lambda: defaultdict(list))
     for subject in estate.subjects:
         for number, side in zip(clusters(estate.subjects)[subject], SIDES, strict=True):
             if subject.type != "heartbeat" and (alias := subject.get(f"{side}.cluster.alias")):
-                called[number][alias].append(subject)
+                called[number][alias].append((subject, point(subject, side)))
     for number, aliases in called.items():
         usual = max(aliases, key=lambda alias: len(aliases[alias]))
-        for alias, (subject, *more) in aliases.items():
-            if alias != usual and number not in reported:
-                first = aliases[usual][0]
+        first, its = aliases[usual][0]
+        for alias, ((subject, own), *more) in aliases.items():
+            if alias != usual and number not in reported and not _differ(own, its):  # see addresses-of-two-clusters
                 key = _SOURCE if subject.source == alias else _TARGET
                 message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker treats them as two clusters"
                 hit = connector_hit(subject, key, usual, message)
                 if subject.form == "tree":
                     fix = f"keep one entry for it, {spelled(subject, key, usual)}, and use it in every flow"
                     hit = Hit(message, fix, key, subject)
-                yield replace(hit, others=tuple(more))
+                yield replace(hit, others=tuple(other for other, _ in more))
+
+
+def _has_blank_alias(subject: Subject) -> bool:
+    return any(key in subject.config and not subject.get(key) for key in (_SOURCE, _TARGET))
+
+
+@rule("alias-blank", "error", types=("source", "checkpoint"), source="DefaultReplicationPolicy, MirrorConnectorConfig")
+def alias_blank(subject: Subject) -> Iterator[Hit]:
+    """An alias is blank, so names of topics have an empty part and loops are not recognised.
+
+    A blank source.cluster.alias makes the topic `.orders`, with a blank separator `orders`; offset syncs and checkpoints of all
+    such flows go to topics of one name, and a topic that returns is mirrored again, since the target's alias is in no name.
+    Some recipes do this to keep the names of topics: that is what IdentityReplicationPolicy is for (since 3.0), with aliases that
+    tell the clusters apart. In mm2.properties the line overrides the names in `clusters` for every pair. Changing it for a flow
+    that runs gives its topics other names, or begins them again at the first record. Source: DefaultReplicationPolicy.
+    """
+    blank = [key for key in (_SOURCE, _TARGET) if key in subject.config and not subject.get(key)]
+    if blank:
+        keeps = not separator_of(subject) and policy_of(subject) == "default" and blank[0] == _SOURCE
+        names = "topics keep their names" if keeps else "names of topics have an empty part"
+        keys = " and ".join(written(subject, key) for key in blank)
+        verb = "are" if blank[1:] else "is"
+        message = f"{keys} {verb} blank: {names}, internal topics of all such flows have one name, and loops are not recognised"
+        identity = f"write {spelled(subject, _POLICY, POLICIES['identity'])} to keep names"
+        own = "remove the line, so that clusters names them" if subject.form == "dedicated" else "write an alias"
+        fix = f"{identity}, and {own}" if policy_of(subject) == "default" else own
+        yield Hit(message, fix, blank[0], severity=None if policy_of(subject) == "default" else "warning")
 
 
 @rule(
@@ -307,14 +379,14 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     alias it is a warning: it matters where flows lead back. Source: DefaultReplicationPolicy.topicSource.
     """
     separator = separator_of(subject)
-    if policy_of(subject) != "default":
+    if policy_of(subject) != "default" or _has_blank_alias(subject):
         return
     if not separator:
         message = "the separator is empty: MirrorMaker reads the first letter of a topic as the alias of its source"
         yield connector_hit(subject, _SEPARATOR, ".", message)
         return
     for key, alias in ((_SOURCE, subject.source), (_TARGET, subject.target)):
-        if separator in alias:
+        if separator in alias and not is_open(alias):
             parts = alias.split(separator)
             message = f"the alias '{alias}' contains the separator '{separator}': topic names are read as if they came from '{parts[0]}'"
             hit = connector_hit(subject, key, ("_" if separator == "-" else "-").join(parts), message)
@@ -340,8 +412,13 @@ def separator_differs(estate: Estate) -> Iterator[Hit]:
             first.setdefault(end, hop)
         if other and frozenset(hop.pair) not in reported:
             differing.setdefault(frozenset(hop.pair), []).append((hop, other))
+    returning = on_circles(every)
     for (hop, other), *more in differing.values():  # one finding per pair, which concerns all its connectors
         message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
         hit = connector_hit(hop.subject, _SEPARATOR, other.separator, message)
         concerned = (other.subject, *(subject for pair in more for subject in (pair[0].subject, pair[1].subject)))
-        yield replace(hit, others=tuple(dict.fromkeys(concerned)))
+        pairs = [(hop, other), *more]
+        severity: Severity | None = None if any({*pair} <= returning for pair in pairs) else "info"
+        if severity and any(one.target == two.source or two.target == one.source for one, two in pairs):
+            severity = "warning"  # of a chain: clients on its end find no source of the topics
+        yield replace(hit, others=tuple(dict.fromkeys(concerned)), severity=severity)

@@ -11,6 +11,7 @@ from itertools import product
 from mm2mgr.defaults import POLICIES
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, estate_rule, phrase, rule, spelled, written
 from mm2mgr.lint.hops import (
+    SIDES,
     Hop,
     by_pair,
     carries_heartbeats,
@@ -22,12 +23,14 @@ from mm2mgr.lint.hops import (
     names_alike,
     overlapping,
     plain_name,
+    point,
+    same,
     unread,
 )
 from mm2mgr.lint.rules.loops import identity_rounds
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.lint.target_names import separator_of
-from mm2mgr.topics.names import Selection
+from mm2mgr.topics.names import NameFilter, Selection, matches_no_topic
 from mm2mgr.topics.shared import meeting, overlaps
 from mm2mgr.truth.reach import numbers
 
@@ -62,7 +65,8 @@ def overlap(estate: Estate) -> Iterator[Hit]:
     Each MirrorSourceConnector keeps its own offsets under its own name: both read the topic from the beginning and
     write to the same topic on the target. The order of the two copies is random, the offset syncs of both are mixed,
     and everything is RUNNING. Make the patterns disjoint: remove the topic from one connector, or add it to
-    topics.exclude of one. Dots matter: `a.b` also matches a-b. Source: KIP-382; seen on 4.3.1.
+    topics.exclude of one. Dots matter: `a.b` also matches a-b. Where one alias has other addresses in the two, they may be two
+    clusters with one alias, whose records are mixed (see alias-reused). Source: KIP-382; seen on 4.3.1.
     """
     for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         if topic := shared.topic:
@@ -77,7 +81,22 @@ def overlap(estate: Estate) -> Iterator[Hit]:
                 escaped = topic.replace(".", "\\.")
                 more = f"{escaped} to {place} of one of them"
             fix = f"remove it from one of them, or add {more}"
+            if side := _elsewhere_by_address(first.subject, later.subject):
+                message = f"{first.subject.name} and {later.subject.name} both mirror {names}, and '{later.subject.get(f'{side}.cluster.alias')}' has other addresses in the two: one cluster, and the records arrive twice, or two clusters with one alias, whose {_MIXED[side]}"
+                fix = f"give each cluster its own alias; or, if it is one cluster, {fix}"
             yield Hit(message, fix, "topics", later.subject, others=(first.subject,))
+
+
+_MIXED = {"source": "records are mixed in one topic", "target": "offset syncs are mixed"}
+
+
+def _elsewhere_by_address(one: Subject, other: Subject) -> str:
+    """Return the side on which nothing but the alias says that it is one cluster, "" for none."""
+    for side in SIDES:
+        here, there = point(one, side), point(other, side)
+        if here.addresses and there.addresses and not same(here, there):
+            return side
+    return ""
 
 
 @estate_rule("overlap-undecided", "info", source="java.util.regex.Pattern")
@@ -162,6 +181,71 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
 def _heartbeat_connectors(estate: Estate) -> list[Subject]:
     heartbeats = (subject for subject in estate.subjects if subject.type == "heartbeat")
     return [subject for subject in heartbeats if subject.flag("emit.heartbeats.enabled", default=True)]
+
+
+@estate_rule("heartbeats-not-carried", "warning", source="KIP-1089")
+def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
+    """Heartbeats are written into a cluster, and no connector mirrors them from there.
+
+    With heartbeats.replication.enabled=false (KIP-1089, since 4.0) a source connector leaves the topic `heartbeats` out. Where
+    all source connectors of a cluster have it, the heartbeats written into that cluster arrive nowhere: A.heartbeats on B
+    stays empty or is missing, as if A→B were broken. Let one connector of each pair mirror them, or write none.
+    """
+    known = clusters(estate.subjects)
+    running = [hop for hop in hops(estate.subjects) if not hop.subject.off]
+    carried = {hop.source for hop in running if carries_heartbeats(hop.subject)}
+    for sender in _heartbeat_connectors(estate):
+        cluster = known[sender][1]
+        leaving = [hop.subject for hop in running if hop.source == cluster]
+        if leaving and cluster not in carried and not sender.off:
+            carried.add(cluster)
+            first = leaving[0]
+            message = f"{sender.name} writes heartbeats into {sender.target}, and no source connector mirrors them: {written(first, _BEATS)}=false"
+            fix = f"write {spelled(first, _BEATS, 'true')} in one of {first.pair}, or do not write heartbeats into {sender.target}"
+            yield Hit(message, fix, _BEATS, first, others=(sender, *leaving[1:]))
+
+
+@rule(
+    "heartbeats-excluded",
+    "warning",
+    types=("source",),
+    needs=("topics.exclude",),
+    source="KIP-1089, MirrorSourceConnector",
+)
+def heartbeats_excluded(subject: Subject) -> Iterator[Hit]:
+    """The exclude list names heartbeats, which are mirrored anyway.
+
+    A source connector mirrors the heartbeats topics of its source whatever its lists say (shouldReplicateTopic), so the item in
+    topics.exclude does nothing. Since 4.0 heartbeats.replication.enabled=false leaves them out (KIP-1089); before, only a
+    cluster without heartbeats has none to mirror. Source: MirrorSourceConnector.shouldReplicateTopic.
+    """
+    items = [item for item in items_of(subject, "topics.exclude") if "heartbeats" in item]
+    if "topics.exclude" in subject.config and items and carries_heartbeats(subject) and not subject.off:
+        message = f"{written(subject, 'topics.exclude')}: '{items[0]}' does not keep heartbeats back: they are mirrored whatever the lists say"
+        fix = f"write {spelled(subject, _BEATS, 'false')}"
+        if numbers(subject.version) < (4, 0):
+            fix = "write no heartbeats into the source (emit.heartbeats.enabled=false), or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+        yield Hit(message, f"{fix}, or remove '{items[0]}'", "topics.exclude")
+
+
+@rule(
+    "heartbeats-off",
+    "warning",
+    types=("heartbeat",),
+    needs=("emit.heartbeats",),
+    source="MirrorHeartbeatConnector.taskConfigs",
+)
+def heartbeats_off(subject: Subject) -> Iterator[Hit]:
+    """A heartbeat connector has emit.heartbeats.enabled=false, so it has no task and writes nothing.
+
+    It is RUNNING without a task, as if its cluster were unavailable, and whatever watches heartbeats reports the pair as broken.
+    Delete the connector instead, or pause it. In mm2.properties the key is the usual way to have no heartbeats, and is not
+    reported.
+    """
+    key = "emit.heartbeats.enabled"
+    if not subject.flag(key, default=True) and subject.form != "dedicated" and not subject.off:
+        message = f"{written(subject, key)}=false on a heartbeat connector: it is RUNNING without a task and writes no heartbeat"
+        yield Hit(message, f"delete the connector, or {spelled(subject, key, 'true')}", key)
 
 
 @estate_rule("heartbeats-never-cross", "warning", source="KIP-382", seen=f"{_SEEN}test_heartbeats")
@@ -359,28 +443,44 @@ def _of_pair(subject: Subject, key: str) -> str:
 @estate_rule(
     "checkpoint-other-topics",
     "warning",
-    source="MirrorCheckpointConnector",
+    source="MirrorCheckpointTask.shouldCheckpointTopic",
     seen=f"{_SEEN}test_checkpoints_that_never_come",
 )
 def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
-    """The checkpoint connector names topics that no source connector of the pair mirrors.
+    """The checkpoint connector takes no topic that a source connector of the pair mirrors.
 
-    Its `topics` are names on the source, as for the source connector: a group's offsets are translated for topics that
-    match in both connectors. Names of the target (A.orders), or of topics that are mirrored elsewhere, give no
-    checkpoint, and the connector stays RUNNING, possibly without a task. Remove `topics` to take all, or use the same
-    list as the source connector. Source: MirrorCheckpointConnector, DefaultTopicFilter.
+    Its `topics` and `topics.exclude` are about names on the source, as those of the source connector: a group's offsets are
+    translated for topics that both connectors take. Names of the target (A.orders), topics that are mirrored elsewhere, or an
+    exclude list that holds all that is mirrored give no checkpoint, and the connector stays RUNNING, possibly without a task.
+    Remove the list, or use the same as the source connector. Source: MirrorCheckpointConnector, DefaultTopicFilter.
     """
     for pair in pairs(estate.subjects).values():
-        known = [hop.names for hop in pair.sources if hop.names]
+        selections = [hop.selection for hop in pair.sources]
         for subject in pair.checkpoints:
-            items = items_of(subject, "topics") if "topics" in subject.config else ()
-            names = [name for item in items if (name := plain_name(item))]
-            if not names or len(names) < len(items) or not known or len(known) < len(pair.sources):
+            names = filter_of(subject) if _TOPIC_LISTS & subject.config.keys() else None
+            if not names or not selections or any(each is None or _share(names, each) for each in selections):
                 continue
-            if not any(each.takes(name) for each in known for name in names):
-                message = f"{written(subject, 'topics')} names {', '.join(names[:3])}, which no source connector of {subject.pair} mirrors: no offset is translated"
-                right = ",".join(dict.fromkeys(item for each in known for item in each.include))
-                yield connector_hit(subject, "topics", right, message, f": topics of {subject.source}, as mirrored")
+            known = [each.names for each in selections if each]
+            without = NameFilter(names.include, ())
+            excluded = any(_share(without, each) for each in selections if each)
+            key, says = ("topics.exclude", "excludes") if excluded else ("topics", "names")
+            lists = [each.exclude if excluded else each.include for each in known]
+            right = ",".join(dict.fromkeys(item for each in lists for item in each))
+            listed = ", ".join(items_of(subject, key)[:3])
+            message = f"{written(subject, key)} {says} {listed}: it takes no topic that a source connector of {subject.pair} mirrors, so no offset is translated"
+            yield connector_hit(subject, key, right, message, f": topics of {subject.source}, as mirrored")
+
+
+_TOPIC_LISTS = frozenset(["topics", "topics.exclude"])
+
+
+@lru_cache(maxsize=4096)
+def _share(names: NameFilter, mirrored: Selection) -> bool:
+    """Tell whether a filter takes a topic that is mirrored, also where that is not decided, or nothing is."""
+    if names == mirrored.names or not mirrored.names.include or all(map(matches_no_topic, mirrored.names.include)):
+        return True
+    shared = meeting([mirrored, Selection(names, None, "", "")])
+    return shared.topic is not None or bool(shared.undecided)
 
 
 @estate_rule("checkpoints-twice", "error", source="KIP-382")

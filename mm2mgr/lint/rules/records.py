@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import (
     READER,
     RECORDS,
@@ -15,6 +16,7 @@ from mm2mgr.lint.findings import (
     described,
     edit_hit,
     key_for,
+    phrase,
     removal_hit,
     rule,
     spelled,
@@ -24,6 +26,7 @@ from mm2mgr.lint.findings import (
 from mm2mgr.lint.rules.security import NEEDED
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.truth.bugs import BY_BUG
+from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import numbers
 
 _REFUSED = "tests/lint/test_seen_live_start.py::test_exactly_once_refused"
@@ -50,7 +53,7 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     be in lower case (KIP-618; MirrorSourceConnector since 3.5).
     """
     level = subject.value(READER, "isolation.level") or ""
-    if _is_required(subject) and _declares(subject) and level != "read_committed" and "${" not in level:
+    if _is_required(subject) and _declares(subject) and level != "read_committed" and not is_open(level):
         message = f"{written(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: Connect refuses the config"
         edit = client_edit(subject, READER, "isolation.level", "read_committed")
         yield edit_hit(subject, message, [edit], _KEY)
@@ -149,7 +152,7 @@ def _lacking(subject: Subject, kind: str) -> list[str]:
     """Return what the override of a client lacks beside the record producer's."""
     prefix, lacking = f"{kind}.override.", []
     theirs = subject.get(prefix + _ADDRESS)
-    if "${" not in theirs and not addresses(subject.get(_RECORDS + _ADDRESS)) & addresses(theirs):
+    if not is_open(theirs) and not addresses(subject.get(_RECORDS + _ADDRESS)) & addresses(theirs):
         lacking.append(_ADDRESS)
     for names in NEEDED:
         there = [name for name in names if subject.get(_RECORDS + name)]
@@ -256,6 +259,26 @@ def acks_weak(subject: Subject) -> Iterator[Hit]:
     if subject.is_set(RECORDS, "acks") and subject.value(RECORDS, "acks") in ("0", "1") and not _idempotent(subject):
         message = f"{described(subject, RECORDS, 'acks')}: records are lost when a target broker fails, although their offsets are stored"
         yield client_hit(subject, RECORDS, "acks", "all", message)
+
+
+@rule("compression-level-idle", "warning", needs=("compression.",), source="KIP-390, ProducerConfig")
+def compression_level_idle(subject: Subject) -> Iterator[Hit]:
+    """A compression level has no effect, because another compression is configured, or none.
+
+    compression.gzip.level, compression.lz4.level and compression.zstd.level (KIP-390) are each read for their own
+    compression.type only, which is none by default: records cross the link uncompressed, without an error. Write the type for
+    the same client.
+    """
+    for client in _PRODUCERS:
+        for codec in ("gzip", "lz4", "zstd"):
+            plain = f"compression.{codec}.level"
+            key = subject.written(client, plain)
+            type_ = subject.value(client, "compression.type") or "none"
+            known = load().find("producer", plain, subject.version) if key else None
+            if known and subject.get(key) != known.default and type_.lower() != codec and not is_open(type_):
+                message = f"{written(subject, key)} does nothing: compression.type of the {client} is {type_}"
+                right = Edit(f"{key.removesuffix(plain)}compression.type", codec)
+                yield Hit(message, f"{phrase(subject, [right])}, or remove the level", key)
 
 
 @rule("errors-tolerated", "error", types=("source",), source="KIP-779", seen=_SEEN)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import (
     Edit,
     Hit,
@@ -49,7 +50,7 @@ def keys_with_clients(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client]
 def protocol(subject: Subject, client: str) -> str:
     """Return a client's security.protocol in capitals; "" when it is not set or a placeholder."""
     value = configured(subject, client, "security.protocol")
-    return "" if "${" in value else value.upper()
+    return "" if is_open(value) else value.upper()
 
 
 def lacking_in_override(subject: Subject) -> list[str]:
@@ -216,7 +217,7 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] 
         fix = beside("security.protocol", protocol.replace("PLAINTEXT", "SSL"))
         return store, f"{protocol} does not use a store", fix, ", or remove ssl.*"
     key = _key(subject, client, "security.protocol")
-    logs_in = protocol.startswith("SASL_") and key and "${" not in protocol
+    logs_in = protocol.startswith("SASL_") and key and not is_open(protocol)
     jaas, mechanism = (configured(subject, client.name, f"sasl.{each}") for each in ("jaas.config", "mechanism"))
     if logs_in and not mechanism and _KERBEROS not in jaas:
         known = next((mechanisms[0] for module, mechanisms in MODULES.items() if module in jaas), "…")
@@ -258,7 +259,7 @@ def store_type_missing(subject: Subject) -> Iterator[Hit]:
     reported: set[str] = set()
     for key, client, plain in _pem_keys(subject):
         kind, right = configured(subject, client.name, _PEM[plain]), key.removesuffix(plain) + _PEM[plain]
-        if kind.upper() != "PEM" and "${" not in kind and right not in reported:
+        if kind.upper() != "PEM" and not is_open(kind) and right not in reported:
             reported.add(right)
             message = f"{written(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
             yield edit_hit(subject, message, [Edit(right, "PEM")], key)

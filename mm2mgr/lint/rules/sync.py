@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mm2mgr.lint.findings import (
+    Edit,
     Hit,
     client_hit,
     connector_hit,
     described,
+    edit_hit,
     estate_rule,
     removal_hit,
     rule,
@@ -42,8 +44,8 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
     with unchanged principals: where the target authenticates differently, they match no user, or another user. ALLOW
     WRITE is skipped, ALLOW ALL becomes READ, and nothing is ever removed. It needs Describe on the source cluster and
     Alter on the target cluster; errors are only logged. With unchanged topic names (IdentityReplicationPolicy) it
-    grants read access to the target's own topics. It is a hint where true is written and both sides log in alike. Source:
-    KIP-382; the rights were tried one by one on 4.3.1.
+    grants read access to the target's own topics. It is a warning where true is written and the sides log in differently, and
+    a hint where the default does it or both log in alike. Source: KIP-382; the rights were tried one by one on 4.3.1.
     """
     logins = [_login(subject, side) for side in SIDES]
     if not subject.flag(_ACLS, default=True) or (_ACLS not in subject.config and logins[0] == logins[1]):
@@ -52,7 +54,7 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
     setting = f"{written(subject, _ACLS)}=true" if _ACLS in subject.config else f"{_ACLS} is true by default"
     message = f"{setting}: READ rights of the source's principals are copied to the target under the same names{how} and never removed"
     hit = connector_hit(subject, _ACLS, "false", message, " unless that is intended")
-    yield hit if how else hit.lowered("info")
+    yield hit if how and _ACLS in subject.config else hit.lowered("info")
 
 
 def _login(subject: Subject, side: ClusterSide) -> str:
@@ -208,6 +210,77 @@ def interval_zero(subject: Subject) -> Iterator[Hit]:
             yield replace(hit, severity=None if fails else "warning")
 
 
+_DAY, _MONTH = 86_400, 30 * 86_400
+
+
+@rule("interval-milliseconds", "warning", needs=(".interval.seconds",), source="MirrorConnectorConfig, KIP-382")
+def interval_milliseconds(subject: Subject) -> Iterator[Hit]:
+    """An interval in seconds looks as if it were in milliseconds.
+
+    Intervals of MirrorMaker's jobs are in seconds: refresh.topics.interval.seconds=600000 is a week, in which new topics and
+    partitions are not found, new settings are not copied, or no checkpoint is written. There is no error. Reported are
+    thousands that are neither whole hours of a day nor half days, and everything above 30 days.
+    """
+    for job, usual in _JOBS[subject.type].items():
+        key = f"{job}.interval.seconds"
+        text = subject.get(key)
+        seconds = int(text) if text.isdecimal() else 0
+        if _is_milliseconds(seconds) and subject.flag(f"{job}.enabled", default=True):
+            message = (
+                f"{written(subject, key)}={text} is {_span(seconds)}, as the key is in seconds: {_LATE[job]} until then"
+            )
+            yield connector_hit(subject, key, str(seconds // 1000), message, f" (the default is {usual})")
+
+
+_LATE = {
+    "refresh.topics": "new topics and partitions are not mirrored",
+    "refresh.groups": "new groups have no checkpoints",
+    "sync.topic.configs": "changed settings of topics are not copied",
+    "sync.topic.acls": "changed ACLs are not copied",
+    "emit.checkpoints": "offsets are not translated",
+    "sync.group.offsets": "group offsets on the target are not updated",
+    "emit.heartbeats": "no heartbeat is written",
+}
+
+
+def _is_milliseconds(seconds: int) -> bool:
+    natural = seconds % (_DAY // 2) == 0 or (seconds <= _DAY and seconds % 3600 == 0)
+    return seconds >= _MONTH or (seconds >= 10_000 and seconds % 1000 == 0 and not natural)
+
+
+def _span(seconds: int) -> str:
+    return f"{seconds / _DAY:.3g} days" if seconds >= _DAY else f"{seconds / 3600:.2g} hours"
+
+
+_ENOUGH_BROKERS = 3
+
+
+@rule("one-replica", "warning", needs=("replication.factor",), source="KIP-382, KAFKA-9219")
+def one_replica(subject: Subject) -> Iterator[Hit]:
+    """Topics are made with one replica, so a lost broker takes what was mirrored along.
+
+    With replication.factor=1 each mirrored partition is on one broker of the target: while that broker is away the tasks wait,
+    and if its disk is lost the records are gone, although acks=all was confirmed and the offsets are stored. The offset-syncs,
+    checkpoints and heartbeats topics with one replica lose what translates offsets. Such values come from demos with one
+    broker. It is a warning where the cluster is known to have 3 brokers or more, and a hint where that is not known. Write 3,
+    or -1 for the brokers' default.
+    """
+    found = {key: where for key, _, where, _ in _made(subject) if subject.get(key) == "1"}
+    brokers = {
+        where: (subject.target_kafka if where == "target" else subject.source_kafka).brokers for where in found.values()
+    }
+    single = {key: where for key, where in found.items() if brokers[where] != 1}
+    is_known = any(brokers[where] for where in single.values())
+    if single and (is_known or subject.form != "tree"):  # a tree declares what its clusters have
+        many = [where for where in single.values() if (brokers[where] or 0) >= _ENOUGH_BROKERS]
+        why = f", and {_so_many(many[0], brokers[many[0]] or 0)}" if many else ""
+        names = " and ".join(f"{written(subject, key)}=1" for key in single)
+        message = f"{names}{why}: a lost broker takes mirrored records or offset syncs along"
+        edits = [Edit(key, str(min(brokers[where] or 3, 3))) for key, where in single.items()]
+        hit = edit_hit(subject, message, edits, next(iter(single)), ", or -1 for the brokers' default")
+        yield hit if many else replace(hit, severity="info", edits=())  # there may be one broker
+
+
 @estate_rule(
     "offset-syncs-block",
     "warning",
@@ -223,8 +296,8 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
     mirrored, lag looks huge, and after a restart of the worker the records arrive again. Seen on 4.3.1: 326 of 521
     records arrived twice, 6 with 500 ms. A sync that times out is dropped; the partition's next record creates another
     one. Exactly-once tasks commit by themselves, and mm2.properties has a thread per pair. Connector files count as
-    sharing workers when --worker or a Strimzi resource names these. Source: SourceTaskOffsetCommitter,
-    OffsetSyncWriter.
+    sharing workers when --worker or a Strimzi resource names these. Kafka's default is a hint, a value that is written a
+    warning. Source: SourceTaskOffsetCommitter, OffsetSyncWriter.
     """
     for group in _on_same_workers(estate):
         beside: dict[int, list[str]] = {}  # cluster → connectors that go on without it
@@ -239,7 +312,8 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
             if others := beside[dead]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
                 message = f"{described(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is unavailable, these workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
-                yield client_hit(subject, _SYNCS, _BLOCK, "500", message)
+                hit = client_hit(subject, _SYNCS, _BLOCK, "500", message)
+                yield hit if subject.is_set(_SYNCS, _BLOCK) else hit.lowered("info")
 
 
 def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:

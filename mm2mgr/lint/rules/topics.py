@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, written
 from mm2mgr.lint.hops import (
     default_of,
@@ -18,6 +19,7 @@ from mm2mgr.lint.hops import (
     same,
     selection_of,
 )
+from mm2mgr.lint.rules.patterns import LISTS, meant_items
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.lint.target_names import naming_of, policy_of, separator_of
 from mm2mgr.topics.automaton import LONGEST_NAME
@@ -28,10 +30,6 @@ from mm2mgr.truth.reach import ConnectorType
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
 _BOTH: tuple[ConnectorType, ...] = ("source", "checkpoint")
-_LISTS = {
-    "source": ("topics", "topics.exclude", "config.properties.exclude"),
-    "checkpoint": ("topics", "topics.exclude", "groups", "groups.exclude"),
-}
 _SEPARATOR = "replication.policy.separator"
 _STORAGE = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
 # Names that Kafka's default lists keep out, and what comes of taking them.
@@ -51,6 +49,7 @@ _PROBES = {
         )
     },
 }
+_QUOTED = re.compile(r"^[\"']|[\"']$")
 _DOUBLED = " (with the backslash doubled in JSON and properties files)"
 
 
@@ -66,7 +65,7 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
     is FAILED with PatternSyntaxException when it starts. A connector that was running before shows FAILED while its
     tasks continue with the old config. Seen on 4.3.1.
     """
-    for key in _LISTS[subject.type]:
+    for key in LISTS[subject.type]:
         given = items_of(subject, key) if key in subject.config else ()
         items = [item for item in given if not _NAME.fullmatch(item)]  # there may be thousands of names
         if items and (why := _refused("|".join(items))):
@@ -109,7 +108,7 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     The whole name must match. The intended topics are not mirrored, without an error. For "starts with orders" write
     `orders.*`, for a literal dot `\.`. Source: DefaultTopicFilter.
     """
-    for key in _LISTS[subject.type]:
+    for key in LISTS[subject.type]:
         for item in items_of(subject, key) if key in subject.config else ():
             found = shape_of(item)
             if found and found.globs:
@@ -198,7 +197,7 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
     the topics, or remove the line to take all of them.
     """
     for key in ("topics", "groups"):
-        if key in _LISTS[subject.type] and key in subject.config and not subject.get(key).strip(", "):
+        if key in LISTS[subject.type] and key in subject.config and not subject.get(key).strip(", "):
             message = f"{written(subject, key)} is empty and matches no {key[:-1]}: the connector shows RUNNING and does nothing"
             yield connector_hit(subject, key, ".*", message, ", or the names")
 
@@ -284,15 +283,17 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     """
     for key, probes in _PROBES.items():
         what = key.removesuffix(".exclude")
-        if key not in subject.config or key not in _LISTS[subject.type] or not reads_lists(subject, what):
+        if key not in subject.config or key not in LISTS[subject.type] or not reads_lists(subject, what):
             continue
-        missing = [item for item in default_of(subject, key) if item not in items_of(subject, key)]
+        items = items_of(subject, key)
+        missing = [item for item in default_of(subject, key) if item not in items]
         found = filter_of(subject, what) if missing else None
         let_in = [probes[name] for name in _taken_now(key, found)] if found else ()
         if let_in:
             more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
             message = f"{written(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
-            hit = connector_hit(subject, key, ",".join([*items_of(subject, key), *missing]), message)
+            right = [*(meant_items(subject.get(key)) if _QUOTED.search(subject.get(key)) else items), *missing]
+            hit = connector_hit(subject, key, ",".join(right), message)
             yield hit if key == "config.properties.exclude" else hit.lowered("info")
 
 
@@ -365,7 +366,7 @@ def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
     for key in ("source.cluster.alias", "target.cluster.alias", _SEPARATOR) if policy_of(subject) else ():
         raw = subject.config.get(key, "")
         signs = _INVALID.findall(raw.rstrip() or raw)  # blank-in-value reports blanks at the end
-        if signs and "${" not in raw:
+        if signs and not is_open(raw):
             names = (
                 "mirrored topics and the one of offset syncs"
                 if subject.type == "source"

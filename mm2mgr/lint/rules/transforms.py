@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Edit, Hit, edit_hit, rule, spelled, written
+from mm2mgr.formats.templates import is_open
+from mm2mgr.lint.findings import Edit, Hit, edit_hit, removal_hit, rule, spelled, written
 from mm2mgr.lint.subject import Subject
 from mm2mgr.lint.target_names import KAFKAS
 from mm2mgr.text import nearest
@@ -135,3 +136,100 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
             silence = "; or, where consumers read these names, write silence: {transform-renames: why}"
             more = f"{silence if subject.form == 'tree' else ''}; to keep topic names use {policy}"
             yield _removal(subject, name, message, more)
+
+
+@rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", seen=_SEEN)
+def filter_drops_all(subject: Subject) -> Iterator[Hit]:
+    """A Filter without a predicate drops every record.
+
+    Kafka's Filter has no condition of its own: it drops each record that reaches it, and its predicate decides which do
+    (KIP-585). Without one nothing arrives on the target, while the connector is RUNNING and its offsets advance, so what was
+    read is not read again after the fix. Seen on 4.3.1: 30 records in, 0 out.
+    """
+    for name in subject.items("transforms"):
+        key, predicate = f"transforms.{name}.type", f"transforms.{name}.predicate"
+        if subject.get(key) in (f"{KAFKAS}Filter", "Filter") and predicate not in subject.config:
+            message = f"{written(subject, key)}: a Filter without a predicate drops every record, and the connector is RUNNING"
+            fix = f"write {spelled(subject, predicate, '…')} with the predicate for what is to be dropped, or remove '{name}'"
+            yield Hit(message, fix, key)
+
+
+@rule(
+    "transform-incomplete",
+    "error",
+    needs=("transforms", "predicates"),
+    source="KIP-66, KIP-585, ConnectorConfig.enrich",
+    seen=f"{_SEEN}test_filter_drops_all",
+)
+def transform_incomplete(subject: Subject) -> Iterator[Hit]:
+    """A transformation or a predicate lacks a part, so Connect refuses the config or the task fails.
+
+    Each alias in transforms and in predicates needs its type, and `negate` needs a predicate: Connect refuses the config (400).
+    A predicate that a transformation names and predicates does not list is not checked: Connect accepts the config, and every
+    task is FAILED with "Unknown configuration 'predicates.NAME.type'". Source: ConnectorConfig.transformationStages.
+    """
+    if subject.scopes.get("transforms") == ():
+        return  # top-level-ignored reports the settings that the driver does not pass on with the list
+    predicates = subject.items("predicates")
+    for kind, aliases in (("transforms", subject.items("transforms")), ("predicates", predicates)):
+        for alias in filter(None, dict.fromkeys(aliases)):
+            key = f"{kind}.{alias}.type"
+            if not subject.get(key) and not is_open(alias):
+                message = f"{written(subject, kind)} lists '{alias}', and {key} is not set: Connect refuses the config"
+                yield Hit(message, f"write {spelled(subject, key)}, or remove '{alias}' from the list", kind)
+    for name in subject.items("transforms"):
+        key, negate = f"transforms.{name}.predicate", f"transforms.{name}.negate"
+        predicate = subject.get(key)
+        if negate in subject.config and key not in subject.config:
+            message = f"{written(subject, negate)} is set without {key}: Connect refuses the config"
+            yield removal_hit(subject, negate, message, f", or write {spelled(subject, key)}")
+        elif key in subject.config and predicate not in predicates and not is_open(predicate):
+            message = f"{written(subject, key)}={predicate}: predicates does not list it, so every task is FAILED when it starts"
+            if subject.get(f"predicates.{predicate}.type"):
+                yield edit_hit(subject, message, [Edit("predicates", ",".join([*predicates, predicate]))], key)
+            else:
+                near = nearest(predicate, predicates, 0.6)
+                fix = (
+                    f"write {spelled(subject, key, near[0])}"
+                    if near
+                    else f"declare it: {_declared(subject, predicate)}"
+                )
+                yield Hit(message, fix, key)
+
+
+def _declared(subject: Subject, predicate: str) -> str:
+    return f"{spelled(subject, 'predicates', predicate)}, {spelled(subject, f'predicates.{predicate}.type')}"
+
+
+@rule("transform-unlisted", "warning", needs=("transforms.", "predicates."), source="KIP-66, KIP-585")
+def transform_unlisted(subject: Subject) -> Iterator[Hit]:
+    """A transformation or a predicate is configured and never runs.
+
+    Connect runs the transformations that `transforms` lists, and asks the predicates that these name. Settings of any other
+    alias (transforms.mask.* where the list has mask2, or no list) are stored and ignored, without an error: records pass
+    unchanged, which may be more than is wanted. A predicate that no transformation names is a hint.
+    """
+    transforms = subject.items("transforms")
+    asked = [subject.get(f"transforms.{name}.predicate") for name in transforms]
+    if is_open(subject.get("transforms")) or ("transforms" in subject.config and not transforms):
+        return  # an empty list says that they are switched off
+    for alias, key in _aliases(subject, "transforms"):
+        if alias not in transforms:
+            near = [name for name in nearest(alias, transforms, 0.6) if not subject.get(f"transforms.{name}.type")]
+            fix = f"write transforms.{near[0]}.* for transforms.{alias}.*" if near else f"add '{alias}' to transforms"
+            message = f"{written(subject, key)} does nothing: Connect runs only what transforms lists"
+            yield Hit(message, f"{fix}, or remove its settings", key)
+    for alias, key in _aliases(subject, "predicates"):
+        if alias not in asked:
+            message = f"{written(subject, key)} does nothing: no transformation names this predicate"
+            fix = f"write {spelled(subject, 'transforms.….predicate', alias)}, or remove its settings"
+            yield Hit(message, fix, key, severity="info")
+
+
+def _aliases(subject: Subject, kind: str) -> Iterator[tuple[str, str]]:
+    """Yield the aliases that settings are for, each with its first key."""
+    first: dict[str, str] = {}
+    for key in subject.config:
+        if key.startswith(f"{kind}."):
+            first.setdefault(key.split(".")[1], key)
+    yield from first.items()

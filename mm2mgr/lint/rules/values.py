@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.properties import Entry
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.classify import Context, context_of, what
 from mm2mgr.lint.findings import (
     Edit,
@@ -60,7 +61,7 @@ def _no_bytes(subject: Subject) -> Iterator[Hit]:
     """Report serializers other than ByteArraySerializer: Connect passes bytes to its producer (MirrorMaker's own clients ignore them)."""
     for key in ("producer.override.key.serializer", "producer.override.value.serializer"):
         value = subject.get(key)
-        if value and "${" not in value and value.rpartition(".")[2] != "ByteArraySerializer":
+        if value and not is_open(value) and value.rpartition(".")[2] != "ByteArraySerializer":
             message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: every task is FAILED at its first record"
             yield removal_hit(subject, key, message)
 
@@ -84,7 +85,7 @@ def _faults(kind: SubjectKind, values: tuple[str, ...]) -> tuple[tuple[_ValueChe
     found = []
     for check, value in zip(_checks(kind), values, strict=True):
         definition = check.definition
-        left_alone = "${" in value or (definition.required and not value)  # null-value reports the latter
+        left_alone = is_open(value) or (definition.required and not value)  # null-value reports the latter
         if wrong := "" if left_alone else fault(definition.scope, definition.name, kind.setting.version, value):
             found.append((check, wrong))
     return tuple(found)

@@ -7,10 +7,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from mm2mgr.formats.connectors import CONVERTERS
-from mm2mgr.lint.findings import RECORDS, Edit, Hit, Severity, client_edit, connector_hit, edit_hit, rule, written, yaml
+from mm2mgr.formats.templates import UNNAMED, is_open, templates
+from mm2mgr.lint.findings import (
+    RECORDS,
+    Edit,
+    Hit,
+    Severity,
+    client_edit,
+    connector_hit,
+    edit_hit,
+    estate_rule,
+    rule,
+    written,
+    yaml,
+)
 from mm2mgr.lint.hops import Point, point, same
 from mm2mgr.lint.rules.security import configured, lacking_in_override
-from mm2mgr.lint.subject import Subject, SubjectKind, addresses
+from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import PRINCIPAL_KEYS
 from mm2mgr.truth.keys import load
@@ -202,7 +215,7 @@ def converter(subject: Subject) -> Iterator[Hit]:
     found = {key: _converter(subject, key) for key in CONVERTERS}
     for key, value in found.items():
         name = (value or "").rpartition(".")[2]
-        if value is not None and "${" not in value and name not in ("ByteArrayConverter", "ByteArray"):
+        if value is not None and not is_open(value) and name not in ("ByteArrayConverter", "ByteArray"):
             whose = "" if key in subject.config else "the workers' "
             hit = connector_hit(subject, key, CONVERTERS[key], f"{whose}{key} {name} changes the mirrored data")
             yield hit.lowered("info") if key == _HEADERS and subject.type != "source" else hit
@@ -274,7 +287,34 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
     providers = {name.strip() for name in declared.split(",")}
     for key, value in subject.config.items():
         for name in dict.fromkeys(_PLACEHOLDER.findall(value)):
-            if name not in providers:
+            if name not in providers and f"${{{name}:-" not in value:  # a default of a shell
                 message = f"${{{name}:…}} in {written(subject, key)} is not replaced: the workers have no config provider {name}"
                 fix = f"write config.providers={name} and config.providers.{name}.class in the workers' properties"
                 yield Hit(message, fix, key)
+
+
+@estate_rule("placeholder-unfilled", "error", source="ConfigTransformer, KIP-297")
+def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
+    """A placeholder names no config provider, so Kafka takes it as it is written.
+
+    Workers replace ${provider:path:key} and ${provider:key}. `${NAME}`, as shells, envsubst and compose files have it, has no
+    provider and stays: its text becomes the password, the path or the address, and the login fails or the file is not found. In
+    a connector that runs, or in a tree, nothing else fills it in (error); a file may be a template of such a tool (warning).
+    For variables of the workers' environment write ${env:NAME}, with EnvVarConfigProvider (since 3.5). Each file is reported
+    once. Source: ConfigTransformer.
+    """
+    reported: set[Spot] = set()
+    for subject in estate.subjects:
+        keys = [key for key in templates(subject.config) if UNNAMED.search(subject.config[key])]
+        in_file = bool(subject.spot.file) and subject.form != "tree"
+        place = Spot(subject.spot.file) if in_file else subject.spot
+        if not keys or place in reported:
+            continue
+        reported.add(place)
+        name = UNNAMED.findall(subject.config[keys[0]])[0]
+        more = f" and others in {len(keys) - 1} more keys" if keys[1:] else ""
+        message = f"${{{name}}} in {written(subject, keys[0])}{more}: no config provider is named, so Kafka takes it as it is written"
+        fix = f"write ${{env:{name}}}, with config.providers=env on the workers"
+        if in_file:
+            fix += "; or fill it in before Kafka reads the file"
+        yield Hit(message, fix, keys[0], subject, severity="warning" if in_file else None)
