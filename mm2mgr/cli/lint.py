@@ -85,7 +85,8 @@ def lint(
 ) -> int:
     """Find settings that do nothing or cause trouble, with the fix.
 
-    Checks the tree, or FILEs, or Connect clusters. A FILE is a connector's JSON or properties, a dedicated mm2.properties, a Strimzi resource, or a tree. All inputs are
+    Checks the tree, or FILEs, or Connect clusters. A FILE is a connector's JSON or properties, a dedicated mm2.properties (also
+    in a ConfigMap or a compose file), a resource of Strimzi or Confluent's operator, or a tree. All inputs are
     looked at together, so a loop through several is found. `--connect` takes the name of a Connect cluster of the tree,
     or a URL; the URL's user and password come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,7 @@ from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.formats import documents, mm2_properties, properties, strimzi
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
 from mm2mgr.formats.documents import Node
-from mm2mgr.formats.properties import Entry
+from mm2mgr.formats.properties import LINE_END, Entry
 from mm2mgr.formats.templates import is_line_of_template
 from mm2mgr.spec.places import MOST_BYTES, Place, read_yaml
 
@@ -25,13 +25,17 @@ _PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """A file and its connectors, those of other plugins included; `entries` are those of mm2.properties, `text` has the comments."""
+    """A file and its connectors, those of other plugins included; `entries` are those of mm2.properties, `text` has the comments.
+
+    `within` are files in its texts: of a ConfigMap, a Secret, or the `configs` of a compose file; their lines are those of this file.
+    """
 
     path: str
     syntax: Literal["properties", "json", "yaml", "dedicated"]
     text: str = field(repr=False)  # may hold secrets
     connectors: tuple[FoundConnector, ...]
     entries: tuple[Entry, ...] = field(default=(), repr=False)
+    within: tuple[ForeignFile, ...] = field(default=(), repr=False)
 
 
 def read_file(path: Path, content: bytes | None = None) -> ForeignFile:
@@ -154,16 +158,81 @@ def _yaml(file: str, text: str) -> ForeignFile:
 def _wrapped(file: str, syntax: Literal["json", "yaml"], roots: Sequence[Node], text: str) -> ForeignFile:
     found: list[FoundConnector] = []
     workers: dict[str, FoundWorkers] = {}
+    within = tuple(inner for root in roots for inner in _within(file, root, text)) if syntax == "yaml" else ()
     for root in roots:
+        if _is_confluents(root):
+            found += _of_confluent(root)
+            continue
         of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
         for resource in map(strimzi.read_resource, of_operator):
             found += resource.connectors
             workers |= resource.workers
         if not of_operator:
             found += documents.connectors(root, Path(file).stem)
-    if not found and not workers:
+    if not found and not workers and not within:
         raise wrong(
             file,
             f"holds no connector: {next(filter(None, map(_why_none, roots)), 'nothing in it has a connector.class')}",
         )
-    return ForeignFile(file, syntax, text, tuple(replace(each, workers=workers.get(each.owner)) for each in found))
+    connectors = tuple(replace(each, workers=workers.get(each.owner)) for each in found)
+    return ForeignFile(file, syntax, text, connectors, within=within)
+
+
+# --- files within a file ------------------------------------------------------------------------------------------------
+
+_MEMBERS = {"ConfigMap": "data", "Secret": "stringData"}
+_INNER = re.compile(r"^\s*clusters\s*[=:]|connector\.class|->[^\s=]+\.enabled", re.MULTILINE)
+_CONFIGS = (".properties", ".json")
+_LITERAL = re.compile(r":\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$")
+
+
+def _within(file: str, root: Node, text: str) -> Iterator[ForeignFile]:
+    """Yield the configs that a document holds as text; of other texts it is not known what they are."""
+    items = root.get("items") if root.word("kind") == "List" else None
+    for resource in items.items if items else (root,):
+        if member := _MEMBERS.get(resource.word("kind")):
+            texts = [(key, node) for key, _, node in (resource.get(member) or Node("null", 0)).members]
+        elif resource.get("services") and (configs := resource.get("configs")):
+            texts = [(key, inner) for key, _, each in configs.members if (inner := each.get("content"))]
+        else:
+            continue
+        for key, node in texts:
+            if node.kind == "text" and _INNER.search(node.text):
+                try:
+                    yield _inner(file, node, text)
+                except SpecError:
+                    if key.endswith(_CONFIGS):
+                        raise  # others are scripts and notes that speak of a connector
+
+
+def _inner(file: str, node: Node, text: str) -> ForeignFile:
+    """Read a text within a file, moved down to where it is, so that its lines are those of the file."""
+    above = LINE_END.split(text)[node.line - 1] if node.line else ""
+    inner = "\n" * (node.line if _LITERAL.search(above) else max(node.line - 1, 0)) + node.text
+    if inner.lstrip()[:1] in ("{", "["):
+        found = _wrapped(file, "json", [documents.parse(inner, file)], "")
+        return replace(
+            found, connectors=tuple(replace(each, home=(), lines=_placeless(each)) for each in found.connectors)
+        )
+    return _properties(file, inner.encode().decode("iso-8859-1"))
+
+
+def _placeless(found: FoundConnector) -> dict[str, Entry]:
+    return {key: replace(entry, path=()) for key, entry in found.lines.items()}
+
+
+def _is_confluents(root: Node) -> bool:
+    """Tell whether a document is a Connector of Confluent's operator, which is written much like Strimzi's KafkaConnector."""
+    return root.word("kind") == "Connector" and root.word("apiVersion").startswith("platform.confluent.io")
+
+
+def _of_confluent(root: Node) -> list[FoundConnector]:
+    spec = root.get("spec") or Node("object", root.line)
+    names = {"configs": "config", "taskMax": "tasksMax"}
+    renamed = replace(spec, members=tuple((names.get(key, key), line, node) for key, line, node in spec.members))
+    resource = replace(
+        root, members=tuple((key, line, renamed if key == "spec" else node) for key, line, node in root.members)
+    )
+    places = {"connector.class": (*spec.path, "class"), "tasks.max": ()}
+    found = strimzi.read_resource(resource).connectors
+    return [replace(each, home=(*spec.path, "configs"), places=places) for each in found]

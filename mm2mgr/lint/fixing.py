@@ -225,6 +225,13 @@ class _Batch:
             self.sources[file] = StructuredText(data.decode()) if structured else PropertiesText(text)
         return self.sources[file]
 
+    def flat(self, file: str) -> Editable:
+        """Return the text of a properties file; in YAML and JSON such lines are within a text, which is left to people."""
+        source = self.source(file)
+        if isinstance(source, StructuredText):
+            raise NotEditable("it is in a text within the file")
+        return source
+
     def _apply(self, hit: Hit) -> None:
         edits = tuple(dict.fromkeys(hit.edits))
         removed = [edit for edit in edits if edit.value is None and not edit.at]
@@ -234,7 +241,7 @@ class _Batch:
                 assert place
                 self._line(place.file, edit, edit.at)
             elif hit.spot and not hit.subject and edit.value is not None:
-                self.source(hit.spot.file).set((edit.key,), edit.value)
+                self.flat(hit.spot.file).set((edit.key,), edit.value)
             elif edit.value is not None:
                 self._set(edit, edit.of or hit.subject, removed.pop(0) if removed else None)
         for edit in removed:
@@ -242,7 +249,7 @@ class _Batch:
             self.source(file).remove(path)
 
     def _line(self, file: str, edit: Edit, entry: Entry) -> None:
-        source = self.source(file)
+        source = self.flat(file) if not entry.path else self.source(file)
         path: PathKey = entry.path or (entry.key, entry.line)
         if edit.comment and isinstance(source, PropertiesText):
             source.comment(entry.line, edit.comment)
@@ -273,6 +280,8 @@ class _Batch:
     def _place(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:
         """Return the file, the path in it and the value there of a key of a connector's config."""
         file = subject.spot.file
+        if subject.form == "dedicated" or (subject.form == "connect" and not subject.home):
+            self.flat(file)
         if subject.form == "dedicated":
             return subject.spot_of(key).file, (line_key(subject, key),), value
         if subject.form == "tree":

@@ -123,7 +123,8 @@ def read_files(
     problems: list[Problem] = []
     for path in dict.fromkeys(paths):
         try:
-            found.append(read_file(path, contents.get(str(path))))
+            file = read_file(path, contents.get(str(path)))
+            found += [file, *file.within]
         except SpecError as error:
             problems += error.problems
     files = tuple(source for each in found for source in _source_files(each))

@@ -109,13 +109,15 @@ def machine_of(items: Items) -> Regular | None:
 
 
 _STATES_OF_ONE_ITEM = 5_000
+# Expressions that some name matches for sure: nothing in them but characters of names, and what repeats or chooses.
+_OF_NAMES = re.compile(rf"(?:[A-Za-z0-9_.*+?|-]|\\[.dw_-]|\[[A-Za-z0-9._-]+\]){{1,{LONGEST_NAME}}}")
 _NEVER = "\x01"  # a character that no machine reads
 
 
 @lru_cache(maxsize=65536)
 def matches_no_topic(item: str) -> bool:
     """Tell whether it is proved that no topic can have a name that an item matches; False for `^$`, which says so itself."""
-    if PLAIN.fullmatch(item):
+    if _OF_NAMES.fullmatch(item):
         return False
     found = shape_of("".join(char if char.isascii() else _NEVER for char in item))
     if found is None or found.whole is None:

@@ -98,8 +98,12 @@ GIVEN_UP = {
     "public_more-local-and-remote": ["loop"],
     "public_more-source-and-target-in-both-centres": ["loop"],
     "wild-tuned-at-the-top": ["top-level-client"],
+    "within-mm2-properties-in-a-configmap": ["unknown-key"],
+    "within-quotes-and-template-in-a-configmap": ["pattern-matches-nothing"],
+    "within-connector-in-a-configmap": ["pattern-matches-nothing"],
+    "within-compose-with-inline-config": ["unknown-key"],
 }
-"""Cases where a fix is not made, because another finding would follow or the place is not the connector's own."""
+"""Cases where a fix is not made, because another finding would follow, the place is not the connector's own, or is a text in a file."""
 
 
 @cache

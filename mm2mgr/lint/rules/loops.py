@@ -163,22 +163,22 @@ def addresses_of_two_clusters(estate: Estate) -> Iterator[Hit]:
     empty, or a cluster is mirrored to itself. Reported where lists with different aliases, or the two ends of a connector, share
     an address and each has others of its own. If all of them are one cluster, give it one alias and one list.
     """
-    first: dict[str, list[tuple[Subject, ClusterSide, Point]]] = defaultdict(list)
-    reported: set[frozenset[frozenset[str]]] = set()
+    ends: dict[tuple[str, str, str | None], tuple[Subject, ClusterSide]] = {}
     for subject in estate.subjects:
-        for side in SIDES:
-            here = point(subject, side)
-            for address in sorted(here.addresses):
-                others = first[address]
-                if any(there == here for _, _, there in others):
-                    continue
-                for other, _, there in others:
-                    apart = other is subject or here.alias != there.alias
-                    pair = frozenset((here.addresses, there.addresses))
-                    if apart and _differ(here, there) and pair not in reported:
-                        reported.add(pair)
-                        yield _of_two(subject, side, here, there)
-                others.append((subject, side, here))
+        for side, kafka in zip(SIDES, subject.kafkas, strict=False):
+            alias, servers = (subject.get(f"{side}.cluster.{name}") for name in ("alias", "bootstrap.servers"))
+            ends.setdefault((alias, servers, kafka.cluster_id), (subject, side))  # thousands have the same few
+    by_address: dict[str, list[Point]] = defaultdict(list)
+    reported: set[frozenset[frozenset[str]]] = set()
+    for subject, side in ends.values():
+        here = point(subject, side)
+        for address in sorted(here.addresses):
+            for there in by_address[address]:
+                lists = frozenset((here.addresses, there.addresses))
+                if here.alias != there.alias and _differ(here, there) and lists not in reported:
+                    reported.add(lists)
+                    yield _of_two(subject, side, here, there)
+            by_address[address].append(here)
 
 
 def _of_two(subject: Subject, side: ClusterSide, here: Point, there: Point) -> Hit:
@@ -316,16 +316,18 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     for one, other, shared in overlapping(estate.subjects, running=False):
         if shared.topic and one.subject.source != other.subject.source:
             reported.add(one.source)
-    called: dict[int, dict[str, list[tuple[Subject, Point]]]] = defaultdict(lambda: defaultdict(list))
+    called: dict[int, dict[str, list[tuple[Subject, ClusterSide]]]] = defaultdict(lambda: defaultdict(list))
     for subject in estate.subjects:
         for number, side in zip(clusters(estate.subjects)[subject], SIDES, strict=True):
             if subject.type != "heartbeat" and (alias := subject.get(f"{side}.cluster.alias")):
-                called[number][alias].append((subject, point(subject, side)))
+                called[number][alias].append((subject, side))
     for number, aliases in called.items():
         usual = max(aliases, key=lambda alias: len(aliases[alias]))
         first, its = aliases[usual][0]
         for alias, ((subject, own), *more) in aliases.items():
-            if alias != usual and number not in reported and not _differ(own, its):  # see addresses-of-two-clusters
+            if alias == usual or number in reported:
+                continue
+            if not _differ(point(subject, own), point(first, its)):  # else see addresses-of-two-clusters
                 key = _SOURCE if subject.source == alias else _TARGET
                 message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker treats them as two clusters"
                 hit = connector_hit(subject, key, usual, message)

@@ -30,7 +30,7 @@ from mm2mgr.lint.hops import (
 from mm2mgr.lint.rules.loops import identity_rounds
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.lint.target_names import separator_of
-from mm2mgr.topics.names import NameFilter, Selection, matches_no_topic
+from mm2mgr.topics.names import NameFilter, Selection, matches_no_topic, samples
 from mm2mgr.topics.shared import meeting, overlaps
 from mm2mgr.truth.reach import numbers
 
@@ -458,7 +458,9 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
         selections = [hop.selection for hop in pair.sources]
         for subject in pair.checkpoints:
             names = filter_of(subject) if _TOPIC_LISTS & subject.config.keys() else None
-            if not names or not selections or any(each is None or _share(names, each) for each in selections):
+            if not names or not selections or any(each is None or _alike(names, each) for each in selections):
+                continue
+            if any(each and _share(names, each) for each in selections):
                 continue
             known = [each.names for each in selections if each]
             without = NameFilter(names.include, ())
@@ -474,10 +476,18 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
 _TOPIC_LISTS = frozenset(["topics", "topics.exclude"])
 
 
+def _alike(names: NameFilter, mirrored: Selection) -> bool:
+    """Tell whether an item that is in both lists shows a topic that a filter takes and a connector mirrors."""
+    if names == mirrored.names:
+        return True
+    both = (item for item in names.include if item in mirrored.names.include)
+    return any(names.takes(name) and mirrored.takes(name) for item in both for name in samples(item))
+
+
 @lru_cache(maxsize=4096)
 def _share(names: NameFilter, mirrored: Selection) -> bool:
     """Tell whether a filter takes a topic that is mirrored, also where that is not decided, or nothing is."""
-    if names == mirrored.names or not mirrored.names.include or all(map(matches_no_topic, mirrored.names.include)):
+    if not mirrored.names.include or all(map(matches_no_topic, mirrored.names.include)):
         return True
     shared = meeting([mirrored, Selection(names, None, "", "")])
     return shared.topic is not None or bool(shared.undecided)

@@ -166,7 +166,7 @@ def transform_incomplete(subject: Subject) -> Iterator[Hit]:
 
     Each alias in transforms and in predicates needs its type, and `negate` needs a predicate: Connect refuses the config (400).
     A predicate that a transformation names and predicates does not list is not checked: Connect accepts the config, and every
-    task is FAILED with "Unknown configuration 'predicates.NAME.type'". Source: ConnectorConfig.transformationStages.
+    task is FAILED with "Unknown configuration 'predicates.NAME.…'". Source: ConnectorConfig.transformationStages.
     """
     if subject.scopes.get("transforms") == ():
         return  # top-level-ignored reports the settings that the driver does not pass on with the list
