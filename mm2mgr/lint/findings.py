@@ -75,7 +75,8 @@ class Rule:
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
     `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified); one that
     ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines that are not
-    known here, at which no other rule looks.
+    known here, at which no other rule looks. `stops`: with an error of it a connector mirrors nothing, as it is refused, FAILED or
+    never started, so its fix may change what is mirrored.
     Plan and apply block every write that an error is about, judged by what the real workers say.
     """
 
@@ -88,6 +89,7 @@ class Rule:
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
     needs: tuple[str, ...] = ()
     of_unknown_lines: bool = False
+    stops: bool = False
 
     def asks(self, kind: SubjectKind) -> bool:
         """Tell whether `check` could find anything on connectors of a kind."""
@@ -140,13 +142,11 @@ def _register(function: ConnectorCheck | EstateCheck, made: Rule) -> None:
     _REGISTERED.setdefault(function.__module__, []).append(made)
 
 
-def estate_rule(
-    id: str, severity: Severity, *, source: str = "", seen: str = ""
-) -> Callable[[EstateCheck], EstateCheck]:
+def estate_rule(id: str, severity: Severity, **facts: Any) -> Callable[[EstateCheck], EstateCheck]:
     """Register the decorated function as a rule that looks at all connectors together, or at the files."""
 
     def register(over: EstateCheck) -> EstateCheck:
-        _register(over, Rule(id, severity, over=over, source=source, seen=seen))
+        _register(over, Rule(id, severity, over=over, **facts))
         return over
 
     return register

@@ -175,7 +175,14 @@ def _destination(subject: Subject) -> Point:
     return Point("", addresses(servers), subject.worker.cluster_id)
 
 
-@rule("override-insecure", "error", needs=(_RECORDS + _ADDRESS,), source="KIP-458", seen="tests/live/test_security.py")
+@rule(
+    "override-insecure",
+    "error",
+    stops=True,
+    needs=(_RECORDS + _ADDRESS,),
+    source="KIP-458",
+    seen="tests/live/test_security.py",
+)
 def override_insecure(subject: Subject) -> Iterator[Hit]:
     """The record producer has the target's address but not its security settings.
 
