@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -166,4 +166,4 @@ def _wrapped(file: str, syntax: Literal["json", "yaml"], roots: Sequence[Node], 
             file,
             f"holds no connector: {next(filter(None, map(_why_none, roots)), 'nothing in it has a connector.class')}",
         )
-    return ForeignFile(file, syntax, text, tuple(replace(each, workers=workers.get(each.owner)) for each in found))
+    return ForeignFile(file, syntax, text, tuple(strimzi.with_workers(each, workers) for each in found))

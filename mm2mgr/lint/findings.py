@@ -249,6 +249,11 @@ _DEDICATED = {
 }
 
 
+OPERATORS_MEMBERS = frozenset(
+    ("tasksMax", "topicsPattern", "topicsExcludePattern", "groupsPattern", "groupsExcludePattern", "bootstrapServers")
+)
+
+
 def config_key(subject: Subject, client: str, plain: str) -> str:
     """Return the key of the connector's config that gives a client a plain key."""
     found = subject.client(client) or next(each for each in CLIENTS[subject.type] if each.name == client)
@@ -268,7 +273,8 @@ def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str,
 def spelled(subject: Subject, key: str, value: str = "…") -> str:
     """Return how to write a key of a connector's config in the syntax of its file, whichever client reads it."""
     if subject.form == "connect":
-        return f"{key}={value}"
+        member = member_of(subject, key)
+        return f"{member}: {yaml(value)}" if member in OPERATORS_MEMBERS else f"{key}={value}"
     if subject.form == "dedicated":
         return f"{line_key(subject, key)} = {value}"
     for side in ("source", "target"):
@@ -341,7 +347,13 @@ _LONGEST = 60
 def written(subject: Subject, key: str) -> str:
     """Return the key as it is written: in mm2.properties it has a prefix that the driver removes."""
     place = subject.spots.get(key)
-    return (place.key if place else "") or key
+    return member_of(subject, key) or (place.key if place else "") or key
+
+
+def member_of(subject: Subject, key: str) -> str:
+    """Return the member of a resource of Strimzi that becomes a key, "" for a key of `config` and in other files."""
+    path = subject.paths.get(key, ()) if subject.resource else ()
+    return str(path[-1]) if path and path[-1] != key else ""
 
 
 def shown(subject: Subject, key: str) -> str:
