@@ -335,11 +335,13 @@ def _cluster_ways(subject: Subject, prefix: str, plain: str, value: str) -> Iter
     """Yield where an address or a login can belong: never the address of one side on the other (KAFKA-9313)."""
     records = [f"producer.override.{plain}"] if subject.form == "connect" and subject.type == "source" else []
     ways = [f"source.cluster.{plain}", f"target.cluster.{plain}", *records]
-    if "producer" in prefix and records:
+    if prefix.startswith("source.") and subject.type != "heartbeat":
+        ways = ways[:1]  # never to the record producer, which is at the target
+    elif "producer" in prefix and records:
         ways = records
     elif subject.type == "heartbeat" or prefix.startswith("target."):
-        ways.remove(f"source.cluster.{plain}")
-    elif prefix.startswith(("source.", "consumer.")) and subject.type != "checkpoint":
+        ways = ways[1:2] if "consumer." in prefix or "admin." in prefix else ways[1:]
+    elif prefix.startswith("consumer.") and subject.type != "checkpoint":
         ways = ways[:1]
     theirs = {side: addresses(subject.get(f"{side}.cluster.bootstrap.servers")) for side in ("source", "target")}
     for way in ways:

@@ -187,7 +187,7 @@ def _changed(taken: Sequence[Found], before: _Linted, after: _Linted) -> str:
         connectors = {named_as(hit.subject)[:3] for _, hit in stopped if hit.subject}
         files = {hit.spot.file for _, hit in stopped if hit.spot and not hit.subject}
         found = tuple(each for each in found if each.named[:3] not in connectors and each.named[0] not in files)
-    return f"its fix changes what is mirrored: {found[0].effect}" if found else ""
+    return f"to be done by hand, as it changes what is mirrored: {found[0].effect}" if found else ""
 
 
 def _identity(each: Found) -> tuple[str, str, str, str]:

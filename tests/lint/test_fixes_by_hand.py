@@ -47,7 +47,7 @@ def mend_connector(folder: Path, changes: made.Changes) -> tuple[dict[str, str],
         ({"replication.policy.separator": ""}, "alias-has-separator", "all of them are mirrored again under these"),
         ({"replication.policy.separator": "", "source.cluster.alias": ""}, "alias-has-separator", ""),
         ({"replication.policy.source.prefix": "my-topic"}, "unknown-key", ""),
-        ({"source.cluster.producer.sasl.jaas.config": "${file:/c/a:jaas}"}, "dead-key", "the record producer would log in otherwise"),
+        ({"source.cluster.producer.sasl.jaas.config": "${file:/c/a:jaas}"}, "dead-key", "the source admin and 1 more would log in otherwise"),
         ({"auto.offset.reset": "latest"}, "dead-key", "would be read from elsewhere on"),
         ({"source.consumer.group.id": "x"}, "forced-key", "where this group committed offsets"),
         ({"name": "mirror "}, "blank-in-value", "offsets are stored by the connector's name"),
@@ -60,7 +60,7 @@ def test_what_changes_what_is_mirrored_is_left_with_its_price(
     assert config == {key: value for key, value in {**BASE, **changes}.items() if value is not None}
     if rule != "pattern-dot":  # a hint, which is not applied anyway
         assert cost in left[rule]
-        assert bool(cost) == left[rule].startswith("its fix changes what is mirrored: ")
+        assert bool(cost) == left[rule].startswith("to be done by hand, as it changes what is mirrored: ")
 
 
 def test_null_topics_are_not_taken_for_all(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Mm2mgrError, SpecError
+from mm2mgr.formats import properties
 from mm2mgr.lint.findings import SEVERITIES, Finding
 from mm2mgr.lint.fixing import Healed, heal
 from mm2mgr.lint.reading import read_files
@@ -22,6 +25,7 @@ from tests.examples import draw_examples
 
 from .kafkas_own import Config, configs, mirrored
 from .test_corpus import FAULTY, TREE, VALID, Case
+from .test_heal import files_of, read
 
 FILES = [
     case for case in FAULTY + VALID if case.texts() and not any(TREE.search(text) for text in case.texts().values())
@@ -39,12 +43,12 @@ def mend(case: Case, texts: Mapping[str, str]) -> tuple[dict[str, bytes], Healed
         for path, data in paths.items():
             Path(path).parent.mkdir(exist_ok=True)
             Path(path).write_bytes(data)
-        read = [Path(path) for path in paths]
+        files = [Path(path) for path in paths]
         try:
-            findings = [finding for finding, _ in found(read_files(read, case.surroundings()), RULES)]
+            findings = [finding for finding, _ in found(read_files(files, case.surroundings()), RULES)]
             return (
                 paths,
-                heal(paths, lambda now: read_files(read, case.surroundings(), now), severities=SEVERITIES),
+                heal(paths, lambda now: read_files(files, case.surroundings(), now), severities=SEVERITIES),
                 findings,
             )
         except Mm2mgrError:
@@ -185,7 +189,41 @@ def mutate(text: str, seed: int) -> str:
     return "\n".join(lines)
 
 
+def mutate_yaml(text: str, seed: int) -> str:
+    """Change one to three lines of a resource: a slip in a key, another value, a line gone, or a new setting beside it."""
+    draw = random.Random(seed)
+    lines = text.split("\n")
+    for _ in range(draw.randint(1, 3)):
+        at = draw.randrange(len(lines))
+        found = re.fullmatch(r"(\s*(?:- )?)([\w.-]+): ([^{}\[\]]+)", lines[at])
+        kind = draw.randrange(5)
+        if not found:
+            continue
+        indent, key, value = found.groups()
+        cut = draw.randrange(len(key))
+        if kind == 0:
+            lines[at] = f"{indent}{key[:cut]}{key[cut + 1 :] or 'x'}: {value}"
+        elif kind == 1:
+            lines[at] = f"{indent}{key[:cut]}{key[cut + 1 : cut + 2]}{key[cut : cut + 1]}{key[cut + 2 :]}: {value}"
+        elif kind == 2:
+            lines[at] = f"{indent}{key}: {draw.choice(['x', 'true', 'orders', 'a', 'b', chr(34) * 2, '4'])}"
+        elif kind == 3:
+            del lines[at]
+        else:
+            new, _, value = draw.choice([each for each in SNIPPETS if "#" not in each]).partition("=")
+            lines.insert(at + 1, f"{' ' * len(indent)}{new}: {json.dumps(value)}")
+    return "\n".join(lines)
+
+
+def as_array(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return connectors of properties files as one JSON array, a key of each on its own line."""
+    every = [properties.last(properties.read(text, name)) for name, text in texts.items()]
+    return {"all.json": json.dumps([{key: entry.value for key, entry in each.items()} for each in every], indent=1)}
+
+
 PLAIN = [case for case in FILES if all(name.endswith(".properties") for name in case.texts())]
+CONNECTORS = [case for case in PLAIN if all("connector.class" in text for text in case.texts().values())]
+RESOURCES = [case for case in FILES if all(name.endswith((".yaml", ".yml")) for name in case.texts())]
 
 
 @draw_examples(60)
@@ -193,3 +231,39 @@ PLAIN = [case for case in FILES if all(name.endswith(".properties") for name in 
 def test_fixes_of_random_faults_change_nothing_that_is_mirrored(at: int, seed: int) -> None:
     case = PLAIN[at]
     check(case, {name: mutate(text, seed) for name, text in case.texts().items()})
+
+
+@draw_examples(30)
+@given(at=st.integers(0, len(CONNECTORS) - 1), seed=st.integers(0, 2**32))
+def test_fixes_of_random_faults_in_json_change_nothing_that_is_mirrored(at: int, seed: int) -> None:
+    case = CONNECTORS[at]
+    try:
+        check(case, as_array({name: mutate(text, seed) for name, text in case.texts().items()}))
+    except SpecError:
+        return  # what Java cannot read
+
+
+@draw_examples(40)
+@given(at=st.integers(0, len(RESOURCES) - 1), seed=st.integers(0, 2**32))
+def test_fixes_of_random_faults_in_resources_change_nothing_that_is_mirrored(at: int, seed: int) -> None:
+    case = RESOURCES[at]
+    check(case, {name: mutate_yaml(text, seed) for name, text in case.texts().items()})
+
+
+TREES = [case for case in FAULTY if case.texts() and all(TREE.search(text) for text in case.texts().values())]
+
+
+@pytest.mark.parametrize("case", TREES, ids=lambda case: case.name)
+def test_fixes_of_trees_change_nothing_that_is_mirrored(case: Case, tmp_path: Path) -> None:
+    paths = files_of(case, tmp_path)
+    contents = {str(path): path.read_bytes() for path in paths}
+
+    def rendered(now: Mapping[str, bytes]) -> dict[str, dict[str, object]]:
+        estate = read(case, paths, now)
+        return {each.name: mirrored(dict(each.config), numbers(each.version)) for each in estate.subjects}
+
+    try:
+        healed = heal(contents, lambda now: read(case, paths, now), severities=SEVERITIES)
+    except SpecError:
+        return
+    assert rendered(contents) == rendered({**contents, **healed.contents}), healed.fixed

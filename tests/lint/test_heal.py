@@ -97,7 +97,7 @@ BY_HAND = {
     "worker-keystore-clash": "a setting of the workers",
 }
 """Rules with hits that no machine fixes (a new one of these gets a line), and what it does not know or cannot reach. Of these the case's `fixed` is the proof."""
-CHANGES = "its fix changes what is mirrored: "
+CHANGES = "to be done by hand, as it changes what is mirrored: "
 CHANGING = {
     *(
         "address-scheme",
