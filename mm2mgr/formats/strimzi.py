@@ -291,17 +291,47 @@ def _notes(resource: Node, spec: Node, pairs: Sequence[_Mirror], own: Node) -> I
     yield from _unknown(spec.get("target"), "target", is_v1=is_v1)
     for cluster in (spec.get("clusters") or Node("list", 0)).items:
         yield from _unknown(cluster, "cluster", is_v1=is_v1)
-    connect = spec.get("connectCluster")
+    yield from _refused_aliases(spec)
     for pair in pairs:
-        target = pair.target.word("alias")
-        same = pair.target is own or _addresses(pair.target) == _addresses(own)
-        if connect and not same:
-            message = (
-                f"connectCluster is {connect.text} and the target is {target}: the operator refuses the resource (since 0.41; "
-                f"before, records went to {connect.text}, where the workers are)"
-            )
-            yield OperatorNote("connectCluster", connect.line, message, f"write connectCluster: {target}", "error")
+        yield from _refused_target(spec, pair, own)
         yield from _of_mirror(pair, own, is_v1=is_v1)
+
+
+def _refused_aliases(spec: Node) -> Iterator[OperatorNote]:
+    """Yield a note for each name of a cluster that spec.clusters does not have, or has twice."""
+    clusters = (spec.get("clusters") or Node("list", spec.line)).items
+    known = [cluster.word("alias") for cluster in clusters]
+    names = [("connectCluster", spec.get("connectCluster"))] if clusters else []
+    for mirror in (spec.get("mirrors") or spec).items:
+        names += [(end, mirror.get(end)) for end in ("sourceCluster", "targetCluster")]
+    for member, node in names:
+        if node and node.text not in known:
+            near = next(iter(nearest(node.text, known, 0.5)), "")
+            message = f"{member} is {node.text}, and spec.clusters has {', '.join(known) or 'none'}: the operator refuses the resource"
+            yield OperatorNote(member, node.line, message, f"write {member}: {near or 'one of these'}", "error")
+    for cluster in clusters:
+        if known.count(cluster.word("alias")) > 1:
+            message = (
+                f"the alias {cluster.word('alias')} stands twice in spec.clusters: the operator refuses the resource"
+            )
+            yield OperatorNote("alias", cluster.line, message, "give each cluster its own alias", "error")
+
+
+def _refused_target(spec: Node, pair: _Mirror, own: Node) -> Iterator[OperatorNote]:
+    """Yield a note where the workers are not at the target."""
+    connect, target = spec.get("connectCluster"), pair.target.word("alias")
+    if not connect or pair.target is own:
+        return
+    fix = f"write connectCluster: {target}"
+    if _addresses(pair.target) == _addresses(own):
+        message = f"connectCluster is {connect.text}, another alias of the target {target}: operators before 0.44 and since 0.49 refuse the resource"
+        yield OperatorNote("connectCluster", connect.line, message, fix)
+        return
+    message = (
+        f"connectCluster is {connect.text} and the target is {target}: the operator refuses the resource (since 0.41; "
+        f"before, records went to {connect.text}, where the workers are)"
+    )
+    yield OperatorNote("connectCluster", connect.line, message, fix, "error")
 
 
 def _addresses(cluster: Node) -> frozenset[str]:

@@ -16,8 +16,8 @@ _STORED = ("group.id", "config.storage.topic", "offset.storage.topic", "status.s
 def operator_ignores(subject: Subject) -> Iterator[Hit]:
     """Strimzi's operator refuses the resource, or ignores a part of it.
 
-    connectCluster must be the target's alias (or have its addresses): since 0.41 the operator refuses any other resource, and
-    leaves what runs as it is. A member that the definition does not have, such as `config` of a mirror, is refused by kubectl or
+    connectCluster must be the target's alias: since 0.41 the operator refuses any other resource, and leaves what runs as it is.
+    So it does where a mirror names a cluster that is not there. A member that the definition does not have, such as `config` of a mirror, is refused by kubectl or
     dropped by the API server, so the operator never sees it. It creates a KafkaConnector only with the label
     strimzi.io/cluster, which names its KafkaConnect, and only where that has the annotation
     strimzi.io/use-connector-resources: "true". Settings of workers in the config of a cluster where no workers are do nothing (a
