@@ -19,12 +19,37 @@ EXACTLY_ONCE_KEY = "exactly.once.source.support"
 
 
 @dataclass(frozen=True)
+class OperatorNote:
+    """What Strimzi's operator refuses or ignores of a resource: the member and its line, the effect, and what to write."""
+
+    key: str
+    line: int
+    message: str
+    fix: str
+    severity: Literal["error", "warning", "info"] = "warning"
+
+
+@dataclass(frozen=True)
+class OperatorResource:
+    """The resource of Strimzi that a connector is of. `workers` names the resource of its workers, with the namespace."""
+
+    kind: str
+    is_v1: bool
+    workers: str
+    notes: tuple[OperatorNote, ...] = ()
+
+
+@dataclass(frozen=True)
 class FoundWorkers:
-    """The Connect workers of a connector, as far as its file says; `policy` is the short name of the override policy."""
+    """The Connect workers of a connector, as far as its file says; `policy` is the short name of the override policy.
+
+    `takes_resources`: connectors are created there as resources of Strimzi, where its operator runs them.
+    """
 
     properties: Mapping[str, str] = field(repr=False)  # may hold secrets
     version: str | None = None
     policy: str | None = None
+    takes_resources: bool = True
 
     @property
     def exactly_once(self) -> bool:
@@ -53,6 +78,7 @@ class FoundConnector:
     workers: FoundWorkers | None = None
     home: PathKey = ()
     places: Mapping[str, PathKey] = field(default_factory=dict)
+    resource: OperatorResource | None = None
 
     @property
     def type(self) -> ConnectorType | None:

@@ -174,7 +174,7 @@ def _wrapped(file: str, syntax: Literal["json", "yaml"], roots: Sequence[Node], 
             file,
             f"holds no connector: {next(filter(None, map(_why_none, roots)), 'nothing in it has a connector.class')}",
         )
-    connectors = tuple(replace(each, workers=workers.get(each.owner)) for each in found)
+    connectors = tuple(strimzi.with_workers(each, workers) for each in found)
     return ForeignFile(file, syntax, text, connectors, within=within)
 
 

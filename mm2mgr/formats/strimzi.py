@@ -1,6 +1,7 @@
 """Reads Strimzi's resources: the connectors that its operator makes of them, and the workers that these run on.
 
-What the operator adds is included, without security (`tls:`, `authentication:`).
+What the operator adds is included, without security (`tls:`, `authentication:`); what it refuses or ignores is in the notes of a
+resource. Sources: KafkaMirrorMaker2Connectors, KafkaMirrorMaker2Cluster and KafkaConnectAssemblyOperator, 0.41 to 1.2.
 """
 
 from __future__ import annotations
@@ -8,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.formats.connectors import CONVERTERS, FoundConnector, FoundWorkers
+from mm2mgr.formats.connectors import (
+    CONVERTERS,
+    FoundConnector,
+    FoundWorkers,
+    OperatorNote,
+    OperatorResource,
+)
 from mm2mgr.formats.documents import Node, connector_of, entries_of, entry_of, text_entry
 from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import PathKey
+from mm2mgr.text import nearest
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import CLUSTER_KEYS, PACKAGE
 
@@ -20,15 +28,70 @@ _PARTS = {
     "checkpointConnector": "MirrorCheckpointConnector",
     "heartbeatConnector": "MirrorHeartbeatConnector",
 }
-_PATTERNS = {  # the operator writes these on connectors that read the key
+_PATTERNS = {  # the operator writes these over `config`, on connectors that read the key; of two for one key the later one counts
     "topicsPattern": "topics",
-    "topicsExcludePattern": "topics.exclude",
     "topicsBlacklistPattern": "topics.exclude",
+    "topicsExcludePattern": "topics.exclude",
     "groupsPattern": "groups",
-    "groupsExcludePattern": "groups.exclude",
     "groupsBlacklistPattern": "groups.exclude",
+    "groupsExcludePattern": "groups.exclude",
 }
 _LEFT_OUT = ("name", "connector.class", "tasks.max")  # by the operator, which warns in its log
+_FORBIDDEN = (  # in the config of workers
+    *("ssl.", "sasl.", "security.", "listeners", "plugin.path", "rest.", "bootstrap.servers"),
+    *("consumer.interceptor.classes", "producer.interceptor.classes"),
+)
+_ALLOWED = ("ssl.endpoint.identification.algorithm", "ssl.cipher.suites", "ssl.protocol", "ssl.enabled.protocols")
+_STORED = {  # members of v1
+    "groupId": "group.id",
+    "configStorageTopic": "config.storage.topic",
+    "offsetStorageTopic": "offset.storage.topic",
+    "statusStorageTopic": "status.storage.topic",
+}
+_JSON = dict.fromkeys(("key.converter", "value.converter"), "org.apache.kafka.connect.json.JsonConverter")
+_SHARED = (
+    *(
+        "version",
+        "replicas",
+        "image",
+        "resources",
+        "livenessProbe",
+        "readinessProbe",
+        "jvmOptions",
+        "jmxOptions",
+        "logging",
+    ),
+    *("clientRackInitImage", "rack", "tracing", "metricsConfig", "template", "externalConfiguration"),
+)
+_OF_CONNECTOR = ("tasksMax", "config", "state", "autoRestart", "version", "listOffsets", "alterOffsets")
+_OF_CLUSTER = ("alias", "bootstrapServers", "tls", "authentication", "config")
+_OF_MIRROR = (
+    "sourceConnector",
+    "checkpointConnector",
+    "topicsPattern",
+    "topicsExcludePattern",
+    "groupsPattern",
+    "groupsExcludePattern",
+)
+_OLD = {  # members that v1 no longer has
+    "spec": ("connectCluster", "clusters"),
+    "mirror": (
+        "sourceCluster",
+        "targetCluster",
+        "heartbeatConnector",
+        "topicsBlacklistPattern",
+        "groupsBlacklistPattern",
+    ),
+    "connector": ("pause",),
+}
+_MEMBERS = {
+    "spec": (*_SHARED, "target", "mirrors"),
+    "target": (*_OF_CLUSTER, *_STORED),
+    "cluster": _OF_CLUSTER,
+    "mirror": (*_OF_MIRROR, "source"),
+    "connector": _OF_CONNECTOR,
+    "resource": (*_OF_CONNECTOR, "class", "pause"),
+}
 _READS = {"sourceConnector": ("topics",), "checkpointConnector": ("topics", "groups")}
 
 
@@ -60,9 +123,11 @@ def read_resource(resource: Node) -> Resource:
     name, kind = resource.word("metadata", "name"), resource.word("kind")
     spec = resource.get("spec") or Node("object", resource.line)
     if kind == "KafkaMirrorMaker2":
-        return _mirror_maker(name, spec)
+        return _mirror_maker(name, resource, spec)
     if kind == "KafkaConnect":
-        return Resource(workers={name: _worker(spec, spec)})
+        asked = resource.word("metadata", "annotations", _ANNOTATION).lower() == "true"
+        workers = _worker(spec, spec, {**_stored("connect-cluster"), **_JSON})
+        return Resource(workers={name: replace(workers, takes_resources=asked)})
     if spec.get("class"):
         return Resource((_connector(name, resource, spec),))
     return Resource()
@@ -71,22 +136,92 @@ def read_resource(resource: Node) -> Resource:
 def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
     written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
     entries = (text_entry("name", resource.line, name), *written)
-    owner = resource.word("metadata", "labels", "strimzi.io/cluster")
+    owner = resource.word("metadata", "labels", _LABEL)
     found = _made(name, spec.word("class"), entries, spec)
     places = {"connector.class": (*spec.path, "class"), "tasks.max": (*spec.path, "tasksMax")}
-    return replace(found, state=_state(spec), owner=owner, home=(*spec.path, "config"), places=places)
+    notes = list(_unknown(spec, "resource", is_v1=False)) if resource.word("kind") == "KafkaConnector" else []
+    if not owner and resource.word("kind") == "KafkaConnector":
+        message = f"the label {_LABEL} is missing: the operator creates the connector on no Connect cluster"
+        notes.append(
+            OperatorNote(
+                _LABEL, resource.line, message, f"write labels: {{{_LABEL}: NAME}}, the name of its KafkaConnect"
+            )
+        )
+    workers = f"{resource.word('metadata', 'namespace')}/{owner}" if owner else ""
+    of = OperatorResource("KafkaConnector", _is_v1(resource), workers, tuple(notes))
+    return replace(found, state=_state(spec), owner=owner, home=(*spec.path, "config"), places=places, resource=of)
 
 
-def _made(name: str, class_name: str, entries: tuple[Entry, ...], spec: Node) -> FoundConnector:
+_LABEL, _ANNOTATION = "strimzi.io/cluster", "strimzi.io/use-connector-resources"
+
+
+def with_workers(found: FoundConnector, workers: Mapping[str, FoundWorkers]) -> FoundConnector:
+    """Return a connector with the workers of its file, and a note where these do not take it."""
+    own, of = workers.get(found.owner), found.resource
+    if not found.owner and len(workers) == 1:  # the one that is meant
+        [(name, own)] = workers.items()
+        notes = (
+            tuple(
+                replace(note, fix=note.fix.replace("NAME}, the name of its KafkaConnect", f"{name}}}"))
+                for note in of.notes
+            )
+            if of
+            else ()
+        )
+        of = replace(of, notes=notes) if of else None
+    if own and of and of.kind == "KafkaConnector" and not own.takes_resources:
+        message = f"the KafkaConnect {found.owner} has no annotation {_ANNOTATION}: the operator ignores its connectors"
+        note = OperatorNote(
+            _ANNOTATION, found.line, message, f'write annotations: {{{_ANNOTATION}: "true"}} in the KafkaConnect'
+        )
+        of = replace(of, notes=(*of.notes, note))
+    return replace(found, workers=own, resource=of)
+
+
+def _is_v1(resource: Node) -> bool:
+    return resource.word("apiVersion").rpartition("/")[2] == "v1"
+
+
+def _unknown(node: Node | None, what: str, *, is_v1: bool, hint: str = "") -> Iterator[OperatorNote]:
+    """Yield a note for each member that the operator's definition does not have."""
+    known = (*_MEMBERS[what], *(() if is_v1 else _OLD.get(what, ())))
+    for name, line, _ in node.members if node else ():
+        if name not in known:
+            near = next(iter(nearest(name, known, 0.7)), "")
+            old = " any more" if name in _OLD.get(what, ()) else ""
+            message = f"{name} is no member of a {_CALLED[what]}{old}: the API server refuses or drops it, and the operator never sees it"
+            fix = (
+                hint
+                if hint and name == "config"
+                else f"write {near}"
+                if near
+                else f"remove {name}, or write it where it is read"
+            )
+            yield OperatorNote(name, line, message, fix)
+
+
+_CALLED = {
+    "spec": "KafkaMirrorMaker2's spec",
+    "target": "target",
+    "cluster": "cluster",
+    "mirror": "mirror",
+    "connector": "mirror's connector",
+    "resource": "KafkaConnector's spec",
+}
+
+
+def _made(
+    name: str, class_name: str, entries: tuple[Entry, ...], spec: Node, over: Sequence[Entry] = ()
+) -> FoundConnector:
     """Return a connector of the operator's own entries and its `config`, of which the operator leaves out some keys.
 
-    A number of tasks that is there only is kept, as the one that was meant.
+    A number of tasks that is there only is kept, as the one that was meant. The entries `over` are written over `config`.
     """
     config, own = _config(spec), {entry.key for entry in entries}
     unused = tuple(entry for entry in config if entry.key in _LEFT_OUT)
     meant = tuple(replace(entry, path=()) for entry in unused if entry.key not in own)
     used = tuple(entry for entry in config if entry.key not in _LEFT_OUT)
-    return replace(connector_of(name, class_name, (*entries, *meant, *used), spec.line), unused=unused)
+    return replace(connector_of(name, class_name, (*entries, *meant, *used, *over), spec.line), unused=unused)
 
 
 def _config(node: Node) -> tuple[Entry, ...]:
@@ -104,10 +239,19 @@ def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
     return [entry_of(names[key], child.line, child) for key, child in found]
 
 
-def _worker(spec: Node, kafka: Node) -> FoundWorkers:
+def _worker(spec: Node, kafka: Node, defaults: Mapping[str, str]) -> FoundWorkers:
     """Return the workers of a resource; `kafka` is the part of it that holds their Kafka cluster and their properties."""
     written = {entry.key: entry.value for entry in _config(kafka)}
-    return FoundWorkers({"bootstrap.servers": kafka.word("bootstrapServers"), **written}, spec.word("version") or None)
+    kept = {key: value for key, value in written.items() if key in _ALLOWED or not key.lower().startswith(_FORBIDDEN)}
+    members = {key: value for name, key in _STORED.items() if (value := kafka.word(name))}
+    servers = {"bootstrap.servers": kafka.word("bootstrapServers")}
+    return FoundWorkers({**defaults, **servers, **kept, **members}, spec.word("version") or None)
+
+
+def _stored(name: str) -> dict[str, str]:
+    """Return where the operator lets workers store what they know unless a resource says otherwise."""
+    topics = {f"{what}.storage.topic": f"{name}-{what}s" for what in ("config", "offset")}
+    return {"group.id": name, **topics, "status.storage.topic": f"{name}-status"}
 
 
 # --- KafkaMirrorMaker2 ------------------------------------------------------------------------------------------------
@@ -126,15 +270,98 @@ class _Mirror:
         return f"{self.source.word('alias')}->{self.target.word('alias')}"
 
 
-def _mirror_maker(name: str, spec: Node) -> Resource:
+def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
     """Return the connectors of a KafkaMirrorMaker2; its own workers use one of the Kafka clusters and ByteArrayConverter."""
     pairs = list(_pairs(spec))
     if not pairs:
         return Resource()
     own = _clusters(spec).get(spec.word("connectCluster")) or pairs[0].target
-    worker = _worker(spec, own)
-    workers = {name: replace(worker, properties={**CONVERTERS, **worker.properties})}
-    return Resource(tuple(found for pair in pairs for found in _of_pair(name, pair)), workers)
+    workers = {name: _worker(spec, own, {**_stored("mirrormaker2-cluster"), **CONVERTERS})}
+    found = [connector for pair in pairs for connector in _of_pair(name, pair, own)]
+    notes = tuple(dict.fromkeys(_notes(resource, spec, pairs, own)))
+    of = OperatorResource("KafkaMirrorMaker2", _is_v1(resource), f"{resource.word('metadata', 'namespace')}/{name}")
+    found = [replace(each, resource=replace(of, notes=() if at else notes)) for at, each in enumerate(found)]
+    return Resource(tuple(found), workers)
+
+
+def _notes(resource: Node, spec: Node, pairs: Sequence[_Mirror], own: Node) -> Iterator[OperatorNote]:
+    """Yield what the operator refuses or ignores of a KafkaMirrorMaker2."""
+    is_v1 = _is_v1(resource)
+    yield from _unknown(spec, "spec", is_v1=is_v1)
+    yield from _unknown(spec.get("target"), "target", is_v1=is_v1)
+    for cluster in (spec.get("clusters") or Node("list", 0)).items:
+        yield from _unknown(cluster, "cluster", is_v1=is_v1)
+    yield from _refused_aliases(spec)
+    for pair in pairs:
+        yield from _refused_target(spec, pair, own)
+        yield from _of_mirror(pair, own, is_v1=is_v1)
+
+
+def _refused_aliases(spec: Node) -> Iterator[OperatorNote]:
+    """Yield a note for each name of a cluster that spec.clusters does not have, or has twice."""
+    clusters = (spec.get("clusters") or Node("list", spec.line)).items
+    known = [cluster.word("alias") for cluster in clusters]
+    names = [("connectCluster", spec.get("connectCluster"))] if clusters else []
+    for mirror in (spec.get("mirrors") or spec).items:
+        names += [(end, mirror.get(end)) for end in ("sourceCluster", "targetCluster")]
+    for member, node in names:
+        if node and node.text not in known:
+            near = next(iter(nearest(node.text, known, 0.5)), "")
+            message = f"{member} is {node.text}, and spec.clusters has {', '.join(known) or 'none'}: the operator refuses the resource"
+            yield OperatorNote(member, node.line, message, f"write {member}: {near or 'one of these'}", "error")
+    for cluster in clusters:
+        if known.count(cluster.word("alias")) > 1:
+            message = (
+                f"the alias {cluster.word('alias')} stands twice in spec.clusters: the operator refuses the resource"
+            )
+            yield OperatorNote("alias", cluster.line, message, "give each cluster its own alias", "error")
+
+
+def _refused_target(spec: Node, pair: _Mirror, own: Node) -> Iterator[OperatorNote]:
+    """Yield a note where the workers are not at the target."""
+    connect, target = spec.get("connectCluster"), pair.target.word("alias")
+    if not connect or pair.target is own:
+        return
+    fix = f"write connectCluster: {target}"
+    if _addresses(pair.target) == _addresses(own):
+        message = f"connectCluster is {connect.text}, another alias of the target {target}: operators before 0.44 and since 0.49 refuse the resource"
+        yield OperatorNote("connectCluster", connect.line, message, fix)
+        return
+    message = (
+        f"connectCluster is {connect.text} and the target is {target}: the operator refuses the resource (since 0.41; "
+        f"before, records went to {connect.text}, where the workers are)"
+    )
+    yield OperatorNote("connectCluster", connect.line, message, fix, "error")
+
+
+def _addresses(cluster: Node) -> frozenset[str]:
+    return frozenset(address.strip() for address in cluster.word("bootstrapServers").split(","))
+
+
+def _of_mirror(pair: _Mirror, own: Node, *, is_v1: bool) -> Iterator[OperatorNote]:
+    config = pair.mirror.get("config")
+    keys = ", ".join(name for name, _, _ in config.members) if config else ""
+    hint = f"write {keys} under config of sourceConnector, and of checkpointConnector where it is read" if keys else ""
+    yield from _unknown(pair.mirror, "mirror", is_v1=is_v1, hint=hint)
+    yield from _unknown(pair.mirror.get("source"), "cluster", is_v1=is_v1)
+    for part in _PARTS:
+        yield from _unknown(pair.mirror.get(part), "connector", is_v1=is_v1)
+    unread = [entry for entry in _config(pair.source) if pair.source is not own and _is_workers(entry.key)]
+    if unread:
+        names = ", ".join(entry.key for entry in unread)
+        message = f"the workers are configured by {own.word('alias')}, so in the config of {pair.source.word('alias')} {names} does nothing"
+        fix = f"remove it, or write it under config of {own.word('alias')}"
+        yield OperatorNote(unread[0].key, unread[0].line, message, fix, "info")
+
+
+def _is_workers(key: str) -> bool:
+    """Tell whether nobody but workers reads a key in the config of a cluster."""
+    if key in CLUSTER_KEYS or key.startswith(_OF_CLIENTS):
+        return False
+    return key.startswith("config.providers") or bool(truth_keys.load().history("worker", key))
+
+
+_OF_CLIENTS = ("producer.", "consumer.", "admin.")
 
 
 def why_no_mirror(spec: Node) -> str:
@@ -170,7 +397,7 @@ def _clusters(spec: Node) -> dict[str, Node]:
     return {node.word("alias"): node for node in (spec.get("clusters") or spec).items}
 
 
-def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
+def _of_pair(owner: str, pair: _Mirror, own: Node) -> Iterator[FoundConnector]:
     for part, class_name in _PARTS.items():
         node = pair.mirror.get(part)
         if node is None or node.kind != "object":
@@ -180,13 +407,11 @@ def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
         entries = (
             *(text_entry(key, node.line, value) for key, value in named.items()),
             *_scalars(node, {"tasksMax": "tasks.max"}),
-            *_cluster(pair.source, "source.cluster."),
-            *_cluster(pair.target, "target.cluster."),
-            *_scalars(
-                pair.mirror, {key: to for key, to in _PATTERNS.items() if to.partition(".")[0] in _READS.get(part, ())}
-            ),
+            *_cluster(pair.source, "source.cluster.", is_workers=pair.source is own),
+            *_cluster(pair.target, "target.cluster.", is_workers=pair.target is own),
         )
-        found = _made(name, named["connector.class"], entries, node)
+        patterns = {key: to for key, to in _PATTERNS.items() if to.partition(".")[0] in _READS.get(part, ())}
+        found = _made(name, named["connector.class"], entries, node, _scalars(pair.mirror, patterns))
         places = dict(_places(pair, node, _READS.get(part, ())))
         yield replace(found, state=_state(node), owner=owner, home=(*node.path, "config"), places=places)
 
@@ -194,7 +419,7 @@ def _of_pair(owner: str, pair: _Mirror) -> Iterator[FoundConnector]:
 def _places(pair: _Mirror, node: Node, reads: Sequence[str]) -> Iterator[tuple[str, PathKey]]:
     """Yield the keys that are members of the resource and not of the connector's `config`."""
     yield "tasks.max", (*node.path, "tasksMax")
-    for member, key in reversed(_PATTERNS.items()):  # the current name of each is the first
+    for member, key in _PATTERNS.items():  # the current name of each is the last
         if key.partition(".")[0] in reads:
             yield key, (*pair.mirror.path, member)
     for side, cluster in (("source", pair.source), ("target", pair.target)):
@@ -202,13 +427,15 @@ def _places(pair: _Mirror, node: Node, reads: Sequence[str]) -> Iterator[tuple[s
         yield f"{side}.cluster.bootstrap.servers", (*cluster.path, "bootstrapServers")
 
 
-def _cluster(cluster: Node, prefix: str) -> list[Entry]:
-    """Return a cluster's entries for connectors, without those that configure the workers."""
+def _cluster(cluster: Node, prefix: str, *, is_workers: bool) -> list[Entry]:
+    """Return a cluster's entries for connectors, without those that only workers read.
+
+    In the cluster of the workers what is for a kind of clients is for theirs.
+    """
     entries = [replace(each, path=()) for each in _scalars(cluster, {"alias": f"{prefix}alias"})]
     entries += _scalars(cluster, {"bootstrapServers": f"{prefix}bootstrap.servers"})
     for entry in _config(cluster):
-        of_workers = entry.key.startswith(("producer.", "consumer.", "admin.", "config.providers"))
-        of_workers = of_workers or bool(truth_keys.load().history("worker", entry.key))
-        if entry.key in CLUSTER_KEYS or not of_workers:
+        of_clients = entry.key.startswith(_OF_CLIENTS)
+        if not _is_workers(entry.key) and not (is_workers and of_clients):
             entries.append(replace(entry, key=prefix + entry.key))
     return entries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -11,7 +12,7 @@ from mm2mgr.lint.findings import Edit, Hit, config_key, edit_hit, removal_hit, s
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import GENERAL, KINDS, nearest, split
-from mm2mgr.truth.keys import Keys, load, server_setting
+from mm2mgr.truth.keys import Keys, fault, load, server_setting
 from mm2mgr.truth.other_tools import other_tool
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, ConnectorType, Reached, Setting, clients, seen_by
 
@@ -334,11 +335,13 @@ def _cluster_ways(subject: Subject, prefix: str, plain: str, value: str) -> Iter
     """Yield where an address or a login can belong: never the address of one side on the other (KAFKA-9313)."""
     records = [f"producer.override.{plain}"] if subject.form == "connect" and subject.type == "source" else []
     ways = [f"source.cluster.{plain}", f"target.cluster.{plain}", *records]
-    if "producer" in prefix and records:
+    if prefix.startswith("source.") and subject.type != "heartbeat":
+        ways = ways[:1]  # never to the record producer, which is at the target
+    elif "producer" in prefix and records:
         ways = records
     elif subject.type == "heartbeat" or prefix.startswith("target."):
-        ways.remove(f"source.cluster.{plain}")
-    elif prefix.startswith(("source.", "consumer.")) and subject.type != "checkpoint":
+        ways = ways[1:2] if "consumer." in prefix or "admin." in prefix else ways[1:]
+    elif prefix.startswith("consumer.") and subject.type != "checkpoint":
         ways = ways[:1]
     theirs = {side: addresses(subject.get(f"{side}.cluster.bootstrap.servers")) for side in ("source", "target")}
     for way in ways:
@@ -358,6 +361,59 @@ def _near(key: str) -> tuple[str, float]:
     known = load()
     found = nearest(key, *split(key, known), known)
     return (found, SequenceMatcher(None, found, key).ratio()) if found else ("", 0.0)
+
+
+_WORDS = re.compile(r"[._-]")
+_SHORT = 4
+_UNITS = frozenset(("s", "sec", "seconds", "m", "min", "minutes", "h", "hours", "millis", "kb", "mb"))
+
+
+def is_slip(key: str, right: str) -> bool:
+    """Tell whether a key is another one with slips of the pen, and not a word that means something else."""
+    words, rights = (_WORDS.split(text.lower()) for text in (key, right))
+    if "".join(words) == "".join(rights):
+        return True
+    if len(words) != len(rights):
+        one, other = "".join(words), "".join(rights)
+        return min(len(one), len(other)) >= 2 * _SHORT and slips(one, other) == 1
+    return all(_is_slip(word, meant) for word, meant in zip(words, rights, strict=True))
+
+
+def _is_slip(word: str, meant: str) -> bool:
+    if word == meant or word in _plurals(meant) or meant in _plurals(word):
+        return True
+    allowed = 1 if max(len(word), len(meant)) < 2 * _SHORT else 2
+    is_word = word in _known_words() or (word in _UNITS and meant != "ms"[: len(word)])
+    return not is_word and slips(word, meant) <= allowed
+
+
+def _plurals(word: str) -> tuple[str, str]:
+    return f"{word}s", f"{word.removesuffix('y')}ies"
+
+
+@cache
+def _known_words() -> frozenset[str]:
+    return frozenset(word for scope in SCOPES for name in load().names(scope) for word in _WORDS.split(name))
+
+
+def slips(one: str, other: str) -> int:
+    """Return how many letters were left out, added, mistaken or exchanged with the next one."""
+    before, last = list[int](), list(range(len(other) + 1))
+    for at, char in enumerate(one):
+        row = [at + 1]
+        for to, right in enumerate(other):
+            row.append(min(last[to + 1] + 1, row[to] + 1, last[to] + (char != right)))
+            if at and to and char == other[to - 1] and one[at - 1] == right:
+                row[-1] = min(row[-1], before[to - 1] + 1)
+        before, last = last, row
+    return last[-1]
+
+
+def takes(subject: Subject, key: str, value: str) -> bool:
+    """Tell whether a known key takes a value."""
+    plain = parts(subject, key)[1]
+    scopes = [scope for scope in (subject.type, *SCOPES) if load().history(scope, plain)]
+    return not any(fault(scope, plain, subject.version, value) for scope in scopes[:1])
 
 
 def better(subject: Subject, key: str, name: str) -> str:

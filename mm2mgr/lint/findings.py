@@ -75,7 +75,8 @@ class Rule:
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
     `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified); one that
     ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines that are not
-    known here, at which no other rule looks.
+    known here, at which no other rule looks. `stops`: with an error of it a connector mirrors nothing, as it is refused, FAILED or
+    never started, so its fix may change what is mirrored.
     Plan and apply block every write that an error is about, judged by what the real workers say.
     """
 
@@ -88,6 +89,7 @@ class Rule:
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
     needs: tuple[str, ...] = ()
     of_unknown_lines: bool = False
+    stops: bool = False
 
     def asks(self, kind: SubjectKind) -> bool:
         """Tell whether `check` could find anything on connectors of a kind."""
@@ -140,13 +142,11 @@ def _register(function: ConnectorCheck | EstateCheck, made: Rule) -> None:
     _REGISTERED.setdefault(function.__module__, []).append(made)
 
 
-def estate_rule(
-    id: str, severity: Severity, *, source: str = "", seen: str = ""
-) -> Callable[[EstateCheck], EstateCheck]:
+def estate_rule(id: str, severity: Severity, **facts: Any) -> Callable[[EstateCheck], EstateCheck]:
     """Register the decorated function as a rule that looks at all connectors together, or at the files."""
 
     def register(over: EstateCheck) -> EstateCheck:
-        _register(over, Rule(id, severity, over=over, source=source, seen=seen))
+        _register(over, Rule(id, severity, over=over, **facts))
         return over
 
     return register
@@ -249,6 +249,11 @@ _DEDICATED = {
 }
 
 
+OPERATORS_MEMBERS = frozenset(
+    ("tasksMax", "topicsPattern", "topicsExcludePattern", "groupsPattern", "groupsExcludePattern", "bootstrapServers")
+)
+
+
 def config_key(subject: Subject, client: str, plain: str) -> str:
     """Return the key of the connector's config that gives a client a plain key."""
     found = subject.client(client) or next(each for each in CLIENTS[subject.type] if each.name == client)
@@ -268,7 +273,8 @@ def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str,
 def spelled(subject: Subject, key: str, value: str = "…") -> str:
     """Return how to write a key of a connector's config in the syntax of its file, whichever client reads it."""
     if subject.form == "connect":
-        return f"{key}={value}"
+        member = member_of(subject, key)
+        return f"{member}: {yaml(value)}" if member in OPERATORS_MEMBERS else f"{key}={value}"
     if subject.form == "dedicated":
         return f"{line_key(subject, key)} = {value}"
     for side in ("source", "target"):
@@ -341,7 +347,13 @@ _LONGEST = 60
 def written(subject: Subject, key: str) -> str:
     """Return the key as it is written: in mm2.properties it has a prefix that the driver removes."""
     place = subject.spots.get(key)
-    return (place.key if place else "") or key
+    return member_of(subject, key) or (place.key if place else "") or key
+
+
+def member_of(subject: Subject, key: str) -> str:
+    """Return the member of a resource of Strimzi that becomes a key, "" for a key of `config` and in other files."""
+    path = subject.paths.get(key, ()) if subject.resource else ()
+    return str(path[-1]) if path and path[-1] != key else ""
 
 
 def shown(subject: Subject, key: str) -> str:

@@ -1,4 +1,8 @@
-"""What is made of the edits of findings: new texts of files, kept only where lint then finds less and nothing worse, or a JSON Patch. Writes no file."""
+"""What is made of the edits of findings: new texts of files, or a JSON Patch. Writes no file.
+
+New texts are kept only where the same is mirrored as before, or nothing was because of the fault itself (see `mirroring`), and where
+lint then finds less and nothing worse.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from mm2mgr.formats.recognise import syntax_of
 from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, Value
 from mm2mgr.formats.structured import StructuredText
 from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, spelled
+from mm2mgr.lint.mirroring import changes, differences, named_as
 from mm2mgr.lint.rules import RULES, found
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.secrets import is_secret, lasting_parts, mask
@@ -26,6 +31,7 @@ from mm2mgr.truth.reach import CLUSTER_KEYS
 
 Found = tuple[Finding, Hit]
 Contents = Mapping[str, bytes]
+_SLIP = "unknown-key"  # to remove it would hide what was meant
 _MOVED = "secret-in-clear"  # no fix writes a secret that was not there: under its right name it is only noticed
 HINT = "a hint: applied with --fail-on info"
 
@@ -47,15 +53,19 @@ def heal(
 ) -> Healed:
     """Apply the fixes of findings, most severe first, and lint again after each round; `read` makes an estate of contents.
 
-    A fix is given up if its finding stays, if it brings a finding as severe, or if the files can no longer be read.
+    A fix is given up if it changes what is mirrored, if its finding stays, if it brings a finding as severe, or if the files can no
+    longer be read.
     """
     now, fixed, refused = dict(contents), list[Finding](), dict[object, str]()
     harmful: dict[object, Hit] = {}
-    before = _loud(read(now), rules)
-    size, rounds = len(before), 10 + 4 * len(before)  # a fix may bring up what another one was hidden behind
+    before = _Linted.of(read(now), rules)
+    size, rounds = (
+        len(before.found),
+        10 + 4 * len(before.found),
+    )  # a fix may bring up what another one was hidden behind
     while rounds and (
         waiting := [
-            each for each in _decided(before) if each[0].severity in severities and _identity(each) not in refused
+            each for each in _decided(before.found) if each[0].severity in severities and _identity(each) not in refused
         ]
     ):
         rounds -= 1
@@ -71,14 +81,17 @@ def heal(
         if not taken:
             continue
         after = _after(batch.contents(), read, rules)
+        changed_by = _changed(taken, before, after) if after else ""
         why = (
             "with it the file cannot be read"
             if after is None
-            else _lost(now, batch.contents()) or _worse(taken, before, after)
+            else _lost(now, batch.contents()) or changed_by or _worse(taken, before.found, after.found)
         )
         if after is not None and not why:
             now, before, fixed, size = batch.contents(), after, [*fixed, *(each for each, _ in taken)], 2 * size
-        elif len(taken) == 1 and _identity(taken[0]) not in harmful and (gone := _removal(taken[0][1])):
+        elif (
+            len(taken) == 1 and not changed_by and _identity(taken[0]) not in harmful and (gone := _removal(*taken[0]))
+        ):
             harmful[_identity(taken[0])] = gone  # with this value no client should read it
         elif len(taken) == 1:
             refused[_identity(taken[0])] = why
@@ -90,7 +103,7 @@ def heal(
             finding,
             HINT if hit.edits and finding.severity not in severities else refused.get(_identity((finding, hit)), ""),
         )
-        for finding, hit in before
+        for finding, hit in before.found
     }
     return Healed(changed, tuple(fixed), tuple(left.values()))
 
@@ -143,16 +156,38 @@ def _values(file: str, data: bytes) -> Iterator[tuple[str, str]]:
             yield next((name for name in reversed(node.path) if isinstance(name, str)), ""), node.text
 
 
-def _loud(estate: Estate, rules: Sequence[Rule]) -> list[Found]:
-    loud = [each for each in found(estate, rules) if each[0].silenced is None]
-    return sorted(loud, key=lambda each: SEVERITIES.index(each[0].severity))
+@dataclass(frozen=True)
+class _Linted:
+    """The connectors of files, and what is found in them, most severe first."""
+
+    estate: Estate
+    found: list[Found]
+    stopping: frozenset[str]
+    """The rules whose errors keep a connector from mirroring anything."""
+
+    @classmethod
+    def of(cls, estate: Estate, rules: Sequence[Rule]) -> _Linted:
+        loud = [each for each in found(estate, rules) if each[0].silenced is None]
+        loud.sort(key=lambda each: SEVERITIES.index(each[0].severity))
+        return cls(estate, loud, frozenset(rule.id for rule in rules if rule.stops))
 
 
-def _after(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence[Rule]) -> list[Found] | None:
+def _after(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence[Rule]) -> _Linted | None:
     try:
-        return _loud(read(contents), rules)
+        return _Linted.of(read(contents), rules)
     except SpecError:
         return None
+
+
+def _changed(taken: Sequence[Found], before: _Linted, after: _Linted) -> str:
+    """Return what fixes change of what is mirrored, "" for nothing; where a fault kept a connector from mirroring, that is its fix."""
+    found = changes(before.estate, after.estate)
+    if len(taken) == 1 and (rule := taken[0][0].rule) in before.stopping:
+        stopped = [each for each in before.found if each[0].rule == rule and each[0].severity == "error"]
+        connectors = {named_as(hit.subject)[:3] for _, hit in stopped if hit.subject}
+        files = {hit.spot.file for _, hit in stopped if hit.spot and not hit.subject}
+        found = tuple(each for each in found if each.named[:3] not in connectors and each.named[0] not in files)
+    return f"to be done by hand, as it changes what is mirrored: {found[0].effect}" if found else ""
 
 
 def _identity(each: Found) -> tuple[str, str, str, str]:
@@ -167,12 +202,11 @@ def _worse(taken: Sequence[Found], before: Sequence[Found], after: Sequence[Foun
     for identity, count in Counter(map(_identity, taken)).items():
         if still[identity] > there[identity] - count:
             return "its fix does not remove the finding"
-    known = Counter((finding.rule, _identity((finding, hit))[-1]) for finding, hit in before)
-    after = [each for each in after if each[0].rule != _MOVED]
+    known = there.copy()
     least = max(SEVERITIES.index(finding.severity) for finding, _ in taken)
-    for finding, hit in after:
-        known[finding.rule, _identity((finding, hit))[-1]] -= 1
-        if known[finding.rule, _identity((finding, hit))[-1]] < 0 and SEVERITIES.index(finding.severity) <= least:
+    for finding, hit in (each for each in after if each[0].rule != _MOVED):
+        known[_identity((finding, hit))] -= 1
+        if known[_identity((finding, hit))] < 0 and SEVERITIES.index(finding.severity) <= least:
             return f"its fix would bring {finding.rule}: {finding.message}"
     return ""
 
@@ -183,9 +217,11 @@ def _decided(every: Sequence[Found]) -> list[Found]:
     return [each for each in every if each[1].edits and (each[0].rule, each[0].spot) not in open_]
 
 
-def _removal(hit: Hit) -> Hit | None:
-    """Return the hit with nothing but the removal of its key, which nothing reads; None when its fix is no such move, or moves a login."""
-    if any(is_secret(edit.key) or edit.key.endswith(tuple(CLUSTER_KEYS)) for edit in hit.edits):
+def _removal(finding: Finding, hit: Hit) -> Hit | None:
+    """Return the hit with nothing but the removal of its key, which nothing reads; None when its fix is no such move, or moves a login or a slip."""
+    if finding.rule == _SLIP or any(
+        is_secret(edit.key) or edit.key.endswith(tuple(CLUSTER_KEYS)) for edit in hit.edits
+    ):
         return None
     gone = tuple(edit for edit in hit.edits if edit.value is None and edit.key == hit.key)
     return replace(hit, edits=gone) if gone and len(gone) < len(hit.edits) else None
@@ -334,11 +370,14 @@ def _flattened(text: str) -> tuple[PathKey, Any]:
 # --- as JSON Patch, for tools that keep configs themselves ----------------------------------------------------------------
 
 
-def patch(hit: Hit) -> list[dict[str, str]]:
+def patch(hit: Hit, *, stops: bool = False) -> list[dict[str, str]]:
     """Return a fix as JSON Patch (RFC 6902) of the connector's config, or of the lines of an mm2.properties.
 
-    [] where a fix is none, changes another connector too, or would show or lose a secret.
+    [] where a fix is none, changes another connector too, would show or lose a secret, or changes what is mirrored, unless its fault
+    `stops` the connector.
     """
+    if not stops and _changes_mirroring(hit):
+        return []
     config = {**hit.subject.config} if hit.subject else {}
     config |= {edit.at.key: edit.at.value for edit in hit.edits if edit.at}
     if any(edit.of and edit.of is not hit.subject for edit in hit.edits):
@@ -365,6 +404,27 @@ def patch(hit: Hit) -> list[dict[str, str]]:
     for key in gone:
         operations += [*_test(key, config), {"op": "remove", "path": _pointer(key)}]
     return operations
+
+
+# Of a line in a file, whose connectors are not at hand: the keys that decide what is mirrored.
+_DECISIVE = re.compile(
+    r"(^|\.)(topics?|groups?|enabled|name|clusters|transforms|predicates|replication\.policy|(source|target)\.cluster|isolation|bootstrap"
+    r"|security|ssl|sasl|auto\.offset|group\.id|offset-syncs|emit|sync\.group|offsets?\.storage|topic\.filter|group\.filter|heartbeats)\b"
+)
+
+
+def _changes_mirroring(hit: Hit) -> bool:
+    """Tell whether a fix changes what is mirrored, as far as its hit tells."""
+    subject = hit.subject
+    if subject is None:
+        return any(
+            _DECISIVE.search(key) for edit in hit.edits for key in (edit.key, edit.at.key if edit.at else edit.key)
+        )
+    edits = [edit for edit in hit.edits if not edit.at]
+    config = {**subject.config, **{edit.key: edit.value for edit in edits if edit.value is not None}}
+    gone = {edit.key for edit in edits if edit.value is None}
+    after = replace(subject, config={key: value for key, value in config.items() if key not in gone})
+    return bool(differences(subject, after))
 
 
 def _gone(edit: Edit) -> str | None:

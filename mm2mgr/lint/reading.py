@@ -101,6 +101,7 @@ def subject_of(found: FoundConnector, place: Spot, worker: WorkerFacts | None = 
         home=found.home,
         unused=found.unused,
         paths={**found.places, **{key: line.path for key, line in found.lines.items() if line.path}},
+        resource=found.resource,
     )
 
 

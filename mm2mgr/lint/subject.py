@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import urlsplit
 
+from mm2mgr.formats.connectors import OperatorResource
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open, template_in, without_templates
 from mm2mgr.link import BrokerLimits, Route
@@ -242,6 +243,7 @@ class Subject:
     home: PathKey = ()
     unused: tuple[Entry, ...] = field(default=(), repr=False)
     paths: Mapping[str, PathKey] = field(default_factory=dict, repr=False)
+    resource: OperatorResource | None = None
 
     def get(self, key: str, default: str = "") -> str:
         """Return a key's value as Connect reads it, without blanks around it."""

@@ -82,7 +82,8 @@ def as_severe_as(on: Severity | Literal["never"]) -> tuple[Severity, ...]:
 
 def with_patch(finding: Finding) -> dict[str, Any]:
     """Return a finding as JSON-ready values, with its fix as JSON Patch of the connector's config."""
-    return finding.to_dict() | {"patch": patch(finding.hit) if finding.hit else []}
+    stops = BY_ID[finding.rule].stops and finding.severity == "error"
+    return finding.to_dict() | {"patch": patch(finding.hit, stops=stops) if finding.hit else []}
 
 
 def lint_rules() -> tuple[Rule, ...]:

@@ -53,12 +53,14 @@ _KEYS: dict[str, tuple[str, str]] = {
     "message.handler.args": (_FIRST, ""),
     "consumer.config": (_FIRST, ""),
     "producer.config": (_FIRST, ""),
-    "topicsPattern": (_STRIMZI, _TOPICS),
-    "topicsExcludePattern": (_STRIMZI, _EXCLUDE),
-    "groupsPattern": (_STRIMZI, "groups"),
-    "groupsExcludePattern": (_STRIMZI, "groups.exclude"),
     "enableAutoWhitelist": ("uReplicator", ""),
     "patternToExcludeTopics": ("uReplicator", _EXCLUDE),
+    "topicsPattern": (_STRIMZI, _TOPICS),
+    "topicsExcludePattern": (_STRIMZI, _EXCLUDE),
+    "topicsBlacklistPattern": (_STRIMZI, _EXCLUDE),
+    "groupsPattern": (_STRIMZI, "groups"),
+    "groupsExcludePattern": (_STRIMZI, "groups.exclude"),
+    "groupsBlacklistPattern": (_STRIMZI, "groups.exclude"),
 }
 _PREFIXES = {
     "src.kafka.": (_REPLICATOR, "source.cluster."),

@@ -82,7 +82,14 @@ def test_a_patch_is_of_the_connectors_config(mm2mgr: Command) -> None:
         {"op": "replace", "path": "/producer.override.acks", "value": "all"},
     ]
     assert patches["invalid-value"] == []
-    assert patches["unknown-key"][-1]["from"] == "/transforms~0~1x.y"
+    assert patches["unknown-key"][-1]["path"] == "/transforms~0~1x.y"
+
+
+def test_no_patch_changes_what_is_mirrored(mm2mgr: Command) -> None:
+    file(mm2mgr.folder, "a.json", {"topics": " ", "enabled": "false", "source.cluster.alias": "a.b", "tasks.max": "2"})
+    found = mm2mgr("lint", "a.json", "-o", "json", code=1).json["findings"]
+    patches = {each["rule"]: each["patch"] for each in found}
+    assert patches["empty-topics"] == patches["enabled-false"] == patches["alias-has-separator"] == []
 
 
 def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:

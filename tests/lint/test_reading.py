@@ -259,10 +259,9 @@ spec:
 """
     subject = only(read(text, "c.yml"))
     assert (subject.name, subject.get("tasks.max"), subject.get("offset.lag.max")) == ("mirror", "2", "100")
-    assert (subject.worker.version, subject.worker.properties) == (
-        "3.7.0",
-        {"bootstrap.servers": "t:9092", "group.id": "g"},
-    )
+    workers = subject.worker.properties or {}
+    assert (subject.worker.version, workers["bootstrap.servers"], workers["group.id"]) == ("3.7.0", "t:9092", "g")
+    assert workers["config.storage.topic"] == "connect-cluster-configs"  # the operator's default
     assert subject.spots["connector.class"].line == 8
 
 

@@ -46,7 +46,7 @@ LAYERS: dict[str, set[str]] = {
     "expand": {"text", "errors", "link", "defaults", "spec", "topology", "handover"},
     "templating": {"errors", "files", "defaults"},
     "render": {"errors", "defaults", "spec", "topology", "templating"},
-    "formats": {"errors", "files", "secrets", "spec", "truth"},
+    "formats": {"text", "errors", "files", "secrets", "spec", "truth"},
     "lint": {
         "text",
         "errors",

@@ -22,7 +22,13 @@ _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://")
 _PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-@rule("bad-address", "error", needs=(_ADDRESS,), source="ClientUtils.parseAndValidateAddresses, KAFKA-16824, KIP-1161")
+@rule(
+    "bad-address",
+    "error",
+    stops=True,
+    needs=(_ADDRESS,),
+    source="ClientUtils.parseAndValidateAddresses, KAFKA-16824, KIP-1161",
+)
 def bad_address(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot read an address, or reads it otherwise than meant.
 

@@ -166,4 +166,6 @@ def no_heartbeats(estate: Estate) -> Iterator[Hit]:
         reported.add(hop.pair)
         message = f"no heartbeat connector writes into {subject.source}, so a broken {subject.pair} looks like one without traffic"
         fix = f"create a MirrorHeartbeatConnector with target.cluster.alias={subject.source} and its addresses"
+        if subject.resource:  # whose heartbeatConnector writes into the target, and is gone in v1
+            fix = f"create a KafkaConnector of class MirrorHeartbeatConnector with target.cluster.alias={subject.source} and its addresses"
         yield Hit(message, fix, "", subject)

@@ -5,6 +5,7 @@ Hits never show a value that could be a secret.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY
@@ -57,6 +58,16 @@ class _DriverFile:
     def mirroring(self) -> list[tuple[str, str]]:
         """Return the pairs that mirror; the pair of the examples where none does."""
         return [pair for pair in self.driver.pairs() if self.driver.enabled(*pair)] or [(self.source, self.target)]
+
+    @property
+    def without_commas(self) -> list[str]:
+        """The names in `clusters` where something else separates them and each of them starts a line; [] where commas do."""
+        names = [name.strip("\"'[]") for name in re.split(r"[,;\s]+", self.driver.value("clusters"))]
+        names = [name for name in names if name]
+        if len(names) < 2 or names == list(self.clusters):
+            return []
+        begun = [name for name in names if any(entry.key.startswith(f"{name}.") for entry in self.driver.entries)]
+        return names if begun == names else []
 
     def lines(self) -> Iterator[Line]:
         """Yield what counts of the file: the last line of each key, without pairs that another rule reports as misspelt."""
@@ -175,7 +186,7 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
 # --- names of clusters and pairs --------------------------------------------------------------------------------------
 
 
-@estate_rule("unknown-cluster", "error", source=_DRIVER)
+@estate_rule("unknown-cluster", "error", stops=True, source=_DRIVER)
 def unknown_cluster(estate: Estate) -> Iterator[Hit]:
     """A line is for a cluster that `clusters` does not list.
 
@@ -184,11 +195,17 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
     driver starts without it. Kafka's documentation itself has such a mistake (`us-west->us.east`).
     """
     for file in _driver_files(estate):
+        if names := file.without_commas:
+            entry = file.driver.lines["clusters"]
+            right = ", ".join(names)
+            message = f"clusters lists {' and '.join(map(repr, file.clusters))}: names are separated by commas, and none starts a line"
+            yield file.hit(entry, message, f"write clusters = {right}", (Edit("clusters", right, at=entry),))
+            continue
         for entry in file.lines():
             strange = [each for each in entry.aliases if each not in file.clusters]
             if strange:
                 named = ", ".join(file.clusters) or "nothing"
-                near = nearest(strange[0], file.clusters, 0.5, 3)
+                near = [name for name in nearest(strange[0], file.clusters, 0.5, 3) if " " not in name]
                 # Two letters in the wrong order are the likelier slip.
                 meant = next((name for name in near if sorted(name) == sorted(strange[0])), near[0] if near else None)
                 fix = f"write {meant}" if meant else f"write one of {named}, or add {strange[0]} to clusters"
@@ -198,7 +215,7 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
                 yield file.hit(entry, message, fix, edits)
 
 
-@estate_rule("pair-key-spelling", "error", source=_DRIVER)
+@estate_rule("pair-key-spelling", "error", stops=True, source=_DRIVER)
 def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
     """The key of a pair is misspelt, so the driver ignores the line.
 
@@ -220,7 +237,7 @@ def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
                 yield file.hit(entry, message, f"write {wrong.replace('…', shown)}", edits)
 
 
-@estate_rule("no-flow-enabled", "error", source=_DRIVER)
+@estate_rule("no-flow-enabled", "error", stops=True, source=_DRIVER)
 def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
     """No pair is enabled, so nothing is mirrored.
 
@@ -238,6 +255,8 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
             yield Hit("clusters is missing: the driver refuses to start", fix, spot=spot)
         elif template_in(entry.value):
             continue  # which clusters there are is not known
+        elif file.without_commas:
+            continue  # unknown-cluster reports it
         elif len(file.clusters) < 2:
             message = "clusters lists fewer than two names, so there is no pair"
             yield file.hit(entry, message, "write clusters = A, B")
@@ -248,6 +267,7 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
             edits = tuple(
                 Edit(f"{pair}.enabled", "true") for pair in begun if f"{pair}.enabled" not in file.driver.lines
             )
+            edits = edits if len(edits) == len(begun) == 1 else ()  # of several a person says which is meant
             fix = f"write {(begun or [file.pair])[0]}.enabled = true for each direction to mirror"
             yield file.hit(entry, message, fix, edits)
 
@@ -414,7 +434,7 @@ def duplicate_key(estate: Estate) -> Iterator[Hit]:
                 first[entry.key] = entry
 
 
-@estate_rule("blank-in-value", "error", source="ConfigDef.parseType, Boolean.parseBoolean")
+@estate_rule("blank-in-value", "error", stops=True, source="ConfigDef.parseType, Boolean.parseBoolean")
 def blank_in_value(estate: Estate) -> Iterator[Hit]:
     """A trailing blank becomes part of a value that Kafka does not trim.
 
@@ -446,8 +466,15 @@ def _untrimmed(file: SourceFile) -> Iterator[str]:
                 yield f"{source}->{target}.enabled"
 
 
+_TAKING = ("topics", "groups")
+
+
 @estate_rule(
-    "null-value", "error", source="ConnectorsResource of Kafka Connect", seen="tests/lint/test_seen_live_start.py::"
+    "null-value",
+    "error",
+    stops=True,
+    source="ConnectorsResource of Kafka Connect",
+    seen="tests/lint/test_seen_live_start.py::",
 )
 def null_value(estate: Estate) -> Iterator[Hit]:
     """Connect refuses values that are not text: null, lists, objects, and an empty name.
@@ -462,7 +489,10 @@ def null_value(estate: Estate) -> Iterator[Hit]:
             edits: tuple[Edit, ...] = ()
             if entry.raw == "null":
                 message, fix = "is null, which Connect refuses with 400", f"leave {entry.key} out to get its default"
-                edits = (Edit(entry.key, None, at=entry),)
+                if entry.key in _TAKING:
+                    fix = f"write the names, or leave {entry.key} out to take all"
+                else:
+                    edits = (Edit(entry.key, None, at=entry),)
             elif entry.raw.startswith("["):
                 message = "is a list, which Connect does not take"
                 fix = f'write one text with commas: "{entry.key}": "{_shown(entry.key, entry.value)}"'

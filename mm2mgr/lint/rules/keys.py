@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -13,12 +14,14 @@ from mm2mgr.lint.classify import (
     SCOPES,
     better,
     instead,
+    is_slip,
     keys_under,
     near,
     of_cluster,
     parts,
     same_value,
     since,
+    takes,
     what_is,
 )
 from mm2mgr.lint.findings import RECORDS, Edit, Hit, client_edit, edit_hit, removal_hit, rule, shown, spelled, written
@@ -203,7 +206,8 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     """No Kafka line knows this key; it is probably misspelt.
 
     Connect stores every key it receives and copies it into the tasks without a check, so a misspelt key has no effect
-    and no error. The rule compares with the keys of 2.7 to 4.3. Where custom classes are configured (filters, policies,
+    and no error. The rule compares with the keys of 2.7 to 4.3. Only a slip of the pen is taken for the known key: one that
+    exists for another purpose, or does not take the value, was not meant. Where custom classes are configured (filters, policies,
     interceptors, transforms, reporters), it reports only names that are very similar to a known key, because those
     classes may read keys of their own. For keys of librdkafka it names what Java's clients have instead.
     """
@@ -221,11 +225,22 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
         )
         if other_tool:
             yield removal_hit(subject, key, f"{message}: {other_tool}")
-        elif name and right not in subject.config:
-            yield edit_hit(subject, message, [Edit(right, subject.get(key)), Edit(key, None)], key)
+        elif name and is_slip(of_cluster(subject, key) or key, name) and takes(subject, right, subject.get(key)):
+            if right in subject.config:
+                yield removal_hit(subject, key, message, f"; {written(subject, right)} is set")
+            else:
+                yield edit_hit(subject, message, [Edit(right, subject.get(key)), Edit(key, None)], key)
+        elif _RETENTION.search(key):
+            yield removal_hit(subject, key, message, ": Kafka creates this topic compacted, without retention")
         else:
             more = f"; mm2mgr explain KEY shows what a {subject.type} connector reads"
-            yield removal_hit(subject, key, message, f"; {written(subject, right)} is set" if name else more)
+            hit = removal_hit(subject, key, message, more)
+            yield replace(hit, edits=()) if _ABOUT_TOPICS.search(key) else hit
+
+
+# What is to be mirrored was meant: to remove it would hide that.
+_ABOUT_TOPICS = re.compile(r"topic|group|pattern|filter|alias|policy|prefix|separator|rename", re.IGNORECASE)
+_RETENTION = re.compile(r"(offset-syncs|checkpoints|heartbeats)\.topic\.(retention|cleanup|segment|config\.)")
 
 
 def _has_own_classes(subject: Subject) -> bool:

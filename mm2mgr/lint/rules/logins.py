@@ -88,7 +88,7 @@ def _why(text: str, more: bool) -> str:
     return "has an option without a value, or one that needs double quotes around it"
 
 
-@rule("jaas-syntax", "error", needs=(_JAAS,), source="Kafka's JaasConfig, KIP-85")
+@rule("jaas-syntax", "error", stops=True, needs=(_JAAS,), source="Kafka's JaasConfig, KIP-85")
 def jaas_syntax(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot parse a JAAS string.
 
@@ -122,7 +122,7 @@ def _logs_in(subject: Subject, client: Client) -> bool:
     return is_open(protocol) or protocol.startswith("SASL_")  # security-incomplete reports a login without
 
 
-@rule("jaas-module", "error", needs=(_JAAS,), source="Kafka's SaslClientAuthenticator and login modules")
+@rule("jaas-module", "error", stops=True, needs=(_JAAS,), source="Kafka's SaslClientAuthenticator and login modules")
 def jaas_module(subject: Subject) -> Iterator[Hit]:
     """The login module does not fit the mechanism.
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import product
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, estate_rule, phrase, rule, spelled, written
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, estate_rule, phrase, rule, spelled, written, yaml
 from mm2mgr.lint.hops import (
     SIDES,
     Hop,
@@ -312,8 +312,21 @@ def same_name(estate: Estate) -> Iterator[Hit]:
                 f"another connector has the name {subject.name}{where}: the one created later overwrites the other"
             )
             hit = connector_hit(subject, "name", f"{subject.name}-2", message, ", or another name")
+            if (
+                subject.resource and subject.resource.kind == "KafkaMirrorMaker2"
+            ):  # whose operator names connectors by aliases
+                hit = Hit(message, _one_mirror(other, subject), "name", subject)
             yield replace(hit, others=(other,))
         others.append(subject)
+
+
+def _one_mirror(first: Subject, later: Subject) -> str:
+    """Say how two mirrors of one pair become connectors of two names, or one."""
+    alias = "or give the source another alias there, which its topics then have in their names"
+    if first.resource != later.resource and first.spot.file != later.spot.file:
+        return f"leave the mirror to one of the resources, {alias}"
+    patterns = dict.fromkeys(item for each in (first, later) for item in items_of(each, "topics"))
+    return f"write one mirror with topicsPattern: {yaml('|'.join(patterns))}, {alias}"
 
 
 def _elsewhere(one: Subject, other: Subject) -> bool:

@@ -44,7 +44,7 @@ def _declares(subject: Subject) -> bool:
     return subject.type == "source" and numbers(subject.version) >= (3, 5)
 
 
-@rule("exactly-once-isolation", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
+@rule("exactly-once-isolation", "error", stops=True, types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
 def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required, but the source is read uncommitted.
 

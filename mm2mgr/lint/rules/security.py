@@ -166,6 +166,7 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
 @rule(
     "security-incomplete",
     "error",
+    stops=True,
     needs=("security.protocol", "sasl.", "ssl."),
     source="Kafka's SaslConfigs and CommonClientConfigs",
     seen=_SEEN,
@@ -247,7 +248,7 @@ def _beside(subject: Subject, client: Client, key: str, plain: str, value: str) 
     return Edit(prefix + plain, value)
 
 
-@rule("store-type-missing", "error", needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
+@rule("store-type-missing", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
 def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """PEM data are configured for a store of another format.
 
@@ -295,7 +296,7 @@ def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
             yield removal_hit(subject, key, message, f"; a key's own password is {own}")
 
 
-@rule("pem-not-lines", "error", needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
+@rule("pem-not-lines", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
 def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     """A PEM value contains backslash-n instead of line breaks.
 

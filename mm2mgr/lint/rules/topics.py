@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, written
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, spelled, written
 from mm2mgr.lint.hops import (
     default_of,
     filter_of,
@@ -56,7 +56,7 @@ _DOUBLED = " (with the backslash doubled in JSON and properties files)"
 _NAME = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 
-@rule("bad-pattern", "error", types=_BOTH, source="java.util.regex.Pattern", seen=_SEEN)
+@rule("bad-pattern", "error", stops=True, types=_BOTH, source="java.util.regex.Pattern", seen=_SEEN)
 def bad_pattern(subject: Subject) -> Iterator[Hit]:
     """Java refuses a regular expression in a list.
 
@@ -199,7 +199,8 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
     for key in ("topics", "groups"):
         if key in LISTS[subject.type] and key in subject.config and not subject.get(key).strip(", "):
             message = f"{written(subject, key)} is empty and matches no {key[:-1]}: the connector shows RUNNING and does nothing"
-            yield connector_hit(subject, key, ".*", message, ", or the names")
+            names = f"write the names, or {spelled(subject, key, '.*')} to take all of the source"
+            yield Hit(message, names, key)  # no edit: whoever wrote nothing did not ask for all
 
 
 @rule("include-excluded", "error", types=_BOTH, source="KIP-1074", seen=_SEEN)

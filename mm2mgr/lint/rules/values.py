@@ -9,7 +9,7 @@ from functools import lru_cache
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.classify import Context, context_of, what
+from mm2mgr.lint.classify import Context, context_of, is_slip, what
 from mm2mgr.lint.findings import (
     Edit,
     Hit,
@@ -207,7 +207,7 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
         yield removal_hit(subject, "enabled", f"enabled=false: {message}", more)
 
 
-@rule("policy-class", "error", source="KIP-690", seen=_SEEN)
+@rule("policy-class", "error", stops=True, source="KIP-690", seen=_SEEN)
 def policy_class(subject: Subject) -> Iterator[Hit]:
     """The class of the replication policy does not exist.
 
@@ -230,7 +230,9 @@ def policy_class(subject: Subject) -> Iterator[Hit]:
         fault = "is not a class of Kafka"
     if fault:
         right = next(iter(nearest(name, POLICIES.values(), 0.5)), POLICIES["identity"])
-        yield connector_hit(subject, key, right, f"{name} {fault}: the connector cannot be created")
+        hit = connector_hit(subject, key, right, f"{name} {fault}: the connector cannot be created")
+        is_clear = name == _GONE or is_slip(name, right)
+        yield hit if is_clear else replace(hit, edits=())
 
 
 @rule("name-differs", "error", source="ConnectorsResource of Kafka Connect")

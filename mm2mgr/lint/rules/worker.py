@@ -132,7 +132,7 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     the source's address do not go to the target. Host names that look alike, or do not, prove nothing: then it is not
     judged. To compare by hand: GET / of a worker has kafka_cluster_id, kafka-cluster.sh cluster-id asks the target.
     """
-    if arrives(subject) is not False:
+    if arrives(subject) is not False or _is_refused_by_operator(subject):
         return
     own, there, target = subject.get(_RECORDS + _ADDRESS), _destination(subject), subject.target_kafka.cluster_id
     reason = "the record producer's bootstrap.servers are" if own else "the workers use"
@@ -157,6 +157,12 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     yield edit_hit(subject, message, edits, key)
 
 
+def _is_refused_by_operator(subject: Subject) -> bool:
+    """Tell whether Strimzi's operator refuses the resource because of where its workers are: operator-ignores reports it."""
+    resource = subject.resource
+    return resource is not None and any(note.key == "connectCluster" for note in resource.notes)
+
+
 def arrives(subject: Subject) -> bool | None:
     """Tell whether records are written to the target, by ids or an address that both have; None when no fact shows it."""
     there, source, target = _destination(subject), point(subject, "source"), point(subject, "target")
@@ -175,7 +181,14 @@ def _destination(subject: Subject) -> Point:
     return Point("", addresses(servers), subject.worker.cluster_id)
 
 
-@rule("override-insecure", "error", needs=(_RECORDS + _ADDRESS,), source="KIP-458", seen="tests/live/test_security.py")
+@rule(
+    "override-insecure",
+    "error",
+    stops=True,
+    needs=(_RECORDS + _ADDRESS,),
+    source="KIP-458",
+    seen="tests/live/test_security.py",
+)
 def override_insecure(subject: Subject) -> Iterator[Hit]:
     """The record producer has the target's address but not its security settings.
 

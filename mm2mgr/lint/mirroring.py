@@ -1,0 +1,315 @@
+"""What a connector mirrors, and what a change of configs changes of it: topics, their names, clusters, state, logins. Pure.
+
+Every form of file is judged alike: what counts is the config that the connector gets in the end. Nothing else may decide that a
+machine applies a fix: two configs mirror the same only where it is proved here; what is not decided counts as a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from mm2mgr.formats.properties import meant
+from mm2mgr.lint.hops import carries_heartbeats, filter_of, selection_of
+from mm2mgr.lint.subject import Estate, Subject, addresses
+from mm2mgr.lint.target_names import SEPARATOR, naming_of, policy_of, separator_of
+from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.text import few
+from mm2mgr.topics.automaton import Machine, Resumed, Search, shortest
+from mm2mgr.topics.names import NameFilter, Selection, machine_of, refused_by
+from mm2mgr.truth.explain import RENAMED
+from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
+
+_OTHER_NAME = "offsets are stored by the connector's name: under another one all of its topics are mirrored again"
+Named = tuple[str, str, str, int]
+"""Which connector it is for Connect: its file or Connect cluster, name and type, and a number where several have one name."""
+
+_MOST_STATES = 20_000
+_LOGIN_KEYS = (CLUSTER_KEYS | SECURITY_KEYS) - {"bootstrap.servers"}
+_STARTS = {
+    "auto.offset.reset": "topics without stored offsets would be read from elsewhere on (auto.offset.reset)",
+    "group.id": "topics without stored offsets would start elsewhere: where this group committed offsets, it counts",
+    "isolation.level": "records of aborted transactions would be mirrored, or no longer (isolation.level)",
+}
+_STORED_IN = ("group.id", "offset.storage.topic", "config.storage.topic", "status.storage.topic")
+_SYNCS, _GROUP_OFFSETS = "emit.offset-syncs.enabled", "sync.group.offsets.enabled"
+_EMITS = {
+    "source": (_SYNCS,),
+    "checkpoint": ("emit.checkpoints.enabled", _SYNCS, _GROUP_OFFSETS),
+    "heartbeat": ("emit.heartbeats.enabled",),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What of one connector would be otherwise; `effect` says it as the end of a sentence, with what it costs."""
+
+    named: Named
+    effect: str
+
+
+def changes(before: Estate, after: Estate) -> tuple[Difference, ...]:
+    """Return what is mirrored otherwise after a change of configs, connector by connector; () where nothing is."""
+    old, new = (_by_name(_as_kafka_reads(estate)) for estate in (before, after))
+    found = []
+    for named in sorted(old.keys() - new.keys()):
+        others = {other[2] for other in new.keys() - old.keys() if other[0] == named[0]}
+        found.append(Difference(named, _OTHER_NAME if named[2] in others else f"{named[1]} would be gone"))
+    for named, subject in new.items():
+        if named not in old:
+            if not subject.off:
+                start = ", from the first record on" if subject.type == "source" else ""
+                found.append(Difference(named, f"{named[1]} would start{start}"))
+        elif effects := differences(old[named], subject):
+            found.append(Difference(named, effects[0]))
+    return tuple(found)
+
+
+def _as_kafka_reads(estate: Estate) -> Iterator[Subject]:
+    """Yield connectors with the values that Kafka gets: the reader repairs lost backslashes and comments behind a value."""
+    got = {
+        (file.path, entry.line): entry.value
+        for file in estate.files
+        if file.kind in ("properties", "dedicated")
+        for entry in file.entries
+        if meant(entry) != entry.value
+    }
+    for subject in estate.subjects:
+        places = ((key, (place.file, place.line)) for key, place in subject.spots.items() if got)
+        other = {key: got[place] for key, place in places if place in got and key in subject.config}
+        yield replace(subject, config={**subject.config, **other}) if other else subject
+
+
+def _by_name(subjects: Iterable[Subject]) -> dict[Named, Subject]:
+    found: dict[Named, Subject] = {}
+    for subject in subjects:
+        found[_next(named_as(subject), found)] = subject
+    return found
+
+
+def _next(named: Named, taken: Mapping[Named, Subject]) -> Named:
+    while named in taken:
+        named = (*named[:3], named[3] + 1)
+    return named
+
+
+def named_as(subject: Subject) -> Named:
+    """Return which connector it is; the first of that name."""
+    return subject.spot.file or subject.connect or subject.spot.connect, subject.name, subject.type, 0
+
+
+def differences(before: Subject, after: Subject) -> tuple[str, ...]:
+    """Return what one connector does otherwise under another config, the costliest first; () where it is proved to do the same."""
+    if dict(before.config) == dict(after.config) and before.worker == after.worker and before.state == after.state:
+        return ()
+    old, new = _with_new_names(before), _with_new_names(after)
+    return tuple(effect for compare in _ASPECTS if (effect := compare(old, new)))
+
+
+def _with_new_names(subject: Subject) -> Subject:
+    """Return a connector with the names that its lists have today: up to 3.9 Kafka takes the old ones too (KIP-629)."""
+    if numbers(subject.version) >= (4, 0):
+        return subject
+    old = {key: new for key, new in RENAMED.items() if key in subject.config and new not in subject.config}
+    config = {old.get(key, key): value for key, value in subject.config.items()}
+    return replace(subject, config=config) if old else subject
+
+
+# --- what is compared -------------------------------------------------------------------------------------------------
+
+
+def _running(before: Subject, after: Subject) -> str:
+    if before.off == after.off:
+        return ""
+    return f"{after.name} is switched off and would start" if before.off else f"{after.name} would no longer mirror"
+
+
+def _identity(before: Subject, after: Subject) -> str:
+    if before.get("name") == after.get("name"):
+        return ""
+    return _OTHER_NAME
+
+
+def _clusters(before: Subject, after: Subject) -> str:
+    """Compare the addresses that each client connects to."""
+    old, new = (_of_clients(subject, "bootstrap.servers") for subject in (before, after))
+    other = [name for name in old.keys() & new.keys() if addresses(old[name] or "") != addresses(new[name] or "")]
+    return f"{_clients(sorted(other))} would connect to other brokers" if other else ""
+
+
+def _names(before: Subject, after: Subject) -> str:
+    separators = {subject.config.get(SEPARATOR, ".") for subject in (before, after)}  # policies get it with its blanks
+    if before.type == "heartbeat" or (naming_of(before) == naming_of(after) and len(separators) == 1):
+        return ""
+    return (
+        f"the topics of {before.pair} would get other names on {after.target}: all of them are mirrored again under these, "
+        "and consumers find the old ones without new records"
+    )
+
+
+def _topics(before: Subject, after: Subject) -> str:
+    if before.type == "heartbeat" or is_same_selection(before, after):
+        return ""
+    more, less = (_example(*pair) for pair in ((after, before), (before, after)))
+    if more and not less:
+        return f"more topics would be mirrored, such as '{more}'"
+    if less and not more:
+        return f"topics such as '{less}' would no longer be mirrored"
+    return (
+        f"other topics would be mirrored: '{more}', and no longer '{less}'"
+        if more
+        else "other topics would be mirrored"
+    )
+
+
+def _example(one: Subject, other: Subject) -> str:
+    """Return a topic that one connector takes and the other does not, "" where none is known."""
+    selections = selection_of(one), selection_of(other)
+    if selections[0] is None or selections[1] is None:
+        return ""
+    found = missing(selections[0], selections[1])
+    return (found.word if found else "") or ""
+
+
+def _groups(before: Subject, after: Subject) -> str:
+    if before.type != "checkpoint":
+        return ""
+    old, new = filter_of(before, "groups"), filter_of(after, "groups")
+    same = _is_same_list(old, new) if old and new else _raw(before, "group") == _raw(after, "group")
+    return "" if same else "offsets of other groups would be translated"
+
+
+def _records(before: Subject, after: Subject) -> str:
+    if _transformations(before) == _transformations(after):
+        return ""
+    return "other records would be written: a transformation would be gone or another one"
+
+
+def _start(before: Subject, after: Subject) -> str:
+    if before.type != "source":
+        return ""
+    for key, effect in _STARTS.items():
+        if before.value("source consumer", key) != after.value("source consumer", key):
+            return effect
+    return ""
+
+
+def _state(before: Subject, after: Subject) -> str:
+    old, new = dict(_states(before)), dict(_states(after))
+    other = [name for name in old if old[name] != new.get(name)]
+    return f"{few(other)} would be others, so offsets of the pair are not translated or not found" if other else ""
+
+
+def _states(subject: Subject) -> Iterator[tuple[str, object]]:
+    """Yield where a connector and its workers keep state, and which of it they write."""
+    for key in _EMITS[subject.type]:
+        yield key, subject.setting.offset_syncs if key == _SYNCS else subject.flag(key, default=key != _GROUP_OFFSETS)
+    if subject.type != "heartbeat":
+        separator = _internal_separator(subject)
+        place = subject.setting.offset_syncs_location
+        alias = subject.target if place == "source" else subject.source
+        yield "the place of offset syncs", place if place in ("source", "target") else None
+        yield "the offset-syncs topic", separator.join(("mm2-offset-syncs", alias, "internal"))
+        yield "the checkpoints topic", separator.join((subject.source, "checkpoints", "internal"))
+        yield "the policy", subject.get("replication.policy.class").rpartition(".")[2] or "DefaultReplicationPolicy"
+    yield "the aliases", (subject.source, subject.target)
+    yield "offsets.storage.topic", subject.get("offsets.storage.topic")
+    for key in _STORED_IN:
+        yield f"{key} of the workers", subject.worker_property(key)
+    yield "the workers' Kafka", addresses(subject.worker_property("bootstrap.servers") or "")
+
+
+def _internal_separator(subject: Subject) -> str:
+    """Return the separator of internal topics."""
+    selection = selection_of(subject)
+    return selection.internal_separator if selection else separator_of(subject)
+
+
+def _heartbeats(before: Subject, after: Subject) -> str:
+    if before.type != "source" or carries_heartbeats(before) == carries_heartbeats(after):
+        return ""
+    return "heartbeats would be mirrored" if carries_heartbeats(after) else "heartbeats would no longer be mirrored"
+
+
+def _logins(before: Subject, after: Subject) -> str:
+    """Compare the login and the encryption of each client."""
+    other = set[str]()
+    for key in _LOGIN_KEYS:
+        old, new = (_of_clients(subject, key) for subject in (before, after))
+        other |= {name for name in old.keys() & new.keys() if old[name] != new[name]}
+    return f"{_clients(sorted(other))} would log in otherwise" if other else ""
+
+
+_ASPECTS: tuple[Callable[[Subject, Subject], str], ...] = (
+    *(_running, _identity, _names, _topics, _clusters, _records, _state, _groups, _start, _heartbeats, _logins),
+)
+
+
+# --- how it is compared -----------------------------------------------------------------------------------------------
+
+
+def _of_clients(subject: Subject, plain: str) -> dict[str, str | None]:
+    return {client.name: subject.value(client.name, plain) for client in subject.clients}
+
+
+def _clients(names: Iterable[str]) -> str:
+    return f"the {few(list(names), between=', the ')}"
+
+
+def _transformations(subject: Subject) -> tuple[object, ...]:
+    """Return the transformations that run, in order, with their settings and predicates."""
+    prefixes = [f"transforms.{name}." for name in subject.items("transforms")]
+    prefixes += [f"predicates.{name}." for name in subject.items("predicates")]
+    own = sorted((key, subject.get(key)) for key in subject.config if key.startswith(tuple(prefixes)))
+    return (*subject.items("transforms"), *own)
+
+
+def is_same_selection(before: Subject, after: Subject) -> bool:
+    """Tell whether it is proved that two source or checkpoint connectors take the same topics."""
+    one, other = selection_of(before), selection_of(after)
+    if one is None or other is None:
+        return (one is None) == (other is None) and _raw(before, "topic") == _raw(after, "topic")
+    return one == other or _is_same_language(one, other)
+
+
+def _raw(subject: Subject, what: str) -> tuple[object, ...]:
+    """Return the settings of a filter that is not understood."""
+    own = sorted(item for item in subject.config.items() if item[0].startswith((f"{what}.filter.", f"{what}s")))
+    return *own, policy_of(subject), subject.get("replication.policy.class")
+
+
+def _is_same_list(one: NameFilter, other: NameFilter) -> bool:
+    return (set(one.include), set(one.exclude)) == (set(other.include), set(other.exclude))
+
+
+@lru_cache(maxsize=1024)
+def _is_same_language(one: Selection, other: Selection) -> bool:
+    if _is_same_list(one.names, other.names) and _about_names(one) == _about_names(other):
+        return True
+    searches = missing(one, other), missing(other, one)
+    return all(search is not None and search.word is None and not search.open for search in searches)
+
+
+def _about_names(selection: Selection) -> tuple[object, ...]:
+    """Return what besides its lists decides about a topic."""
+    return selection.policy, selection.source, selection.target, selection.separator, selection.internal_separator
+
+
+@lru_cache(maxsize=1024)
+def missing(one: Selection, other: Selection) -> Search | None:
+    """Search for a topic that one takes and the other does not; None where their lists are no regular languages."""
+    lists = [names for selection in (one, other) for names in (selection.names.include, selection.names.exclude)]
+    include, _, other_include, _ = machines = [machine_of(items) for items in lists]
+    if None in machines or include is None or other_include is None:
+        return None
+    refused = refused_by(one)
+    found = _search([include], [*refused, other_include])
+    for machine in refused_by(other):
+        if found.word is None and not found.open:
+            found = _search([include, machine], refused)
+    return found
+
+
+def _search(required: Iterable[Machine], refused: Iterable[Machine]) -> Search:
+    return shortest([*map(Resumed, required)], [*map(Resumed, refused)], _MOST_STATES)
