@@ -39,7 +39,7 @@ class Bug:
     """A bug: `releases` are spans from the first to the last release that has it, an empty last one while it is not fixed.
 
     `when` asks a connector's config, and `condition` says the same in words. `rule` is the rule of lint that reports it instead of
-    `known-bug`. `evidence` names the live test that showed it.
+    `known-bug`, "" where a config does not tell whether it matters. `evidence` names the live test that showed it.
     """
 
     id: str
@@ -454,6 +454,7 @@ BUGS: tuple[Bug, ...] = (
         condition="with tasks.max above 1",
         when=_has_tasks,
         key="tasks.max",
+        rule="",
     ),
     Bug(
         "KAFKA-17192",
@@ -510,6 +511,7 @@ BUGS: tuple[Bug, ...] = (
         condition="unless sync.topic.configs.enabled=false, or config.properties.exclude names both",
         when=_copies_timestamp_limits,
         key="config.properties.exclude",
+        rule="",
     ),
 )
 BY_BUG: Mapping[str, Bug] = {bug.id: bug for bug in BUGS}

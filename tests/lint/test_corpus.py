@@ -35,6 +35,8 @@ MACRO = re.compile(r"@(?P<type>source|checkpoint|heartbeat) (?P<from>\S+) (?P<to
 TREE = re.compile(r"^(owner|flows|brokers|sizing):", re.MULTILINE)
 
 
+OF_MANY_RELEASES = ("KAFKA-13719", "KAFKA-15800", "KAFKA-19012")
+"""Known bugs whatever the config: only cases whose text names one are about it."""
 Look = Callable[["Case"], list[Finding]]
 
 
@@ -131,7 +133,7 @@ def of_tree(paths: list[Path]) -> list[Finding]:
 def findings(case: Case, folder: Path, *, fixed: bool = False) -> list[Finding]:
     """Write the files of a case and return what lint says of them, silenced findings left out."""
     if tree := case.data.get("tree"):
-        return [found for found in of_tree([REPOSITORY / tree]) if found.silenced is None]
+        return [each for each in of_tree([REPOSITORY / tree]) if each.silenced is None and not beside(case, each)]
     paths = []
     for name, text in case.texts(fixed=fixed).items():
         paths.append(folder / name)
@@ -141,7 +143,13 @@ def findings(case: Case, folder: Path, *, fixed: bool = False) -> list[Finding]:
         found = of_tree(paths)
     else:
         found = lint(read_files(paths, case.surroundings()))
-    return [each for each in found if each.silenced is None]
+    return [each for each in found if each.silenced is None and not beside(case, each)]
+
+
+def beside(case: Case, finding: Finding) -> bool:
+    """Tell whether a finding is that of a bug that many releases have, and the case is about something else."""
+    bug = finding.message.partition(" ")[0]
+    return bug in OF_MANY_RELEASES and bug not in str(case.data)
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +240,7 @@ def test_json_is_judged_like_properties(case: Case, look: Look, tmp_path: Path) 
     for file, text in case.texts().items():
         paths.append(tmp_path / file.replace(".properties", ".json"))
         paths[-1].write_text(as_json(text, file), encoding="utf-8")
-    found = lint(read_files(paths, case.surroundings()))
+    found = [each for each in lint(read_files(paths, case.surroundings())) if not beside(case, each)]
     assert Counter(each.rule for each in found) == Counter(each.rule for each in look(case)), told(found)
 
 
@@ -251,8 +259,8 @@ def test_a_rule_that_is_passed_over_would_find_nothing(case: Case, tmp_path: Pat
         assert lint(estate) == lint(estate, EVERYWHERE)
 
 
-BESIDE_ITS_DEFAULT = {"partial-topic-creation", "security-incomplete"}
-"""What is wrong with a key whatever its value: nobody reads it, it is not asked for, or another one is missing."""
+BESIDE_ITS_DEFAULT = {"partial-topic-creation", "security-incomplete", "known-bug"}
+"""What is wrong with a key whatever its value (nobody reads it, it is not asked for, another one is missing), or with the release."""
 
 
 @pytest.mark.parametrize("version", ["3.6.2", "3.9.1", "4.3.1"])
