@@ -14,10 +14,19 @@ from typing import Literal
 
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.subject import Subject, addresses
-from mm2mgr.lint.target_names import SEPARATOR, Naming, filters_of, naming_of, policy_of, separator_of
+from mm2mgr.lint.target_names import (
+    SEPARATOR,
+    Naming,
+    Settings,
+    TargetName,
+    filters_of,
+    naming_of,
+    policy_of,
+    separator_of,
+)
 from mm2mgr.spec.scalars import is_name
 from mm2mgr.topics.names import Items, NameFilter, PolicyName, Selection, literal, readable
-from mm2mgr.topics.shared import Budget, Shared, meeting, overlaps
+from mm2mgr.topics.shared import Budget, Catalog, Shared, meeting, overlaps
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.reach import numbers
 
@@ -316,15 +325,51 @@ def names_alike(one: Hop, other: Hop, topic: str) -> bool:
     return not one.selection or not other.selection or one.selection.names_alike(other.selection, topic)
 
 
-def mirror_alike(one: Hop, other: Hop, topic: str) -> bool:
-    """Tell whether two hops of one source take a topic, and records of both arrive under the same name. Unknown ways to rename, and
-    to drop records, are alike where all their settings are."""
-    if not (one.selection and other.selection and one.selection.takes(topic) and other.selection.takes(topic)):
-        return False
-    if one.target_names(topic) != other.target_names(topic):
-        return False
-    first, second = filters_of(one.subject, topic), filters_of(other.subject, topic)
-    return None not in (first, second) and (first == second or not first or not second)
+def arriving_alike(
+    ones: Iterable[Hop], others: Iterable[Hop], catalog: Catalog
+) -> Iterator[tuple[Hop, Hop, list[str]]]:
+    """Yield two hops of one source with the topics of which records of both arrive under the same name, sorted. Unknown ways to rename,
+    and to drop records, are alike where all their settings are."""
+    arrivals: dict[object, dict[str, _Arrival]] = {}
+    ours, theirs = _by_effect(ones), _by_effect(others)
+    for effect, alike in (ours | theirs).items():
+        arrivals[effect] = dict(_arrivals(alike[0], catalog))
+    meeting_at: dict[tuple[str, TargetName], list[tuple[object, tuple[Settings, ...]]]] = defaultdict(list)
+    for effect in theirs:
+        for topic, (name, filters) in arrivals[effect].items():
+            meeting_at[topic, name].append((effect, filters))
+    for effect, alike in ours.items():
+        shared: dict[object, list[str]] = defaultdict(list)
+        for topic, (name, filters) in arrivals[effect].items():
+            for other, other_filters in meeting_at.get((topic, name), ()):
+                if filters == other_filters or not filters or not other_filters:
+                    shared[other].append(topic)
+        yield from (
+            (hop, rival, topics)
+            for hop in alike
+            for other, topics in shared.items()
+            for rival in theirs[other]
+            if rival is not hop
+        )
+
+
+_Arrival = tuple[TargetName, tuple[Settings, ...]]
+
+
+def _by_effect(group: Iterable[Hop]) -> dict[object, list[Hop]]:
+    """Return hops together that take the same topics, give them the same names, and drop the same records of them."""
+    result: dict[object, list[Hop]] = defaultdict(list)
+    for hop in group:
+        result[hop.selection, hop.naming].append(hop)
+    return result
+
+
+def _arrivals(hop: Hop, catalog: Catalog) -> Iterator[tuple[str, _Arrival]]:
+    """Yield the topics of which a hop mirrors records, sorted, with their names there and what drops some of them."""
+    for topic in catalog.taken_by(hop.selection) if hop.selection else ():
+        filters = filters_of(hop.subject, topic)
+        if filters is not None:
+            yield topic, (hop.target_names(topic), filters)
 
 
 def moving(found: Sequence[Hop]) -> list[Hop]:

@@ -6,7 +6,7 @@ something runs that the tree does not declare like this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
@@ -86,18 +86,16 @@ def _shared(
     }
     ours = {named: subject for named, subject in subjects.items() if named in flows}
     rivals = {named: subject for named, subject in subjects.items() if named not in flows or named in changed}
-    pairs = set[tuple[Named, Named]]()
-    taken: dict[Named, list[str]] = {}
-    for overlap in overlaps(ours, rivals):
-        mine, theirs = overlap.connectors
-        if mine not in taken:
-            source = reading.clusters.get(flows[mine][0].source.alias, SeenKafka())
-            assigned = (topic for partitions in flows[mine][1].assigned().values() for topic, _ in partitions)
-            taken[mine] = overlap.taken({*assigned} if source.failure else source.topics)
-        topics = overlap.shared(taken[mine])
-        for pair in ((mine, theirs), (theirs, mine)) if topics else ():
-            if pair[0] in flows and pair not in pairs:
-                pairs.add(pair)
+    there: dict[Named, Collection[str]] = {}
+    for named, (flow, connector) in flows.items():
+        source = reading.clusters.get(flow.source.alias, SeenKafka())
+        assigned = (topic for partitions in connector.assigned().values() for topic, _ in partitions)
+        there[named] = {*assigned} if source.failure else source.topics
+    reported = set[tuple[Named, Named]]()
+    for mine, theirs, topics in overlaps(ours, rivals, there):
+        for pair in ((mine, theirs), (theirs, mine)):
+            if pair[0] in flows and pair not in reported:
+                reported.add(pair)
                 yield *pair, topics
 
 

@@ -6,18 +6,18 @@ flows are blocked too.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mm2mgr.lint.findings import Finding, Rule
-from mm2mgr.lint.hops import Hop, by_pair, hops, mirror_alike
+from mm2mgr.lint.hops import arriving_alike, by_pair, hops
 from mm2mgr.lint.rules import found, of_connectors, reported
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.reconcile.moves import with_units_held
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
 from mm2mgr.render import HEARTBEATS_KEY
-from mm2mgr.topics.shared import overlaps as meeting_pairs
+from mm2mgr.topics.shared import Catalog
 from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
@@ -176,38 +176,25 @@ def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections
     return result
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """Two connectors that run between the same two clusters, the first of them ours, and whose patterns may meet."""
+def overlaps(
+    ours: Mapping[Named, Subject], others: Mapping[Named, Subject], topics: Mapping[Named, Collection[str]]
+) -> Iterator[tuple[Named, Named, list[str]]]:
+    """Yield each of ours with each of the others, where records of both arrive under the same name, and the topics, sorted.
 
-    connectors: tuple[Named, Named]
-    hops: tuple[Hop, Hop] = field(repr=False)
-
-    def taken(self, topics: Iterable[str]) -> list[str]:
-        """Return those of a source's topics that ours takes."""
-        selection = self.hops[0].selection
-        return [topic for topic in topics if selection and selection.takes(topic)]
-
-    def shared(self, topics: Iterable[str]) -> list[str]:
-        """Return those of a source's topics that arrive from both, sorted."""
-        return sorted(topic for topic in topics if mirror_alike(*self.hops, topic))
-
-
-def overlaps(ours: Mapping[Named, Subject], others: Mapping[Named, Subject]) -> Iterator[Overlap]:
-    """Yield each of ours with each of the others that it may overlap. What runs may be among both, or wrongly declared."""
+    `topics`: those that the source of each of ours has. What runs may be among both, or wrongly declared. Connectors that take and
+    name topics alike are compared once, by the topics that both take: the time grows with what is there, not with the pairs.
+    """
     names = {subject: named for named, subject in {**others, **ours}.items()}
-    running = by_pair(
-        [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.off]
-    )
-    for group in running.values():
-        rivals = [hop for hop in group if names[hop.subject] in others]
-        chosen = [hop for hop in group if names[hop.subject] in ours]
-        selections = [hop.selection for hop in (*rivals, *chosen) if hop.selection]
-        pairs = meeting_pairs(selections, [0] * len(rivals) + [1] * len(chosen))
-        for hop in {chosen[later - len(rivals)]: None for _, later, _ in pairs}:
-            for rival in rivals:
-                if rival is not hop:
-                    yield Overlap((names[hop.subject], names[rival.subject]), (hop, rival))
+    running = [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.off]
+    for group in by_pair(running).values():
+        mine = [hop for hop in group if names[hop.subject] in ours]
+        theirs = [hop for hop in group if names[hop.subject] in others]
+        there = {id(topics[named]): topics[named] for named in (names[hop.subject] for hop in mine)}
+        if mine and theirs:
+            catalog = Catalog({topic for each in there.values() for topic in each})
+            for hop, rival, shared in arriving_alike(mine, theirs, catalog):
+                if own := [topic for topic in shared if topic in topics[names[hop.subject]]]:
+                    yield names[hop.subject], names[rival.subject], own
 
 
 def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Connectors) -> str:

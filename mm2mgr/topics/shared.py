@@ -5,6 +5,7 @@ Names that people wrote and readable samples are tried first; then the automata 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from mm2mgr.topics.names import Items, NameFilter, Selection, joined, machine_of
 _STATES_OF_ONE, _STATES_OF_ALL, _STATES_AT_LEAST = 5_000, 20_000, 5
 _NAMES_LIKE_ONE_STATE = 20
 _MOST_SAMPLES, _FEW_SAMPLES = 400, 20
+_LAST_SIGN = "\U0010ffff"
 _MOST_PAIRS = 100_000  # of connectors whose patterns are looked at together
 
 
@@ -68,6 +70,24 @@ def affixes(item: str) -> Affixes:
     starts = _after(found.tree, {"": True}, backwards=False)
     ends = _after(found.tree, {"": True}, backwards=True)
     return Affixes(tuple(starts), tuple(ends), tuple(starts) if all(starts.values()) else None)
+
+
+class Catalog:
+    """The topics of a cluster, sorted, so that only those are matched that begin as a selection's patterns do."""
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._sorted = sorted(topics)
+        self._names = frozenset(self._sorted)
+
+    def taken_by(self, selection: Selection) -> list[str]:
+        """Return the topics that a connector takes, sorted."""
+        wanted = selection.names.wanted
+        topics = {name for name in wanted.literals if name in self._names}
+        for start in {start for item in wanted.patterns for start in affixes(item).starts}:
+            first = bisect_left(self._sorted, start)
+            behind = bisect_left(self._sorted, f"{start}{_LAST_SIGN}", first)
+            topics.update(self._sorted[first:behind])
+        return [topic for topic in sorted(topics) if selection.takes(topic)]
 
 
 def meet(ones: Iterable[str], others: Iterable[str], *, at_end: bool = False) -> bool:

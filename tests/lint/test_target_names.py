@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mm2mgr.lint.hops import Hop, arriving_alike, hops
 from mm2mgr.lint.rules.topics import named_too_long
 from mm2mgr.lint.subject import KafkaFacts
-from mm2mgr.lint.target_names import naming_of
+from mm2mgr.lint.target_names import filters_of, naming_of
 from mm2mgr.spec.scalars import replacement_of
+from mm2mgr.topics.shared import Catalog
+from tests.examples import draw_examples
 from tests.lint import made
 
 ROUTER = "org.apache.kafka.connect.transforms.RegexRouter"
@@ -111,3 +116,62 @@ def test_a_name_on_the_target_has_249_characters_at_most() -> None:
     )
     assert "250" in hit.message
     assert made.hits("name-too-long", source) == []
+
+
+TOPICS = ["a", "b", "a.b", "a-b", "ab", "A.a", "orders.a", "orders.b", "mm2-x.internal", "a.heartbeats"]
+FILTER = "org.apache.kafka.connect.transforms.Filter"
+WAYS = [
+    {},
+    IDENTITY,
+    OF_OTHERS,
+    routed("A[.](a.*)", "new.$1"),
+    routed(".{1,3}", "$2"),
+    {"transforms": "f", "transforms.f.type": FILTER},
+    {"transforms": "f", "transforms.f.type": FILTER, "transforms.f.predicate": "p", "predicates": "p"}
+    | {"predicates.p.type": MATCHES, "predicates.p.pattern": "A[.]a.*"},
+    {"transforms": "f", "transforms.f.type": FILTER, "transforms.f.predicate": "p", "predicates": "p"}
+    | {"predicates.p.type": TOMBSTONE},
+    {"transforms": "f", "transforms.f.type": FILTER, "transforms.f.predicate": "p", "predicates": "p"}
+    | {"predicates.p.type": TOMBSTONE, "transforms.f.negate": "true"},
+]
+PATTERNS = st.sampled_from(["a", "b", "a.*", ".*b", ".*", "orders[.].*", "orders\\..", "(a|ab)", "[^a].*", "a.b"])
+CONNECTORS = st.builds(
+    lambda takes, leaves, way, alias: {
+        "topics": ",".join(takes),
+        "topics.exclude": ",".join(leaves),
+        "source.cluster.alias": alias,
+        **way,
+    },
+    st.lists(PATTERNS, min_size=1, max_size=2),
+    st.lists(PATTERNS, max_size=1),
+    st.sampled_from(WAYS),
+    st.sampled_from(["A", "A", "A", "C"]),
+)
+
+
+@draw_examples(200)
+@given(st.lists(CONNECTORS, max_size=4), st.lists(CONNECTORS, max_size=4), st.lists(CONNECTORS, max_size=2))
+def test_what_arrives_from_two_is_what_comparing_each_with_each_finds(
+    ours: list[dict[str, str]], others: list[dict[str, str]], both: list[dict[str, str]]
+) -> None:
+    every = hops(tuple(made.source(config, name=str(number)) for number, config in enumerate([*ours, *both, *others])))
+    ones, rivals = every[: len(ours) + len(both)], every[len(ours) :]
+    plainly = [(one, other, topics) for one in ones for other in rivals if (topics := _alike(one, other))]
+    found = list(arriving_alike(ones, rivals, Catalog(TOPICS)))
+    assert sorted(found, key=_places) == sorted(plainly, key=_places)
+
+
+def _places(pair: tuple[Hop, Hop, list[str]]) -> tuple[int, int]:
+    return int(pair[0].subject.name), int(pair[1].subject.name)
+
+
+def _alike(one: Hop, other: Hop) -> list[str]:
+    """The plain way: each topic is asked of both connectors."""
+    topics = []
+    for topic in TOPICS if one is not other else ():
+        both_take = one.selection and other.selection and one.selection.takes(topic) and other.selection.takes(topic)
+        if both_take and one.target_names(topic) == other.target_names(topic):
+            first, second = filters_of(one.subject, topic), filters_of(other.subject, topic)
+            if None not in (first, second) and (first == second or not first or not second):
+                topics.append(topic)
+    return sorted(topics)

@@ -16,6 +16,7 @@ from benchmarks.cold_start import REPOSITORY
     [
         ("lag.py --looks 1 --topics 2 --partitions 0", "1000 partitions"),
         ("lint_tree.py --rounds 1 --flows 20", "mm2mgr lint"),
+        ("overlaps.py --rounds 1 --flows 20 --topics 40", "other topics"),
         ("sampling.py --rounds 2 --partitions 0", "memory after poll"),
         ("serve_page.py", "/api/status"),
         ("truth_load.py --rounds 1", "load + find"),

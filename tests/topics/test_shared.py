@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from mm2mgr.topics.automaton import accepts
 from mm2mgr.topics.names import NameFilter, Selection, machine_of
-from mm2mgr.topics.shared import Shared, meeting, overlaps
+from mm2mgr.topics.shared import Catalog, Shared, meeting, overlaps
+from tests.examples import draw_examples
 
 PIECES = [
     "a",
@@ -103,6 +104,18 @@ def test_two_are_decided_as_trying_every_short_name_says(one: str, other: str, e
         assert second.takes(found.topic)
     else:
         assert [name for name in SHORT if first.takes(name) and second.takes(name)] == []
+
+
+ITEMS = st.one_of(
+    EXPRESSIONS, st.sampled_from(["(?i)ab.*", "(?i:a)b", "^a.*", "a|b.", "(?!a).*", "", ".", ".*a", "a.b"])
+)
+
+
+@draw_examples(300)
+@given(st.lists(ITEMS, max_size=3), st.lists(ITEMS, max_size=2), st.sets(st.sampled_from([*SHORT, "A", "aB", "AB-"])))
+def test_a_catalog_finds_what_trying_every_topic_finds(wanted: list[str], left: list[str], topics: set[str]) -> None:
+    selection = Selection(NameFilter(tuple(wanted), tuple(left)), "default", "A", "b")
+    assert Catalog(topics).taken_by(selection) == sorted(topic for topic in topics if selection.takes(topic))
 
 
 def written(random: Random) -> str:
