@@ -266,4 +266,9 @@ def test_fixes_of_trees_change_nothing_that_is_mirrored(case: Case, tmp_path: Pa
         healed = heal(contents, lambda now: read(case, paths, now), severities=SEVERITIES)
     except SpecError:
         return
-    assert rendered(contents) == rendered({**contents, **healed.contents}), healed.fixed
+    fixed = {finding.rule for finding in healed.fixed if BY_ID[finding.rule].stops}
+    hits = [hit for finding, hit in found(read(case, paths, {}), RULES) if finding.rule in fixed and not hit.severity]
+    stopped = {hit.subject.name for hit in hits if hit.subject}  # their fault kept them from mirroring
+    before, after = rendered(contents), rendered({**contents, **healed.contents})
+    assert before.keys() == after.keys()
+    assert not [name for name in before if name not in stopped and before[name] != after[name]], healed.fixed

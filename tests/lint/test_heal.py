@@ -32,7 +32,6 @@ BY_HAND = {
     "broker-window": "a setting of the brokers",
     "checkpoints-twice": "which connector has which groups",
     "compression-level-idle": "whether compression is wanted",
-    "dead-key": "which cluster the login is for",
     "empty-topics": "the names: all of the source is more than somebody asked for",
     "exactly-once-worker": "a setting of the workers",
     "fan-in": "which topics are mirrored; another policy names all of them anew",
@@ -110,7 +109,7 @@ CHANGING = {
     *("exactly-once-overrides", "exclude-replaced", "forced-key", "glob-not-regex", "group-offsets-off"),
     *("heartbeats-never-cross", "heartbeats-twice", "host-name-unchecked", "key-removed", "login-of-other-side"),
     *("loop", "lost-backslash", "name-not-for-topics", "other-tools-key", "pair-disagrees"),
-    *("pattern-dot", "reset-latest", "reset-none", "same-name", "separator-differs"),
+    *("pattern-dot", "pattern-matches-nothing", "reset-latest", "reset-none", "same-name", "separator-differs"),
     *("top-level-ignored", "transform-needs-fields", "transform-renames", "unknown-key", "unscoped-address"),
     "wrong-kafka",
 }

@@ -69,15 +69,15 @@ def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]
         yield Finding(rule.id, severity, spot, hit.message, hit.fix, silenced=reason, key=key, hit=hit), hit
 
 
-# Rules about keys whatever their values are, and the one about templates.
-_OF_ANY_VALUE = (f"{__name__}.keys", f"{__name__}.worker")
+_OF_ANY_VALUE = f"{__name__}.keys"  # rules about keys whatever their values are
+_OF_TEMPLATES = "placeholder-unfilled"
 
 
 def _judges_template(rule: Rule, hit: Hit) -> bool:
     """Tell whether a hit is about a value that a template fills in: what it will be is not known, see `unjudged`."""
     value = hit.subject.config.get(hit.key, "") if hit.subject else ""
-    function = rule.check or rule.over
-    return bool(template_in(value)) and bool(function) and function.__module__ not in _OF_ANY_VALUE
+    of_keys = rule.id == _OF_TEMPLATES or (rule.check is not None and rule.check.__module__ == _OF_ANY_VALUE)
+    return bool(template_in(value)) and not of_keys
 
 
 def _without_edits_in_templates(hit: Hit) -> Hit:

@@ -46,6 +46,7 @@ _GROUP = re.compile(r"\(\?[<=!:>]*")
 @rule(
     "pattern-matches-nothing",
     "error",
+    stops=True,
     types=_BOTH,
     source="Kafka's Topic.validate, MirrorUtils.compilePatternList",
     seen=_SEEN,
@@ -57,7 +58,7 @@ def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
     keeps quotes of a properties file, so `"orders.*"` looks for a topic with quotes in its name; `a;b` and `a b` are one
     name each, since only commas separate; `a/.*` is the habit of other brokers; `!a` is no negation; `[a, b]` is one set of
     letters; `^(?!a)` without `.*` behind it matches only the empty name. Connect accepts them all: the connector is RUNNING
-    and mirrors nothing of it (error), or excludes nothing by it (warning). For ids of groups only quotes, semicolons,
+    and mirrors nothing (error); with other items in the list, or in an exclude list, the item does nothing (warning). For ids of groups only quotes, semicolons,
     brackets and blanks count. An expression such as `^$`, which takes nothing on purpose, is not reported.
     """
     for key in LISTS[subject.type]:
@@ -68,10 +69,10 @@ def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
             continue  # bad-pattern reports a list that is cut inside braces
         what = "group" if key.startswith("groups") else "topic"
         why = brackets or f"{_reason(empty[0], what)}, so '{empty[0]}' matches nothing"
-        hit = _repaired(
-            subject, key, f"{written(subject, key)}: {why}: {_effect(key, items, empty, whole=bool(brackets))}", empty
-        )
-        yield hit if key == "topics" else hit.lowered("warning")
+        whole = bool(brackets) or len(empty) == len(items)
+        message = f"{written(subject, key)}: {why}: {_effect(key, whole=whole)}"
+        hit = _repaired(subject, key, message, empty)
+        yield hit if key == "topics" and whole else hit.lowered("warning")
 
 
 def _is_empty(key: str, item: str) -> bool:
@@ -99,11 +100,11 @@ def _in_brackets(value: str, items: Sequence[str]) -> str:
     return ""
 
 
-def _effect(key: str, items: Sequence[str], empty: Sequence[str], *, whole: bool) -> str:
+def _effect(key: str, *, whole: bool) -> str:
     if key.endswith(".exclude"):
         return "nothing is excluded by it"
     done = "mirrored" if key == "topics" else "checkpointed"
-    return f"the connector is RUNNING, and nothing is {done}{'' if whole or len(empty) == len(items) else ' by it'}"
+    return f"the connector is RUNNING, and nothing is {done}" if whole else f"nothing is {done} by it"
 
 
 def _repaired(subject: Subject, key: str, message: str, empty: Sequence[str]) -> Hit:

@@ -157,6 +157,7 @@ def filter_drops_all(subject: Subject) -> Iterator[Hit]:
 @rule(
     "transform-incomplete",
     "error",
+    stops=True,
     needs=("transforms", "predicates"),
     source="KIP-66, KIP-585, ConnectorConfig.enrich",
     seen=f"{_SEEN}test_filter_drops_all",
