@@ -66,6 +66,7 @@ BY_HAND = {
     "overlap": "which connector keeps the topic",
     "overlap-undecided": "what the expression means",
     "pair-not-enabled": "whether the pair is to mirror",
+    "pairs-share-workers": "offsets that stay in the old topic",
     "pattern-exact": "whether a name or its beginning is meant",
     "pattern-flag-spreads": "what the flag is for",
     "pattern-matches-nothing": "what is called like this, or what is to be excluded",
