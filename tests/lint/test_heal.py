@@ -75,6 +75,7 @@ BY_HAND = {
     "policy-class": "a newer Kafka, before 3.0",
     "policy-forbids": "a setting of the workers",
     "provider-unknown": "a setting of the workers",
+    "record-refused": "a setting of the target's topics",
     "renamed": "offsets to copy",
     "replication-factor": "a setting of the workers, for their own topics",
     "request-above-target": "a setting of the target's topics",
