@@ -52,7 +52,15 @@ from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
 from mm2mgr.kafka.acls import Acl, Permission, Right
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.compacted import DELETE_TOPIC, several_partitions
-from mm2mgr.kafka.inspection import ClusterView, committed_offsets, may, message_limits, read_acls, view_cluster
+from mm2mgr.kafka.inspection import (
+    ClusterView,
+    committed_offsets,
+    may,
+    message_limit,
+    read_acls,
+    topic_configs,
+    view_cluster,
+)
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
@@ -274,9 +282,11 @@ def _limits(sessions: Sessions, session: Session, topics: set[str], found: dict[
     found.setdefault(session.alias, KafkaFacts(seen.cluster_id, len(seen.brokers), partitions=here))
 
     def read(kafka: Kafka) -> None:
-        most, per_topic = message_limits(kafka, seen.brokers, sorted(here))
-        if most is not None or per_topic:
-            found[session.alias] = KafkaFacts(seen.cluster_id, len(seen.brokers), most, per_topic, here)
+        most = message_limit(kafka, seen.brokers)
+        settings = {topic: dict(each.values) for topic, each in topic_configs(kafka, sorted(here)).items()}
+        sizes = {topic: int(each["max.message.bytes"]) for topic, each in settings.items()}
+        if most is not None or settings:
+            found[session.alias] = KafkaFacts(seen.cluster_id, len(seen.brokers), most, sizes, settings, here)
 
     session.attempt(sessions.left, read, optional=True)
 

@@ -222,10 +222,9 @@ def translated_groups(kafka: Kafka, wanted: Callable[[str], bool], carried: Call
     return tuple(group for group, found in offsets.items() if any(carried(one.topic) for one in found))
 
 
-def message_limits(kafka: Kafka, brokers: Sequence[int], topics: Iterable[str]) -> tuple[int | None, dict[str, int]]:
-    """Return the smallest message.max.bytes of the brokers and max.message.bytes per topic; None and absent: not readable."""
-    limits = [int(each["message.max.bytes"]) for each in broker_configs(kafka, brokers).values()]
-    return min(limits, default=None), topic_limits(kafka, topics)
+def message_limit(kafka: Kafka, brokers: Sequence[int]) -> int | None:
+    """Return the smallest message.max.bytes of the brokers, None where this login may not read it."""
+    return min((int(each["message.max.bytes"]) for each in broker_configs(kafka, brokers).values()), default=None)
 
 
 def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0) -> frozenset[str] | None:

@@ -106,12 +106,16 @@ class WorkerFacts:
 
 @dataclass(frozen=True)
 class KafkaFacts:
-    """Known facts about a Kafka cluster; sizes in bytes. `unanswered` says why its brokers, which were asked, did not answer."""
+    """Known facts about a Kafka cluster; sizes in bytes. `unanswered` says why its brokers, which were asked, did not answer.
+
+    `topic_settings` are the settings that apply to topics, by topic and key.
+    """
 
     cluster_id: str | None = None
     brokers: int | None = None
     message_max_bytes: int | None = None
     topic_max_message_bytes: Mapping[str, int] = field(default_factory=dict)
+    topic_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     partitions: Mapping[str, int] | None = None
     unanswered: str = ""
 

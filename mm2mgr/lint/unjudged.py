@@ -155,10 +155,10 @@ FACTS = (
         asked=True,
     ),
     Fact(
-        "record limits of the brokers",
-        "whether the largest records pass",
+        "record limits of brokers and topics",
+        "whether the largest and the oldest records pass",
         "mm2mgr check, for a tree",
-        ("request-below-records", "request-above-target", "batch-above-topic"),
+        ("request-below-records", "request-above-target", "batch-above-topic", "record-refused"),
         _each(
             lambda each: None in (each.source_kafka.message_max_bytes, each.target_kafka.message_max_bytes), "source"
         ),

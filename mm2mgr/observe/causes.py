@@ -17,15 +17,21 @@ _CAUSED = "Caused by"
 
 @dataclass(frozen=True)
 class FailureCause:
-    """A class of failures: what it means, whether a restart alone can cure it, and the exceptions that show it, by simple name."""
+    """A class of failures: what it means, whether a restart alone can cure it, and the exceptions that show it, by simple name.
+
+    `remedy` is what to do before a restart, in words for the middle of a sentence.
+    """
 
     meaning: str
     retryable: bool
     exceptions: frozenset[str] = frozenset()
+    remedy: str = "fix the cause"
 
 
-def _cause(meaning: str, exceptions: str = "", *, retryable: bool = False) -> FailureCause:
-    return FailureCause(meaning, retryable, frozenset(exceptions.split()))
+def _cause(
+    meaning: str, exceptions: str = "", *, retryable: bool = False, remedy: str = "fix the cause"
+) -> FailureCause:
+    return FailureCause(meaning, retryable, frozenset(exceptions.split()), remedy)
 
 
 CAUSES: Mapping[str, FailureCause] = MappingProxyType(
@@ -51,10 +57,19 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
             "A record is larger than the producer, the broker or the topic takes.",
             "RecordTooLargeException RecordBatchTooLargeException",
         ),
+        # What a producer is told about one of its records. MirrorMaker's tasks survive records that they cannot read.
+        "record-refused": _cause(
+            "The target refuses a record: its timestamp is outside of message.timestamp.before.max.ms or after.max.ms of the topic there "
+            "(MirrorMaker may have copied them from the source's topic, KAFKA-20163), or that topic is compacted and the record has no key. "
+            "Change the setting of the topic on the target, and name it in config.properties.exclude so that it is not copied again.",
+            "InvalidRecordException InvalidTimestampException",
+            remedy="change the setting of the target's topic that refuses the record (message.timestamp.before.max.ms, after.max.ms, or "
+            "cleanup.policy where it has no key) and add it to config.properties.exclude",
+        ),
         "deserialisation": _cause(
             "A record cannot be read or converted.",
             "SerializationException RecordDeserializationException DataException SchemaBuilderException SchemaProjectorException "
-            "SchemaException CorruptRecordException InvalidRecordException UnsupportedCompressionTypeException InvalidTimestampException",
+            "SchemaException CorruptRecordException UnsupportedCompressionTypeException",
         ),
         "unknown-topic": _cause(
             "A topic does not exist, or cannot have that name; a task's restart creates none.",

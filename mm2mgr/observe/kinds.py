@@ -53,6 +53,7 @@ class ProblemKind:
 _TRACE = {
     "trace_summary": "first line and last cause of the trace, secrets masked, cut",
     "exception": "class of the exception that decided the cause; empty without a trace",
+    "remedy": "what to do before a restart",
 }
 _TARGET_TOPICS = {
     "topics": "the first of them, by their names on the target",

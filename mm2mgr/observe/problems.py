@@ -14,7 +14,7 @@ from typing import Any
 
 from mm2mgr import topology
 from mm2mgr.connect.types import trace_summary
-from mm2mgr.observe.causes import Classified, classify
+from mm2mgr.observe.causes import CAUSES, Classified, classify
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import RESTING, FlowMemory, Mark
@@ -97,7 +97,9 @@ class ConnectorCase:
         self, kind: str, found: Classified, evidence: Mapping[str, Any], tasks: Iterable[int] = ()
     ) -> LiveProblem:
         """Return a failure as a problem, with its cause."""
-        problem = self.problem(kind, {**evidence, "exception": found.exception}, tasks=tasks)
+        problem = self.problem(
+            kind, {**evidence, "exception": found.exception, "remedy": CAUSES[found.cause].remedy}, tasks=tasks
+        )
         return replace(problem, cause=found.cause, retryable=found.retryable)
 
 

@@ -99,14 +99,15 @@ def _no_status(one: Values, found: Values) -> str:
 
 def _connector_failed(one: Values, found: Values) -> str:
     running = " (tasks still run with the previous config)" if found["tasks_run"] else ""
-    return f"connector FAILED{running}: {found['trace_summary']}; fix the cause, then run mm2mgr restart --failed {_argument(one)}"
+    return f"connector FAILED{running}: {_failure(one, found)}"
 
 
 def _task_failed(one: Values, found: Values) -> str:
-    return (
-        f"{_tasks(one)} FAILED: {found['trace_summary']}; fix the cause, then run mm2mgr restart --failed {_argument(one)}; "
-        "they do not recover by themselves"
-    )
+    return f"{_tasks(one)} FAILED: {_failure(one, found)}; they do not recover by themselves"
+
+
+def _failure(one: Values, found: Values) -> str:
+    return f"{found['trace_summary']}; {found['remedy']}, then run mm2mgr restart --failed {_argument(one)}"
 
 
 def _connector_unassigned(_: Values, __: Values) -> str:

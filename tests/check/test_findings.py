@@ -56,6 +56,20 @@ def test_a_check_names_topics_whose_name_on_the_target_is_too_long(length: int, 
     assert all(long in each.message and f"exclude: [{long}]" in each.fix and each.severity == "error" for each in named)
 
 
+@pytest.mark.parametrize(("kept_ms", "said"), [("86400000", 0), ("604800000", 1)])
+def test_a_check_names_topics_whose_target_refuses_records_that_the_source_has(
+    kept_ms: str, said: int, tmp_path: Path
+) -> None:
+    spec = load([write(tmp_path, x=TREE)])
+    topology = expand(spec)
+    settings = {"retention.ms": kept_ms, "cleanup.policy": "delete", "message.timestamp.before.max.ms": "86400000"}
+    facts = {name: KafkaFacts(topic_settings={topic: settings}) for name, topic in (("a", "orders"), ("b", "a.orders"))}
+    found = findings(topology, render(topology), spec, facts=facts, workers={}, complete=True)
+    named = [each for each in found if each.rule == "record-refused"]
+    assert len(named) == said
+    assert all("orders" in each.message and "raise message.timestamp.before.max.ms" in each.fix for each in named)
+
+
 def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_path: Path) -> None:
     topology = expand(load([write(tmp_path, x=TREE)]))
     sessions = Sessions(1.0, ThreadPoolExecutor(1))

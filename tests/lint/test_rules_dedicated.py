@@ -184,3 +184,30 @@ def test_one_line_sizes_all_three_connectors(tmp_path: Path) -> None:
     """tasks.max is meant for the records; that the heartbeats get it as well is no fault to mend."""
     found = lint(estate(tmp_path, HEAD + ENABLED + "us-west->us-east.tasks.max = 8\n"))
     assert "tasks-idle" not in {each.rule for each in found}
+
+
+NODE = "clusters = harbor, delta\nharbor.bootstrap.servers = h:9092\ndelta.bootstrap.servers = d:9092\nharbor->delta.enabled = true\n"
+
+
+@pytest.mark.parametrize(
+    ("other", "shares"),
+    [
+        (NODE, False),  # another node of the same MirrorMaker
+        (NODE.replace("h:9092", "r:9092"), True),
+        (NODE.replace("d:9092", "e:9092").replace("h:9092", "r:9092"), False),
+        (NODE.replace("harbor", "river").replace("h:9092", "r:9092"), False),
+        (
+            NODE.replace("h:9092", "r:9092") + "delta.group.id = own\n",
+            True,
+        ),  # its config topic is the other one's still
+    ],
+)
+def test_two_files_share_workers_where_their_sources_are_two_clusters(
+    tmp_path: Path, other: str, *, shares: bool
+) -> None:
+    files = [tmp_path / "one.properties", tmp_path / "two.properties"]
+    for file, text in zip(files, (NODE, other), strict=True):
+        file.write_text(text)
+    found = [finding for finding in lint(read_files(files)) if finding.rule == "pairs-share-workers"]
+    assert {finding.spot.file for finding in found} == ({str(file) for file in files} if shares else set())
+    assert len(found) == (2 if shares else 0)

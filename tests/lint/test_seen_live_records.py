@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
+import confluent_kafka
 import pytest
 
+from mm2mgr.kafka.access import librdkafka_config
+from mm2mgr.kafka.client import Kafka
+from mm2mgr.kafka.inspection import topic_configs
 from mm2mgr.lint.subject import KafkaFacts
+from mm2mgr.observe.causes import classify
 from tests.lint.lab import LARGE_BYTES, Lab
 from tests.live.seen import connector_url, rest, topics, until, values, write_values
 
@@ -44,6 +51,31 @@ def test_errors_tolerated(lab: Lab) -> None:
         until(lambda: lab.offsets("tolerant"), lambda found: found == [2], "the offset of the last record")
         assert lab.state("tolerant") == ["RUNNING", "RUNNING"]
         assert lab.told() == {"errors-tolerated"}
+
+
+def test_record_refused(lab: Lab) -> None:
+    """A limit of timestamps that MirrorMaker copied, and a compacted topic, refuse records that the source has."""
+    day, old = 86_400_000, int(time.time() * 1000) - 10 * 86_400_000
+    lab.create("aged", "keyless", configs={"retention.ms": "-1"})
+    producer = confluent_kafka.Producer(librdkafka_config(lab.source))
+    producer.produce("aged", b"old", timestamp=old)
+    producer.produce("keyless", b"1")
+    assert producer.flush(35) == 0
+    lab.alter("aged", "message.timestamp.before.max.ms", str(day))
+    lab.create("A.keyless", on=lab.target, configs={"cleanup.policy": "compact"})
+    flows = {"aged": lab.flow("aged"), "keyless": lab.flow("keyless", {"sync.topic.configs.enabled": "false"})}
+    with lab.running(flows):
+        lab.until_failed("aged", "InvalidRecordException", "is out of range", task=True)
+        lab.until_failed("keyless", "InvalidRecordException", task=True)
+        assert {classify(lab.trace(name)).cause for name in flows} == {"record-refused"}
+        with Kafka(lab.source, 30) as source, Kafka(lab.target, 30) as target:
+            own, theirs = topic_configs(source, ["aged", "keyless"]), topic_configs(target, ["A.aged", "A.keyless"])
+        assert theirs["A.aged"].values["message.timestamp.before.max.ms"] == str(day), "copied"
+        facts = [
+            KafkaFacts(topic_settings={name: each.values for name, each in found.items()}) for found in (own, theirs)
+        ]
+        assert lab.told(source_kafka=facts[0], target_kafka=facts[1]) == {"record-refused"}
+        assert len(lab.findings(source_kafka=facts[0], target_kafka=facts[1])) == len(flows)
 
 
 def test_filter_drops_all(lab: Lab) -> None:

@@ -47,7 +47,7 @@ def test_all_that_a_single_file_leaves_open() -> None:
         "plugins of the workers",
         "exactly-once of the workers",
         "number of brokers",
-        "record limits of the brokers",
+        "record limits of brokers and topics",
         "round trip",
         "the other connectors",
     ]

@@ -54,6 +54,19 @@ ERRORS = "org.apache.kafka.common.errors"
             "org.apache.kafka.connect.errors.DataException",
         ),
         (
+            f"{CALLBACK}Caused by: org.apache.kafka.common.InvalidRecordException: Timestamp 1794814402150 of message with offset 0 is "
+            "out of range. The timestamp should be within [1795592016156, 1795682016156]\n",
+            "record-refused",
+            "org.apache.kafka.common.InvalidRecordException",
+        ),
+        (
+            f"{CALLBACK}Caused by: org.apache.kafka.common.InvalidRecordException: One or more records have been rejected due to 1 record "
+            "errors in total, and only showing the first three errors at most: [Compacted topic cannot accept message without key]\n",
+            "record-refused",
+            None,
+        ),
+        (f"{CALLBACK}Caused by: {ERRORS}.InvalidTimestampException: out of range", "record-refused", None),
+        (
             "java.lang.OutOfMemoryError: Java heap space\n\tat x.Y.z(Y.java:1)",
             "out-of-memory",
             "java.lang.OutOfMemoryError",

@@ -38,7 +38,12 @@ def failure(kind: str, flow: str, summary: str, tasks: tuple[int, ...] = ()) -> 
     subject = ProblemSubject(
         "east", f"mm2.a.b.{f'source.{flow}' if flow else 'checkpoint'}", flow and f"{flow}:a->b", tasks
     )
-    return LiveProblem(kind, subject, {"trace_summary": summary, "exception": "", "tasks_run": False}, cause="bug")
+    return LiveProblem(
+        kind,
+        subject,
+        {"trace_summary": summary, "exception": "", "remedy": "fix the cause", "tasks_run": False},
+        cause="bug",
+    )
 
 
 def loss_entry(flow: str, cause: str, first: int, last: int | None, **more: Any) -> LossEntry:

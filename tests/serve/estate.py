@@ -112,7 +112,7 @@ def problem(flow: str, connector: str = "mm2") -> LiveProblem:
 
 def watchdog_view(flow: str, connector: str, why: str) -> WatchdogView:
     """Return what a watchdog did about a task that FAILED with these words: a restart, and one that Connect refused."""
-    subject, found = ProblemSubject("main", connector, flow, (0,)), {"trace_summary": why}
+    subject, found = ProblemSubject("main", connector, flow, (0,)), {"trace_summary": why, "remedy": "fix the cause"}
     failed = LiveProblem("task-failed", subject, cause="time-out", evidence=found, retryable=True)
     actions = (WatchAction("restart", failed, number=1), WatchAction("restart", failed, number=2, error=why))
     return WatchdogView().after(WatchRound(1, NOW, actions, unread={connector: why}))

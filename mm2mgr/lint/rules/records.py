@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import (
@@ -23,8 +25,11 @@ from mm2mgr.lint.findings import (
     written,
     yaml,
 )
+from mm2mgr.lint.hops import filter_of, items_of, selection_of
 from mm2mgr.lint.rules.security import NEEDED
 from mm2mgr.lint.subject import Subject, addresses
+from mm2mgr.text import few, span_text
+from mm2mgr.topics.names import NameFilter
 from mm2mgr.truth.bugs import BY_BUG
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import numbers
@@ -293,6 +298,80 @@ def errors_tolerated(subject: Subject) -> Iterator[Hit]:
     if subject.get("errors.tolerance").lower() == "all":
         message = "errors.tolerance=all: a record that the target refuses is skipped and its offset stored, so it is lost without an error"
         yield connector_hit(subject, "errors.tolerance", "none", message)
+
+
+_BEFORE, _DIFFERENCE = "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"
+_EXCLUDE = "config.properties.exclude"
+_NO_LIMIT = 2**63 - 1
+
+
+@rule("record-refused", "warning", types=("source",), source="Kafka's LogValidator; KAFKA-20163", seen=_SEEN)
+def record_refused(subject: Subject) -> Iterator[Hit]:
+    """The target's topics refuse records that the source still has.
+
+    A broker compares the timestamp of a record with message.timestamp.before.max.ms of its topic when it is written, so a mirror
+    that begins, or that was behind, brings records that are too old by then. MirrorMaker itself copies that limit from the source's
+    topic unless config.properties.exclude names it, and no release's default does (KAFKA-20163). A compacted topic refuses records
+    without a key. The task is FAILED with InvalidRecordException, and again after each restart; with errors.tolerance=all the record
+    is lost. `mm2mgr check` asks both clusters for the settings of their topics: what counts is a limit below the time for
+    which the source keeps records, and a topic that is compacted on the target alone.
+    """
+    own, there = subject.source_kafka.topic_settings, subject.target_kafka.topic_settings
+    found = selection_of(subject) if own else None
+    if found is None:
+        return
+    theirs_of = {name: settings for topic, settings in there.items() if (name := found.upstream(topic))}
+    copied = _copies(subject, _BEFORE)
+    late: dict[str, int] = {}
+    limited: list[str] = []  # those of them whose topic on the target has a limit now
+    keyless: list[str] = []
+    for topic, settings in own.items():
+        if not found.takes(topic):
+            continue
+        theirs = theirs_of.get(topic, {})
+        limit = _oldest_taken_ms(theirs, settings if copied else theirs)
+        if limit is not None and limit < _kept_ms(settings):
+            late[topic] = limit
+            limited += [topic] if _oldest_taken_ms(theirs, theirs) is not None else []
+        if "compact" in theirs.get("cleanup.policy", "") and "compact" not in settings.get("cleanup.policy", "compact"):
+            keyless.append(topic)
+    if late:
+        topics, shortest = few(sorted(late)), span_text(min(late.values()) / 1000)
+        message = f"{subject.target} refuses records of {topics} that are older than {shortest}, which {subject.source} still has: the task fails at the first ({_BEFORE})"
+        fix = f"raise {_BEFORE} of the topics on {subject.target}"
+        if copied:
+            names = [_BEFORE, _BEFORE.replace("before", "after")]
+            escaped = [name.replace(".", r"\.") for name in names]
+            edit = Edit(_EXCLUDE, ",".join([*items_of(subject, _EXCLUDE), *escaped]))
+            hit = edit_hit(subject, message, [edit], _EXCLUDE, f", and {fix} that have it" if limited else "")
+            yield replace(hit, edits=()) if limited else hit
+        else:
+            yield Hit(message, fix, _EXCLUDE)
+    if keyless:
+        message = f"{few(keyless)} on {subject.target} is compacted and on {subject.source} is not: a record without a key is refused, and its task fails"
+        fix = f"set cleanup.policy of the topic on {subject.target} as on {subject.source}"
+        yield Hit(message, fix, "topics")
+
+
+def _copies(subject: Subject, setting: str) -> bool:
+    """Tell whether MirrorMaker copies a setting of topics; False where its filter is unknown."""
+    found = filter_of(subject, "config.properties")
+    is_on = subject.flag("sync.topic.configs.enabled", default=True)
+    return is_on and found is not None and not NameFilter(found.exclude, ()).takes(setting)
+
+
+def _oldest_taken_ms(topic: Mapping[str, str], limits: Mapping[str, str]) -> int | None:
+    """Return how old a record may be for a topic on the target, None without a limit; `limits` has the one that counts in the end."""
+    if topic.get("message.timestamp.type") == "LogAppendTime":
+        return None
+    values = (int(value) for value in (limits.get(_BEFORE), topic.get(_DIFFERENCE)) if value is not None)
+    return next((value for value in values if value < _NO_LIMIT), None)
+
+
+def _kept_ms(topic: Mapping[str, str]) -> float:
+    """Return for how long a topic keeps records."""
+    kept = int(topic.get("retention.ms", "-1"))
+    return kept if kept >= 0 and "delete" in topic.get("cleanup.policy", "") else math.inf
 
 
 @rule("delivery-limited", "warning", source="Connect's Worker.baseProducerConfigs")
