@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, config_key, edit_hit, removal_hit, shown, spelled, written
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
@@ -410,7 +411,9 @@ def slips(one: str, other: str) -> int:
 
 
 def takes(subject: Subject, key: str, value: str) -> bool:
-    """Tell whether a known key takes a value."""
+    """Tell whether a known key takes a value; what a template or a provider fills in may be any."""
+    if is_open(value):
+        return True
     plain = parts(subject, key)[1]
     scopes = [scope for scope in (subject.type, *SCOPES) if load().history(scope, plain)]
     return not any(fault(scope, plain, subject.version, value) for scope in scopes[:1])

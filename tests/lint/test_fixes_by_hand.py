@@ -45,7 +45,7 @@ def mend_connector(folder: Path, changes: made.Changes) -> tuple[dict[str, str],
         ({"topics": None, "topcis": "orders"}, "unknown-key", "topics such as 'x' would no longer be mirrored"),
         ({"source.cluster.alias": "us.west"}, "alias-has-separator", "all of them are mirrored again under these"),
         ({"replication.policy.separator": ""}, "alias-has-separator", "all of them are mirrored again under these"),
-        ({"replication.policy.separator": "", "source.cluster.alias": ""}, "alias-has-separator", ""),
+        ({"replication.policy.separator": "", "source.cluster.alias": ""}, "alias-blank", ""),
         ({"replication.policy.source.prefix": "my-topic"}, "unknown-key", ""),
         ({"source.cluster.producer.sasl.jaas.config": "${file:/c/a:jaas}"}, "dead-key", "the source admin and 1 more would log in otherwise"),
         ({"auto.offset.reset": "latest"}, "dead-key", "would be read from elsewhere on"),
@@ -124,7 +124,7 @@ def test_a_blank_separator_with_blank_aliases_is_left_and_says_how_names_stay(tm
     assert after == text
     assert (
         "A->B.replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-        in fixes["alias-has-separator"]
+        in fixes["alias-blank"]
     )
     assert "A->B.tasks.max" in fixes["one-task"]
 

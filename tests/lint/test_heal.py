@@ -32,7 +32,6 @@ BY_HAND = {
     "broker-window": "a setting of the brokers",
     "checkpoints-twice": "which connector has which groups",
     "compression-level-idle": "whether compression is wanted",
-    "dead-key": "which cluster the login is for",
     "empty-topics": "the names: all of the source is more than somebody asked for",
     "exactly-once-worker": "a setting of the workers",
     "fan-in": "which topics are mirrored; another policy names all of them anew",
@@ -112,10 +111,13 @@ CHANGING = {
     *("loop", "lost-backslash", "name-not-for-topics", "other-tools-key", "pair-disagrees"),
     *("pattern-dot", "reset-latest", "reset-none", "same-name", "separator-differs"),
     *("top-level-ignored", "transform-needs-fields", "transform-renames", "unknown-key", "unscoped-address"),
+    "pattern-matches-nothing",
+    "transform-incomplete",
     "wrong-kafka",
 }
 """Rules whose fix would mirror other topics, under other names, from or to other clusters, with other state or logins."""
 GIVEN_UP = {
+    "links-fetch-small-over-a-link": ["fetch-small"],
     "public_more-sync-noise": ["unknown-key"],
     "public_more-local-and-remote": ["loop"],
     "wild-tuned-at-the-top": ["top-level-client"],

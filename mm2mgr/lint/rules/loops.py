@@ -385,14 +385,7 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
         return
     if not separator:
         message = "the separator is empty: MirrorMaker reads the first letter of a topic as the alias of its source"
-        if subject.source:
-            yield connector_hit(subject, _SEPARATOR, ".", message)
-        else:  # names were to stay as they are; with a dot they would start with it
-            identity = spelled(subject, _POLICY, POLICIES["identity"])
-            aliases = " and ".join(written(subject, key) for key in (_SOURCE, _TARGET) if key in subject.config)
-            yield Hit(
-                message, f"write {identity} to keep topic names, and remove {aliases} and the separator", _SEPARATOR
-            )
+        yield connector_hit(subject, _SEPARATOR, ".", message)
         return
     for key, alias in ((_SOURCE, subject.source), (_TARGET, subject.target)):
         if separator in alias and not is_open(alias):
