@@ -411,7 +411,9 @@ def slips(one: str, other: str) -> int:
 
 
 def takes(subject: Subject, key: str, value: str) -> bool:
-    """Tell whether a known key takes a value."""
+    """Tell whether a known key takes a value; what a template or a provider fills in may be any."""
+    if is_open(value):
+        return True
     plain = parts(subject, key)[1]
     scopes = [scope for scope in (subject.type, *SCOPES) if load().history(scope, plain)]
     return is_open(value) or not any(fault(scope, plain, subject.version, value) for scope in scopes[:1])

@@ -273,6 +273,8 @@ def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str,
 def spelled(subject: Subject, key: str, value: str = "…") -> str:
     """Return how to write a key of a connector's config in the syntax of its file, whichever client reads it."""
     if subject.form == "connect":
+        if subject.resource and subject.resource.kind == "KafkaMirrorMaker2" and key.endswith(".cluster.alias"):
+            return f"alias: {yaml(value)} of that cluster, and wherever the resource names it"
         member = member_of(subject, key)
         return f"{member}: {yaml(value)}" if member in OPERATORS_MEMBERS else f"{key}={value}"
     if subject.form == "dedicated":

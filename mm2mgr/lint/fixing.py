@@ -22,7 +22,7 @@ from mm2mgr.formats.recognise import syntax_of
 from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, Value
 from mm2mgr.formats.structured import StructuredText
 from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, spelled
-from mm2mgr.lint.mirroring import changes, differences, named_as
+from mm2mgr.lint.mirroring import changes, difference, named_as
 from mm2mgr.lint.rules import RULES, found
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.secrets import is_secret, lasting_parts, mask
@@ -182,12 +182,19 @@ def _after(contents: Contents, read: Callable[[Contents], Estate], rules: Sequen
 def _changed(taken: Sequence[Found], before: _Linted, after: _Linted) -> str:
     """Return what fixes change of what is mirrored, "" for nothing; where a fault kept a connector from mirroring, that is its fix."""
     found = changes(before.estate, after.estate)
+    if len(taken) == 1 and _asks_for_topics(*taken[0]):
+        found = tuple(each for each in found if not each.was_idle)
     if len(taken) == 1 and (rule := taken[0][0].rule) in before.stopping:
         stopped = [each for each in before.found if each[0].rule == rule and each[0].severity == "error"]
         connectors = {named_as(hit.subject)[:3] for _, hit in stopped if hit.subject}
         files = {hit.spot.file for _, hit in stopped if hit.spot and not hit.subject}
         found = tuple(each for each in found if each.named[:3] not in connectors and each.named[0] not in files)
     return f"to be done by hand, as it changes what is mirrored: {found[0].effect}" if found else ""
+
+
+def _asks_for_topics(finding: Finding, hit: Hit) -> bool:
+    """Tell whether it is an error in a list of topics: where the list takes none, its fix may begin to mirror."""
+    return finding.severity == "error" and (hit.key or finding.spot.key).rpartition(".")[2] == "topics"
 
 
 def _identity(each: Found) -> tuple[str, str, str, str]:
@@ -370,13 +377,13 @@ def _flattened(text: str) -> tuple[PathKey, Any]:
 # --- as JSON Patch, for tools that keep configs themselves ----------------------------------------------------------------
 
 
-def patch(hit: Hit, *, stops: bool = False) -> list[dict[str, str]]:
+def patch(finding: Finding, hit: Hit, *, stops: bool = False) -> list[dict[str, str]]:
     """Return a fix as JSON Patch (RFC 6902) of the connector's config, or of the lines of an mm2.properties.
 
     [] where a fix is none, changes another connector too, would show or lose a secret, or changes what is mirrored, unless its fault
     `stops` the connector.
     """
-    if not stops and _changes_mirroring(hit):
+    if not stops and _changes_mirroring(finding, hit):
         return []
     config = {**hit.subject.config} if hit.subject else {}
     config |= {edit.at.key: edit.at.value for edit in hit.edits if edit.at}
@@ -413,7 +420,7 @@ _DECISIVE = re.compile(
 )
 
 
-def _changes_mirroring(hit: Hit) -> bool:
+def _changes_mirroring(finding: Finding, hit: Hit) -> bool:
     """Tell whether a fix changes what is mirrored, as far as its hit tells."""
     subject = hit.subject
     if subject is None:
@@ -424,7 +431,8 @@ def _changes_mirroring(hit: Hit) -> bool:
     config = {**subject.config, **{edit.key: edit.value for edit in edits if edit.value is not None}}
     gone = {edit.key for edit in edits if edit.value is None}
     after = replace(subject, config={key: value for key, value in config.items() if key not in gone})
-    return bool(differences(subject, after))
+    found = difference(subject, after)
+    return found is not None and not (found.was_idle and _asks_for_topics(finding, hit))
 
 
 def _gone(edit: Edit) -> str | None:

@@ -43,10 +43,14 @@ _EMITS = {
 
 @dataclass(frozen=True)
 class Difference:
-    """What of one connector would be otherwise; `effect` says it as the end of a sentence, with what it costs."""
+    """What of one connector would be otherwise; `effect` says it as the end of a sentence, with what it costs.
+
+    `was_idle`: it is only the topics, and before it took no topic that can exist.
+    """
 
     named: Named
     effect: str
+    was_idle: bool = False
 
 
 def changes(before: Estate, after: Estate) -> tuple[Difference, ...]:
@@ -61,8 +65,8 @@ def changes(before: Estate, after: Estate) -> tuple[Difference, ...]:
             if not subject.off:
                 start = ", from the first record on" if subject.type == "source" else ""
                 found.append(Difference(named, f"{named[1]} would start{start}"))
-        elif effects := differences(old[named], subject):
-            found.append(Difference(named, effects[0]))
+        elif other := difference(old[named], subject):
+            found.append(replace(other, named=named))
     return tuple(found)
 
 
@@ -99,12 +103,16 @@ def named_as(subject: Subject) -> Named:
     return subject.spot.file or subject.connect or subject.spot.connect, subject.name, subject.type, 0
 
 
-def differences(before: Subject, after: Subject) -> tuple[str, ...]:
-    """Return what one connector does otherwise under another config, the costliest first; () where it is proved to do the same."""
+def difference(before: Subject, after: Subject) -> Difference | None:
+    """Return what one connector does otherwise under another config, the costliest effect; None where it is proved to do the same."""
     if dict(before.config) == dict(after.config) and before.worker == after.worker and before.state == after.state:
-        return ()
+        return None
     old, new = _with_new_names(before), _with_new_names(after)
-    return tuple(effect for compare in _ASPECTS if (effect := compare(old, new)))
+    effects = [effect for compare in _ASPECTS if (effect := compare(old, new))]
+    if not effects:
+        return None
+    is_idle = effects == [_topics(old, new)] and _takes_nothing(old)
+    return Difference(named_as(before), effects[0], was_idle=is_idle)
 
 
 def _with_new_names(subject: Subject) -> Subject:
@@ -161,6 +169,14 @@ def _topics(before: Subject, after: Subject) -> str:
         if more
         else "other topics would be mirrored"
     )
+
+
+def _takes_nothing(subject: Subject) -> bool:
+    """Tell whether it is proved that a connector takes no topic."""
+    selection = selection_of(subject)
+    include = machine_of(selection.names.include) if selection else None
+    found = _search([include], refused_by(selection)) if selection and include else None
+    return found is not None and found.word is None and not found.open
 
 
 def _example(one: Subject, other: Subject) -> str:

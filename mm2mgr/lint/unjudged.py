@@ -82,6 +82,11 @@ def _of_unread_brokers(subject: Subject) -> bool:
     return (reads and not wire.source.read) or (writes and not wire.target.read)
 
 
+def _filters_records(subject: Subject) -> bool:
+    types = (subject.get(f"transforms.{name}.type") for name in subject.items("transforms"))
+    return policy_of(subject) == "identity" and any(type_.rpartition(".")[2] == "Filter" for type_ in types)
+
+
 _LOOPS = ("overlap", "loop", "identity-loop", "two-ways", "fan-in", "renamed")
 
 FACTS = (
@@ -190,6 +195,13 @@ FACTS = (
         "the file as the template writes it",
         ("invalid-value", "bad-address", "bad-pattern", "jaas-syntax", "jaas-module", "security-incomplete", *_LOOPS),
         _each(lambda subject: bool(templates(subject.config))),
+    ),
+    Fact(
+        "what Filter transformations let through",
+        "whether records of topics that keep their names return",
+        "compare the predicates of both directions by hand",
+        ("identity-loop", "two-ways"),
+        _each(_filters_records, "source"),
     ),
     Fact(
         "the other connectors",

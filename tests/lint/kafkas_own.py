@@ -62,6 +62,10 @@ EXCLUDED = {
     "groups": r"console-consumer-.*,connect-.*,__.*",
 }
 STATE = "(state of the resource)"
+LOGIN = re.compile(
+    r"security\.protocol|ssl\.((truststore|keystore)\.(location|password|type|certificates|key|certificate\.chain)|key\.password"
+    r"|protocol|enabled\.protocols|endpoint\.identification\.algorithm)|sasl\.(mechanism|jaas\.config|kerberos\.service\.name)"
+)
 SECURITY = ("security.", "ssl.", "sasl.")
 Config = dict[str, str]
 
@@ -283,11 +287,10 @@ def _first(config: Config, prefixes: tuple[str, ...], key: str) -> str:
 
 def _login(config: Config, prefix: str) -> dict[str, object]:
     own = {key.removeprefix(prefix): value.strip() for key, value in config.items() if key.startswith(prefix)}
-    login: dict[str, object] = {
-        key: value for key, value in own.items() if key.startswith(("security.protocol", "ssl.", "sasl."))
-    }
-    if login.get("security.protocol") == "PLAINTEXT":
-        login.pop("security.protocol")  # the default
+    login: dict[str, object] = {key: value for key, value in own.items() if LOGIN.fullmatch(key)}
+    for key, default in (("security.protocol", "PLAINTEXT"), ("ssl.endpoint.identification.algorithm", "https")):
+        if login.get(key) == default:
+            login.pop(key)
     servers = re.split(r"[,\s]+", own.get("bootstrap.servers", ""))
     return login | {"servers": sorted({server.rpartition("://")[2].lower() for server in servers if server})}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -60,7 +60,17 @@ def was_stopped(finding: Finding, name: tuple[str, ...]) -> bool:
     hit = finding.hit
     if not BY_ID[finding.rule].stops or finding.severity != "error" or hit is None:
         return False
-    return (hit.subject.name if hit.subject else "") in ("", name[1]) and finding.spot.file == name[0]
+    return not name[1] or ((hit.subject.name if hit.subject else "") in ("", name[1]) and finding.spot.file == name[0])
+
+
+def compare(old: dict[str, object], new: dict[str, object], fixed: Sequence[Finding]) -> None:
+    """A connector does the same as before; only one that took no topic, by an error in its list, may take some."""
+    if not old.get("topics") and any(each.severity == "error" and each.key.endswith(TAKING) for each in fixed):
+        old, new = ({key: value for key, value in each.items() if key != "topics"} for each in (old, new))
+    assert old == new, "\n".join(f"{each.rule}: {each.message} | {each.fix}" for each in fixed)
+
+
+TAKING = ("topics", "topicsPattern")
 
 
 def check(case: Case, texts: Mapping[str, str]) -> None:
@@ -72,7 +82,9 @@ def check(case: Case, texts: Mapping[str, str]) -> None:
     stopped = [finding for finding in findings if finding.rule in fixed]
     if not healed.contents:
         return
-    version = numbers(kafka_version(case.surroundings().version or case.surroundings().worker.version or "") or "99")
+    known = case.surroundings()
+    written = re.search(r"^\s*version: ['\"]?([\d.]+)", "\n".join(texts.values()), re.MULTILINE)
+    version = numbers(kafka_version(known.version or known.worker.version or (written[1] if written else "")) or "99")
     old, new = all_configs(before), all_configs({**before, **healed.contents})
     fixes = "\n".join(f"{each.rule}: {each.message} | {each.fix}" for each in healed.fixed)
     for name in old.keys() | new.keys():
@@ -80,7 +92,7 @@ def check(case: Case, texts: Mapping[str, str]) -> None:
             continue
         assert name in old, f"{name} is new\n{fixes}"
         assert name in new, f"{name} is gone\n{fixes}"
-        assert mirrored(old[name], version) == mirrored(new[name], version), fixes
+        compare(mirrored(old[name], version), mirrored(new[name], version), healed.fixed)
 
 
 @pytest.mark.parametrize("case", FILES, ids=lambda case: case.name)
@@ -266,9 +278,7 @@ def test_fixes_of_trees_change_nothing_that_is_mirrored(case: Case, tmp_path: Pa
         healed = heal(contents, lambda now: read(case, paths, now), severities=SEVERITIES)
     except SpecError:
         return
-    fixed = {finding.rule for finding in healed.fixed if BY_ID[finding.rule].stops}
-    hits = [hit for finding, hit in found(read(case, paths, {}), RULES) if finding.rule in fixed and not hit.severity]
-    stopped = {hit.subject.name for hit in hits if hit.subject}  # their fault kept them from mirroring
     before, after = rendered(contents), rendered({**contents, **healed.contents})
     assert before.keys() == after.keys()
-    assert not [name for name in before if name not in stopped and before[name] != after[name]], healed.fixed
+    for name, old in before.items():
+        compare(old, after[name], healed.fixed)

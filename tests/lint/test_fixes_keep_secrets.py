@@ -185,7 +185,7 @@ def test_every_secret_is_still_in_the_file(form: str, drawn: list[tuple[str, str
         after = result.contents.get(str(path), text.encode()).decode()
         assert [secret for secret in secrets if secret not in after] == [], after
         for finding, hit in found(estate, RULES):
-            gone = {step["path"][1:] for step in patch(hit) if step["op"] in ("remove", "replace")}
+            gone = {step["path"][1:] for step in patch(finding, hit) if step["op"] in ("remove", "replace")}
             config = {
                 **(hit.subject.config if hit.subject else {}),
                 **{edit.at.key: edit.at.value for edit in hit.edits if edit.at},

@@ -113,10 +113,13 @@ CHANGING = {
     *("loop", "lost-backslash", "name-not-for-topics", "other-tools-key", "pair-disagrees"),
     *("pattern-dot", "pattern-matches-nothing", "reset-latest", "reset-none", "same-name", "separator-differs"),
     *("top-level-ignored", "transform-needs-fields", "transform-renames", "unknown-key", "unscoped-address"),
+    "pattern-matches-nothing",
+    "transform-incomplete",
     "wrong-kafka",
 }
 """Rules whose fix would mirror other topics, under other names, from or to other clusters, with other state or logins."""
 GIVEN_UP = {
+    "links-fetch-small-over-a-link": ["fetch-small"],
     "public_more-sync-noise": ["unknown-key"],
     "public_more-local-and-remote": ["loop"],
     "wild-tuned-at-the-top": ["top-level-client"],

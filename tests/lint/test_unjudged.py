@@ -79,6 +79,19 @@ def test_a_class_of_ones_own_and_one_alias_with_other_addresses() -> None:
     assert missing(made.source(**KNOWN), made.source({"source.cluster.bootstrap.servers": "a9:9092"}, **KNOWN)) == []
 
 
+def test_a_filter_between_topics_that_keep_their_names_decides_about_loops() -> None:
+    guard = {
+        "replication.policy.class": f"{made.MIRROR}IdentityReplicationPolicy",
+        "transforms": "drop",
+        "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.drop.predicate": "came",
+        "predicates": "came",
+        "predicates.came.type": "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
+        "predicates.came.name": "origin",
+    }
+    assert missing(made.source(guard, **KNOWN)) == ["what Filter transformations let through"]
+
+
 def test_rules_that_are_left_out_leave_nothing_open_and_brokers_say_why() -> None:
     silent = KafkaFacts(unanswered="B: no broker of b1:9092 answered within 0.5 s")
     subject = made.source({"producer.override.bootstrap.servers": None}, **{**KNOWN, "target_kafka": silent})

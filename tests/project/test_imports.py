@@ -248,6 +248,7 @@ PURE = (
     "check/judge",
     "check/needs",
     "kafka/acls",
+    "lint/mirroring",
     "reconcile/plan",
     "reconcile/quotas",
     "reconcile/drift",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 
 from mm2mgr.lint.findings import Hit, estate_rule, rule
 from mm2mgr.lint.subject import Estate, Subject, addresses
@@ -45,24 +45,21 @@ def resources_share_workers(estate: Estate) -> Iterator[Hit]:
     for subject in estate.subjects:
         if subject.resource and subject.resource.workers:
             first.setdefault(subject.resource.workers, subject)
-    reported = set[Subject]()
-    for pair in combinations(first.values(), 2):
-        shared = _shared(*pair)
-        for subject, other in (pair, pair[::-1]):
-            if shared and subject not in reported:
-                reported.add(subject)
-                own, theirs = (each.resource.workers.lstrip("/") for each in (subject, other) if each.resource)
-                values = ", ".join(f"{key}={subject.worker_property(key)}" for key in shared)
-                message = f"the workers of {own} and of {theirs} have {values} on one Kafka cluster: they become one Connect cluster, and each resource's connectors are deleted for the other's"
-                yield Hit(message, _own_names(subject), shared[0], subject, others=(other,))
-
-
-def _shared(one: Subject, other: Subject) -> list[str]:
-    """Return what the workers of two connectors have in common on one Kafka cluster."""
-    kafkas = [addresses(each.worker_property("bootstrap.servers") or "") for each in (one, other)]
-    if not kafkas[0] & kafkas[1]:
-        return []
-    return [key for key in _STORED if one.worker_property(key) == other.worker_property(key)]
+    sharing: dict[tuple[str, str, str], list[Subject]] = defaultdict(list)
+    for subject in first.values():
+        for address in addresses(subject.worker_property("bootstrap.servers") or ""):
+            for key in _STORED:
+                sharing[address, key, subject.worker_property(key) or ""].append(subject)
+    shared: dict[Subject, tuple[Subject, dict[str, None]]] = {}
+    for (_, key, _), group in sharing.items():
+        for subject in group if len(group) > 1 else ():
+            other = group[0] if subject is not group[0] else group[1]
+            shared.setdefault(subject, (other, {}))[1][key] = None
+    for subject, (other, keys) in shared.items():
+        own, theirs = (each.resource.workers.lstrip("/") for each in (subject, other) if each.resource)
+        values = ", ".join(f"{key}={subject.worker_property(key)}" for key in keys)
+        message = f"the workers of {own} and of {theirs} have {values} on one Kafka cluster: they become one Connect cluster, and each resource's connectors are deleted for the other's"
+        yield Hit(message, _own_names(subject), next(iter(keys)), subject, others=(other,))
 
 
 def _own_names(subject: Subject) -> str:

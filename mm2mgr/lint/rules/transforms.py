@@ -24,6 +24,7 @@ _OF_BYTES = {
     "HoistField": _OTHER_TYPE,
     "Cast": _OTHER_TYPE,
 }
+_SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _WHOLE = {"ValueToKey": _STRUCT, "InsertHeader": "adds text, which ByteArrayConverter refuses for headers"}
 _FINE = ("DropHeaders", "Filter", "RegexRouter", "TimestampRouter")
 _KNOWN = (*_OF_BYTES, *_WHOLE, *_FINE)
@@ -51,13 +52,17 @@ def transform_needs_fields(subject: Subject) -> Iterator[Hit]:
         key = f"transforms.{name}.type"
         wrong = _wrong(subject, name)
         if wrong and not wrong.startswith("write "):
-            yield _removal(subject, name, f"{written(subject, key)}: {wrong}")
+            more = _TEXT_HEADERS if wrong.startswith("InsertHeader ") else ""
+            yield _removal(subject, name, f"{written(subject, key)}: {wrong}", more)
         elif wrong:
             right = wrong.removeprefix("write ")
             message = (
                 f"{written(subject, key)}: Kafka has no transformation {subject.get(key)}: Connect refuses the config"
             )
             yield edit_hit(subject, message, [Edit(key, right)], key)
+
+
+_TEXT_HEADERS = f", or write header.converter={_SIMPLE}, which makes text of all other headers, too; where a Filter looks for this header, it may be all that ends a loop"
 
 
 def _wrong(subject: Subject, name: str) -> str:
