@@ -33,6 +33,7 @@ def estate_of(case: str, folder: Path) -> Estate:
     [found] = [each for each in FILES if each.name == case]
     paths = [folder / name for name in found.texts()]
     for path, text in zip(paths, found.texts().values(), strict=True):
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return read_files(paths, found.surroundings())
 

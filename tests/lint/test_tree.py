@@ -114,7 +114,8 @@ def test_silences_of_fields_and_comments(tmp_path: Path) -> None:
 
 
 def test_an_unknown_rule_is_told_where_it_is_silenced(tmp_path: Path) -> None:
-    (found,) = lint(estate(tmp_path, TREE.replace("pattern-dot", "patern-dot")))
+    findings = lint(estate(tmp_path, TREE.replace("pattern-dot", "patern-dot")))
+    (found,) = [finding for finding in findings if finding.rule != "known-bug"]
     assert (found.rule, found.spot.line, found.fix, found.more) == ("silence-unexplained", 16, "write pattern-dot", 0)
 
 

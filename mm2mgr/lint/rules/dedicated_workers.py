@@ -26,7 +26,7 @@ def pairs_share_workers(estate: Estate) -> Iterator[Hit]:
     The driver starts Connect workers of their own for each pair, on the target. By default their group and their three storage topics
     are named after the source (mm2-configs.A.internal). `B.config.storage.topic`, or the same line at the top level, gives all pairs
     that write to B one topic; the connectors have the same names in every pair, so the config that is written last counts for
-    all. Seen on 4.3.1 with two sources of 100 records: of one 200 arrived, of the other none, and both were RUNNING. A pair that is not
+    all. With two sources of 100 records each, 200 of one arrived and none of the other, and both were RUNNING. A pair that is not
     enabled counts as well where it sends heartbeats, which is the default: its idle source connector has that name too. Two files
     whose sources have one alias and one target share them by default. A shared topic for offsets or states alone is a warning.
     Remove the lines, or run one process per source.
@@ -70,10 +70,13 @@ class _Lines:
 
     def of(self, subject: Subject, key: str) -> tuple[Spot, Line | None]:
         """Return the place of a property of a pair's workers, and its line, None where the driver's default applies."""
-        file = self._files[subject.spot.file]
+        own = f"{subject.pair.rpartition('->')[2]}.{key}"
+        file = self._files.get(subject.spot.file)
+        if file is None:
+            return subject.spot.at(own), None
         if file.path not in self._lines:
             self._lines[file.path] = Dedicated(file.entries).lines
-        lines, own = self._lines[file.path], f"{subject.pair.rpartition('->')[2]}.{key}"
+        lines = self._lines[file.path]
         line = (lines.get(key) if to_worker(key) else None) or lines.get(own)
         return (file.spot(line) if line else subject.spot.at(own)), line
 
