@@ -148,8 +148,8 @@ def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     """A Filter without a predicate drops every record.
 
     Kafka's Filter has no condition of its own: it drops each record that reaches it, and its predicate decides which do
-    (KIP-585). Without one nothing arrives on the target, while the connector is RUNNING and its offsets advance, so what was
-    read is not read again after the fix. Seen on 4.3.1: 30 records in, 0 out.
+    (KIP-585). Without one nothing arrives on the target, while the connector is RUNNING. Connect stores no offsets of dropped
+    records, so after the fix they are read again, unless retention has deleted them meanwhile. Seen on 4.3.1: 30 records in, 0 out.
     """
     for name in subject.items("transforms"):
         key, predicate = f"transforms.{name}.type", f"transforms.{name}.predicate"
