@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ from mm2mgr.check.needs import (
     subject_of,
 )
 from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.errors import ConnectError
 from mm2mgr.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
@@ -66,7 +67,7 @@ from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.observe.reading import Failure
-from mm2mgr.reconcile.facts import ask_worker, harmless
+from mm2mgr.reconcile.facts import RunningOn, ask_worker, harmless, shared_workers
 from mm2mgr.reconcile.history import TOPIC
 from mm2mgr.render import Connector, connectors_of
 from mm2mgr.spec.scalars import is_name, java_pattern
@@ -303,9 +304,10 @@ def check(
     chosen = connectors_of(connectors, flows)
     with open_sessions(timeout_seconds) as sessions:
         answers: dict[str, WorkerAnswer] = {}
+        running: dict[str, RunningOn] = {}
 
         def ask_workers() -> None:
-            answers.update(asyncio.run(read_workers(topology, chosen, timeout_seconds / 2)))
+            answers.update(asyncio.run(read_workers(topology, chosen, timeout_seconds / 2, running)))
 
         sessions.run([ask_workers, partial(_log_in, sessions, topology, chosen)])
         answered = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Failure)}
@@ -314,7 +316,12 @@ def check(
         wanted += own_needs(topology, chosen, lambda alias: own_login(topology, alias)[0])
         _ask(sessions, wanted, _with_groups(sessions, topology, flows, answered))
         facts = kafkas(sessions, topology, chosen, known)
-        rows = [*worker_rows(answers), *access_rows(sessions, wanted), *identity_rows(sessions, topology)]
+        rows = [
+            *worker_rows(answers),
+            *shared_rows(running),
+            *access_rows(sessions, wanted),
+            *identity_rows(sessions, topology),
+        ]
         rows += history_rows(sessions, topology)
         rows += [*judged(wanted, _answers(sessions)), *unverified_rows(topology, chosen)]
         rows += unmatched_rows(flows, {alias: topics for alias, topics in known.topics.items() if sessions.of(alias)})
@@ -423,18 +430,31 @@ def _informed(
     )
 
 
-async def read_workers(topology: Topology, connectors: Sequence[Connector], seconds: float) -> dict[str, WorkerAnswer]:
-    """Ask every Connect cluster that the connectors run on."""
+def shared_rows(running: Mapping[str, RunningOn]) -> Iterator[CheckRow]:
+    """Yield a row for each Connect cluster that is another one too, or shares its configs with it."""
+    for name, error in shared_workers(running).items():
+        yield CheckRow("failed", f"connect {name}", "workers of its own", effect=error.message, fix=error.hint or "")
+
+
+async def read_workers(
+    topology: Topology, connectors: Sequence[Connector], seconds: float, running: dict[str, RunningOn]
+) -> dict[str, WorkerAnswer]:
+    """Ask every Connect cluster that the connectors run on; `running` gets what those run that tell."""
     names = sorted({connector.connect for connector in connectors})
-    asked = (_ask_cluster(topology.connects[name], connectors, seconds) for name in names)
+    asked = (_ask_cluster(topology.connects[name], connectors, seconds, running) for name in names)
     return dict(zip(names, await asyncio.gather(*asked), strict=True))
 
 
-async def _ask_cluster(connect: ConnectCluster, connectors: Sequence[Connector], seconds: float) -> WorkerAnswer:
+async def _ask_cluster(
+    connect: ConnectCluster, connectors: Sequence[Connector], seconds: float, running: dict[str, RunningOn]
+) -> WorkerAnswer:
     keys = (key for connector in connectors if connector.connect == connect.name for key in connector.config)
     try:
         async with asyncio.timeout(seconds), ConnectClient(connect_target(connect), deadline_seconds=seconds) as client:
-            worker, unprobed = await ask_worker(client, harmless(keys))
+            root = await client.root()
+            worker, unprobed = await ask_worker(client, harmless(keys), root)
+            with suppress(ConnectError):
+                running[connect.name] = RunningOn(root, *await client.infos_with_states())
     except Mm2mgrError as error:
         return Failure.of(error)
     except TimeoutError:

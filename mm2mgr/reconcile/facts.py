@@ -17,7 +17,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.exactly_once import ASKED_CONFIG, NOBODY, SOURCE_CLASS, supports_exactly_once
 from mm2mgr.connect.target import ConnectTarget
-from mm2mgr.connect.types import WorkerInfo
+from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector
@@ -26,6 +26,7 @@ from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.text import number_of
 from mm2mgr.topology import KafkaCluster, Topology
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.client_values import settings
@@ -116,6 +117,36 @@ async def refusals(client: ConnectClient, config: Mapping[str, str]) -> dict[str
             raise
         return {"": reason}
     return {key: " ".join(reasons) for key, reasons in answer.errors.items() if key not in config.keys() - sent.keys()}
+
+
+@dataclass(frozen=True)
+class RunningOn:
+    """What a Connect cluster runs: who answered, configs, and states of connectors that have reported one."""
+
+    root: WorkerInfo
+    infos: Mapping[str, ConnectorInfo]
+    states: Mapping[str, str]
+
+
+def shared_workers(read: Mapping[str, RunningOn]) -> dict[str, ConnectError]:
+    """Return an error for each Connect cluster that answers just as another one does, from the same Kafka cluster.
+
+    Only one that is named twice, or two that share config.storage.topic, run connectors of the same names, configs and states.
+    """
+    found: dict[str, ConnectError] = {}
+    alike: dict[tuple[str, frozenset[str]], list[str]] = {}
+    for name, each in read.items():
+        if each.root.kafka_cluster_id and any(state not in ("STOPPED", "PAUSED") for state in each.states.values()):
+            alike.setdefault((each.root.kafka_cluster_id, frozenset(each.infos)), []).append(name)
+    for names in alike.values():
+        for name in names:
+            own = read[name]
+            same = [one for one in names if read[one].infos == own.infos and read[one].states == own.states]
+            if others := [one for one in same if one != name]:
+                message = f"Connect clusters '{name}' and '{others[0]}' run the same {number_of(len(own.infos), 'connector')} on one Kafka cluster: they are one Connect cluster, or share config.storage.topic"
+                hint = "give one Connect cluster one name, and two of them a group.id and three storage topics each"
+                found[name] = ConnectError(message, hint=hint, cluster=name)
+    return found
 
 
 def version_of(root: WorkerInfo) -> WorkerFacts:

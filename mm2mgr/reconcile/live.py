@@ -12,7 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import ConnectorInfo, WorkerInfo, parse_stored
+from mm2mgr.connect.types import parse_stored
 from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
@@ -25,6 +25,7 @@ from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import read_estimate
 from mm2mgr.reconcile.facts import (
     ClusterIds,
+    RunningOn,
     TopicListing,
     ask_worker,
     cluster_ids,
@@ -34,6 +35,7 @@ from mm2mgr.reconcile.facts import (
     read_topics,
     refusals,
     running,
+    shared_workers,
     user_of,
     version_of,
 )
@@ -92,16 +94,13 @@ _REQUESTS_AT_ONCE = 8
 LONGEST_PAUSE_SECONDS = 900.0
 
 
-@dataclass(frozen=True)
-class _Live:
+@dataclass(frozen=True, kw_only=True)
+class _Live(RunningOn):
     """What a Connect cluster answered; `worker` in full, and `note`, only where something is to be written.
 
     A connector without a state has reported none yet. `infos` may lack it, until they are read alone before a write.
     """
 
-    infos: Mapping[str, ConnectorInfo]
-    states: Mapping[str, str]
-    root: WorkerInfo
     worker: WorkerFacts
     note: str | None = None
 
@@ -167,6 +166,7 @@ class _Making:
     async def plan(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
         """Read, compare and judge; the tree as lint sees it has the connectors in the same order."""
         await self.ask([name for name in self.topology.connects if name not in self.errors], self.read)
+        self.refuse_shared()
         self.place_heartbeats()
         connectors = (each for name in self.topology.connects for each in self.wanted(name))
         wanted = wanted_quotas(self.topology, connectors, user_of)
@@ -261,6 +261,13 @@ class _Making:
         moving = with_moves([self.parts[name] for name in names], self.topology.moved, self.both_sides())
         return with_left_overs_first(moving, self.carriers, self.running())
 
+    def refuse_shared(self) -> None:
+        """Take Connect clusters that share their workers or configs for unread: a plan of one would delete what the other created."""
+        for name, error in shared_workers(self.live).items():
+            self.errors[name] = error
+            self.live.pop(name)
+            self.parts.pop(name, None)
+
     def place_heartbeats(self) -> None:
         """Let the connectors that mirror heartbeats go on with them."""
         self.carriers = heartbeat_carriers(self.topology, self.rendered, self.running())
@@ -353,7 +360,7 @@ class _Making:
     async def read(self, name: str, client: ConnectClient) -> None:
         """Read what it runs, in which state, and who answers."""
         (infos, states), root = await asyncio.gather(client.infos_with_states(), client.root())
-        self.live[name] = _Live(infos, states, root, version_of(root))
+        self.live[name] = _Live(root=root, infos=infos, states=states, worker=version_of(root))
 
     async def read_all(self, name: str, client: ConnectClient) -> None:
         """Read what it runs, those without a status too: one that is missing from a list is never created, nor forgotten."""

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.check.needs import ClientLogin
-from mm2mgr.check.run import Session, Sessions, findings, history_rows, principal_of
+from mm2mgr.check.run import Session, Sessions, findings, history_rows, principal_of, shared_rows
+from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
 from mm2mgr.expand import expand
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
+from mm2mgr.reconcile.facts import RunningOn
 from mm2mgr.reconcile.history import TOPIC
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
@@ -87,3 +89,11 @@ def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_pat
     assert (row.status, row.where, row.what) == ("failed", "b", "topic mm2mgr.history.internal")
     assert row.effect.startswith("it has 3 partitions: mm2mgr needs exactly one")
     assert "delete the topic" in row.fix
+
+
+def test_workers_that_are_not_a_connect_clusters_own_are_a_failed_row() -> None:
+    one = RunningOn(WorkerInfo("4.3.1", "", "kafka"), {"a": ConnectorInfo("a", {"topics": "t"})}, {"a": "RUNNING"})
+    apart = RunningOn(WorkerInfo("4.3.1", "", "other"), one.infos, one.states)
+    rows = list(shared_rows({"east": one, "west": one, "north": apart}))
+    assert [(row.status, row.where) for row in rows] == [("failed", "connect east"), ("failed", "connect west")]
+    assert all("config.storage.topic" in row.effect and "group.id" in row.fix for row in rows)

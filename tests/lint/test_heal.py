@@ -47,6 +47,7 @@ BY_HAND = {
     "invalid-value": "the value",
     "jaas-module": "the user's name",
     "jaas-syntax": "the user's name",
+    "jmx-reporter-missing": "a setting of the workers",
     "kafka-unknown": "a newer Kafka",
     "known-bug": "a newer Kafka",
     "limit-above-link": "how much is wanted",
@@ -96,6 +97,7 @@ BY_HAND = {
     "upgrade-override-policy": "a setting of the workers",
     "worker-key": "a setting of the workers",
     "worker-keystore-clash": "a setting of the workers",
+    "wrong-kafka": "whether it is a listener of the target",
 }
 """Rules with hits that no machine fixes (a new one of these gets a line), and what it does not know or cannot reach. Of these the case's `fixed` is the proof."""
 CHANGES = "to be done by hand, as it changes what is mirrored: "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 
 from mm2mgr.endpoints import connect_target
@@ -206,3 +208,33 @@ def test_a_validation_that_does_not_answer_is_noted_and_one_that_breaks_off_is_a
     (east,) = (part for part in plan.clusters if part.connect == "east")
     noted = [note for note in east.notes if "whether the workers accept the config of 'mm2.a.east.heartbeat'" in note]
     assert len(noted) == (1 if expected == "create" else 0)
+
+
+def test_two_names_of_one_connect_cluster_are_not_planned(site: Site) -> None:
+    """A plan of one would delete, with --prune, what the other created."""
+    site.converge()
+    site.west.connectors, site.west.cluster_id = site.east.connectors, site.east.cluster_id
+    site.forget()
+    plan = site.plan(prune=True)
+    for part, other in zip(plan.clusters, ("west", "east"), strict=True):
+        assert part.changes == ()
+        assert f"'{part.connect}' and '{other}' run the same {len(ON_EAST)} connectors" in (part.error or "")
+        assert "config.storage.topic" in (part.error or "")
+        assert "group.id and three storage topics" in (part.hint or "")
+    assert all(fake.writes == [] for fake in site.fakes.values())
+
+
+@pytest.mark.parametrize("differs", ["kafka", "config", "state", "all stopped"])
+def test_connect_clusters_that_run_much_the_same_are_planned(differs: str, site: Site) -> None:
+    site.converge()
+    site.west.connectors = deepcopy(site.east.connectors)
+    site.west.cluster_id = "another" if differs == "kafka" else site.east.cluster_id
+    first = site.west.connectors[ON_EAST[0]]
+    if differs == "config":
+        first.config["tasks.max"] = "9"
+    for connector in {"state": [first], "all stopped": [*site.west.connectors.values()]}.get(differs, []):
+        connector.state = "STOPPED"
+    if differs == "all stopped":
+        for connector in site.east.connectors.values():
+            connector.state = "STOPPED"
+    assert [part.error for part in site.plan().clusters] == [None, None]

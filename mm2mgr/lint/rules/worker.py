@@ -131,8 +131,12 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     and `cluster_id` in a tree declares one. Without ids an address in both lists means one cluster; records that go to
     the source's address do not go to the target. Host names that look alike, or do not, prove nothing: then it is not
     judged. To compare by hand: GET / of a worker has kafka_cluster_id, kafka-cluster.sh cluster-id asks the target.
+    It is a warning where the workers' own producer.bootstrap.servers has no address of the target: it may be another listener.
     """
-    if arrives(subject) is not False or _is_refused_by_operator(subject):
+    arriving = arrives(subject)
+    if arriving is None and (servers := _redirected(subject)):
+        yield _elsewhere(subject, servers)
+    if arriving is not False or _is_refused_by_operator(subject):
         return
     own, there, target = subject.get(_RECORDS + _ADDRESS), _destination(subject), subject.target_kafka.cluster_id
     reason = "the record producer's bootstrap.servers are" if own else "the workers use"
@@ -155,6 +159,25 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
         client_edit(subject, RECORDS, plain, subject.get(key)) for plain, key in lacking if plain in SECURITY_KEYS
     ]
     yield edit_hit(subject, message, edits, key)
+
+
+def _redirected(subject: Subject) -> str:
+    """Return the address that the workers' producer has for itself, where it is none of the target's."""
+    key = subject.workers_key(RECORDS, _ADDRESS)
+    servers = (subject.worker_property(key) or "") if key == f"producer.{_ADDRESS}" else ""
+    theirs = point(subject, "target").addresses
+    return servers if theirs and addresses(servers) and not addresses(servers) & theirs else ""
+
+
+def _elsewhere(subject: Subject, servers: str) -> Hit:
+    """Return a hit about records that the workers' producer writes to an address which the target does not have."""
+    own = f"producer.{_ADDRESS}"
+    message = f"records are written to {servers} ({own} of the workers), an address that {subject.target} does not have"
+    target = subject.get(f"target.cluster.{_ADDRESS}")
+    fix = f"write {_RECORDS}{_ADDRESS}={target}, or remove {own} from the workers' properties"
+    if subject.form == "dedicated":
+        fix = f"remove {subject.pair.rpartition('->')[2]}.{own}, or write {target} there"
+    return Hit(message, fix, _RECORDS + _ADDRESS, severity="warning")
 
 
 def _is_refused_by_operator(subject: Subject) -> bool:
@@ -331,3 +354,45 @@ def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
         if in_file:
             fix += "; or fill it in before Kafka reads the file"
         yield Hit(message, fix, keys[0], subject, severity="warning" if in_file else None)
+
+
+_REPORTERS, _JMX = "metric.reporters", "org.apache.kafka.common.metrics.JmxReporter"
+_AUTO_JMX = "auto.include.jmx.reporter"
+
+
+@estate_rule("jmx-reporter-missing", "warning", source="KIP-830")
+def jmx_reporter_missing(estate: Estate) -> Iterator[Hit]:
+    """A list of metric reporters leaves out Kafka's JmxReporter, so there are no JMX metrics.
+
+    Until 3.9 Kafka adds its JmxReporter to every list unless auto.include.jmx.reporter=false. Since 4.0 metric.reporters is the whole
+    list (KIP-830): with another reporter alone, whoever reads JMX, such as the JMX exporter of Prometheus, sees nothing of these
+    connectors or workers any more, without an error. Add JmxReporter to the list. Where the version is not known it is a hint.
+    """
+    reported: set[tuple[Spot, str]] = set()
+    for subject in estate.subjects:
+        for value, whose in (
+            (subject.config.get(_REPORTERS), ""),
+            (subject.worker_property(_REPORTERS), " of the workers"),
+        ):
+            if value is None or is_open(value) or "JmxReporter" in value or _adds_jmx(subject, whose):
+                continue
+            spot = Spot(subject.spot.file, 0, subject.spot.connect) if whose else subject.spot_of(_REPORTERS)
+            if (spot, whose) in reported:
+                continue
+            reported.add((spot, whose))
+            name = _REPORTERS if whose else written(subject, _REPORTERS)
+            message = (
+                f"{name}{whose} has no JmxReporter: Kafka {subject.version} adds none, so there are no JMX metrics"
+            )
+            right = ",".join([*(item.strip() for item in value.split(",") if item.strip()), _JMX])
+            if whose:
+                hit = Hit(message, f"write {_REPORTERS}={right} for the workers", _REPORTERS, subject, subject.spot)
+            else:
+                hit = edit_hit(subject, message, [Edit(_REPORTERS, right)], _REPORTERS)
+            yield hit if subject.known_version else hit.lowered("info")
+
+
+def _adds_jmx(subject: Subject, whose: str) -> bool:
+    """Tell whether Kafka adds its own reporter."""
+    own = subject.worker_property(_AUTO_JMX) if whose else subject.config.get(_AUTO_JMX)
+    return numbers(subject.version) < (4, 0) and (own or "true").strip().lower() == "true"
