@@ -260,7 +260,9 @@ def store_type_missing(subject: Subject) -> Iterator[Hit]:
     reported: set[str] = set()
     for key, client, plain in _pem_keys(subject):
         kind, right = configured(subject, client.name, _PEM[plain]), key.removesuffix(plain) + _PEM[plain]
-        if kind.upper() != "PEM" and not is_open(kind) and right not in reported:
+        if not protocol(subject, client.name).endswith("SSL"):
+            continue  # no store is read; security-incomplete reports it
+        if kind != "PEM" and not is_open(kind) and right not in reported:
             reported.add(right)
             message = f"{written(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
             yield edit_hit(subject, message, [Edit(right, "PEM")], key)

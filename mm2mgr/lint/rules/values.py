@@ -9,7 +9,7 @@ from functools import lru_cache
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.classify import Context, context_of, is_slip, what
+from mm2mgr.lint.classify import Context, context_of, is_slip
 from mm2mgr.lint.findings import (
     Edit,
     Hit,
@@ -93,24 +93,23 @@ def _faults(kind: SubjectKind, values: tuple[str, ...]) -> tuple[tuple[_ValueChe
 
 @lru_cache(maxsize=4096)
 def _checks(kind: SubjectKind) -> tuple[_ValueCheck, ...]:
-    found = ((key, *_definition(context_of(kind), kind.clients, key)) for key in kind.keys)
+    found = ((key, *_definition(kind, context_of(kind), key)) for key in kind.keys)
     return tuple(
-        _ValueCheck(key, known, client, None if known.choices or known.type not in ("string", "list") else 1)
+        _ValueCheck(key, known, client, None if known.choices or known.type != "string" else 1)
         for key, known, client in found
-        if known and is_checked(known)
+        if known and is_checked(known) and not key.endswith("bootstrap.servers")  # bad-address reports those
     )
 
 
-def _definition(context: Context, clients: tuple[Client, ...], key: str) -> tuple[Key | None, Client | None]:
+def _definition(kind: SubjectKind, context: Context, key: str) -> tuple[Key | None, Client | None]:
     known, version = load(), context.setting.version
-    if what(context, key) not in ("", "misdirected-key", "key-deprecated"):
-        return None, None
     for type_ in context.types:
         if own := known.find(type_, key, version):
             return own, None
-    for client in clients:
+    for client in kind.clients:
         for hit in seen_by(client, key):
-            if hit.key not in client.forced and (found := known.find(client.kind, hit.key, version)):
+            decides = hit.key not in client.forced and kind.winners[client.name].get(hit.key) == key
+            if decides and (found := known.find(client.kind, hit.key, version)):
                 return found, client
     return None, None
 
@@ -227,7 +226,7 @@ def policy_class(subject: Subject) -> Iterator[Hit]:
         )
         yield Hit(message, "upgrade the workers, or install a class of that kind and name it", key)
     elif name.startswith(f"{PACKAGE}.") and name not in POLICIES.values():
-        fault = "is not a class of Kafka"
+        fault = f"is no replication policy of Kafka {subject.version}"
     if fault:
         right = next(iter(nearest(name, POLICIES.values(), 0.5)), POLICIES["identity"])
         hit = connector_hit(subject, key, right, f"{name} {fault}: the connector cannot be created")
