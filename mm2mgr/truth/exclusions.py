@@ -112,7 +112,8 @@ _SHARE = ("share.acknowledgement.mode", "share.acquire.mode")
 
 
 def _blank_group(client: Settings) -> str:
-    return "is empty, which is no group" if client.given(_GROUP) and not client.text(_GROUP) else ""
+    refusing = _line(client.version) >= (4, 0) or client.text("group.protocol").lower() == "consumer"
+    return "is empty, which is no group" if refusing and client.given(_GROUP) and not client.text(_GROUP) else ""
 
 
 def _instance(client: Settings) -> str:
@@ -250,8 +251,12 @@ def _handler(client: Settings) -> str:
 
 def _login(client: Settings) -> str:
     """Report clients that security-incomplete does not look at: it knows one for each side."""
-    mechanism = client.text("sasl.mechanism") if client.given("sasl.mechanism") else ""
-    lacks = client.protocol.startswith("SASL_") and not client.given("sasl.jaas.config") and mechanism != "GSSAPI"
+    login = client.text("sasl.jaas.config")
+    if not client.protocol.startswith("SASL_"):
+        return ""
+    if not client.given("sasl.mechanism") and "Krb5LoginModule" not in login and "${" not in login:
+        return "is Kerberos (GSSAPI) without sasl.mechanism"
+    lacks = not client.given("sasl.jaas.config") and client.text("sasl.mechanism") != "GSSAPI"
     return "has no sasl.jaas.config to log in with" if lacks else ""
 
 
@@ -298,7 +303,7 @@ EXCLUSIONS = (
         (4, 0),
     ),
     Exclusion(("consumer",), _SHARE, _share, "ConsumerConfig.checkUnsupportedConfigsPostProcess", (4, 1)),
-    Exclusion(("consumer",), (_GROUP,), _blank_group, "ClassicKafkaConsumer", (4, 0)),
+    Exclusion(("consumer",), (_GROUP,), _blank_group, "ClassicKafkaConsumer, AsyncKafkaConsumer", (3, 7)),
     Exclusion(("consumer",), ("group.instance.id",), _instance, "JoinGroupRequest.validateGroupInstanceId"),
     Exclusion(("consumer",), ("heartbeat.interval.ms", "session.timeout.ms", _GROUP), _heartbeat, "Heartbeat"),
     Exclusion(
@@ -366,7 +371,7 @@ EXCLUSIONS = (
         ("security.protocol",),
         _login,
         "JaasContext.load",
-        by_hand="write sasl.jaas.config beside it",
+        by_hand="write sasl.mechanism and sasl.jaas.config beside it",
         told=("source admin", "target admin", "record producer"),
     ),
     Exclusion(

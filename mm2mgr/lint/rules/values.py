@@ -61,7 +61,7 @@ def _no_bytes(subject: Subject) -> Iterator[Hit]:
     """Report serializers other than ByteArraySerializer: Connect passes bytes to its producer (MirrorMaker's own clients ignore them)."""
     for key in ("producer.override.key.serializer", "producer.override.value.serializer"):
         value = subject.get(key)
-        if value and not is_open(value) and value.rpartition(".")[2] != "ByteArraySerializer":
+        if key in subject.config and not is_open(value) and value.rpartition(".")[2] != "ByteArraySerializer":
             message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: every task is FAILED at its first record"
             yield removal_hit(subject, key, message)
 
