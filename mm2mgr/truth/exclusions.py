@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import nan
 
 from mm2mgr.truth.client_values import ConfiguredClient, framework_defaults
 from mm2mgr.truth.keys import load
@@ -29,12 +30,12 @@ class Settings:
         found = self._client.value(plain)
         return found.value.strip() if found else ""
 
-    def number(self, plain: str) -> int:
-        """Return a setting as a number, 0 where it is none (`invalid-value` reports that)."""
+    def number(self, plain: str) -> float:
+        """Return a setting as a number; NaN, with which nothing compares, where it is none (invalid-value reports that)."""
         try:
             return int(self.text(plain))
         except ValueError:
-            return 0
+            return nan
 
     def given(self, plain: str) -> bool:
         return self._client.configured(plain) is not None or plain in self._by_framework
@@ -389,6 +390,26 @@ EXCLUSIONS = (
         by_hand="write sasl.login.callback.handler.class (org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler) and sasl.oauthbearer.token.endpoint.url beside it",
     ),
 )
+
+_LOGINS = ("Krb5LoginModule", "OAuthBearerLoginModule", "unsecuredLoginStringClaim_", "${")
+_ONLY_WHETHER = ("bootstrap.servers", "bootstrap.controllers", "password", "location", "url", "claim", "id")
+# Every key that a row reads, so that connectors which differ only in others get their answer from memory.
+READ = frozenset(
+    [
+        *(plain for each in EXCLUSIONS for plain in each.keys),
+        *("security.protocol", "sasl.jaas.config", "sasl.mechanism", "request.timeout.ms", "group.protocol", _GROUP),
+        *("acks", "retries", "enable.idempotence", "transaction.timeout.ms", "ssl.engine.factory.class"),
+        *("ssl.keystore.type", "partition.assignment.strategy", _ENDPOINT, _RETRIEVER),
+    ]
+)
+
+
+def matters(plain: str, value: str) -> str:
+    """Return what a row can see of a value: of secrets and addresses only whether there is one."""
+    if plain == "sasl.jaas.config":
+        return "".join(str(int(part in value)) for part in _LOGINS) if value else ""
+    return str(bool(value)) if plain.endswith(_ONLY_WHETHER) and "${" not in value else value
+
 
 # Connector -> the intervals that its code turns into milliseconds; the switch is beside them.
 INTERVALS: dict[str, tuple[str, ...]] = {

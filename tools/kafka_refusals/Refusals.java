@@ -213,7 +213,9 @@ public class Refusals {
             }
         }
         converters(own);
-        transformations(own);
+        if (!config.getOrDefault("transforms", "").isBlank()) {
+            transformations(own);
+        }
         framework(own, "producer", refused);
         if (type.equals("source")) {
             if (!emits.equals(false)) {

@@ -19,9 +19,10 @@ from mm2mgr.lint.findings import (
     written,
 )
 from mm2mgr.lint.subject import Subject, SubjectKind
+from mm2mgr.secrets import is_secret
 from mm2mgr.text import nearest
 from mm2mgr.truth import classes
-from mm2mgr.truth.exclusions import EXCLUSIONS, INTERVALS, LONGEST_SECONDS, Exclusion, Settings
+from mm2mgr.truth.exclusions import EXCLUSIONS, INTERVALS, LONGEST_SECONDS, READ, Exclusion, Settings, matters
 from mm2mgr.truth.keys import NO_DOUBLES, item_problem, load
 from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
 
@@ -134,16 +135,54 @@ def refused_by_code(subject: Subject) -> Iterator[Hit]:
     are found at the first connection.
     """
     yield from _intervals(subject)
+    for name, key, exclusion, wrong in _known_refusals(subject):
+        yield _excluded(subject, name, key, exclusion, wrong)
+
+
+_Refused = tuple[str, str, Exclusion, str]  # client, key, row, why
+_ANSWERS: dict[tuple[SubjectKind, tuple[str, ...]], tuple[_Refused, ...]] = {}  # no value of a config is in it
+
+
+def _known_refusals(subject: Subject) -> tuple[_Refused, ...]:
+    """Return what is refused; of thousands of connectors most have the same values as far as these rows see them."""
+    keys = _read_keys(subject.kind)
+    if not keys:
+        return ()
+    if subject.worker.properties is not None:
+        return tuple(_refusals(subject))
+    asked = (subject.kind, tuple(matters(plain, subject.get(key)) for key, plain in keys))
+    if asked not in _ANSWERS:
+        if len(_ANSWERS) >= _MOST:
+            _ANSWERS.clear()
+        _ANSWERS[asked] = tuple(_refusals(subject))
+    return _ANSWERS[asked]
+
+
+_MOST = 4096
+
+
+@lru_cache(maxsize=4096)
+def _read_keys(kind: SubjectKind) -> tuple[tuple[str, str], ...]:
+    """Return the keys whose values decide about these rows, with their plain names."""
+    if not _exclusions(kind):
+        return ()
+    found = {key: plain for winners in kind.winners.values() for plain, key in winners.items() if plain in READ}
+    return tuple(found.items())
+
+
+def _refusals(subject: Subject) -> Iterator[_Refused]:
     reported: set[tuple[str, Exclusion]] = set()
     settings: dict[str, Settings] = {}
     for name, exclusion in _exclusions(subject.kind):
-        client = settings.setdefault(name, Settings(subject.configured[name]))
-        if wrong := exclusion.why(client):
-            key = next((found for plain in exclusion.keys if (found := subject.written(name, plain))), "")
-            if (key, exclusion) not in reported:
-                reported.add((key, exclusion))
-                if name not in exclusion.told:
-                    yield _excluded(subject, name, key, exclusion, wrong)
+        key = next((found for plain in exclusion.keys if (found := subject.written(name, plain))), "")
+        if (key, exclusion) in reported or ("${" in subject.get(key) and not is_secret(key)):
+            continue
+        if name not in settings:
+            settings[name] = Settings(subject.configured[name])
+        if wrong := exclusion.why(settings[name]):
+            reported.add((key, exclusion))
+            if name not in exclusion.told:
+                yield name, key, exclusion, wrong
 
 
 @lru_cache(maxsize=4096)
