@@ -268,7 +268,7 @@ def _token(client: Settings) -> str:
     if not handler and "OAuthBearerLoginModule" in login and "unsecuredLoginStringClaim_" not in login:
         return "has no token: sasl.login.callback.handler.class is not set"
     lacks = handler.endswith(".OAuthBearerLoginCallbackHandler") and not client.text(_ENDPOINT)
-    return f"gets no token without {_ENDPOINT}" if lacks and not client.text(_RETRIEVER) else ""
+    return f"gets no token without {_ENDPOINT}" if lacks and not client.given(_RETRIEVER) else ""
 
 
 _ENDPOINT, _RETRIEVER = "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwt.retriever.class"
@@ -392,7 +392,7 @@ EXCLUSIONS = (
 )
 
 _LOGINS = ("Krb5LoginModule", "OAuthBearerLoginModule", "unsecuredLoginStringClaim_", "${")
-_ONLY_WHETHER = ("bootstrap.servers", "bootstrap.controllers", "password", "location", "url", "claim", "id")
+_ONLY_WHETHER = ("bootstrap.servers", "bootstrap.controllers", "password", "location", "url")
 # Every key that a row reads, so that connectors which differ only in others get their answer from memory.
 READ = frozenset(
     [

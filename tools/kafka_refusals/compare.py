@@ -16,7 +16,7 @@ from mm2mgr.lint.rules import BY_ID, lint
 from mm2mgr.lint.subject import Estate, Spot, Subject, WorkerFacts
 from mm2mgr.truth.reach import ConnectorType
 from tools.kafka_refusals.cases import TYPES, drawn, healthy, singles
-from tools.kafka_refusals.kafka import WORKER, Refused, asking
+from tools.kafka_refusals.kafka import WORKER, Oracle, Refused, asking
 
 RELEASES = ("3.6.2", "3.9.2", "4.0.2", "4.3.1")
 # An error of these says that Kafka refuses something, and nothing else.
@@ -70,22 +70,18 @@ def errors(
 
 
 def differences(
-    release: str, drawn_cases: Iterable[tuple[ConnectorType, Mapping[str, str]]]
+    kafka: Oracle, release: str, drawn_cases: Iterable[tuple[ConnectorType, Mapping[str, str]]], every: Sequence[Rule]
 ) -> Iterator[Difference | None]:
-    """Yield for each case a difference, or None where Kafka and lint agree."""
-    every = rules()
-    with asking(release) as kafka:
-        remaining = iter(drawn_cases)
-        while batch := list(islice(remaining, 200)):
-            configs = [(type_, {**healthy(type_), **changes}) for type_, changes in batch]
-            answers = kafka.refused(configs)
-            for (type_, changes), (_, config), answer in zip(batch, configs, answers, strict=True):
-                said = errors(type_, config, release, every)
-                sure = any(rule in SAYING for rule, _ in said)
-                if bool(answer) is sure or (answer and said):
-                    yield None
-                else:
-                    yield Difference(release, type_, changes, answer, tuple(text for _, text in said))
+    """Yield for each case a difference, or None where Kafka and these rules agree."""
+    remaining = iter(drawn_cases)
+    while batch := list(islice(remaining, 200)):
+        configs = [(type_, {**healthy(type_), **changes}) for type_, changes in batch]
+        answers = kafka.refused(configs)
+        for (type_, changes), (_, config), answer in zip(batch, configs, answers, strict=True):
+            told = errors(type_, config, release, every)
+            sure = any(rule in SAYING for rule, _ in told)
+            agree = bool(answer) is sure or (answer and told)
+            yield None if agree else Difference(release, type_, changes, answer, tuple(text for _, text in told))
 
 
 def cases(release: str, seed: int, pairs: int, whole: int) -> Iterator[tuple[ConnectorType, Mapping[str, str]]]:
@@ -127,12 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.singles
             else cases(release, options.seed, options.pairs // share, options.whole // share)
         )
-        for found in differences(release, of_release):
-            counts["cases"] += 1
-            if found:
-                counts["differences"] += 1
-                if counts["differences"] <= options.show:
-                    print(found, flush=True)
+        with asking(release) as kafka:
+            for found in differences(kafka, release, of_release, rules()):
+                counts["cases"] += 1
+                if found:
+                    counts["differences"] += 1
+                    if counts["differences"] <= options.show:
+                        print(found, flush=True)
         total += counts["differences"]
         print(
             f"Kafka {release}: {counts['cases']} configs, {counts['differences']} differences, {time.monotonic() - started:.0f} s",

@@ -110,8 +110,10 @@ def _legacy_metrics(subject: Subject) -> bool:
 
 
 def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
-    effect = failing(check.client) if check.client else f"Connect refuses the config, or the connector is {_START}"
-    message = f"{written(subject, check.key)}={shown(subject, check.key)}: {name or 'it'} is {wrong}: {effect}"
+    loaded = wrong.startswith("no ") and not wrong.startswith("no class")
+    effect = f"the connector is {_START}" if loaded else "Connect refuses the config"
+    effect = failing(check.client) if check.client else effect
+    message = f"{written(subject, check.key)}={shown(subject, check.key)}: {'it' if not check.listed else name} is {wrong}: {effect}"
     own = classes.names(check.purpose, subject.version)
     simple = {each.rpartition(".")[2]: each for each in own}
     right = next(iter(nearest(name.rpartition(".")[2], simple, 0.8)), "")

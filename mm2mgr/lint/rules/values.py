@@ -54,7 +54,11 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
         line = written(subject, check.key)
         consequence = failing(check.client) if check.client else "Connect refuses the config"
         message = f"{line}={shown(subject, check.key)} is {wrong}: {consequence}"
-        yield Hit(message, f"write {allowed(check.definition)} for {line}", check.key)
+        if wrong.startswith("a list"):
+            items = dict.fromkeys(filter(None, subject.items(check.key)))
+            yield connector_hit(subject, check.key, ",".join(items), message)
+        else:
+            yield Hit(message, f"write {allowed(check.definition)} for {line}", check.key)
 
 
 def _no_bytes(subject: Subject) -> Iterator[Hit]:
