@@ -109,19 +109,20 @@ CHANGING = {
         "checkpoint-other-topics",
         "checkpoint-without-syncs",
     ),
-    *("cluster-two-aliases", "comment-in-value", "dead-key", "dead-override", "enabled-false"),
+    *("class-refused", "cluster-two-aliases", "comment-in-value", "dead-key", "dead-override", "enabled-false"),
     *("exactly-once-overrides", "exclude-replaced", "forced-key", "glob-not-regex", "group-offsets-off"),
     *("heartbeats-never-cross", "heartbeats-twice", "host-name-unchecked", "key-removed", "login-of-other-side"),
     *("loop", "lost-backslash", "name-not-for-topics", "other-tools-key", "pair-disagrees"),
-    *("pattern-dot", "pattern-matches-nothing", "reset-latest", "reset-none", "same-name", "separator-differs"),
+    *("pattern-dot", "pattern-matches-nothing", "refused-by-code", "reset-latest", "reset-none", "same-name"),
+    "separator-differs",
     *("top-level-ignored", "transform-needs-fields", "transform-renames", "unknown-key", "unscoped-address"),
-    "pattern-matches-nothing",
     "transform-incomplete",
     "wrong-kafka",
 }
 """Rules whose fix would mirror other topics, under other names, from or to other clusters, with other state or logins."""
 GIVEN_UP = {
     "links-fetch-small-over-a-link": ["fetch-small"],
+    "logins-oauth-module-for-plain": ["jaas-module"],
     "public_more-sync-noise": ["unknown-key"],
     "public_more-local-and-remote": ["loop"],
     "wild-tuned-at-the-top": ["top-level-client"],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import (
     RECORDS,
     Edit,
@@ -16,6 +18,7 @@ from mm2mgr.lint.findings import (
     removal_hit,
     rule,
     shown,
+    spelled,
     written,
 )
 from mm2mgr.lint.subject import Subject, SubjectKind
@@ -24,15 +27,24 @@ from mm2mgr.text import nearest
 from mm2mgr.truth import classes
 from mm2mgr.truth.exclusions import EXCLUSIONS, INTERVALS, LONGEST_SECONDS, READ, Exclusion, Settings, matters
 from mm2mgr.truth.keys import NO_DOUBLES, item_problem, load
-from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
+from mm2mgr.truth.reach import CLASSES, PACKAGE, Client, numbers, seen_by
 
 _START = "FAILED when it starts"
+_TRANSFORMS = "org.apache.kafka.connect.transforms"
+# What Connect asks for where Kafka's own transformation or predicate is used; the ones for which bytes will do.
+_NEEDS = {
+    "RegexRouter": ("regex", "replacement"),
+    "DropHeaders": ("headers",),
+    "InsertHeader": ("header", "value.literal"),
+    "TopicNameMatches": ("pattern",),
+    "HasHeaderKey": ("name",),
+}
 
 
 @rule(
     "class-refused",
     "error",
-    needs=("class", "converter", "interceptor", "reporters", "strategy", "serializer"),
+    needs=("class", "converter", "interceptor", "reporters", "strategy", "serializer", ".type"),
     source="Utils.newInstance, AbstractConfig.getConfiguredInstance",
 )
 def class_refused(subject: Subject) -> Iterator[Hit]:
@@ -41,14 +53,20 @@ def class_refused(subject: Subject) -> Iterator[Hit]:
     Kafka creates filters, policies, reporters, partitioners, interceptors, converters and callback handlers from the name of
     their class. A class that does not exist is refused by Connect (400) where the key is the connector's own; one of
     the wrong kind, such as a group filter as topic.filter.class, is found when the connector or a client is made: FAILED.
-    A name needs its package, except for converters and transformations. Newer lines lack some classes: 4.0 has no
+    A name needs its package, except for connectors, converters and transformations. Newer lines lack some classes: 4.0 has no
     DefaultPartitioner and no UniformStickyPartitioner. Classes that are not Kafka's are not judged.
     """
+    yield from _of_connector(subject)
     for check in _class_keys(subject.kind):
+        if check.alias and check.alias not in subject.items(check.key.partition(".")[0]):
+            continue  # transform-unlisted reports that it never runs
         names = subject.items(check.key) if check.listed else [subject.get(check.key)]
         for name in names:
-            told = check.key == "replication.policy.class" and name.startswith(f"{PACKAGE}.")  # by policy-class
-            wrong = "" if "${" in name or told else _wrong_class(subject, check, name)
+            # By policy-class, transform-needs-fields and transform-incomplete.
+            told = check.key == "replication.policy.class" and name.startswith(f"{PACKAGE}.")
+            told = told or (bool(check.alias) and not name)
+            told = told or (check.purpose == "transformation" and name.rpartition(".")[0] == _TRANSFORMS)
+            wrong = "" if is_open(name) or told else _wrong_class(subject, check, name)
             if wrong:
                 yield _of_class(subject, check, name, wrong)
                 break
@@ -64,6 +82,17 @@ class _ClassKey:
     use: classes.Use
     client: Client | None
     listed: bool
+    alias: str = ""
+
+
+def _of_connector(subject: Subject) -> Iterator[Hit]:
+    key = "connector.class"
+    name = subject.get(key)
+    simple = name.removeprefix(f"{PACKAGE}.")
+    if simple != name and simple not in CLASSES and not is_open(name):
+        right = next(each for each, type_ in CLASSES.items() if type_ == subject.type)
+        message = f"{written(subject, key)}={name}: Kafka has no such connector, and Connect refuses the config"
+        yield connector_hit(subject, key, f"{PACKAGE}.{right}", message)
 
 
 @lru_cache(maxsize=4096)
@@ -71,11 +100,15 @@ def _class_keys(kind: SubjectKind) -> tuple[_ClassKey, ...]:
     return tuple(found for key in kind.keys if key.endswith(_OF_CLASSES) and (found := _class_key(kind, key)))
 
 
-_OF_CLASSES = ("class", "converter", "classes", "reporters", "strategy", "serializer")
+_OF_CLASSES = ("class", "converter", "classes", "reporters", "strategy", "serializer", ".type")
+_ALIAS = re.compile(r"(?P<kind>transforms|predicates)\.(?P<alias>[^.]+)\.type")
+_PLUGINS = {"transforms": "transformation", "predicates": "predicate"}
 
 
 def _class_key(kind: SubjectKind, key: str) -> _ClassKey | None:
     known, version = load(), kind.setting.version
+    if plugin := _ALIAS.fullmatch(key):
+        return _ClassKey(key, key, _PLUGINS[plugin["kind"]], "always", None, listed=False, alias=plugin["alias"])
     if own := known.find(kind.type, key, version):
         found = classes.wanted(kind.type, key)
         return _ClassKey(key, key, *found, None, own.type == "list") if found else None
@@ -137,6 +170,7 @@ def refused_by_code(subject: Subject) -> Iterator[Hit]:
     are found at the first connection.
     """
     yield from _intervals(subject)
+    yield from _plugin_settings(subject)
     for name, key, exclusion, wrong in _known_refusals(subject):
         yield _excluded(subject, name, key, exclusion, wrong)
 
@@ -177,7 +211,7 @@ def _refusals(subject: Subject) -> Iterator[_Refused]:
     settings: dict[str, Settings] = {}
     for name, exclusion in _exclusions(subject.kind):
         key = next((found for plain in exclusion.keys if (found := subject.written(name, plain))), "")
-        if (key, exclusion) in reported or ("${" in subject.get(key) and not is_secret(key)):
+        if (key, exclusion) in reported or (is_open(subject.get(key)) and not is_secret(key)):
             continue
         if name not in settings:
             settings[name] = Settings(subject.configured[name])
@@ -225,6 +259,31 @@ def _intervals(subject: Subject) -> Iterator[Hit]:
 _LONG = len(str(LONGEST_SECONDS))
 
 
+def _plugin_settings(subject: Subject) -> Iterator[Hit]:
+    for key in _plugin_types(subject.kind):
+        kind, alias, _ = key.split(".")
+        package, _, simple = subject.get(key).rpartition(".")
+        if alias not in subject.items(kind) or (package and not package.startswith(_TRANSFORMS)):
+            continue
+        missing = [
+            f"{kind}.{alias}.{name}" for name in _NEEDS.get(simple, ()) if not _has(subject, f"{kind}.{alias}.{name}")
+        ]
+        if missing:
+            message = (
+                f"{written(subject, key)}={subject.get(key)} needs {' and '.join(missing)}: Connect refuses the config"
+            )
+            yield Hit(message, f"write {', '.join(spelled(subject, each) for each in missing)}", key)
+
+
+def _has(subject: Subject, key: str) -> bool:
+    return bool(subject.get(key)) or (key in subject.config and not key.endswith((".headers", ".pattern", ".name")))
+
+
+@lru_cache(maxsize=4096)
+def _plugin_types(kind: SubjectKind) -> tuple[str, ...]:
+    return tuple(key for key in kind.keys if _ALIAS.fullmatch(key))
+
+
 @rule("upgrade-lists", "warning", source="KIP-1161")
 def upgrade_lists(subject: Subject) -> Iterator[Hit]:
     """A list has an item twice, or an empty one, which workers from 4.2 on refuse.
@@ -238,7 +297,7 @@ def upgrade_lists(subject: Subject) -> Iterator[Hit]:
         return  # invalid-value reports it
     for key, doubles, whose in _lists(subject.kind):
         text = subject.get(key)
-        items = [item.strip() for item in text.split(",")] if "," in text and "${" not in text else []
+        items = [item.strip() for item in text.split(",")] if "," in text and not is_open(text) else []
         if wrong := item_problem(items, doubles=doubles):
             left = dict.fromkeys(filter(None, items))
             message = f"{written(subject, key)} is {wrong}: workers of 4.2 and newer refuse {whose}"
