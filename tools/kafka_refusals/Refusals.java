@@ -20,6 +20,12 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.function.Function;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
@@ -50,7 +56,8 @@ public class Refusals {
     private final Object workerConfig;
     private final Object plugins;
     private final Object policy;
-    private final Map<String, String> clientAnswers = new HashMap<>();  // client and its settings -> what it says
+    private final ClassLoader loader;
+    private final Map<String, String> clientAnswers = new ConcurrentHashMap<>();  // client and its settings -> what it says
 
     public static void main(String[] arguments) throws Throwable {
         PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -60,28 +67,49 @@ public class Refusals {
             worker.put(each.substring(0, each.indexOf('=')), each.substring(each.indexOf('=') + 1));
         }
         Refusals kafka = new Refusals(worker);
-        // As on a worker, whose loader also knows the short names of plugins.
-        Thread.currentThread().setContextClassLoader((ClassLoader) call(kafka.plugins, "delegatingLoader"));
+        // Clients that are closed wait for their threads; others are made meanwhile. Answers come in the order of the cases.
+        ExecutorService several = Executors.newFixedThreadPool(4);
+        BlockingQueue<Future<String>> open = new LinkedBlockingQueue<>();
+        Thread printer = new Thread(() -> {
+            try {
+                while (true) {
+                    answers.println(open.take().get());
+                }
+            } catch (Exception thrown) {
+                thrown.printStackTrace();
+                Runtime.getRuntime().halt(1);
+            }
+        });
+        printer.setDaemon(true);
+        printer.start();
         BufferedReader cases = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = cases.readLine(); line != null; line = cases.readLine()) {
-            JsonNode asked = JSON.readTree(line);
-            Map<String, String> config = new LinkedHashMap<>();
-            asked.get("config").fields().forEachRemaining(
-                entry -> config.put(entry.getKey(), entry.getValue().isNull() ? null : entry.getValue().asText()));
-            ObjectNode answer = JSON.createObjectNode();
-            ArrayNode refused = answer.putArray("refused");
-            for (Map.Entry<String, String> each : kafka.refused(asked.get("type").asText(), config).entrySet()) {
-                refused.addObject().put("by", each.getKey()).put("says", each.getValue());
-            }
-            answers.println(JSON.writeValueAsString(answer));
+            String asked = line;
+            open.add(several.submit(() -> kafka.answer(asked)));
         }
         System.exit(0);
+    }
+
+    /** Answers one line; the threads have the loader of a worker, which also knows the short names of plugins. */
+    private String answer(String line) throws Exception {
+        Thread.currentThread().setContextClassLoader(loader);
+        JsonNode asked = JSON.readTree(line);
+        Map<String, String> config = new LinkedHashMap<>();
+        asked.get("config").fields().forEachRemaining(
+            entry -> config.put(entry.getKey(), entry.getValue().isNull() ? null : entry.getValue().asText()));
+        ObjectNode answer = JSON.createObjectNode();
+        ArrayNode refused = answer.putArray("refused");
+        for (Map.Entry<String, String> each : refused(asked.get("type").asText(), config).entrySet()) {
+            refused.addObject().put("by", each.getKey()).put("says", each.getValue());
+        }
+        return JSON.writeValueAsString(answer);
     }
 
     /** Builds a worker's herder without its constructor, which would connect: only what validation reads is there. */
     Refusals(Map<String, String> properties) throws Throwable {
         workerConfig = create(CONNECT + "runtime.distributed.DistributedConfig", properties);
         plugins = create(CONNECT + "runtime.isolation.Plugins", Map.of("plugin.discovery", "service_load"));
+        loader = (ClassLoader) call(plugins, "delegatingLoader");
         policy = create(CONNECT + "connector.policy.AllConnectorClientConfigOverridePolicy");
         Object worker = allocate(CONNECT + "runtime.Worker");
         set(worker, "plugins", plugins);

@@ -108,7 +108,7 @@ _SPECIAL: Mapping[str, tuple[str, ...]] = {
     "group.instance.id": ("g", "", "a b"),
     "transactional.id": ("t", ""),
     "offsets.storage.topic": ("t", "", " "),
-    # Without their types, so only lists that are refused as such: transform-incomplete is tested with whole transformations.
+    # Lists that are refused as such; those of _PLUGINS come with their types.
     "transforms": ("a,a", "a,", ""),
     "predicates": ("p,p", ""),
     "topic.creation.groups": ("g", "g,g", ""),
@@ -116,6 +116,42 @@ _SPECIAL: Mapping[str, tuple[str, ...]] = {
     "metadata.recovery.strategy": ("none", "rebootstrap", "REBOOTSTRAP", "x"),
     "sasl.oauthbearer.token.endpoint.url": ("http://127.0.0.1:1/token", "", "x"),
 }
+_TRANSFORMS = f"{_KAFKA}connect.transforms."
+_PREDICATES = f"{_TRANSFORMS}predicates."
+_DROP = {
+    "transforms": "t",
+    "transforms.t.type": f"{_TRANSFORMS}Filter",
+    "transforms.t.predicate": "p",
+    "predicates": "p",
+}
+# Whole transformations and predicates, right ones and wrong ones.
+_PLUGINS: tuple[Mapping[str, str], ...] = (
+    {**_DROP, "predicates.p.type": f"{_PREDICATES}RecordIsTombstone"},
+    {**_DROP, "predicates.p.type": "RecordIsTombstone", "transforms.t.negate": "true"},
+    {**_DROP, "predicates.p.type": f"{_PREDICATES}RecordIsTombstone", "transforms.t.negate": "yes"},
+    {**_DROP, "predicates.p.type": f"{_PREDICATES}TopicNameMatches"},
+    {**_DROP, "predicates.p.type": f"{_PREDICATES}TopicNameMatches", "predicates.p.pattern": "old-.*"},
+    {**_DROP, "predicates.p.type": f"{_PREDICATES}HasHeaderKey", "predicates.p.name": ""},
+    {**_DROP, "predicates.p.type": f"{_TRANSFORMS}Filter"},
+    {**_DROP, "predicates.p.type": f"{_PREDICATES}NoSuchPredicate"},
+    {**_DROP, "predicates": "q", "predicates.q.type": f"{_PREDICATES}RecordIsTombstone"},
+    _DROP,
+    {"transforms": "t"},
+    {"transforms": "t", "transforms.t.type": f"{_TRANSFORMS}DropHeaders"},
+    {"transforms": "t", "transforms.t.type": "DropHeaders", "transforms.t.headers": "h"},
+    {"transforms": "t", "transforms.t.type": f"{_TRANSFORMS}RegexRouter", "transforms.t.regex": "a"},
+    {"transforms": "t", "transforms.t.type": f"{_PREDICATES}RecordIsTombstone"},
+    {"transforms": "t", "transforms.t.type": f"{_TRANSFORMS}NoSuchTransformation"},
+    {
+        "transforms": "t",
+        "transforms.t.type": f"{_TRANSFORMS}DropHeaders",
+        "transforms.t.headers": "h",
+        "transforms.t.negate": "true",
+    },
+    {"predicates": "p"},
+    *({"connector.class": f"{MIRROR}{name}"} for name in ("MirrorSource", "MirrorSourceTask", "MirrorSourceConector")),
+    {"connector.class": "MirrorSource"},
+)
 _RIGHT_LOGIN = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
