@@ -92,7 +92,8 @@ def _of_connector(subject: Subject) -> Iterator[Hit]:
     if simple != name and simple not in CLASSES and not is_open(name):
         right = next(each for each, type_ in CLASSES.items() if type_ == subject.type)
         message = f"{written(subject, key)}={name}: Kafka has no such connector, and Connect refuses the config"
-        yield connector_hit(subject, key, f"{PACKAGE}.{right}", message)
+        # By hand: with a class that exists the connector starts to mirror.
+        yield Hit(message, f"write {spelled(subject, key, f'{PACKAGE}.{right}')}", key)
 
 
 @lru_cache(maxsize=4096)
