@@ -16,6 +16,7 @@ from mm2mgr.truth.keys import load
 
 _ALL = ("producer", "consumer", "admin")
 _GROUP = "group.id"
+_BEGIN = "-----BEGIN "
 
 
 class Settings:
@@ -48,6 +49,12 @@ class Settings:
     def written(self, plain: str) -> bool:
         """Tell whether the connector itself sets it."""
         return plain in self._client.written
+
+    def has_no_pem(self, plain: str) -> bool:
+        """Tell whether a value that is to be read as PEM has no beginning of one."""
+        store, text = plain.rpartition("store.")[0], self.text(plain)
+        of_pem = self.text(f"{store}store.type") == "PEM"
+        return of_pem and bool(text) and "${" not in text and _BEGIN not in text
 
     def flag(self, plain: str) -> bool:
         return self.text(plain).lower() == "true"
@@ -171,6 +178,7 @@ def _keystore(client: Settings) -> str:
     lacks = path and not password and client.text("ssl.keystore.type") != "PEM"
     found = (
         (empty, "has an empty PEM value, which Kafka takes for one"),
+        (any(map(client.has_no_pem, _PEM)), "holds no PEM (-----BEGIN … and lines)"),
         (key and path, "is a second key beside ssl.keystore.location"),
         (key and password, "has a store password, and Kafka refuses one for PEM (a key's own is ssl.key.password)"),
         (key != chain, "needs both of ssl.keystore.key and ssl.keystore.certificate.chain"),
@@ -189,6 +197,7 @@ def _truststore(client: Settings) -> str:
             certificates and not client.text("ssl.truststore.certificates"),
             "is empty, which Kafka takes for a certificate",
         ),
+        (client.has_no_pem("ssl.truststore.certificates"), "holds no certificate (-----BEGIN CERTIFICATE-----)"),
         (certificates and path, "is a second truststore beside ssl.truststore.location"),
         (certificates and password, "has a store password, and Kafka refuses one for PEM"),
         (password and not path, "has a store password without ssl.truststore.location"),
@@ -399,13 +408,15 @@ READ = frozenset(
         *(plain for each in EXCLUSIONS for plain in each.keys),
         *("security.protocol", "sasl.jaas.config", "sasl.mechanism", "request.timeout.ms", "group.protocol", _GROUP),
         *("acks", "retries", "enable.idempotence", "transaction.timeout.ms", "ssl.engine.factory.class"),
-        *("ssl.keystore.type", "partition.assignment.strategy", _ENDPOINT, _RETRIEVER),
+        *("ssl.keystore.type", "ssl.truststore.type", "partition.assignment.strategy", _ENDPOINT, _RETRIEVER),
     ]
 )
 
 
 def matters(plain: str, value: str) -> str:
     """Return what a row can see of a value: of secrets and addresses only whether there is one."""
+    if plain in (*_PEM, "ssl.truststore.certificates"):
+        return f"{bool(value)} {_BEGIN in value or '${' in value}"
     if plain == "sasl.jaas.config":
         return "".join(str(int(part in value)) for part in _LOGINS) if value else ""
     return str(bool(value)) if plain.endswith(_ONLY_WHETHER) and "${" not in value else value

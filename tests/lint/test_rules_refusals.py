@@ -87,6 +87,10 @@ def login(mechanism: str, jaas: str, **settings: str) -> dict[str, str]:
         ),
         (tls(ssl__keystore__location="/k.p12"), tls(ssl__keystore__location="/k.pem", ssl__keystore__type="PEM")),
         (tls(ssl__keystore__key="${dir:/t:k}", ssl__keystore__type="PEM"), {}),
+        (
+            tls(ssl__truststore__certificates="/etc/ca.pem", ssl__truststore__type="PEM"),
+            tls(ssl__truststore__certificates="-----BEGIN CERTIFICATE-----\nAA\n-----END", ssl__truststore__type="PEM"),
+        ),
         (tls(ssl__protocol="TLSv1.4"), tls(ssl__protocol="tlsv1.2")),
         (tls(ssl__enabled__protocols="tlsv1.2"), tls(ssl__enabled__protocols="TLSv1.2, TLSv1.3")),
         (
