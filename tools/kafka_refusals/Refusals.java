@@ -22,10 +22,13 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
@@ -57,6 +60,11 @@ public class Refusals {
     private final Object plugins;
     private final Object policy;
     private final ClassLoader loader;
+    private final ExecutorService closers = Executors.newCachedThreadPool(task -> {
+        Thread thread = new Thread(task);
+        thread.setDaemon(true);
+        return thread;
+    });
     private final Map<String, String> clientAnswers = new ConcurrentHashMap<>();  // client and its settings -> what it says
 
     public static void main(String[] arguments) throws Throwable {
@@ -326,7 +334,7 @@ public class Refusals {
         String forwarding = String.valueOf(((AbstractConfig) mirror).values().get("forwarding.admin.class"));
         answer(refused, name, "admin " + forwarding, settings, () -> {
             Object made = method(mirror.getClass(), "forwardingAdmin", 1, null).invoke(mirror, settings);
-            ((Admin) made).close(Duration.ZERO);
+            closed(() -> ((Admin) made).close(Duration.ZERO));
         });
     }
 
@@ -336,15 +344,27 @@ public class Refusals {
         boolean framework = name.startsWith("framework");
         answer(refused, name, kind + framework, settings, () -> {
             if (kind.equals("producer")) {
-                (framework ? new KafkaProducer<>(given)
-                    : new KafkaProducer<>(given, new ByteArraySerializer(), new ByteArraySerializer())).close(Duration.ZERO);
+                KafkaProducer<?, ?> made = framework ? new KafkaProducer<>(given)
+                    : new KafkaProducer<>(given, new ByteArraySerializer(), new ByteArraySerializer());
+                closed(() -> made.close(Duration.ZERO));
             } else if (kind.equals("consumer")) {
-                (framework ? new KafkaConsumer<>(given)
-                    : new KafkaConsumer<>(given, new ByteArrayDeserializer(), new ByteArrayDeserializer())).close(Duration.ZERO);
+                KafkaConsumer<?, ?> made = framework ? new KafkaConsumer<>(given)
+                    : new KafkaConsumer<>(given, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+                closed(() -> made.close(Duration.ZERO));
             } else {
-                Admin.create(given).close(Duration.ZERO);
+                Admin made = Admin.create(given);
+                closed(() -> made.close(Duration.ZERO));
             }
         });
+    }
+
+    /** Closes a client, or leaves it: the thread of one may sleep for its retry.backoff.ms, which can be years. */
+    private void closed(Runnable close) {
+        try {
+            closers.submit(close).get(2, TimeUnit.SECONDS);
+        } catch (TimeoutException | InterruptedException | ExecutionException left) {
+            System.err.println("left open: " + left);
+        }
     }
 
     /** Clients with the same settings get the same answer. */
