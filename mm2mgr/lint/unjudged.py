@@ -137,9 +137,9 @@ FACTS = (
     ),
     Fact(
         "plugins of the workers",
-        "whether the workers have the connector's class",
+        "whether the workers have the connector's class, and classes that are not Kafka's",
         "--connect",
-        ("plugin-missing",),
+        ("plugin-missing", "class-refused"),
         _each(lambda subject: subject.worker.plugins is None and subject.form != "dedicated"),
     ),
     Fact(

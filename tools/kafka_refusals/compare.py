@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import time
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from mm2mgr.lint.findings import Rule
 from mm2mgr.lint.rules import BY_ID, lint
@@ -18,6 +20,7 @@ from mm2mgr.truth.reach import ConnectorType
 from tools.kafka_refusals.cases import TYPES, drawn, healthy, singles
 from tools.kafka_refusals.kafka import WORKER, Oracle, Refused, asking
 
+GOLDEN = Path(__file__).parents[2] / "tests" / "truth" / "refused.json"
 RELEASES = ("3.6.2", "3.9.2", "4.0.2", "4.3.1")
 # An error of these says that Kafka refuses something, and nothing else.
 SAYING = (
@@ -101,6 +104,24 @@ def every_single(release: str) -> Iterator[tuple[ConnectorType, Mapping[str, str
         yield from ((type_, changes) for changes in singles(type_, release))
 
 
+def write_golden(seed: int, number: int) -> None:
+    """Write what Kafka's classes say of some cases of each release, for tests without a JVM; equal ones once."""
+    lines: dict[str, None] = {}
+    for release in RELEASES:
+        drawn_cases = list(cases(release, seed, number * 3 // 4, number // 4))
+        with asking(release) as kafka:
+            answers = kafka.refused([(type_, {**healthy(type_), **changes}) for type_, changes in drawn_cases])
+        for (type_, changes), answer in zip(drawn_cases, answers, strict=True):
+            refused = [f"{by}: {_short(says)}" for by, says in answer]
+            case = {"kafka": release, "type": type_, "changes": changes, "refused": refused[0] if refused else ""}
+            lines[json.dumps(case)] = None
+    GOLDEN.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def _short(says: str) -> str:
+    return says.rpartition(" < ")[2][:160]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print differences and counts; 1 where there is one."""
     parser = argparse.ArgumentParser(prog="python -m tools.kafka_refusals.compare")
@@ -110,9 +131,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--whole", type=int, default=20_000, help="connectors with many changes, of all releases together"
     )
     parser.add_argument("--singles", action="store_true", help="each key with each value, instead")
+    parser.add_argument("--golden", type=int, metavar="N", help="write the answers to N cases of each release, instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=30, help="how many differences of a release to print")
     options = parser.parse_args(arguments)
+    if options.golden:
+        write_golden(options.seed, options.golden)
+        return 0
     releases = options.kafka or RELEASES
     total = 0
     for release in releases:
