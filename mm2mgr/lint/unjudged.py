@@ -97,7 +97,9 @@ FACTS = (
         (
             *("key-too-new", "key-removed", "key-deprecated", "kafka-unknown", "dead-key", "invalid-value"),
             *("exactly-once-unsupported", "include-excluded", "heartbeats-twice", "reset-latest"),
+            *("class-refused", "refused-by-code", "upgrade-lists"),
             *("alter-configs-replaces", "bad-address", "delivery-below-request", "policy-class"),
+            *("class-refused", "refused-by-code", "upgrade-lists"),
             *("known-bug", "minor-bugs", "upgrade-override-policy", "upgrade-metric-names", "upgrade-deprecated"),
             "internal-rest-too-new",
         ),
@@ -135,9 +137,9 @@ FACTS = (
     ),
     Fact(
         "plugins of the workers",
-        "whether the workers have the connector's class",
+        "whether the workers have the connector's class, and classes that are not Kafka's",
         "--connect",
-        ("plugin-missing",),
+        ("plugin-missing", "class-refused"),
         _each(lambda subject: subject.worker.plugins is None and subject.form != "dedicated"),
     ),
     Fact(

@@ -25,6 +25,7 @@ CLIENTS: tuple[str, ...] = get_args(ClientName)
 DATA = Path(__file__).with_name("keys.json")
 SERVERS = Path(__file__).with_name("servers.json")  # written by tools/kafka_keys/servers.py
 _CHOICES = re.compile(r"\[(?P<items>[^\[\]]*)\]")
+NO_DOUBLES = "no doubles"  # in `valid` of a list: neither an item twice nor an empty one
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Keys:
         self.releases: dict[str, str] = dict(data["kafka"])  # line → the release that was read, oldest line first
         self._keys: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["keys"]
         self._clients: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["clients"]
+        self._classes: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["classes"]
         self._histories: dict[tuple[str, str], tuple[Key, ...]] = {}
         self._found: dict[tuple[str, str, str], Key | None] = {}
         self._set_first: dict[tuple[str, str], dict[str, str]] = {}
@@ -128,6 +130,15 @@ class Keys:
         if (client, version) not in self._set_first:
             self._set_first[client, version] = dict(self._set_by_framework(client, self.line(version)))
         return dict(self._set_first[client, version])
+
+    def classes(self, purpose: str, version: str) -> tuple[str, ...]:
+        """Return Kafka's own classes for a purpose (see `classes.INTERFACES`) in one version."""
+        line, rows = self.line(version), self._classes.get(purpose, {})
+        return tuple(
+            f"org.apache.kafka.{name}"
+            for name, spans in rows.items()
+            if any(line in self._span(row["in"]) for row in spans)
+        )
 
     def _set_by_framework(self, client: str, line: str) -> Iterator[tuple[str, str]]:
         for name, rows in self._clients[client].items():
@@ -219,12 +230,16 @@ def kafka_version(text: str) -> str | None:
 
 _RANGE = re.compile(r"\[(?P<low>[^,\]]+),\.\.\.(?:,(?P<high>[^\]]+))?\](?P<unset> or -1)?")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_DURATION = re.compile(r"P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+([.,][0-9]{0,9})?S)?)?", re.IGNORECASE)
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)")  # of Java
 _NUMBERS = {"short": "whole number", "int": "whole number", "long": "whole number", "double": "number"}
 _WIDTH = {"short": 16, "int": 32, "long": 64}
 
 
 def is_checked(key: Key) -> bool:
     """Tell whether values of this key are checked; secrets, names and classes are not."""
+    if key.read_by == "MirrorCheckpointConnector":  # it compares one with a word and refuses no other
+        return False
     return key.type in ("boolean", "double", *_WIDTH) or (key.type in ("string", "list") and bool(key.valid))
 
 
@@ -238,16 +253,33 @@ def fault(scope: str, name: str, version: str, value: str) -> str:
 def problem(key: Key, value: str) -> str:
     """Return the fault of a value, in words that follow `is`."""
     text = value.strip()
-    if text.lower() == (key.default or "").lower() != "":  # Kafka writes some of its own defaults in other letters
-        return ""
     if key.type == "boolean":
         return "" if text.lower() in ("true", "false") else "neither true nor false"
     if key.type in _NUMBERS:
         return _number_problem(key, text)
     if key.type == "list":
-        found = (_choice_problem(key, item.strip()) for item in text.split(",") if text)
-        return next(filter(None, found), _empty_problem(key, text))
+        return _list_problem(key, text)
     return _choice_problem(key, text) if key.type == "string" else ""
+
+
+def _list_problem(key: Key, text: str) -> str:
+    if not text:
+        return _empty_problem(key, text)
+    items = [item.strip() for item in text.split(",")]
+    # What Kafka parses for itself loses its doubles (ConfigDef.parseValue); Connect's validation refuses them.
+    of_client = key.scope in ("producer", "consumer", "admin") or bool(key.read_by)
+    checked = NO_DOUBLES in key.valid or "unique" in key.valid
+    if checked and (wrong := item_problem(items, doubles=not of_client)):
+        return wrong
+    return next(filter(None, (_choice_problem(key, item) for item in items)), "")
+
+
+def item_problem(items: Sequence[str], *, doubles: bool) -> str:
+    """Return the fault of a list for Kafka since 4.2 (KIP-1161), in words that follow `is`; `doubles` tells whether they are one."""
+    if "" in items:
+        return "a list with an empty item (a comma too many)"
+    twice = next((item for place, item in enumerate(items) if item in items[:place]), None) if doubles else None
+    return f"a list with '{twice}' twice" if twice else ""
 
 
 def allowed(key: Key) -> str:
@@ -256,6 +288,8 @@ def allowed(key: Key) -> str:
         return f"one of {', '.join(key.choices)}"
     if key.type == "boolean":
         return "true or false"
+    if NO_DOUBLES in key.valid:
+        return "a list with commas between, each item once and none empty"
     if key.type not in _NUMBERS:
         return f"a value of type {key.type}{f' ({key.valid})' if key.valid else ''}"
     found = _RANGE.search(key.valid)
@@ -271,15 +305,14 @@ def _empty_problem(key: Key, text: str) -> str:
 
 def _choice_problem(key: Key, text: str) -> str:
     forms = tuple(choice.partition(":")[0] + ":" for choice in key.choices if ":" in choice)
-    allowed = [choice.lower() if key.any_case else choice for choice in key.choices]
+    allowed = [choice.lower() if key.any_case else choice for choice in key.choices if ":" not in choice]
     if allowed and (text.lower() if key.any_case else text) not in allowed:
-        return "" if forms and text.startswith(forms) else "none of the values it can have"
+        form = next((form for form in forms if text.startswith(form)), "")
+        return "" if form and _DURATION.fullmatch(text[len(form) :]) else "none of the values it can have"
     return _empty_problem(key, text)
 
 
 def _number_problem(key: Key, text: str) -> str:
-    if key.default is None and not key.required and text == "":
-        return ""
     number = _number_of(key.type, text)
     if number is None:
         return f"too large for its type, {key.type}" if _WHOLE.fullmatch(text) else f"no {_NUMBERS[key.type]}"
@@ -294,7 +327,7 @@ def _number_problem(key: Key, text: str) -> str:
 def _number_of(type_: str, text: str) -> float | None:
     try:
         if type_ == "double":
-            return float(text.rstrip("dDfF"))
+            return float(text.rstrip("dDfF")) if _DOUBLE.fullmatch(text) else None
         limit = 2 ** (_WIDTH[type_] - 1)
         return int(text) if _WHOLE.fullmatch(text) and -limit <= int(text) < limit else None
     except ValueError:

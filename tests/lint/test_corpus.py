@@ -259,6 +259,7 @@ def test_a_rule_that_is_passed_over_would_find_nothing(case: Case, tmp_path: Pat
         assert lint(estate) == lint(estate, EVERYWHERE)
 
 
+OF_SHARES = ("share.acknowledgement.mode", "share.acquire.mode")  # a consumer refuses them whatever their value is
 BESIDE_ITS_DEFAULT = {"partial-topic-creation", "security-incomplete", "known-bug"}
 """What is wrong with a key whatever its value (nobody reads it, it is not asked for, another one is missing), or with the release."""
 
@@ -273,7 +274,7 @@ def test_a_key_at_its_default_is_never_wrong(type_: ConnectorType, version: str)
     for prefix, scope in prefixes.items():
         client = {"producer": "record_producer", "consumer": "source_consumer"}.get(scope)
         own = known.framework_defaults(client, version) if client else {}
-        for name in (each for each in known.names(scope, version) if "<" not in each):
+        for name in (each for each in known.names(scope, version) if "<" not in each and each not in OF_SHARES):
             key = known.find(scope, name, version)
             if value := own.get(name, key.default if key else None):
                 found = made.findings(

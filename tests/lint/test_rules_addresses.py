@@ -27,7 +27,6 @@ KEY = "source.cluster.bootstrap.servers"
         ("https://a1", "has no port"),
         ("h&st:9092", "a character"),
         ("a1:9092:9093", "two ports"),
-        (":9092", "has no host"),
     ],
 )
 def test_an_address_that_fails_the_client(servers: str, words: str) -> None:
@@ -35,6 +34,13 @@ def test_an_address_that_fails_the_client(servers: str, words: str) -> None:
     assert words in hit.message
     assert "the connector is FAILED" in hit.message
     assert hit.key == KEY
+
+
+def test_an_address_without_a_host_is_the_workers_machine() -> None:
+    (hit,) = made.hits("bad-address", made.source({KEY: ":9092"}))
+    assert "':9092' has no host" in hit.message
+    assert "its worker's machine" in hit.message
+    assert hit.severity == "warning"
 
 
 @pytest.mark.parametrize("servers", ["a_1:9092", "::1:9092", "fe80::1%eth0:9092", "a1:9092 , a2:09092", "X://a1:1"])

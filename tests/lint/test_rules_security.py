@@ -110,10 +110,19 @@ def test_the_workers_producer_security_counts() -> None:
 
 
 def test_pem_needs_its_type() -> None:
-    whole = on("source.cluster.", ssl__keystore__certificate__chain="${dir:/t:c}", ssl__keystore__key="${dir:/t:k}")
+    whole = {
+        **on("source.cluster.", ssl__keystore__certificate__chain="${dir:/t:c}", ssl__keystore__key="${dir:/t:k}"),
+        **on("source.cluster.", security__protocol="SSL"),
+    }
     assert one("store-type-missing", made.source(whole)).fix == "write source.cluster.ssl.keystore.type=PEM"
-    quiet("store-type-missing", {**whole, "source.cluster.ssl.keystore.type": "pem"})
+    quiet("store-type-missing", {**whole, "source.cluster.ssl.keystore.type": "PEM"})
+    assert (
+        "it is pem"
+        in one("store-type-missing", made.source({**whole, "source.cluster.ssl.keystore.type": "pem"})).message
+    )
+    quiet("store-type-missing", {**whole, "source.cluster.security.protocol": "SASL_PLAINTEXT"})
     jks = on("producer.override.", ssl__truststore__certificates="${dir:/t:c}", ssl__truststore__type="JKS")
+    jks["producer.override.security.protocol"] = "SSL"
     assert "it is JKS" in one("store-type-missing", made.source(jks)).message
 
 

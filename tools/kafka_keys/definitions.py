@@ -9,14 +9,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from subprocess import TimeoutExpired
+from subprocess import TimeoutExpired, run
 from typing import Any
+from zipfile import ZipFile
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox.jars import pyspark_jar
+from mm2mgr.truth.classes import INTERFACES
 from tools.kafka_keys.rows import Facts, Snapshot
 
 _KAFKA = "org.apache.kafka."
+_CREATABLE = Path(__file__).with_name("Classes.java")
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _MIRROR = {
     "source": "MirrorSourceConnector",
@@ -109,9 +112,11 @@ def _opened(member: Any) -> Any:
 def _validity(validator: Any) -> str:
     conditions = [notation(validator.toString())]
     if validator.getClass().getSimpleName() == "ValidList":  # KIP-1161 (4.2): it keeps this to itself
-        for field in validator.getClass().getDeclaredFields():
+        fields = validator.getClass().getDeclaredFields()
+        for field in fields:
             words = {"isEmptyAllowed": "not empty", "isNullAllowed": "not null"}.get(field.getName())
             conditions += [words] if words and not _opened(field).get(validator) else []
+        conditions += ["no doubles"] if any("isEmptyAllowed" in field.getName() for field in fields) else []
     return "; ".join(each for each in conditions if each)
 
 
@@ -122,12 +127,33 @@ def read(java: Path, jars: Sequence[Path]) -> Snapshot:
     try:
         with gateway(java, jars) as opened:
             kafka = KafkaClasses(opened)
-            return {"keys": _keys(kafka), "clients": _clients(kafka)}
+            return {"keys": _keys(kafka), "clients": _clients(kafka), "classes": classes(java, jars)}
     except (Py4JError, TypeError, IndexError) as error:  # py4j takes a class that is gone for a package: TypeError
         raise SandboxError(
             f"the config definitions of {jars[0].parent.name} could not be read",
             hint="a class or method has moved: compare tools/kafka_keys/definitions.py with that Kafka version",
         ) from error
+
+
+def classes(java: Path, jars: Sequence[Path]) -> dict[str, dict[str, Facts]]:
+    """Return, by interface, the classes of Kafka's own jars that can be created from their name."""
+    names = [
+        name.removesuffix(".class").replace("/", ".")
+        for jar in jars
+        if jar.name.startswith(("kafka-clients-", "connect-"))
+        for name in ZipFile(jar).namelist()
+        if name.startswith("org/apache/kafka/") and name.endswith(".class")
+    ]
+    command = [str(java), "-cp", ":".join(map(str, jars)), str(_CREATABLE), *INTERFACES.values()]
+    done = run(command, input="\n".join(names), capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode:
+        raise SandboxError(f"the classes of {jars[0].parent.name} could not be read: {done.stderr[-500:]}")
+    pairs = sorted(line.split() for line in done.stdout.splitlines())
+    short = {name: word for word, name in INTERFACES.items()}
+    found: dict[str, dict[str, Facts]] = {word: {} for word in INTERFACES}
+    for interface, name in pairs:
+        found[short[interface]][name.removeprefix(_KAFKA)] = {}
+    return {word: names for word, names in found.items() if names}
 
 
 def _keys(kafka: KafkaClasses) -> dict[str, dict[str, Facts]]:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 Facts = dict[str, Any]  # of one key in one line: type, default, …
-Snapshot = dict[str, dict[str, dict[str, Facts]]]  # one line: section ("keys" or "clients") → scope → name → facts
+Snapshot = dict[str, dict[str, dict[str, Facts]]]  # one line: section → scope → name → facts
 Row = dict[str, Any]  # facts, and "in": the lines where they hold
-SECTIONS = ("keys", "clients")
+SECTIONS = ("keys", "clients", "classes")
 
 
 def pack(releases: Mapping[str, str], snapshots: Mapping[str, Snapshot]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def unpack(data: Mapping[str, Any]) -> dict[str, Snapshot]:
     """Return one snapshot per line: the inverse of `pack`."""
     lines = list(data["kafka"])
     snapshots: dict[str, Snapshot] = {
-        line: {section: {scope: {} for scope in data[section]} for section in SECTIONS} for line in lines
+        line: {section: {scope: {} for scope in data.get(section, {})} for section in SECTIONS} for line in lines
     }
     for section, scope, name, row in _each(data):
         first, _, last = row["in"].partition("-")
@@ -59,7 +59,7 @@ def unpack(data: Mapping[str, Any]) -> dict[str, Snapshot]:
 
 def _each(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Row]]:
     for section in SECTIONS:
-        for scope, names in data[section].items():
+        for scope, names in data.get(section, {}).items():
             for name, rows in names.items():
                 yield from ((section, scope, name, row) for row in rows)
 
@@ -68,7 +68,7 @@ def text(data: Mapping[str, Any]) -> str:
     """Return the file's text: the same value always gives the same bytes."""
     sections = [f'"kafka": {json.dumps(data["kafka"])}']
     for section in SECTIONS:
-        scopes = [f"{json.dumps(scope)}: {_block(names)}" for scope, names in data[section].items()]
+        scopes = [f"{json.dumps(scope)}: {_block(names)}" for scope, names in data.get(section, {}).items()]
         sections.append(f'"{section}": {{\n' + ",\n".join(scopes) + "\n}")
     return "{\n" + ",\n".join(sections) + "\n}\n"
 

@@ -42,9 +42,13 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
         servers = subject.get(key)
         if wrong := _fault(servers, subject.version):
             effect = f"the {client.name} does not know the rest" if _ONLY in wrong else failing(client)
+            if wrong.endswith(_NO_HOST):
+                effect = f"the {client.name} looks for brokers on its worker's machine"
             message = f"{written(subject, key)}: {wrong}: {effect}"
             found = connector_hit(subject, key, _meant(servers, subject.version), message)
-            perhaps = wrong == _EMPTY and servers.strip(", ") and not subject.known_version
+            perhaps = wrong.endswith(_NO_HOST) or (
+                wrong == _EMPTY and servers.strip(", ") and not subject.known_version
+            )
             yield replace(found, severity="warning") if perhaps else found
 
 
@@ -61,6 +65,7 @@ def _fault(servers: str, version: str) -> str:
 
 
 _ONLY = " reads only "
+_NO_HOST = "has no host"
 _EMPTY = "an item of the list is empty (a comma too many), which Kafka refuses since 4.2"
 
 
@@ -75,7 +80,7 @@ def _wrong(item: str, version: tuple[int, ...]) -> str:
     if not 0 < int(found["port"]) <= 65535:
         return f"the port of {shown} is not between 1 and 65535"
     if not found["host"]:
-        return f"{shown} has no host"
+        return f"{shown} {_NO_HOST}"
     return f"{shown} has two ports" if ":" in found["host"] and not _is_ipv6(found["host"]) else ""
 
 

@@ -166,17 +166,17 @@ def _lacking(subject: Subject, kind: str) -> list[str]:
     return lacking
 
 
-@rule("exactly-once-transaction", "warning", needs=("transaction.boundary",), source="KIP-618")
+@rule("exactly-once-transaction", "error", needs=("transaction.boundary",), source="KIP-618")
 def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
     """The connector is configured to define its own transactions, which MirrorMaker cannot do.
 
     transaction.boundary=connector is for connectors that define their own transactions (KIP-618). MirrorMaker's
-    connectors do not, and exactly-once workers refuse the config; on other workers the key has no effect. With `poll`,
-    the default, each poll of the source is a transaction; `interval` groups polls by time.
+    connectors do not, and workers since 3.3 refuse the config, exactly-once or not; a standalone worker ignores the key. With
+    `poll`, the default, each poll of the source is a transaction; `interval` groups polls by time.
     """
     key = "transaction.boundary"
-    if subject.get(key).lower() == "connector":
-        message = f"{written(subject, key)}=connector: MirrorMaker does not define transactions, and exactly-once workers refuse it"
+    if subject.get(key).lower() == "connector" and numbers(subject.version) >= (3, 3):
+        message = f"{written(subject, key)}=connector: MirrorMaker does not define transactions, and Connect refuses the config"
         yield connector_hit(subject, key, "interval", message, ", or remove it")
 
 

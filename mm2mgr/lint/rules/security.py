@@ -214,9 +214,6 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] 
     if protocol in ("PLAINTEXT", "SSL") and login:
         fix = beside("security.protocol", f"SASL_{protocol}")
         return login, f"{protocol} does not log in", fix, ", or remove sasl.*"
-    if protocol in ("PLAINTEXT", "SASL_PLAINTEXT") and store and subject.form != "tree":
-        fix = beside("security.protocol", protocol.replace("PLAINTEXT", "SSL"))
-        return store, f"{protocol} does not use a store", fix, ", or remove ssl.*"
     key = _key(subject, client, "security.protocol")
     logs_in = protocol.startswith("SASL_") and key and not is_open(protocol)
     jaas, mechanism = (configured(subject, client.name, f"sasl.{each}") for each in ("jaas.config", "mechanism"))
@@ -226,6 +223,9 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] 
     if logs_in and not jaas and mechanism != "GSSAPI":
         login_file = beside("sasl.jaas.config", "${file:/path/on/the/workers:jaas}")
         return key, f"{mechanism} has no login configured", login_file, ""
+    if protocol in ("PLAINTEXT", "SASL_PLAINTEXT") and store and subject.form != "tree":
+        fix = beside("security.protocol", protocol.replace("PLAINTEXT", "SSL"))
+        return store, f"{protocol} does not use a store", fix, ", or remove ssl.*"
     return None
 
 
@@ -260,7 +260,9 @@ def store_type_missing(subject: Subject) -> Iterator[Hit]:
     reported: set[str] = set()
     for key, client, plain in _pem_keys(subject):
         kind, right = configured(subject, client.name, _PEM[plain]), key.removesuffix(plain) + _PEM[plain]
-        if kind.upper() != "PEM" and not is_open(kind) and right not in reported:
+        if not protocol(subject, client.name).endswith("SSL"):
+            continue  # no store is read; security-incomplete reports it
+        if kind != "PEM" and not is_open(kind) and right not in reported:
             reported.add(right)
             message = f"{written(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
             yield edit_hit(subject, message, [Edit(right, "PEM")], key)

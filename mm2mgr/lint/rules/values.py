@@ -9,7 +9,7 @@ from functools import lru_cache
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.classify import Context, context_of, is_slip, what
+from mm2mgr.lint.classify import Context, context_of, is_slip
 from mm2mgr.lint.findings import (
     Edit,
     Hit,
@@ -54,14 +54,18 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
         line = written(subject, check.key)
         consequence = failing(check.client) if check.client else "Connect refuses the config"
         message = f"{line}={shown(subject, check.key)} is {wrong}: {consequence}"
-        yield Hit(message, f"write {allowed(check.definition)} for {line}", check.key)
+        if wrong.startswith("a list"):
+            items = dict.fromkeys(filter(None, subject.items(check.key)))
+            yield connector_hit(subject, check.key, ",".join(items), message)
+        else:
+            yield Hit(message, f"write {allowed(check.definition)} for {line}", check.key)
 
 
 def _no_bytes(subject: Subject) -> Iterator[Hit]:
     """Report serializers other than ByteArraySerializer: Connect passes bytes to its producer (MirrorMaker's own clients ignore them)."""
     for key in ("producer.override.key.serializer", "producer.override.value.serializer"):
         value = subject.get(key)
-        if value and not is_open(value) and value.rpartition(".")[2] != "ByteArraySerializer":
+        if key in subject.config and not is_open(value) and value.rpartition(".")[2] != "ByteArraySerializer":
             message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: every task is FAILED at its first record"
             yield removal_hit(subject, key, message)
 
@@ -93,24 +97,23 @@ def _faults(kind: SubjectKind, values: tuple[str, ...]) -> tuple[tuple[_ValueChe
 
 @lru_cache(maxsize=4096)
 def _checks(kind: SubjectKind) -> tuple[_ValueCheck, ...]:
-    found = ((key, *_definition(context_of(kind), kind.clients, key)) for key in kind.keys)
+    found = ((key, *_definition(kind, context_of(kind), key)) for key in kind.keys)
     return tuple(
-        _ValueCheck(key, known, client, None if known.choices or known.type not in ("string", "list") else 1)
+        _ValueCheck(key, known, client, None if known.choices or known.type != "string" else 1)
         for key, known, client in found
-        if known and is_checked(known)
+        if known and is_checked(known) and not key.endswith("bootstrap.servers")  # bad-address reports those
     )
 
 
-def _definition(context: Context, clients: tuple[Client, ...], key: str) -> tuple[Key | None, Client | None]:
+def _definition(kind: SubjectKind, context: Context, key: str) -> tuple[Key | None, Client | None]:
     known, version = load(), context.setting.version
-    if what(context, key) not in ("", "misdirected-key", "key-deprecated"):
-        return None, None
     for type_ in context.types:
         if own := known.find(type_, key, version):
             return own, None
-    for client in clients:
+    for client in kind.clients:
         for hit in seen_by(client, key):
-            if hit.key not in client.forced and (found := known.find(client.kind, hit.key, version)):
+            decides = hit.key not in client.forced and kind.winners[client.name].get(hit.key) == key
+            if decides and (found := known.find(client.kind, hit.key, version)):
                 return found, client
     return None, None
 
@@ -227,7 +230,7 @@ def policy_class(subject: Subject) -> Iterator[Hit]:
         )
         yield Hit(message, "upgrade the workers, or install a class of that kind and name it", key)
     elif name.startswith(f"{PACKAGE}.") and name not in POLICIES.values():
-        fault = "is not a class of Kafka"
+        fault = f"is no replication policy of Kafka {subject.version}"
     if fault:
         right = next(iter(nearest(name, POLICIES.values(), 0.5)), POLICIES["identity"])
         hit = connector_hit(subject, key, right, f"{name} {fault}: the connector cannot be created")

@@ -1,0 +1,326 @@
+"""Rules about what Kafka's code refuses although its definitions allow it: classes, values together, intervals, lists after an upgrade."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mm2mgr.formats.templates import is_open
+from mm2mgr.lint.findings import (
+    RECORDS,
+    Edit,
+    Hit,
+    connector_hit,
+    edit_hit,
+    failing,
+    removal_hit,
+    rule,
+    shown,
+    spelled,
+    written,
+)
+from mm2mgr.lint.subject import Subject, SubjectKind
+from mm2mgr.secrets import is_secret
+from mm2mgr.text import nearest
+from mm2mgr.truth import classes
+from mm2mgr.truth.exclusions import EXCLUSIONS, INTERVALS, LONGEST_SECONDS, READ, Exclusion, Settings, matters
+from mm2mgr.truth.keys import NO_DOUBLES, item_problem, load
+from mm2mgr.truth.reach import CLASSES, PACKAGE, Client, numbers, seen_by
+
+_START = "FAILED when it starts"
+_TRANSFORMS = "org.apache.kafka.connect.transforms"
+# What Connect asks for where Kafka's own transformation or predicate is used; the ones for which bytes will do.
+_NEEDS = {
+    "RegexRouter": ("regex", "replacement"),
+    "DropHeaders": ("headers",),
+    "InsertHeader": ("header", "value.literal"),
+    "TopicNameMatches": ("pattern",),
+    "HasHeaderKey": ("name",),
+}
+
+
+@rule(
+    "class-refused",
+    "error",
+    needs=("class", "converter", "interceptor", "reporters", "strategy", "serializer", ".type"),
+    source="Utils.newInstance, AbstractConfig.getConfiguredInstance",
+)
+def class_refused(subject: Subject) -> Iterator[Hit]:
+    """Kafka cannot use the class in this key.
+
+    Kafka creates filters, policies, reporters, partitioners, interceptors, converters and callback handlers from the name of
+    their class. A class that does not exist is refused by Connect (400) where the key is the connector's own; one of
+    the wrong kind, such as a group filter as topic.filter.class, is found when the connector or a client is made: FAILED.
+    A name needs its package, except for connectors, converters and transformations. Newer lines lack some classes: 4.0 has no
+    DefaultPartitioner and no UniformStickyPartitioner. Classes that are not Kafka's are not judged.
+    """
+    yield from _of_connector(subject)
+    for check in _class_keys(subject.kind):
+        if check.alias and check.alias not in subject.items(check.key.partition(".")[0]):
+            continue  # transform-unlisted reports that it never runs
+        names = subject.items(check.key) if check.listed else [subject.get(check.key)]
+        for name in names:
+            # By policy-class, transform-needs-fields and transform-incomplete.
+            told = check.key == "replication.policy.class" and name.startswith(f"{PACKAGE}.")
+            told = told or (bool(check.alias) and not name)
+            told = told or (check.purpose == "transformation" and name.rpartition(".")[0] == _TRANSFORMS)
+            wrong = "" if is_open(name) or told else _wrong_class(subject, check, name)
+            if wrong:
+                yield _of_class(subject, check, name, wrong)
+                break
+
+
+@dataclass(frozen=True)
+class _ClassKey:
+    """A key with a class: what it is for, when it is created, by which client (None: the connector), and whether it is a list."""
+
+    key: str
+    plain: str
+    purpose: str
+    use: classes.Use
+    client: Client | None
+    listed: bool
+    alias: str = ""
+
+
+def _of_connector(subject: Subject) -> Iterator[Hit]:
+    key = "connector.class"
+    name = subject.get(key)
+    simple = name.removeprefix(f"{PACKAGE}.")
+    if simple != name and simple not in CLASSES and not is_open(name):
+        right = next(each for each, type_ in CLASSES.items() if type_ == subject.type)
+        message = f"{written(subject, key)}={name}: Kafka has no such connector, and Connect refuses the config"
+        # By hand: with a class that exists the connector starts to mirror.
+        yield Hit(message, f"write {spelled(subject, key, f'{PACKAGE}.{right}')}", key)
+
+
+@lru_cache(maxsize=4096)
+def _class_keys(kind: SubjectKind) -> tuple[_ClassKey, ...]:
+    return tuple(found for key in kind.keys if key.endswith(_OF_CLASSES) and (found := _class_key(kind, key)))
+
+
+_OF_CLASSES = ("class", "converter", "classes", "reporters", "strategy", "serializer", ".type")
+_ALIAS = re.compile(r"(?P<kind>transforms|predicates)\.(?P<alias>[^.]+)\.type")
+_PLUGINS = {"transforms": "transformation", "predicates": "predicate"}
+
+
+def _class_key(kind: SubjectKind, key: str) -> _ClassKey | None:
+    known, version = load(), kind.setting.version
+    if plugin := _ALIAS.fullmatch(key):
+        return _ClassKey(key, key, _PLUGINS[plugin["kind"]], "always", None, listed=False, alias=plugin["alias"])
+    if own := known.find(kind.type, key, version):
+        found = classes.wanted(kind.type, key)
+        return _ClassKey(key, key, *found, None, own.type == "list") if found else None
+    for client in kind.clients:
+        for hit in seen_by(client, key):
+            definition = known.find(client.kind, hit.key, version)
+            found = classes.wanted(client.kind, hit.key)
+            if client.name == RECORDS and hit.key.endswith("serializer"):
+                return None  # invalid-value reports any that takes no bytes
+            if found and definition and hit.key not in client.forced and kind.winners[client.name].get(hit.key) == key:
+                # Connect's own consumer makes its deserializers from their names; MirrorMaker's are given theirs.
+                use: classes.Use = "always" if client.worker_prefixes and found[0] == "deserializer" else found[1]
+                return _ClassKey(key, hit.key, found[0], use, client, definition.type == "list")
+    return None
+
+
+def _wrong_class(subject: Subject, check: _ClassKey, name: str) -> str:
+    created = check.use == "always"
+    if check.use in ("SASL", "SSL") and check.client:
+        protocol = subject.value(check.client.name, "security.protocol") or ""
+        created = check.use in protocol.upper()
+    if check.listed and (not created or not name):
+        return ""  # a name in a list is only looked at when it is created; invalid-value reports an empty one
+    if check.key == "metric.reporters" and not _legacy_metrics(subject):
+        return ""
+    return classes.problem(check.purpose, name, subject.version, created=created)
+
+
+def _legacy_metrics(subject: Subject) -> bool:
+    """Tell whether its tasks make the reporters: since 4.3 those of the workers get the metrics of new names."""
+    return "legacy" in (subject.items("metric.names.formats") or ["legacy"])
+
+
+def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
+    loaded = wrong.startswith("no ") and not wrong.startswith("no class")
+    effect = f"the connector is {_START}" if loaded else "Connect refuses the config"
+    effect = failing(check.client) if check.client else effect
+    message = f"{written(subject, check.key)}={shown(subject, check.key)}: {'it' if not check.listed else name} is {wrong}: {effect}"
+    own = classes.names(check.purpose, subject.version)
+    simple = {each.rpartition(".")[2]: each for each in own}
+    right = next(iter(nearest(name.rpartition(".")[2], simple, 0.8)), "")
+    if right and not check.listed and simple[right] != name:
+        return connector_hit(subject, check.key, simple[right], message)
+    if not own:
+        return removal_hit(subject, check.key, message, f", or name a {check.purpose} of your own")
+    return Hit(
+        message, f"write a {check.purpose}, such as {own[0]}, or remove {written(subject, check.key)}", check.key
+    )
+
+
+@rule("refused-by-code", "error", source="the clients' constructors: see mm2mgr/truth/exclusions.py")
+def refused_by_code(subject: Subject) -> Iterator[Hit]:
+    """A client refuses a value that its definition allows, most often because of another one.
+
+    Connect checks each key alone. What excludes another setting is found when the client is made, and the connector
+    (admin clients) or each task is FAILED: default.api.timeout.ms below request.timeout.ms, group.protocol=consumer with
+    session, heartbeat or assignor keys (since 4.0), idempotence with acks, retries or requests in flight that contradict it, a
+    password without its store, two keystores at once. TLS protocols, the way to compare host names and SASL mechanisms
+    are found at the first connection.
+    """
+    yield from _intervals(subject)
+    yield from _plugin_settings(subject)
+    for name, key, exclusion, wrong in _known_refusals(subject):
+        yield _excluded(subject, name, key, exclusion, wrong)
+
+
+_Refused = tuple[str, str, Exclusion, str]  # client, key, row, why
+_ANSWERS: dict[tuple[SubjectKind, tuple[str, ...]], tuple[_Refused, ...]] = {}  # no value of a config is in it
+
+
+def _known_refusals(subject: Subject) -> tuple[_Refused, ...]:
+    """Return what is refused; of thousands of connectors most have the same values as far as these rows see them."""
+    keys = _read_keys(subject.kind)
+    if not keys:
+        return ()
+    if subject.worker.properties is not None:
+        return tuple(_refusals(subject))
+    asked = (subject.kind, tuple(matters(plain, subject.get(key)) for key, plain in keys))
+    if asked not in _ANSWERS:
+        if len(_ANSWERS) >= _MOST:
+            _ANSWERS.clear()
+        _ANSWERS[asked] = tuple(_refusals(subject))
+    return _ANSWERS[asked]
+
+
+_MOST = 4096
+
+
+@lru_cache(maxsize=4096)
+def _read_keys(kind: SubjectKind) -> tuple[tuple[str, str], ...]:
+    """Return the keys whose values decide about these rows, with their plain names."""
+    if not _exclusions(kind):
+        return ()
+    found = {key: plain for winners in kind.winners.values() for plain, key in winners.items() if plain in READ}
+    return tuple(found.items())
+
+
+def _refusals(subject: Subject) -> Iterator[_Refused]:
+    reported: set[tuple[str, Exclusion]] = set()
+    settings: dict[str, Settings] = {}
+    for name, exclusion in _exclusions(subject.kind):
+        key = next((found for plain in exclusion.keys if (found := subject.written(name, plain))), "")
+        if (key, exclusion) in reported or (is_open(subject.get(key)) and not is_secret(key)):
+            continue
+        if name not in settings:
+            settings[name] = Settings(subject.configured[name])
+        if wrong := exclusion.why(settings[name]):
+            reported.add((key, exclusion))
+            if name not in exclusion.told:
+                yield name, key, exclusion, wrong
+
+
+@lru_cache(maxsize=4096)
+def _exclusions(kind: SubjectKind) -> tuple[tuple[str, Exclusion], ...]:
+    """Return the clients and refusals that may apply: a key of the refusal is set on the connector."""
+    line = numbers(kind.setting.version)
+    return tuple(
+        (client.name, exclusion)
+        for exclusion in EXCLUSIONS
+        for client in sorted(kind.clients, key=lambda each: (each.name not in exclusion.told, each.kind != "admin"))
+        if client.kind in exclusion.kinds
+        and line >= exclusion.since
+        and any(plain in kind.winners[client.name] for plain in exclusion.keys)
+    )
+
+
+def _excluded(subject: Subject, name: str, key: str, exclusion: Exclusion, wrong: str) -> Hit:
+    client = subject.client(name)
+    effect = failing(client) if client else "FAILED"
+    message = f"{written(subject, key)}={shown(subject, key)} {wrong}: {effect}"
+    if exclusion.by_hand:
+        return Hit(message, exclusion.by_hand, key)
+    if exclusion.write is not None:
+        return connector_hit(subject, key, exclusion.write, message)
+    return removal_hit(subject, key, message)
+
+
+def _intervals(subject: Subject) -> Iterator[Hit]:
+    for job in INTERVALS[subject.type]:
+        key = f"{job}.interval.seconds"
+        text = subject.get(key)
+        if len(text) < _LONG or not text.isdecimal() or not subject.flag(f"{job}.enabled", default=True):
+            continue
+        if LONGEST_SECONDS < int(text) < 2**63:
+            yield removal_hit(subject, key, f"{written(subject, key)}={text} overflows as milliseconds: {_START}")
+
+
+_LONG = len(str(LONGEST_SECONDS))
+
+
+def _plugin_settings(subject: Subject) -> Iterator[Hit]:
+    for key in _plugin_types(subject.kind):
+        kind, alias, _ = key.split(".")
+        package, _, simple = subject.get(key).rpartition(".")
+        if alias not in subject.items(kind) or (package and not package.startswith(_TRANSFORMS)):
+            continue
+        missing = [
+            f"{kind}.{alias}.{name}" for name in _NEEDS.get(simple, ()) if not _has(subject, f"{kind}.{alias}.{name}")
+        ]
+        if missing:
+            message = (
+                f"{written(subject, key)}={subject.get(key)} needs {' and '.join(missing)}: Connect refuses the config"
+            )
+            yield Hit(message, f"write {', '.join(spelled(subject, each) for each in missing)}", key)
+
+
+def _has(subject: Subject, key: str) -> bool:
+    return bool(subject.get(key)) or (key in subject.config and not key.endswith((".headers", ".pattern", ".name")))
+
+
+@lru_cache(maxsize=4096)
+def _plugin_types(kind: SubjectKind) -> tuple[str, ...]:
+    return tuple(key for key in kind.keys if _ALIAS.fullmatch(key))
+
+
+@rule("upgrade-lists", "warning", source="KIP-1161")
+def upgrade_lists(subject: Subject) -> Iterator[Hit]:
+    """A list has an item twice, or an empty one, which workers from 4.2 on refuse.
+
+    Older Kafka takes such lists, and a running connector goes on running after the upgrade of its workers, since Connect
+    validates a config only when it is submitted: the next change of the connector, whatever it is, then ends with 400,
+    "values must not be duplicated" or "must not be empty" (KIP-1161). In lists of clients and filters Kafka removes
+    doubles itself; an empty item there makes the connector or its tasks FAILED.
+    """
+    if numbers(subject.version) >= (4, 2):
+        return  # invalid-value reports it
+    for key, doubles, whose in _lists(subject.kind):
+        text = subject.get(key)
+        items = [item.strip() for item in text.split(",")] if "," in text and not is_open(text) else []
+        if wrong := item_problem(items, doubles=doubles):
+            left = dict.fromkeys(filter(None, items))
+            message = f"{written(subject, key)} is {wrong}: workers of 4.2 and newer refuse {whose}"
+            yield edit_hit(subject, message, [Edit(key, ",".join(left))], key)
+
+
+@lru_cache(maxsize=4096)
+def _lists(kind: SubjectKind) -> tuple[tuple[str, bool, str], ...]:
+    """Return the keys whose lists newer Kafka checks, whether it refuses doubles, and what it refuses."""
+    return tuple((key, *found) for key in kind.keys if (found := _checked_later(kind, key)))
+
+
+def _checked_later(kind: SubjectKind, key: str) -> tuple[bool, str] | None:
+    known = load()
+    newest = known.lines[-1]
+    if own := known.find(kind.type, key, newest):
+        return (not own.read_by, "the config at its next change") if NO_DOUBLES in own.valid else None
+    for client in kind.clients:
+        for hit in seen_by(client, key):
+            definition = known.find(client.kind, hit.key, newest)
+            if (
+                definition and NO_DOUBLES in definition.valid and hit.key != "bootstrap.servers"
+            ):  # bad-address reports that
+                return False, f"to make the {client.name}"
+    return None

@@ -1,0 +1,141 @@
+"""Keys whose value is the name of a class: what Kafka must be able to create from it, and when. Pure.
+
+Kafka's own classes are in `keys.json`, written by `tools/kafka_keys` from its jars. Classes of others are not judged: whether
+they are there only the workers know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Literal
+
+from mm2mgr.truth.keys import load
+
+KAFKA = "org.apache.kafka."
+# What the class is for -> Kafka's interface (or class) that it must implement.
+INTERFACES = {
+    "metrics reporter": "org.apache.kafka.common.metrics.MetricsReporter",
+    "partitioner": "org.apache.kafka.clients.producer.Partitioner",
+    "assignor": "org.apache.kafka.clients.consumer.ConsumerPartitionAssignor",
+    "producer interceptor": "org.apache.kafka.clients.producer.ProducerInterceptor",
+    "consumer interceptor": "org.apache.kafka.clients.consumer.ConsumerInterceptor",
+    "serializer": "org.apache.kafka.common.serialization.Serializer",
+    "deserializer": "org.apache.kafka.common.serialization.Deserializer",
+    "replication policy": "org.apache.kafka.connect.mirror.ReplicationPolicy",
+    "topic filter": "org.apache.kafka.connect.mirror.TopicFilter",
+    "group filter": "org.apache.kafka.connect.mirror.GroupFilter",
+    "property filter": "org.apache.kafka.connect.mirror.ConfigPropertyFilter",
+    "admin client": "org.apache.kafka.clients.admin.ForwardingAdmin",
+    "callback handler": "org.apache.kafka.common.security.auth.AuthenticateCallbackHandler",
+    "login": "org.apache.kafka.common.security.auth.Login",
+    "token retriever": "org.apache.kafka.common.security.oauthbearer.JwtRetriever",
+    "token validator": "org.apache.kafka.common.security.oauthbearer.JwtValidator",
+    "TLS engine factory": "org.apache.kafka.common.security.auth.SslEngineFactory",
+    "converter": "org.apache.kafka.connect.storage.Converter",
+    "header converter": "org.apache.kafka.connect.storage.HeaderConverter",
+    "transformation": "org.apache.kafka.connect.transforms.Transformation",
+    "predicate": "org.apache.kafka.connect.transforms.predicates.Predicate",
+}
+# always: whenever the connector or client is made; the others only with such a security.protocol, or never (its class is loaded).
+Use = Literal["always", "SASL", "SSL", "never"]
+# (scopes, key) -> what it is for, and when Kafka creates it.
+OF_CONNECTORS: dict[str, dict[str, str]] = {
+    "source": {"topic.filter.class": "topic filter", "config.property.filter.class": "property filter"},
+    "checkpoint": {"topic.filter.class": "topic filter", "group.filter.class": "group filter"},
+    "heartbeat": {},
+}
+_OF_EVERY_CONNECTOR = {
+    "replication.policy.class": "replication policy",
+    "forwarding.admin.class": "admin client",
+    "key.converter": "converter",
+    "value.converter": "converter",
+    "header.converter": "header converter",
+}
+_OF_EVERY_CLIENT: dict[str, tuple[str, Use]] = {
+    "metric.reporters": ("metrics reporter", "always"),
+    "sasl.login.class": ("login", "SASL"),
+    "sasl.login.callback.handler.class": ("callback handler", "SASL"),
+    "sasl.client.callback.handler.class": ("callback handler", "SASL"),
+    "sasl.oauthbearer.jwt.retriever.class": ("token retriever", "never"),
+    "sasl.oauthbearer.jwt.validator.class": ("token validator", "never"),
+    "ssl.engine.factory.class": ("TLS engine factory", "SSL"),
+}
+_OF_CLIENTS: dict[str, dict[str, tuple[str, Use]]] = {
+    "producer": {
+        **{"interceptor.classes": ("producer interceptor", "always"), "partitioner.class": ("partitioner", "always")},
+        **{"key.serializer": ("serializer", "never"), "value.serializer": ("serializer", "never")},
+    },
+    "consumer": {
+        "interceptor.classes": ("consumer interceptor", "always"),
+        "partition.assignment.strategy": ("assignor", "always"),
+        **{"key.deserializer": ("deserializer", "never"), "value.deserializer": ("deserializer", "never")},
+    },
+    "admin": {},
+}
+_PLUGINS = ("converter", "header converter", "transformation", "predicate")  # whose short names Connect knows, too
+
+
+def wanted(scope: str, key: str) -> tuple[str, Use] | None:
+    """Return what the class in a key of a connector or client is for, and when Kafka creates it; None for any other key."""
+    if scope in _OF_CLIENTS:
+        return _OF_CLIENTS[scope].get(key) or _OF_EVERY_CLIENT.get(key)
+    purpose = OF_CONNECTORS[scope].get(key) or _OF_EVERY_CONNECTOR.get(key)
+    if purpose:
+        return purpose, "always"
+    if key == "metric.reporters":
+        return ("metrics reporter", "always") if scope != "heartbeat" else None
+    loaded = _OF_EVERY_CLIENT.get(key)
+    return (loaded[0], "never") if loaded else None
+
+
+@cache
+def problem(purpose: str, name: str, version: str, *, created: bool) -> str:
+    """Return why Kafka cannot use a class, in words that follow `is`, "" for one that it can or that is not Kafka's.
+
+    `created` is False where Kafka loads the class and does no more.
+    """
+    known = load()
+    own, every = known.classes(purpose, version), _every_class(version)
+    if not name:
+        return "empty: Kafka looks for a class without a name"
+    if name in own or (name in every and not created) or (purpose in _PLUGINS and _is_plugin(purpose, name, version)):
+        return ""
+    if name in every:
+        return f"no {purpose} that Kafka can create"
+    if "." not in name:
+        whole = next((each for each in own if each.rpartition(".")[2] == name), "")
+        return f"a name without its package{f': {whole}' if whole else ''}"
+    return f"no class of Kafka {known.line(version)}" if name.startswith(KAFKA) else ""
+
+
+def _is_plugin(purpose: str, name: str, version: str) -> bool:
+    """Tell whether Connect may know a short name: that of a plugin of Kafka or, as far as is known, of somebody else."""
+    return name in _short_names(purpose, version) or ("." not in name and name not in _every_class(version))
+
+
+@cache
+def _every_class(version: str) -> frozenset[str]:
+    """Return the classes of Kafka that are known by name, interfaces and the short names of plugins included."""
+    created = (each for purpose in INTERFACES for each in load().classes(purpose, version))
+    short = (each for purpose in _PLUGINS for each in _short_names(purpose, version))
+    return frozenset({*created, *short, *INTERFACES.values()})
+
+
+@cache
+def _short_names(purpose: str, version: str) -> frozenset[str]:
+    return frozenset(_aliases(purpose, version))
+
+
+def _aliases(purpose: str, version: str) -> Iterator[str]:
+    """Yield the names that Connect takes for a plugin besides its own (PluginUtils.aliases)."""
+    suffix = {"converter": "Converter", "header converter": "HeaderConverter", "transformation": "Transformation"}
+    for name in load().classes(purpose, version):
+        simple = name.rpartition(".")[2]
+        yield simple
+        yield simple.removesuffix(suffix.get(purpose, "Predicate"))
+
+
+def names(purpose: str, version: str) -> tuple[str, ...]:
+    """Return Kafka's own classes for a purpose."""
+    return load().classes(purpose, version)
