@@ -273,10 +273,7 @@ def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str,
 def spelled(subject: Subject, key: str, value: str = "…") -> str:
     """Return how to write a key of a connector's config in the syntax of its file, whichever client reads it."""
     if subject.form == "connect":
-        if subject.resource and subject.resource.kind == "KafkaMirrorMaker2" and key.endswith(".cluster.alias"):
-            return f"alias: {yaml(value)} of that cluster, and wherever the resource names it"
-        member = member_of(subject, key)
-        return f"{member}: {yaml(value)}" if member in OPERATORS_MEMBERS else f"{key}={value}"
+        return _of_connector(subject, key, value)
     if subject.form == "dedicated":
         return f"{line_key(subject, key)} = {value}"
     for side in ("source", "target"):
@@ -288,6 +285,14 @@ def spelled(subject: Subject, key: str, value: str = "…") -> str:
         if plain := _after(key, client.layers[-1].prefix):
             return f"{client.block}: {{{plain}: {yaml(value)}}}" if client.block else _of_template(subject, key, value)
     return _of_tree(subject, key, value)
+
+
+def _of_connector(subject: Subject, key: str, value: str) -> str:
+    """Return how to write a key of a connector's config, or the member of a resource of Strimzi that becomes it."""
+    if subject.resource and subject.resource.kind == "KafkaMirrorMaker2" and key.endswith(".cluster.alias"):
+        return f"alias: {yaml(value)} of that cluster, and wherever the resource names it"
+    member = member_of(subject, key)
+    return f"{member}: {yaml(value)}" if member in OPERATORS_MEMBERS else f"{key}={value}"
 
 
 def line_key(subject: Subject, key: str) -> str:
