@@ -182,7 +182,9 @@ def _is_v1(resource: Node) -> bool:
     return resource.word("apiVersion").rpartition("/")[2] == "v1"
 
 
-def _unknown(node: Node | None, what: str, *, is_v1: bool, hint: str = "") -> Iterator[OperatorNote]:
+def _unknown(
+    node: Node | None, what: str, *, is_v1: bool, hints: Mapping[str, str] | None = None
+) -> Iterator[OperatorNote]:
     """Yield a note for each member that the operator's definition does not have."""
     known = (*_MEMBERS[what], *(() if is_v1 else _OLD.get(what, ())))
     for name, line, _ in node.members if node else ():
@@ -190,16 +192,13 @@ def _unknown(node: Node | None, what: str, *, is_v1: bool, hint: str = "") -> It
             near = next(iter(nearest(name, known, 0.7)), "")
             old = " any more" if name in _OLD.get(what, ()) else ""
             message = f"{name} is no member of a {_CALLED[what]}{old}: the API server refuses or drops it, and the operator never sees it"
-            fix = (
-                hint
-                if hint and name == "config"
-                else f"write {near}"
-                if near
-                else f"remove {name}, or write it where it is read"
+            fix = (hints or {}).get(name) or (
+                f"write {near}" if near else f"remove {name}, or write it where it is read"
             )
             yield OperatorNote(name, line, message, fix)
 
 
+_NESTED = {"trustedCertificates": "write it under tls"}
 _CALLED = {
     "spec": "KafkaMirrorMaker2's spec",
     "target": "target",
@@ -288,9 +287,9 @@ def _notes(resource: Node, spec: Node, pairs: Sequence[_Mirror], own: Node) -> I
     """Yield what the operator refuses or ignores of a KafkaMirrorMaker2."""
     is_v1 = _is_v1(resource)
     yield from _unknown(spec, "spec", is_v1=is_v1)
-    yield from _unknown(spec.get("target"), "target", is_v1=is_v1)
+    yield from _unknown(spec.get("target"), "target", is_v1=is_v1, hints=_NESTED)
     for cluster in (spec.get("clusters") or Node("list", 0)).items:
-        yield from _unknown(cluster, "cluster", is_v1=is_v1)
+        yield from _unknown(cluster, "cluster", is_v1=is_v1, hints=_NESTED)
     yield from _refused_aliases(spec)
     for pair in pairs:
         yield from _refused_target(spec, pair, own)
@@ -342,8 +341,8 @@ def _of_mirror(pair: _Mirror, own: Node, *, is_v1: bool) -> Iterator[OperatorNot
     config = pair.mirror.get("config")
     keys = ", ".join(name for name, _, _ in config.members) if config else ""
     hint = f"write {keys} under config of sourceConnector, and of checkpointConnector where it is read" if keys else ""
-    yield from _unknown(pair.mirror, "mirror", is_v1=is_v1, hint=hint)
-    yield from _unknown(pair.mirror.get("source"), "cluster", is_v1=is_v1)
+    yield from _unknown(pair.mirror, "mirror", is_v1=is_v1, hints={"config": hint})
+    yield from _unknown(pair.mirror.get("source"), "cluster", is_v1=is_v1, hints=_NESTED)
     for part in _PARTS:
         yield from _unknown(pair.mirror.get(part), "connector", is_v1=is_v1)
     unread = [entry for entry in _config(pair.source) if pair.source is not own and _is_workers(entry.key)]

@@ -273,7 +273,7 @@ def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str,
 def spelled(subject: Subject, key: str, value: str = "…") -> str:
     """Return how to write a key of a connector's config in the syntax of its file, whichever client reads it."""
     if subject.form == "connect":
-        return _of_connect(subject, key, value)
+        return _of_connector(subject, key, value)
     if subject.form == "dedicated":
         return f"{line_key(subject, key)} = {value}"
     for side in ("source", "target"):
@@ -287,7 +287,8 @@ def spelled(subject: Subject, key: str, value: str = "…") -> str:
     return _of_tree(subject, key, value)
 
 
-def _of_connect(subject: Subject, key: str, value: str) -> str:
+def _of_connector(subject: Subject, key: str, value: str) -> str:
+    """Return how to write a key of a connector's config, or the member of a resource of Strimzi that becomes it."""
     if subject.resource and subject.resource.kind == "KafkaMirrorMaker2" and key.endswith(".cluster.alias"):
         return f"alias: {yaml(value)} of that cluster, and wherever the resource names it"
     member = member_of(subject, key)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mm2mgr.formats.properties import meant
+from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.hops import carries_heartbeats, filter_of, selection_of
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.lint.target_names import SEPARATOR, naming_of, policy_of, separator_of
@@ -142,8 +143,13 @@ def _identity(before: Subject, after: Subject) -> str:
 def _clusters(before: Subject, after: Subject) -> str:
     """Compare the addresses that each client connects to."""
     old, new = (_of_clients(subject, "bootstrap.servers") for subject in (before, after))
-    other = [name for name in old.keys() & new.keys() if addresses(old[name] or "") != addresses(new[name] or "")]
+    other = [name for name in old.keys() & new.keys() if _servers(old[name]) != _servers(new[name])]
     return f"{_clients(sorted(other))} would connect to other brokers" if other else ""
+
+
+def _servers(text: str | None) -> object:
+    """Return addresses in any order; of a template, whose addresses are not known, the text."""
+    return text if text and is_open(text) else addresses(text or "")
 
 
 def _names(before: Subject, after: Subject) -> str:
@@ -233,7 +239,7 @@ def _states(subject: Subject) -> Iterator[tuple[str, object]]:
     yield "offsets.storage.topic", subject.get("offsets.storage.topic")
     for key in _STORED_IN:
         yield f"{key} of the workers", subject.worker_property(key)
-    yield "the workers' Kafka", addresses(subject.worker_property("bootstrap.servers") or "")
+    yield "the workers' Kafka", _servers(subject.worker_property("bootstrap.servers"))
 
 
 def _internal_separator(subject: Subject) -> str:

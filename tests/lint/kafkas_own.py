@@ -288,7 +288,11 @@ def _first(config: Config, prefixes: tuple[str, ...], key: str) -> str:
 def _login(config: Config, prefix: str) -> dict[str, object]:
     own = {key.removeprefix(prefix): value.strip() for key, value in config.items() if key.startswith(prefix)}
     login: dict[str, object] = {key: value for key, value in own.items() if LOGIN.fullmatch(key)}
-    for key, default in (("security.protocol", "PLAINTEXT"), ("ssl.endpoint.identification.algorithm", "https")):
+    for key, default in (
+        ("security.protocol", "PLAINTEXT"),
+        ("ssl.endpoint.identification.algorithm", "https"),
+        ("ssl.protocol", "TLSv1.3"),
+    ):
         if login.get(key) == default:
             login.pop(key)
     servers = re.split(r"[,\s]+", own.get("bootstrap.servers", ""))
