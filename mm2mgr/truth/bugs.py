@@ -242,6 +242,7 @@ BUGS: tuple[Bug, ...] = (
         condition="with config.properties.exclude",
         when=_excludes,
         key="config.properties.exclude",
+        evidence="tests/truth/test_bugs_live.py::test_topics_are_created_with_excluded_settings",
     ),
     Bug(
         "KAFKA-13469",

@@ -176,6 +176,17 @@ def test_latest_is_ignored(release: Release) -> None:
     assert is_from_the_beginning is release.has("KAFKA-13988")
 
 
+@on("2.8.2", "3.2.0")
+def test_topics_are_created_with_excluded_settings(release: Release) -> None:
+    topic = release.topic("created", config={"retention.ms": "7200000", "max.message.bytes": "200000"})
+    config = {"topics": topic, "config.properties.exclude": "retention\\.ms", "sync.topic.configs.enabled": "false"}
+    release.run("source", "created", config)
+    remote = release.remote(topic)
+    seen.until(lambda: remote in seen.topics(release.kafka), bool, remote)
+    has_excluded = _setting(release, remote, "retention.ms") == "7200000"
+    assert has_excluded is release.has("KAFKA-13255")
+
+
 @on("3.2.0", "3.6.2")
 def test_each_sync_of_topic_settings_replaces_all_of_them(release: Release) -> None:
     topic = release.topic("settings", config={"retention.ms": "7200000"})
