@@ -230,6 +230,7 @@ BUGS: tuple[Bug, ...] = (
         condition=_GROUPS_WORDS,
         when=_SYNCS_GROUPS,
         key="sync.group.offsets.enabled",
+        evidence="tests/truth/test_bugs_live.py::test_group_offsets_are_written_beyond_the_end_of_an_empty_topic",
     ),
     Bug(
         "KAFKA-13255",
@@ -241,6 +242,7 @@ BUGS: tuple[Bug, ...] = (
         condition="with config.properties.exclude",
         when=_excludes,
         key="config.properties.exclude",
+        evidence="tests/truth/test_bugs_live.py::test_topics_are_created_with_excluded_settings",
     ),
     Bug(
         "KAFKA-13469",
@@ -277,6 +279,7 @@ BUGS: tuple[Bug, ...] = (
         when=lambda connector: connector.get("source.consumer.auto.offset.reset").lower() == "latest",
         key="source.consumer.auto.offset.reset",
         rule="reset-latest",
+        evidence="tests/truth/test_bugs_live.py::test_latest_is_ignored",
     ),
     Bug(
         "KAFKA-14079",
@@ -297,13 +300,7 @@ BUGS: tuple[Bug, ...] = (
         types=_SOURCE,
         condition="unless sync.topic.configs.enabled=false",
         when=_SYNCS_CONFIGS,
-    ),
-    Bug(
-        "KAFKA-14443",
-        "info",
-        "every start of a connector leaves an admin client open: connections and threads of the workers grow",
-        "restart the workers now and then, or upgrade them",
-        ((_FIRST, "3.3.2"),),
+        evidence="tests/truth/test_bugs_live.py::test_each_sync_of_topic_settings_replaces_all_of_them",
     ),
     Bug(
         "KAFKA-14545",
@@ -333,6 +330,7 @@ BUGS: tuple[Bug, ...] = (
         types=_FAILOVER,
         condition="unless emit.checkpoints.enabled=false",
         when=_is_on("emit.checkpoints.enabled", default=True),
+        evidence="tests/truth/test_bugs_live.py::test_groups_of_other_topics_restart_the_tasks",
     ),
     Bug(
         "KAFKA-15059",
@@ -401,7 +399,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-15827",
         "info",
-        "each restart of the checkpoint task leaves its clients open: connections and threads of the workers grow",
+        "a checkpoint task that is stopped before it has begun to read offset syncs leaves its clients open: connections and threads of the workers grow",
         "restart the workers now and then, or upgrade them",
         ((_FIRST, "3.7.2"),),
         types=_FAILOVER,
@@ -413,6 +411,7 @@ BUGS: tuple[Bug, ...] = (
         "let groups catch up before a planned failover, or upgrade the workers",
         (("3.4.1", "3.7.0"),),
         types=_FAILOVER,
+        evidence="tests/truth/test_bugs_live.py::test_a_restart_forgets_earlier_offset_syncs",
     ),
     Bug(
         "KAFKA-15906",
@@ -424,6 +423,7 @@ BUGS: tuple[Bug, ...] = (
         condition="unless offset.lag.max=0",
         when=_writes_syncs,
         key="offset.lag.max",
+        evidence="tests/truth/test_bugs_live.py::test_the_last_offset_syncs_are_not_written",
     ),
     Bug(
         "KAFKA-16087",
@@ -444,6 +444,7 @@ BUGS: tuple[Bug, ...] = (
         ((_FIRST, "3.7.0"),),
         condition="with placeholders ${…}",
         when=lambda connector: not _is_dedicated(connector) and _has_placeholder(connector),
+        evidence="tests/truth/test_bugs_live.py::test_an_update_fails_on_an_earlier_placeholder",
     ),
     Bug(
         "KAFKA-17049",
@@ -500,6 +501,7 @@ BUGS: tuple[Bug, ...] = (
         types=_SOURCE,
         condition="unless sync.topic.configs.enabled=false",
         when=_SYNCS_CONFIGS,
+        evidence="tests/truth/test_bugs_live.py::test_settings_that_were_synced_are_said_not_to_be",
     ),
     Bug(
         "KAFKA-20163",
@@ -512,6 +514,7 @@ BUGS: tuple[Bug, ...] = (
         when=_copies_timestamp_limits,
         key="config.properties.exclude",
         rule="",
+        evidence="tests/truth/test_bugs_live.py::test_records_older_than_a_copied_limit_are_refused",
     ),
 )
 BY_BUG: Mapping[str, Bug] = {bug.id: bug for bug in BUGS}

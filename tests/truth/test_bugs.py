@@ -50,9 +50,20 @@ def test_an_entry_can_be_used(bug: Bug) -> None:
     for first, last in bug.releases:
         assert not last or numbers(first) <= numbers(last)
     assert not bug.rule or bug.rule in BY_ID
-    assert bug.evidence == "unverified" or (REPOSITORY / bug.evidence.partition("::")[0]).is_file()
+    assert bug.evidence == "unverified" or _is_test_of(bug.evidence, bug)
     for key in filter(None, [bug.key]):
         assert key == "name" or any(load().history(scope, key) or "." in key for scope in bug.types)
+
+
+def _is_test_of(evidence: str, bug: Bug) -> bool:
+    """Tell whether a test is there, names the bug, and sees a release that has it and one that has not (while there is one)."""
+    path, _, name = evidence.partition("::")
+    found = re.search(rf"@on\((.*)\)\ndef {name}\((?:.|\n)*?\n\n\n", (REPOSITORY / path).read_text())
+    versions = re.findall(r"[\d.]+", found[1]) if found else []
+    has = {bug.affects(version) for version in versions}
+    return bool(found and f'"{bug.id}"' in found[0]) and has == (
+        {True} if bug.fixed == "not fixed yet" else {True, False}
+    )
 
 
 def test_entries_are_in_the_order_of_their_numbers_and_there_once() -> None:
