@@ -74,8 +74,8 @@ def test_record_refused(lab: Lab) -> None:
         facts = [
             KafkaFacts(topic_settings={name: each.values for name, each in found.items()}) for found in (own, theirs)
         ]
-        assert lab.told(source_kafka=facts[0], target_kafka=facts[1]) == {"record-refused"}
-        assert len(lab.findings(source_kafka=facts[0], target_kafka=facts[1])) == len(flows)
+        for name in flows:
+            assert "record-refused" in lab.told(name, source_kafka=facts[0], target_kafka=facts[1])
 
 
 def test_filter_drops_all(lab: Lab) -> None:

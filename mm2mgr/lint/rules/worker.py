@@ -18,6 +18,7 @@ from mm2mgr.lint.findings import (
     edit_hit,
     estate_rule,
     rule,
+    spelled,
     written,
     yaml,
 )
@@ -174,7 +175,7 @@ def _elsewhere(subject: Subject, servers: str) -> Hit:
     own = f"producer.{_ADDRESS}"
     message = f"records are written to {servers} ({own} of the workers), an address that {subject.target} does not have"
     target = subject.get(f"target.cluster.{_ADDRESS}")
-    fix = f"write {_RECORDS}{_ADDRESS}={target}, or remove {own} from the workers' properties"
+    fix = f"write {spelled(subject, _RECORDS + _ADDRESS, target)}, or remove {own} from the workers' properties"
     if subject.form == "dedicated":
         fix = f"remove {subject.pair.rpartition('->')[2]}.{own}, or write {target} there"
     return Hit(message, fix, _RECORDS + _ADDRESS, severity="warning")
