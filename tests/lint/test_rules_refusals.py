@@ -167,6 +167,14 @@ def test_lists_that_newer_workers_refuse() -> None:
     assert hits(on("source.cluster.", ssl__enabled__protocols="TLSv1.2,,TLSv1.3"), "4.1.2")
 
 
+def test_a_class_for_both_sides_is_looked_at_for_the_one_that_logs_in() -> None:
+    handler = {"admin.sasl.login.class": f"{KAFKA}common.metrics.JmxReporter"}
+    assert not hits(handler)
+    theirs = on("target.cluster.", security__protocol="SASL_SSL", sasl__mechanism="PLAIN", sasl__jaas__config=PLAIN)
+    (hit,) = hits(handler | theirs)
+    assert "target admin" in hit.message
+
+
 def test_of_two_spellings_the_one_that_wins_counts() -> None:
     shadowed = {
         "source.cluster.sasl.login.connect.timeout.ms": "soon",

@@ -38,8 +38,10 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.network.ChannelBuilder;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.LogContext;
 
 /**
  * Answers what Kafka's own classes refuse of connector configs: one JSON object a line in, {"type", "config"}, one a line
@@ -401,6 +403,11 @@ public class Refusals {
         AbstractConfig config = kind.startsWith("producer") ? new ProducerConfig(given)
             : kind.startsWith("consumer") ? new ConsumerConfig(given) : new AdminClientConfig(given);
         String protocol = config.getString("security.protocol").toUpperCase(java.util.Locale.ROOT);
+        if (kind.startsWith("consumer") && "consumer".equalsIgnoreCase(String.valueOf(config.values().get("group.protocol")))) {
+            // Before 4.0 such a consumer makes its channels in a thread of its own, which ends unnoticed.
+            ((ChannelBuilder) callStatic("org.apache.kafka.clients.ClientUtils", "createChannelBuilder", config,
+                org.apache.kafka.common.utils.Time.SYSTEM, new LogContext())).close();
+        }
         if (protocol.startsWith("SASL_")) {
             for (String each : List.of("scram.internals.ScramSaslClientProvider", "oauthbearer.internals.OAuthBearerSaslClientProvider")) {
                 callStatic("org.apache.kafka.common.security." + each, "initialize");

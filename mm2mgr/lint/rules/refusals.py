@@ -57,7 +57,10 @@ def class_refused(subject: Subject) -> Iterator[Hit]:
     DefaultPartitioner and no UniformStickyPartitioner. Classes that are not Kafka's are not judged.
     """
     yield from _of_connector(subject)
+    reported: set[str] = set()
     for check in _class_keys(subject.kind):
+        if check.key in reported:
+            continue
         if check.alias and check.alias not in subject.items(check.key.partition(".")[0]):
             continue  # transform-unlisted reports that it never runs
         names = subject.items(check.key) if check.listed else [subject.get(check.key)]
@@ -68,6 +71,7 @@ def class_refused(subject: Subject) -> Iterator[Hit]:
             told = told or (check.purpose == "transformation" and name.rpartition(".")[0] == _TRANSFORMS)
             wrong = "" if is_open(name) or told else _wrong_class(subject, check, name)
             if wrong:
+                reported.add(check.key)
                 yield _of_class(subject, check, name, wrong)
                 break
 
@@ -98,7 +102,7 @@ def _of_connector(subject: Subject) -> Iterator[Hit]:
 
 @lru_cache(maxsize=4096)
 def _class_keys(kind: SubjectKind) -> tuple[_ClassKey, ...]:
-    return tuple(found for key in kind.keys if key.endswith(_OF_CLASSES) and (found := _class_key(kind, key)))
+    return tuple(check for key in kind.keys if key.endswith(_OF_CLASSES) for check in _of_key(kind, key))
 
 
 _OF_CLASSES = ("class", "converter", "classes", "reporters", "strategy", "serializer", ".type")
@@ -106,24 +110,28 @@ _ALIAS = re.compile(r"(?P<kind>transforms|predicates)\.(?P<alias>[^.]+)\.type")
 _PLUGINS = {"transforms": "transformation", "predicates": "predicate"}
 
 
-def _class_key(kind: SubjectKind, key: str) -> _ClassKey | None:
+def _of_key(kind: SubjectKind, key: str) -> Iterator[_ClassKey]:
+    """Yield a key once for the connector, or once for each client that gets it: of two sides one may log in."""
     known, version = load(), kind.setting.version
     if plugin := _ALIAS.fullmatch(key):
-        return _ClassKey(key, key, _PLUGINS[plugin["kind"]], "always", None, listed=False, alias=plugin["alias"])
-    if own := known.find(kind.type, key, version):
-        found = classes.wanted(kind.type, key)
-        return _ClassKey(key, key, *found, None, own.type == "list") if found else None
-    for client in kind.clients:
-        for hit in seen_by(client, key):
-            definition = known.find(client.kind, hit.key, version)
-            found = classes.wanted(client.kind, hit.key)
-            if client.name == RECORDS and hit.key.endswith("serializer"):
-                return None  # invalid-value reports any that takes no bytes
-            if found and definition and hit.key not in client.forced and kind.winners[client.name].get(hit.key) == key:
-                # Connect's own consumer makes its deserializers from their names; MirrorMaker's are given theirs.
-                use: classes.Use = "always" if client.worker_prefixes and found[0] == "deserializer" else found[1]
-                return _ClassKey(key, hit.key, found[0], use, client, definition.type == "list")
-    return None
+        yield _ClassKey(key, key, _PLUGINS[plugin["kind"]], "always", None, listed=False, alias=plugin["alias"])
+    elif own := known.find(kind.type, key, version):
+        if found := classes.wanted(kind.type, key):
+            yield _ClassKey(key, key, *found, None, own.type == "list")
+    else:
+        for client in kind.clients:
+            for hit in seen_by(client, key):
+                if kind.winners[client.name].get(hit.key) == key:
+                    yield from _of_client(client, key, hit.key, version)
+
+
+def _of_client(client: Client, key: str, plain: str, version: str) -> Iterator[_ClassKey]:
+    definition, found = load().find(client.kind, plain, version), classes.wanted(client.kind, plain)
+    # Of the record producer's serializers invalid-value reports any that takes no bytes.
+    if found and definition and plain not in client.forced and (client.name != RECORDS or found[0] != "serializer"):
+        # Connect's own consumer makes its deserializers from their names; MirrorMaker's are given theirs.
+        use: classes.Use = "always" if client.worker_prefixes and found[0] == "deserializer" else found[1]
+        yield _ClassKey(key, plain, found[0], use, client, definition.type == "list")
 
 
 def _wrong_class(subject: Subject, check: _ClassKey, name: str) -> str:
@@ -131,6 +139,8 @@ def _wrong_class(subject: Subject, check: _ClassKey, name: str) -> str:
     if check.use in ("SASL", "SSL") and check.client:
         protocol = subject.value(check.client.name, "security.protocol") or ""
         created = check.use in protocol.upper()
+    if check.purpose == "assignor" and check.client:  # the brokers assign, and no assignor is made
+        created = (subject.value(check.client.name, "group.protocol") or "").lower() != "consumer"
     if check.listed and (not created or not name):
         return ""  # a name in a list is only looked at when it is created; invalid-value reports an empty one
     if check.key == "metric.reporters" and not _legacy_metrics(subject):
