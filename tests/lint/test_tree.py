@@ -26,7 +26,7 @@ TREE = """\
       a: {bootstrap_servers: ["a:9092"], cluster_id: AAAA}
       b: {bootstrap_servers: ["b:9092"], cluster_id: BBBB}
     connect:
-      w: {url: "http://w:8083", kafka: b, version: "3.9.1"}
+      w: {url: "http://w:8083", kafka: b, version: "3.9.2"}
     links:
       - {between: [a, b], rtt: 80ms, bandwidth: 100MB/s}
     flows:
@@ -56,7 +56,7 @@ def test_facts_of_the_tree(tmp_path: Path) -> None:
     source, heartbeat = of(found, "source"), of(found, "heartbeat")
     assert found.complete
     assert (source.form, source.flows, source.pair) == ("tree", ("orders:a->b",), "a->b")
-    assert (source.worker.version, source.worker.cluster_id, source.worker.exactly_once) == ("3.9.1", "BBBB", None)
+    assert (source.worker.version, source.worker.cluster_id, source.worker.exactly_once) == ("3.9.2", "BBBB", None)
     assert (source.source_kafka.cluster_id, source.target_kafka.cluster_id) == ("AAAA", "BBBB")
     # The beats of a flow are written to its source, so there the target is `a`.
     assert (heartbeat.source_kafka.cluster_id, heartbeat.target_kafka.cluster_id) == ("BBBB", "AAAA")
