@@ -294,7 +294,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-14420",
         "info",
-        "each sync of topic settings replaces all settings of the target's topics: those that config.properties.exclude names, or that were made on the target only, are lost",
+        "each sync of topic settings replaces all settings of the target's topics: those that config.properties.exclude names are lost, too",
         "set sync.topic.configs.enabled=false, or upgrade the workers",
         ((_FIRST, "3.4.1"),),
         types=_SOURCE,
