@@ -201,7 +201,7 @@ def of_yaml(resource: Any) -> Iterator[tuple[str, Config]]:
                         config[key] = str(mirror[member])
                 class_ = f"Mirror{part.capitalize()}Connector"
                 yield (
-                    f"{source['alias']}->{target['alias']}.{class_}",
+                    f"{source.get('alias', '')}->{target.get('alias', '')}.{class_}",
                     {**config, "connector.class": class_, STATE: _state(own)},
                 )
 
