@@ -85,8 +85,8 @@ def test_a_live_config_with_its_sets_in_another_order_is_no_change(site: Site) -
 
 
 def test_a_chain_that_has_an_order_is_a_change(site: Site) -> None:
-    chain = "source_connector: {transforms: 'x,y', transforms.x.type: org.apache.kafka.connect.transforms.DropHeaders, "
-    chain += "transforms.y.type: org.apache.kafka.connect.transforms.DropHeaders}"
+    drop = "{{transforms.{0}.type: org.apache.kafka.connect.transforms.DropHeaders, transforms.{0}.headers: {0}"
+    chain = f"source_connector: {drop.format('x')}, transforms: 'x,y', {drop.format('y').removeprefix('{')}}}"
     flows = FLOWS.replace("topics: {include: [orders]}", f"topics: {{include: [orders]}}, {chain}")
     site.converge(flows)
     assert site.plan(flows).is_empty

@@ -157,7 +157,9 @@ ORDERS = "mm2.a.east.source.orders"
 
 
 def with_transform(kind: str) -> str:
-    settings = f"{{transforms: t, transforms.t.type: {kind}, no.such.secret: '${{file:/x:y}}'}}"
+    settings = (
+        f"{{transforms: t, transforms.t.type: {kind}, transforms.t.headers: h, no.such.secret: '${{file:/x:y}}'}}"
+    )
     silence = "silence: {transform-renames: a test}"
     return FLOWS.replace("[orders]}", f"[orders]}}, source_connector: {settings}, {silence}")
 
@@ -172,7 +174,9 @@ def test_what_the_workers_would_refuse_is_blocked_with_its_reason_and_place(site
     assert "x.yaml:11)" in blocked[ORDERS].remedy
     assert blocked.keys() == {ORDERS}
     assert site.fakes["east"].writes == []
-    assert set(actions(site.plan(with_transform("org.apache.kafka.connect.transforms.Filter"))).values()) == {"create"}
+    assert set(actions(site.plan(with_transform("org.apache.kafka.connect.transforms.DropHeaders"))).values()) == {
+        "create"
+    }
 
 
 def test_a_refusal_of_one_connector_holds_what_hangs_on_it(site: Site) -> None:
@@ -188,7 +192,7 @@ def test_a_refusal_of_one_connector_holds_what_hangs_on_it(site: Site) -> None:
 
 
 def test_placeholders_are_never_sent_to_be_validated(site: Site) -> None:
-    site.plan(with_transform("org.apache.kafka.connect.transforms.Filter"))
+    site.plan(with_transform("org.apache.kafka.connect.transforms.DropHeaders"))
     sent = [request.body for request in site.east.requests if request.path.endswith("/validate")]
     assert len(sent) > len(ON_EAST)  # each connector, and the probe for the policy
     assert not [body for body in sent if "${" in str(body)]
