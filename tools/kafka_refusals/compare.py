@@ -33,7 +33,7 @@ SAYING = (
 # These tell also of what Kafka refuses later, or of what other errors cover: they account for a refusal.
 ALSO = (
     *("transactional-id", "jaas-module", "security-incomplete", "transform-needs-fields", "empty-topics"),
-    *("checkpoint-without-syncs", "syncs-with-off"),
+    *("checkpoint-without-syncs", "syncs-with-off", "override-insecure"),
 )
 
 
