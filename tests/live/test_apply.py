@@ -428,8 +428,9 @@ def test_a_wave_that_breaks_a_flow_is_rolled_back_and_the_other_cluster_converge
     blind = f", source_consumer: {{max.poll.records: 400, sasl.jaas.config: {json.dumps(jaas(user='blind'))}}}"
     only_b = with_login(world, "waves", flows(400).replace(*(flow("b", "wave.b", one) for one in (POLLED_400, blind))))
     tree.write(only_b)
+    patient = (*careful[:-2], "30", careful[-1])  # twice the time that a record has to arrive, also on a busy machine
     with Traffic(world.source, ["wave.a", "wave.b"], 20):
-        said = tree.run(*careful, code=1)
+        said = tree.run(*patient, code=1)
     assert (
         "pair: halted: mm2.src.tgt.source.b: RUNNING, no record of wave.b arrives, although the source has new" in said
     )

@@ -279,9 +279,9 @@ def test_a_connector_whose_last_topic_is_taken_out_has_no_tasks_and_is_good(
 
 TRANSFORMED = FLOWS.replace(
     "[orders]}",
-    "[orders]}, source_connector: {transforms: t, transforms.t.type: org.apache.kafka.connect.transforms.Filter}",
+    "[orders]}, silence: {transform-renames: a test}, source_connector: {transforms: t, transforms.t.type: com.acme.Sieve}",
 )
-"""All records of `orders` are dropped, with connector and task RUNNING."""
+"""All records of `orders` are dropped, with connector and task RUNNING, by a plugin that nobody knows."""
 
 
 def test_where_records_of_transforms_arrive_is_not_known_and_no_reason_to_take_back(site: Site) -> None:
