@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-UNNAMED = re.compile(r"\$\{([A-Za-z_]\w*)\}")
-"""A variable of a shell or of envsubst: Kafka's placeholders have the name of a provider and a colon."""
+UNNAMED = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*)\}|^\$(?P<bare>[A-Z_][A-Z0-9_]+)$")
+"""A variable of a shell or of envsubst: Kafka's placeholders have braces, the name of a provider and a colon."""
 _MARK = re.compile(
     r"\{\{.*?\}\}|\{%.*?%\}|<%.*?%>"  # Jinja2, Helm and Go, ERB
     r"|(?<![?P])<[A-Za-z][\w .:/-]*>|(?<![A-Za-z$])\{[A-Z][A-Z0-9 _-]{2,}\}"  # documentation; no group or class of Java

@@ -334,8 +334,8 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
 def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
     """A placeholder names no config provider, so Kafka takes it as it is written.
 
-    Workers replace ${provider:path:key} and ${provider:key}. `${NAME}`, as shells, envsubst and compose files have it, has no
-    provider and stays: its text becomes the password, the path or the address, and the login fails or the file is not found. In
+    Workers replace ${provider:path:key} and ${provider:key}. `${NAME}`, as shells, envsubst and compose files have it, and `$NAME` have no
+    provider and stay: its text becomes the password, the path or the address, and the login fails or the file is not found. In
     a connector that runs, or in a tree, nothing else fills it in (error); a file may be a template of such a tool (warning).
     For variables of the workers' environment write ${env:NAME}, with EnvVarConfigProvider (since 3.5). Each file is reported
     once. Source: ConfigTransformer.
@@ -348,9 +348,10 @@ def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
         if not keys or place in reported:
             continue
         reported.add(place)
-        name = UNNAMED.findall(subject.config[keys[0]])[0]
+        variable = UNNAMED.search(subject.config[keys[0]])
+        name = (variable["name"] or variable["bare"]) if variable else ""
         more = f" and others in {len(keys) - 1} more keys" if keys[1:] else ""
-        message = f"${{{name}}} in {written(subject, keys[0])}{more}: no config provider is named, so Kafka takes it as it is written"
+        message = f"{variable[0] if variable else name} in {written(subject, keys[0])}{more}: no config provider is named, so Kafka takes it as it is written"
         fix = f"write ${{env:{name}}}, with config.providers=env on the workers"
         if in_file:
             fix += "; or fill it in before Kafka reads the file"
