@@ -16,7 +16,7 @@ from mm2mgr.errors import Problem, SpecError
 from mm2mgr.handover import handed_over
 from mm2mgr.link import BrokerLimits, Leg, Route
 from mm2mgr.spec.loader import Spec, settled
-from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link, Workers
+from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import Selector
 from mm2mgr.text import nearest
@@ -352,23 +352,14 @@ def _leg(link: Link | None) -> Leg | None:
 
 
 def _sharing_workers(flows: list[Flow]) -> list[Flow]:
-    """Give flows with a link the tasks that share a worker's heap with theirs: as many as a worker is declared to carry.
-
-    So no flow changes the buffers of another one. Only where the declared workers would carry more than that, it is doubled until it is enough.
-    """
+    """Give flows with a link the tasks that share a worker's heap with theirs: a power of two, so that few changes change them."""
     tasks: dict[str, int] = {}
     for flow in flows:
         tasks[flow.connect.name] = tasks.get(flow.connect.name, 0) + int(flow.tasks.maximum)
-    return [
-        replace(flow, worker_tasks=_tasks_of_a_worker(flow.connect.model.workers, tasks[flow.connect.name]))
-        if flow.route
-        else flow
-        for flow in flows
-    ]
-
-
-def _tasks_of_a_worker(workers: Workers, tasks: int) -> int:
-    carried, needed = workers.tasks_per_worker, ceil(tasks / workers.count) if workers.count else 0
-    while carried < needed:
-        carried *= 2
-    return carried
+    found = []
+    for flow in flows:
+        workers = flow.connect.model.workers
+        shared = 1 << (ceil(tasks[flow.connect.name] / (workers.count or 1)) - 1).bit_length()
+        most = shared if workers.count else min(shared, workers.tasks_per_worker)
+        found.append(replace(flow, worker_tasks=most) if flow.route else flow)
+    return found

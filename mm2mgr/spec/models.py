@@ -184,7 +184,7 @@ class Workers(Model, json_schema_extra=_example(count=3)):
     count: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """How many run today; default: those in use, else the number needed plus one spare."""
     tasks_per_worker: TaskCount = 10
-    """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20, and ten at 7 MB/s fill half of a 1 Gbit/s card. As many share the heap that fetches over a link may fill."""
+    """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20, and ten at 7 MB/s fill half of a 1 Gbit/s card."""
     memory: Annotated[ByteSize, Field(gt=0)] | None = None
     """Java heap of one worker (its -Xmx), which also bounds the fetches over a link; default: no limit, and 512 MiB for links."""
     network: Annotated[ByteRate, Field(gt=0)] | None = None

@@ -250,7 +250,7 @@ def test_explain_compares_settings_and_placements(mm2mgr: Command) -> None:
     assert {mark: point["value"] for point in sizes["points"] for mark in point["marks"]} == {
         "Kafka's defaults": 1 << 20,
         "published recipe": 50 << 20,
-        "this tree": 4 << 20,  # bounded by the heap that ten tasks share
+        "this tree": 5 << 20,  # bounded by the heap that the tasks of both flows share
     }
 
 

@@ -18,7 +18,7 @@ _facts = st.none() | st.fixed_dictionaries({"type": st.sampled_from(["int", "lis
 
 def snapshots(by_line: list[rows.Facts | None]) -> dict[str, rows.Snapshot]:
     return {
-        line: {"keys": {"source": {} if facts is None else {"tasks.max": facts}}, "clients": {}}
+        line: {"keys": {"source": {} if facts is None else {"tasks.max": facts}}, "clients": {}, "classes": {}}
         for line, facts in zip(LINES, by_line, strict=True)
     }
 
@@ -57,7 +57,7 @@ def test_changes_name_line_scope_key_and_both_values() -> None:
 
 def test_the_typed_table_yields_to_what_the_jars_define() -> None:
     scopes = ("source", "checkpoint", "heartbeat")
-    snapshot: rows.Snapshot = {"keys": {scope: {} for scope in scopes}, "clients": {}}
+    snapshot: rows.Snapshot = {"keys": {scope: {} for scope in scopes}, "clients": {}, "classes": {}}
     snapshot["keys"]["checkpoint"]["emit.offset-syncs.enabled"] = {"type": "boolean"}
     with_typed("3.9", snapshot)
     assert snapshot["keys"]["checkpoint"]["emit.offset-syncs.enabled"] == {"type": "boolean"}

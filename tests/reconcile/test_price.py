@@ -204,6 +204,7 @@ def routed(*steps: tuple[str, str, str], silence: str = "{transform-renames: con
             for key, value in zip(("type", "regex", "replacement"), values, strict=True)
             if value
         }
+        keys |= {f"transforms.t{number}.headers": "h"} if values == DROP else {}
     text = ", ".join(f"{key}: '{value}'" for key, value in keys.items())
     return FLOWS.replace("include: [orders]}", f"include: [orders]}}, silence: {silence}, source_connector: {{{text}}}")
 
