@@ -26,6 +26,7 @@ from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.reconcile.plan import RESTING
 from mm2mgr.text import number_of
 from mm2mgr.topology import KafkaCluster, Topology
 from mm2mgr.truth import keys as truth_keys
@@ -136,7 +137,7 @@ def shared_workers(read: Mapping[str, RunningOn]) -> dict[str, ConnectError]:
     found: dict[str, ConnectError] = {}
     alike: dict[tuple[str, frozenset[str]], list[str]] = {}
     for name, each in read.items():
-        if each.root.kafka_cluster_id and any(state not in ("STOPPED", "PAUSED") for state in each.states.values()):
+        if each.root.kafka_cluster_id and not RESTING.issuperset(each.states.values()):
             alike.setdefault((each.root.kafka_cluster_id, frozenset(each.infos)), []).append(name)
     for names in alike.values():
         for name in names:

@@ -272,14 +272,19 @@ def test_a_journal_that_no_apply_can_have_written_is_not_followed(site: Site, wh
     assert sorted(entry["offset"] for entry in site.east.stores(OLD)[0].values()) == [4, 41]
 
 
-def test_a_move_that_fails_twice_leaves_what_the_first_apply_created(site: Site) -> None:
-    """That it never ran is only in its journal, so the second one deletes nothing; the giver goes on."""
+def fail_twice(site: Site) -> None:
+    """Leave what a first apply created when its move failed, and let a second one fail, too."""
     begin(site)
     (change,) = (each for each in site.plan(SALES).changes if each.takes_over)
     assert change.takes_over
     site.east.add(NEW, change.takes_over.journal.marked({**(change.config or {}), "enabled": "false"}), state="STOPPED")
     site.east.fail_next("GET", f"/connectors/{OLD}/offsets", 400, "no", times=2)
     assert NEW in errors(site.converge(SALES))
+
+
+def test_a_move_that_fails_twice_leaves_what_the_first_apply_created(site: Site) -> None:
+    """That it never ran is only in its journal, so the second one deletes nothing; the giver goes on."""
+    fail_twice(site)
     assert site.names("east").count(NEW) == 1
     assert [site.east.connectors[name].state for name in (OLD, NEW)] == ["RUNNING", "STOPPED"]
     site.east.faults.clear()
@@ -289,12 +294,7 @@ def test_a_move_that_fails_twice_leaves_what_the_first_apply_created(site: Site)
 
 
 def test_a_move_that_failed_twice_is_taken_back_without_its_line(site: Site) -> None:
-    begin(site)
-    (change,) = (each for each in site.plan(SALES).changes if each.takes_over)
-    assert change.takes_over
-    site.east.add(NEW, change.takes_over.journal.marked({**(change.config or {}), "enabled": "false"}), state="STOPPED")
-    site.east.fail_next("GET", f"/connectors/{OLD}/offsets", 400, "no", times=2)
-    assert NEW in errors(site.converge(SALES))
+    fail_twice(site)
     site.east.faults.clear()
     plan = site.plan(FLOW)
     assert actions(plan)[NEW] == "delete"

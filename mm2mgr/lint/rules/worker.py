@@ -342,20 +342,20 @@ def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
     """
     reported: set[Spot] = set()
     for subject in estate.subjects:
-        keys = [key for key in templates(subject.config) if UNNAMED.search(subject.config[key])]
+        searches = ((key, UNNAMED.search(subject.config[key])) for key in templates(subject.config))
+        variables = [(key, variable) for key, variable in searches if variable]
         in_file = bool(subject.spot.file) and subject.form != "tree"
         place = Spot(subject.spot.file) if in_file else subject.spot
-        if not keys or place in reported:
+        if not variables or place in reported:
             continue
         reported.add(place)
-        variable = UNNAMED.search(subject.config[keys[0]])
-        name = (variable["name"] or variable["bare"]) if variable else ""
-        more = f" and others in {len(keys) - 1} more keys" if keys[1:] else ""
-        message = f"{variable[0] if variable else name} in {written(subject, keys[0])}{more}: no config provider is named, so Kafka takes it as it is written"
-        fix = f"write ${{env:{name}}}, with config.providers=env on the workers"
+        (key, variable), *others = variables
+        more = f" and others in {len(others)} more keys" if others else ""
+        message = f"{variable[0]} in {written(subject, key)}{more}: no config provider is named, so Kafka takes it as it is written"
+        fix = f"write ${{env:{variable['name'] or variable['bare']}}}, with config.providers=env on the workers"
         if in_file:
             fix += "; or fill it in before Kafka reads the file"
-        yield Hit(message, fix, keys[0], subject, severity="warning" if in_file else None)
+        yield Hit(message, fix, key, subject, severity="warning" if in_file else None)
 
 
 _REPORTERS, _JMX = "metric.reporters", "org.apache.kafka.common.metrics.JmxReporter"
