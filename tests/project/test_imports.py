@@ -247,6 +247,7 @@ PURE = (
     "sizing",
     "check/judge",
     "check/needs",
+    "check/old_brokers",
     "kafka/acls",
     "lint/mirroring",
     "reconcile/plan",
