@@ -50,6 +50,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.files import read_regular
 from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
 from mm2mgr.kafka.acls import Acl, Permission, Right
 from mm2mgr.kafka.api_versions import Versions, read_versions
@@ -107,13 +108,14 @@ def _subject(settings: dict[str, str]) -> str | None:
         return ANONYMOUS
     if not chain and settings.get("ssl.keystore.type", "").upper() != "PEM":
         return None
-    name = subject_of(chain or Path(str(location)).read_text(encoding="utf-8"))
+    name = subject_of(chain or read_regular(Path(str(location)), _MOST_PEM_BYTES).decode())
     return f"User:{name}" if name else None
 
 
 _AT_ONCE = 64
 _LEAST_SECONDS = 1.0
 _VERSIONS_SECONDS = 5.0
+_MOST_PEM_BYTES = 1 << 20
 
 
 @dataclass

@@ -50,7 +50,9 @@ def connectors(folder: Path, more: str = "") -> Sequence[Connector]:
     return render(expand(load([write(folder, x=TREE.format(more=more))])))
 
 
-def rows(connectors: Sequence[Connector], lines: Mapping[str, str], version: str | None = "4.3.1") -> dict[str, CheckRow]:
+def rows(
+    connectors: Sequence[Connector], lines: Mapping[str, str], version: str | None = "4.3.1"
+) -> dict[str, CheckRow]:
     answers = {alias: {key: (0, high) for key, high in LINES[line].items()} for alias, line in lines.items()}
     found = list(old_broker_rows(connectors, new_workers(connectors, {"w": version}), answers))
     by_alias = {row.where: row for row in found}
@@ -108,12 +110,15 @@ def test_brokers_that_could_not_be_asked_are_no_failure(tmp_path: Path) -> None:
 
 def test_only_the_clusters_of_new_workers_are_asked(tmp_path: Path) -> None:
     made = connectors(tmp_path)
-    with answering(framed(OF_2_0_1)) as (old, asked), answering(framed(NEWER)) as (new, _):
-        with ThreadPoolExecutor() as threads:
-            sessions = Sessions(5, threads)
-            for alias, servers in (("a", old), ("b", new), ("c", old)):
-                login = ClientLogin.of(alias, {"bootstrap.servers": servers})
-                client = cast("Kafka", SimpleNamespace(access=KafkaAccess(alias, servers)))  # librdkafka needs more
-                sessions.by_login[login] = Session(login, principal_of(login), servers, client)
-            assert ask_versions(sessions, made, {}) == {}
-            assert ask_versions(sessions, made, {"w": "4.1.0"}) == {"a": decode(OF_2_0_1), "b": decode(NEWER)}
+    with (
+        answering(framed(OF_2_0_1)) as (old, _),
+        answering(framed(NEWER)) as (new, _),
+        ThreadPoolExecutor() as threads,
+    ):
+        sessions = Sessions(5, threads)
+        for alias, servers in (("a", old), ("b", new), ("c", old)):
+            login = ClientLogin.of(alias, {"bootstrap.servers": servers})
+            client = cast("Kafka", SimpleNamespace(access=KafkaAccess(alias, servers)))  # librdkafka needs more
+            sessions.by_login[login] = Session(login, principal_of(login), servers, client)
+        assert ask_versions(sessions, made, {}) == {}
+        assert ask_versions(sessions, made, {"w": "4.1.0"}) == {"a": decode(OF_2_0_1), "b": decode(NEWER)}

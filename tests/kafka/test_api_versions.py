@@ -138,13 +138,18 @@ def test_a_silent_one_leaves_time_for_the_others() -> None:
         assert read_versions(KafkaAccess("a", silent), 0.2) is None
 
 
-@pytest.mark.parametrize("servers", ["", "broker", "broker:", ":9092", "a:99999999", "${env:NO_SUCH_VARIABLE}:9092", "a b:1"])
+@pytest.mark.parametrize(
+    "servers", ["", "broker", "broker:", ":9092", "a:99999999", "${env:NO_SUCH_VARIABLE}:9092", "a b:1"]
+)
 def test_addresses_that_are_none_tell_nothing(servers: str) -> None:
     assert read_versions(KafkaAccess("a", servers), 1) is None
 
 
 def test_a_store_that_cannot_be_read_tells_nothing(tmp_path: Path) -> None:
-    for store in ({"ssl.truststore.location": "t.jks"}, {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/no"}):
+    for store in (
+        {"ssl.truststore.location": "t.jks"},
+        {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/no"},
+    ):
         assert read_versions(KafkaAccess("a", "127.0.0.1:1", {"security.protocol": "SSL", **store}), 1) is None
 
 
