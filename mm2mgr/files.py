@@ -26,6 +26,7 @@ _HEAD_CHARACTERS = 4_096
 _SAID_AFTER_SECONDS = 2.0  # most locks are held for milliseconds
 _LONGEST_PAUSE_SECONDS = 0.25
 _NAME_BYTES = 300  # of the holder of a lock
+_MOST_OWN_BYTES = 1 << 30
 _REFUSED = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISCHR, "a device"),
@@ -64,10 +65,34 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
         os.close(opened)
 
 
+def read_regular(path: Path, most_bytes: int = _MOST_OWN_BYTES) -> bytes:
+    """Return the content of a file that is not for pipes, such as one that mm2mgr wrote; OSError for what is no regular file."""
+    if kind := special_kind(path):
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
+    try:
+        return read_bytes(path, most_bytes)
+    except Unreadable as error:
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from None
+        raise OSError(errno.EFBIG, str(error), str(path)) from error
+
+
+def special_kind(path: Path) -> str:
+    """Return what is at a path, or where its link leads, if that is neither a regular file nor missing: a pipe, a device …"""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    return "a pipe" if stat.S_ISFIFO(mode) else _kind(mode)
+
+
+def _kind(mode: int) -> str:
+    return next((kind for is_kind, kind in _REFUSED if is_kind(mode)), "")
+
+
 def _refuse(mode: int) -> None:
-    for is_kind, kind in _REFUSED:
-        if is_kind(mode):
-            raise Unreadable(f"cannot be read: it is {kind}, not a file")
+    if kind := _kind(mode):
+        raise Unreadable(f"cannot be read: it is {kind}, not a file")
 
 
 def _read(opened: int, most_bytes: int, *, is_pipe: bool) -> bytes:
@@ -122,8 +147,10 @@ def replace_file(
 ) -> bool:
     """Replace a file in one step by a draft beside it that is already on the disk; OSError leaves the old file as it is.
 
-    `like` gives the new file the owner and mode of another one. False, and nothing replaced, if `only_if` is false then.
+    OSError also for what is no regular file, such as a pipe. `like` gives the new file the owner and mode of another one. False, and nothing replaced, if `only_if` is false then.
     """
+    if kind := special_kind(path):
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
     draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

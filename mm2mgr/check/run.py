@@ -45,12 +45,15 @@ from mm2mgr.check.needs import (
     present,
     subject_of,
 )
+from mm2mgr.check.old_brokers import new_workers, old_broker_rows
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.files import read_regular
 from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
 from mm2mgr.kafka.acls import Acl, Permission, Right
+from mm2mgr.kafka.api_versions import Versions, read_versions
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.compacted import DELETE_TOPIC, several_partitions
 from mm2mgr.kafka.inspection import (
@@ -105,12 +108,14 @@ def _subject(settings: dict[str, str]) -> str | None:
         return ANONYMOUS
     if not chain and settings.get("ssl.keystore.type", "").upper() != "PEM":
         return None
-    name = subject_of(chain or Path(str(location)).read_text(encoding="utf-8"))
+    name = subject_of(chain or read_regular(Path(str(location)), _MOST_PEM_BYTES).decode())
     return f"User:{name}" if name else None
 
 
 _AT_ONCE = 64
 _LEAST_SECONDS = 1.0
+_VERSIONS_SECONDS = 5.0
+_MOST_PEM_BYTES = 1 << 20
 
 
 @dataclass
@@ -323,6 +328,9 @@ def check(
             *identity_rows(sessions, topology),
         ]
         rows += history_rows(sessions, topology)
+        versions = {name: connect.model.version for name, connect in topology.connects.items()}
+        workers = new_workers(chosen, versions | {name: worker.version for name, worker in answered.items()})
+        rows += old_broker_rows(chosen, workers, ask_versions(sessions, chosen, workers))
         rows += [*judged(wanted, _answers(sessions)), *unverified_rows(topology, chosen)]
         rows += unmatched_rows(flows, {alias: topics for alias, topics in known.topics.items() if sessions.of(alias)})
     rows.sort(key=lambda row: (STATUSES.index(row.status), row.where, row.principal, row.rows))
@@ -496,6 +504,23 @@ def identity_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
         if declared and declared != cluster_id:
             effect = f"another Kafka cluster answers there: {cluster_id}, not {declared}"
             yield CheckRow("failed", alias, "cluster id", effect=effect, fix="correct bootstrap_servers or cluster_id")
+
+
+def ask_versions(
+    sessions: Sessions, connectors: Iterable[Connector], workers: Collection[str]
+) -> dict[str, Versions | None]:
+    """Ask the brokers of each cluster that the workers use which requests they take, which they answer before any login."""
+    sides = [f"{side}.cluster.alias" for side in ("source", "target")]
+    aliases = {connector.config[side] for connector in connectors if connector.connect in workers for side in sides}
+    answers: dict[str, Versions | None] = {}
+
+    def ask(session: Session) -> None:
+        if session.kafka:
+            answers[session.alias] = read_versions(session.kafka.access, min(_VERSIONS_SECONDS, sessions.left))
+
+    usable = {session.alias: session for session in reversed(sessions.by_login.values()) if session.kafka}
+    sessions.run(partial(ask, usable[alias]) for alias in aliases & usable.keys())
+    return answers
 
 
 def history_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:

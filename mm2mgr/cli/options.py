@@ -74,12 +74,23 @@ def reason_option(command: Decorated) -> Decorated:
     return option("--reason", default="", show_default=False, metavar="TEXT", help=what)(command)
 
 
+class OutputFile(click.Path):
+    """A file to write. `-` is refused: standard output has the command's own text, and nobody means a file of that name."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-":
+            self.fail("name a file: /dev/stdout is standard output, ./- a file called -", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def events_option(command: Decorated) -> Decorated:
     """Add `--events FILE`."""
-    file = click.Path(path_type=Path, dir_okay=False)
-    return option("--events", type=file, help="Append what happens to a file, as JSON lines, while it happens.")(
-        command
-    )
+    return option(
+        "--events", type=OutputFile(), help="Append what happens to a file, as JSON lines, while it happens."
+    )(command)
 
 
 class Number(click.FloatRange):
@@ -426,9 +437,7 @@ def talk_other_line(event: OtherLine) -> None:
     talk(f"Kafka {event.version} is none of the known versions ({lines}); judged by {event.judged_by}")
 
 
-page_option = option(
-    "--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page (one HTML file) too."
-)
+page_option = option("--page", type=OutputFile(), help="Write a page (one HTML file) too.")
 
 
 def write_page(

@@ -16,6 +16,7 @@ from mm2mgr.cli.interrupts import INTERRUPTED, halting
 from mm2mgr.cli.options import (
     ChangeOptions,
     Count,
+    OutputFile,
     Seconds,
     change_options,
     command,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @change_options
 @option("--full", is_flag=True, help="Show every key of connectors that are created or deleted.")
 @option("--explain", is_flag=True, help="Show the steps in which each change is made.")
-@option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to a file for review and apply.")
+@option("--out", type=OutputFile(), help="Write the plan to a file for review and apply.")
 @option(
     "--detailed-exitcode",
     is_flag=True,

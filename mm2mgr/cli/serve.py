@@ -21,6 +21,7 @@ from mm2mgr.cli.options import (
     watchdog_options,
 )
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import remember
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 PASSWORD, TOKEN = "MM2MGR_SERVE_PASSWORD", "MM2MGR_SERVE_TOKEN"
 _CLOSE_SECONDS = 1.4  # after the signal
-_MOST_SECRET_BYTES = 4096
+_MOST_SECRET_BYTES = 1 << 20
 _File = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
@@ -178,13 +179,10 @@ def _secret(file: Path | None, variable: str) -> str:
             raise Mm2mgrError(f"${variable} is not UTF-8", hint="no browser could send it: set another secret")
     else:
         try:
-            with file.open(encoding="utf-8") as lines:
-                found = lines.read(_MOST_SECRET_BYTES).partition("\n")[0].strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise Mm2mgrError(
-                f"{file}: cannot be read: {why}", hint="name a file with the secret in its first line"
-            ) from error
+            found = read_bytes(file, _MOST_SECRET_BYTES).decode().partition("\n")[0].strip()
+        except (Unreadable, UnicodeDecodeError) as error:
+            why = "cannot be read: it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise Mm2mgrError(f"{file}: {why}", hint="name a file with the secret in its first line") from error
         if not found:
             raise Mm2mgrError(f"{file}: its first line is empty", hint="write the secret into its first line")
     remember({"secret": found})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mm2mgr.errors import KafkaError, SpecError
+from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.formats.properties import last, read
 from mm2mgr.secrets import remember
 
@@ -23,6 +24,7 @@ _ACCESS_HINT = (
     "the worker may be able to resolve it where mm2mgr cannot; give the cluster an `access:` block "
     "with what mm2mgr itself should use, or provide the variable or file on this machine"
 )
+_MOST_BYTES = 1 << 20  # of a file with secrets
 _LOGIN_MODULES = {"PLAIN": "PlainLoginModule", "SCRAM-SHA-256": "ScramLoginModule", "SCRAM-SHA-512": "ScramLoginModule"}
 _PEM_BLOCK = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)(.*?)(-----END [A-Z0-9 ]+-----)", re.DOTALL)
 _HINT = (
@@ -52,17 +54,21 @@ def _look_up(alias: str, match: re.Match[str]) -> str | None:
         if provider == "env":
             return None if path else os.environ.get(key)
         if provider == "file":
-            entries = last(read(Path(path).read_text(encoding="utf-8"), path)) if path else {}
+            entries = last(read(_text(Path(path)), path)) if path else {}
             return entries[key].value if key in entries else None
         if provider in ("dir", "directory"):
             # The directory provider knows the names in that one directory only, so a key never walks the tree.
             named = Path(path) / key
-            return named.read_text(encoding="utf-8") if path and Path(key).name == key and named.is_file() else None
-    except (OSError, UnicodeDecodeError, SpecError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
-        reason = error.message if isinstance(error, SpecError) else reason
+            return _text(named) if path and Path(key).name == key and named.is_file() else None
+    except (Unreadable, UnicodeDecodeError, SpecError) as error:
+        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        reason = error.message if isinstance(error, SpecError) else reason.removeprefix("cannot be read: ")
         raise KafkaError(f"{alias}: {match[0]} cannot be read: {reason}", hint=_ACCESS_HINT) from error
     return None
+
+
+def _text(path: Path) -> str:
+    return read_bytes(path, _MOST_BYTES).decode()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel
 
 from mm2mgr.errors import Mm2mgrError, cause, install
-from mm2mgr.files import cache_folder, locked, replace_file, state_folder
+from mm2mgr.files import cache_folder, locked, read_regular, replace_file, state_folder
 from mm2mgr.observe.clocks import ConditionClock
 from mm2mgr.observe.companions import Beats, CheckpointLook
 from mm2mgr.observe.ledger import FlowLooks, LostRange
@@ -104,7 +104,7 @@ class TimedLooks(BaseModel):
 def timed_looks(file: Path) -> TimedLooks:
     """Return that part of a memory file; empty where it is missing or damaged."""
     try:
-        return TimedLooks.model_validate_json(file.read_bytes())
+        return TimedLooks.model_validate_json(read_regular(file))
     except (OSError, ValueError):
         return TimedLooks()
 
@@ -112,7 +112,7 @@ def timed_looks(file: Path) -> TimedLooks:
 def _read(file: Path, warnings: list[str] | None) -> Memory:
     """Read the memory; with a place for warnings, a damaged file is set aside."""
     try:
-        text = file.read_bytes()
+        text = read_regular(file)
         if (old := _of_format_2(text)) is not None:
             return old
         found = _MemoryFile.model_validate_json(text)
@@ -141,7 +141,7 @@ def _from_the_cache(file: Path) -> Memory:
     if file != state_file(file.stem):
         return Memory()
     try:
-        data = json.loads((cache_folder() / "observed" / file.name).read_text(encoding="utf-8"))
+        data = json.loads(read_regular(cache_folder() / "observed" / file.name))
         now = time.time()
         return Memory(
             {key: ConditionClock(max(0.0, now - since), now) for key, since in data["without_status"].items()}

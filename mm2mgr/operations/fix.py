@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mm2mgr.errors import Mm2mgrError, Problem, SpecError
-from mm2mgr.files import replace_file
+from mm2mgr.files import read_regular, replace_file
 from mm2mgr.lint.findings import SEVERITIES, Finding, Severity
 from mm2mgr.lint.fixing import heal
 from mm2mgr.lint.reading import is_tree
@@ -51,7 +51,7 @@ class Fixes:
         """Replace the files, each whole; Mm2mgrError, and none is written, when one is no longer what was read."""
         paths = {Path(file).resolve(): file for file in self.new}
         for path, file in paths.items():
-            if path.read_bytes() != self.old[file]:
+            if not _is(path, self.old[file]):
                 raise Mm2mgrError(f"{file} was changed meanwhile; nothing was written", hint="run it again")
         for path, file in paths.items():
             try:
@@ -66,7 +66,17 @@ BY_HAND = "to be done by hand"
 
 
 def _is(path: Path, data: bytes) -> bool:
-    return path.read_bytes() == data
+    try:
+        return read_regular(path) == data
+    except OSError:
+        return False
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_regular(path)
+    except OSError as error:
+        raise Mm2mgrError(f"{path}: cannot be changed: {error.strerror}", hint="name the file itself") from error
 
 
 def fix(  # noqa: PLR0913  one argument per option
@@ -101,6 +111,6 @@ def fix(  # noqa: PLR0913  one argument per option
     paths = [path for path in files if path not in trees]
     if trees:
         paths += [Path(file) for file in replace(workspace, files=trees).spec.files]
-    old = {str(path): path.read_bytes() for path in dict.fromkeys(paths)}
+    old = {str(path): _content(path) for path in dict.fromkeys(paths)}
     healed = heal(old, read, wanted, SEVERITIES if hints else SEVERITIES[:2])
     return Fixes(old, healed.contents, healed.fixed, healed.left)

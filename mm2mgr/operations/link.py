@@ -20,6 +20,7 @@ from typing import Any
 from mm2mgr.check.brokers import Entry, ask_brokers
 from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import KafkaError, Mm2mgrError, SpecError
+from mm2mgr.files import read_regular
 from mm2mgr.formats.splices import NotEditable
 from mm2mgr.formats.structured import StructuredText
 from mm2mgr.kafka.bandwidth import Transfer, TransferLimits, read_rate, write_rate
@@ -273,7 +274,7 @@ def declared(workspace: Workspace, entry: Mapping[str, Any]) -> Fixes:
     try:
         path: PathKey = ("clusters",) if index is None and ("links",) not in spec.places else ("links",)
         place = spec.place(*path) if index is None else spec.place("links", index, "rtt")
-        old[place.file] = Path(place.file).read_bytes()
+        old[place.file] = read_regular(Path(place.file))
         text = StructuredText(old[place.file].decode())
         if index is not None:
             at = text.ending(("rtt",), place.line)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import listed
+from mm2mgr.files import listed, special_kind
 from mm2mgr.samples.schema import SAMPLES, TABLES, TASK_OFFSETS, THROUGHPUT, Store, hour_of
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.samples.tables import OLD_LAYOUT, StoredTable
@@ -102,7 +102,11 @@ def _names(old: Path) -> Any:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in listed(folder, "*.parquet") if path.name[0] != "."]
+    files = [path for path in listed(folder, "*.parquet") if path.name[0] != "."]
+    for path in files:
+        if kind := special_kind(path):
+            raise Mm2mgrError(f"{path} is {kind}, not a file", hint="restore it from a backup, or move it away")
+    return files
 
 
 def _pieces(folder: Path, warn: Callable[[str], None]) -> Iterator[Any]:

@@ -32,7 +32,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import listed
+from mm2mgr.files import listed, special_kind
 from mm2mgr.samples.schema import PARTITIONED_BY, TABLES, Store, hour_start_ms, is_remote, store_of
 from mm2mgr.samples.table_errors import damaged_log, reaching, writing
 from mm2mgr.text import number_of
@@ -137,8 +137,20 @@ class StoredTable:
         refuse_old(self.store)
         if not is_remote(self.store):
             listed(Path(self.uri), "_delta_log")
+        self._refuse_pipes()
         with reaching(self.uri):
             return DeltaTable.is_deltatable(self.uri)
+
+    def _refuse_pipes(self) -> None:
+        """Mm2mgrError where the log has a pipe or a device, on which the library would wait without end."""
+        log = Path(self.uri, "_delta_log")
+        if is_remote(self.store) or not log.is_dir():
+            return
+        with reaching(self.uri), os.scandir(log) as entries:
+            special = [entry.name for entry in entries if not (entry.is_file() or entry.is_dir())]
+        for name in special:
+            if kind := special_kind(log / name):
+                raise damaged_log(self.uri, f"{name} is {kind}, not a file")
 
     def create(self) -> None:
         """Create the table where it is missing; several processes may do so at once. Mm2mgrError for one of somebody else."""
@@ -179,6 +191,7 @@ class StoredTable:
                 self._open = None
                 raise gone(self.uri)
             self._refuse_links("_delta_log", *self._folders_of(rows))
+            self._refuse_pipes()
             for left in reversed(range(_TRIES)):
                 try:
                     self._open = self._open or DeltaTable(self.uri)
@@ -212,6 +225,7 @@ class StoredTable:
         if not is_remote(self.store):
             for folder in (Path(self.store), Path(self.uri)):
                 listed(folder, "_delta_log")  # the library takes a folder that may not be read for no table
+        self._refuse_pipes()
         links = self._links()
         with reaching(self.uri):
             try:
@@ -293,6 +307,7 @@ class StoredTable:
         if not old and not new:
             return
         self._refuse_links("_delta_log")
+        self._refuse_pipes()
         with writing(self.uri):
             table = state.table or DeltaTable(self.uri)
             now_ms, names, changes = time.time_ns() // 1_000_000, self.partitioned_by, not same_rows
@@ -317,6 +332,7 @@ class StoredTable:
         if link := self._first_link():
             self._warn(f"{link} is a link: no file of the table {self.uri} that is no longer needed is deleted")
             return
+        self._refuse_pipes()
         with writing(self.uri):
             table = DeltaTable(self.uri)
             table.vacuum(KEPT_FOR_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
@@ -374,6 +390,9 @@ class StoredTable:
         UnreadableFile where it is damaged, MissingFile where it is gone; OSError where it cannot be reached. A column that can be null
         may be missing.
         """
+        kind = "" if is_remote(self.store) else special_kind(Path(self.uri, file.path))
+        if kind and kind != "a folder":
+            raise UnreadableFile(f"{self.uri}/{file.path} is {kind}, not a file", hint="bring it back from a backup")
         try:
             with self.filesystem.open_input_file(file.path) as opened:
                 parquet = pq.ParquetFile(opened, read_dictionary=[name for name in STRINGS if name in columns])

@@ -18,7 +18,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from mm2mgr.errors import PackageMissing, SandboxError
-from mm2mgr.files import cache_folder, locked, replace_file
+from mm2mgr.files import cache_folder, locked, read_regular, replace_file
 from mm2mgr.sandbox.java import find_java, trust_arguments
 from mm2mgr.text import few
 
@@ -99,7 +99,7 @@ def read_lock(path: Path) -> list[Artifact]:
 def _is_verified(directory: Path, artifacts: Sequence[Artifact]) -> bool:
     """Compare the stamp of the last full check with the lock and with the sizes on disk: a millisecond, no hashing."""
     try:
-        stamp = json.loads((directory / _STAMP).read_text())
+        stamp = json.loads(read_regular(directory / _STAMP))
         sizes = {a.file_name: (directory / a.file_name).stat().st_size for a in artifacts}
     except (OSError, ValueError):
         return False

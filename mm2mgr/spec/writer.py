@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import locked, replace_file, resolved_within
+from mm2mgr.files import locked, read_regular, replace_file, resolved_within
 from mm2mgr.spec.loader import OVERRIDES
 from mm2mgr.spec.places import read_yaml
 
@@ -179,7 +179,7 @@ def _replaced(target: Path, text: str, content: bytes | None) -> bool:
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         return None
 

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 from mm2mgr.errors import JavaMissing, Mm2mgrError
-from mm2mgr.files import cache_file
+from mm2mgr.files import cache_file, open_to_write
 from mm2mgr.samples.schema import Store, store_of
 from mm2mgr.text import visible
 from mm2mgr.throughput.rollup_job import Report, is_due, make, under_spark_submit
@@ -243,9 +243,12 @@ def _stderr_into(log_file: Path | None) -> Iterator[None]:
         sys.stderr.flush()
     kept = os.dup(2)
     try:
-        with log_file.open("wb") as log:
-            os.dup2(log.fileno(), 2)
-            yield
+        log = open_to_write(log_file, os.O_CREAT | os.O_TRUNC)
+        try:
+            os.dup2(log, 2)
+        finally:
+            os.close(log)
+        yield
     finally:
         os.dup2(kept, 2)
         os.close(kept)

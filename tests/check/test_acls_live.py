@@ -105,6 +105,8 @@ def test_with_all_rights_nothing_is_missing(asked: World) -> None:
     assert {row.status for row in rights(found)} == {"ok"}
     assert found.commands == ()
     assert found.good
+    requests = {row.where: row.status for row in found.rows if row.what.startswith("brokers that workers of Kafka 4")}
+    assert requests == {"A": "ok", "B": "ok"}
     assert state(asked) == before
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -14,10 +15,13 @@ from typing import Any
 
 import pytest
 
-from mm2mgr import errors
+from mm2mgr import errors, files
 from mm2mgr.demo.story import demo_folder
-from mm2mgr.errors import Mm2mgrError, SandboxError
-from mm2mgr.files import Locked
+from mm2mgr.errors import KafkaError, Mm2mgrError, SandboxError
+from mm2mgr.files import Locked, replace_file
+from mm2mgr.kafka.access import resolve
+from mm2mgr.observe import kept
+from mm2mgr.observe.memory import Memory
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.planfile import write_plan
 from mm2mgr.samples.batch import Batch
@@ -440,6 +444,116 @@ def test_a_device_or_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
         write_plan(pipe, Plan("me", ()), ["clusters"], None, None)
         assert json.load(reader)["mm2mgr-plan"] == 1
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.parametrize("words", [("plan", "--out"), ("apply", "--events"), ("size", "--page")], ids=" ".join)
+def test_a_dash_is_no_file_to_write(site: Site, mm2mgr: Command, words: tuple[str, str]) -> None:
+    refused = mm2mgr(*words, "-", code=2)
+    assert "name a file: /dev/stdout is standard output, ./- a file called -" in refused.err
+    assert not (mm2mgr.folder / "-").exists()
+
+
+def test_a_file_called_dash_is_written_where_it_is_meant(site: Site, mm2mgr: Command) -> None:
+    mm2mgr("plan", "--out", "./-")
+    assert json.loads((mm2mgr.folder / "-").read_text())["mm2mgr-plan"] == 1
+
+
+# --- a pipe, a device or a socket where a file is expected: nobody waits for it, and it stays -----------------------------
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+def _link_to_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+SPECIAL = {"a pipe": _pipe, "a socket": _socket, "a device": _link_to_device}
+
+
+# Files of the package, what is a regular file or was looked at before, and what is opened for a child.
+LOOKS_FIRST = {
+    "output/console.py": 1,
+    "reconcile/checkout.py": 1,
+    "reconcile/events.py": 2,
+    "samples/convert.py": 1,
+    "samples/tables.py": 1,
+    "sandbox/folder.py": 3,
+    "sandbox/jars.py": 2,
+    "sandbox/java.py": 1,
+    "sandbox/layout.py": 1,
+    "sandbox/process.py": 2,
+    "sandbox/server.py": 1,
+    "sandbox/worker.py": 1,
+    "spec/writer.py": 2,
+    "truth/keys.py": 2,
+}
+
+
+@pytest.fixture(params=SPECIAL)
+def special(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    path = tmp_path / "me.json"
+    SPECIAL[request.param](path)
+    return request.param, path
+
+
+def test_a_memory_that_is_no_file_is_named_and_left_alone(special: tuple[str, Path]) -> None:
+    kind, path = special
+    mode = path.lstat().st_mode
+    assert kept.load(path) == Memory()
+    assert kept.timed_looks(path) == kept.TimedLooks()
+    warnings = kept.change(path, lambda memory: memory).warnings
+    assert f"cannot be read (it is {kind}, not a file)" in warnings[0]
+    assert f"cannot be written (it is {kind}, not a file)" in warnings[1]
+    assert path.lstat().st_mode == mode
+    assert [each.name for each in path.parent.iterdir() if each.suffix != ".lock"] == [path.name]
+
+
+def test_no_file_of_another_kind_is_replaced(special: tuple[str, Path]) -> None:
+    kind, path = special
+    with pytest.raises(OSError, match=f"it is {kind}, not a file"):
+        replace_file(path, "text")
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_placeholder_that_names_no_file_is_an_error(
+    special: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PIPE_SECONDS", 0.05)
+    kind, path = special
+    for provider in (f"${{file:{path}:key}}", f"${{directory:{path.parent}:{path.name}}}"):
+        with pytest.raises(KafkaError, match=rf"dc1: \$.* (cannot be read: it is {kind}|has no value)"):
+            resolve("dc1", provider)
+
+
+def test_a_pipe_can_be_read_once_and_is_not_changed(mm2mgr: Command, tmp_path: Path) -> None:
+    """What a shell's `<(command)` passes."""
+    text = '{"name": "x", "config": {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}}'
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, text.encode())
+        os.close(writer)
+        refused = mm2mgr("lint", "--fix", f"/dev/fd/{reader}", code=1)
+    finally:
+        os.close(reader)
+    assert "cannot be changed: it is a pipe, not a file" in refused.err
+
+
+def test_nothing_reads_or_writes_files_but_the_module_for_it() -> None:
+    """Any other reader waits for a pipe that stands in a file's place. Those left read files of the package, or look at the kind before."""
+    package = Path(files.__file__).parent
+    pattern = re.compile(r"\.read_text\(|\.read_bytes\(|(?<!\bos)\.open\(|(?<![\w.])open\(")
+    readers = {
+        path.relative_to(package).as_posix(): count
+        for path in package.rglob("*.py")
+        if path.name != "files.py" and (count := len(pattern.findall(path.read_text(encoding="utf-8"))))
+    }
+    assert readers == LOOKS_FIRST
 
 
 def test_a_page_does_not_replace_another_file(tmp_path: Path) -> None:

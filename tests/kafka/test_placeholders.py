@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import KafkaError
+from mm2mgr.files import Unreadable
 from mm2mgr.kafka.access import resolve
 
 
@@ -51,9 +52,9 @@ def test_what_has_no_value_is_named_with_a_hint(
 
 
 def test_an_unreadable_file_is_named_with_its_reason(tmp_path: Path) -> None:
-    with pytest.raises(KafkaError, match="No such file") as caught:
+    with pytest.raises(KafkaError, match="cannot be read: no such file") as caught:
         resolve("dc1", f"${{file:{tmp_path}/none.properties:key}}")
-    assert isinstance(caught.value.__cause__, FileNotFoundError)
+    assert isinstance(caught.value.__cause__, Unreadable)
 
 
 def test_text_without_placeholders_is_left_alone() -> None:

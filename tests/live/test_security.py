@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.api_versions import read_versions
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, write_properties
@@ -291,3 +292,17 @@ def test_workers_on_the_target_itself(world: World, tree: Tree, runtime: Runtime
         connect = {"url": [worker.url], "kafka": "agg", "producer_security": producer_security}
         tree.write(Declared(vault, agg, connect, topic, world.third.bootstrap_servers).yaml())
         mirror(world, tree, topic)
+
+
+def test_brokers_say_before_any_login_which_requests_they_take(world: World) -> None:
+    plain = KafkaAccess("third", world.third.bootstrap_servers)
+    other = world.vault_login("reader") | {"sasl.jaas.config": f'{SCRAM} username="nobody" password="not-it";'}
+    stranger = KafkaAccess("vault", world.vault.bootstrap("SECURE"), other)
+    answers = [read_versions(access, 20) for access in (plain, world.source, world.target, stranger)]
+    assert answers[0] is not None
+    assert answers == answers[:1] * 4
+    assert answers[0][1][1] >= 17  # Fetch
+    untrusting = KafkaAccess(
+        "vault", stranger.bootstrap_servers, other | {"ssl.truststore.certificates": world.agg_authority}
+    )
+    assert read_versions(untrusting, 20) is None

@@ -63,7 +63,7 @@ LAYERS: dict[str, set[str]] = {
         "render",
     },
     "connect": {"text", "errors", "web", "secrets", "partitions"},
-    "kafka": {"errors", "secrets", "partitions", "formats"},  # placeholders of files are properties
+    "kafka": {"errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "endpoints": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
     "reconcile": {
         "text",
@@ -125,7 +125,7 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
-        *("errors", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
+        *("errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "endpoints", "reconcile", "observe"),
     },
     "sandbox": {"text", "errors", "files", "kafka"},
@@ -247,6 +247,7 @@ PURE = (
     "sizing",
     "check/judge",
     "check/needs",
+    "check/old_brokers",
     "kafka/acls",
     "lint/mirroring",
     "reconcile/plan",

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -138,9 +139,22 @@ def rewritten(path: Path, column: Callable[[Any, str], Any]) -> None:
     pq.write_table(pa.table({name: column(table[name], name) for name in table.column_names}), path)
 
 
+def pipe_beside(path: Path) -> Path:
+    pipe = path.with_name("pipe")
+    os.mkfifo(pipe)
+    return pipe
+
+
+def socket_at(path: Path) -> None:
+    path.unlink()
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
 FILES: Mapping[str, Callable[[Path], object]] = {
     "gone": lambda path: path.unlink(),
     "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "a link to a pipe": lambda path: (path.unlink(), path.symlink_to(pipe_beside(path))),
     "cut off": lambda path: path.write_bytes(path.read_bytes()[:60]),
     "of another kind": lambda path: pq.write_table(pa.table({"other": [1]}), path),
     "all texts": lambda path: rewritten(path, lambda column, _: pa.array(["x"] * len(column))),
@@ -243,6 +257,12 @@ LOGS: Mapping[str, Callable[[Seen, str], object]] = {
     "no JSON": lambda seen, table: logs(seen, table)[-1].write_text("this is no JSON\n"),
     "a list": lambda seen, table: logs(seen, table)[-1].write_text("[1, 2]\n"),
     "bytes": lambda seen, table: logs(seen, table)[-1].write_bytes(b"\xff\0\xfe" * 30),
+    "a pipe": lambda seen, table: FILES["a pipe"](logs(seen, table)[-1]),
+    "a link to a pipe": lambda seen, table: FILES["a link to a pipe"](logs(seen, table)[0]),
+    "a socket": lambda seen, table: socket_at(logs(seen, table)[0]),
+    "the newest entry is a pipe": lambda seen, table: os.mkfifo(
+        logs(seen, table)[-1].with_name(f"{len(logs(seen, table)):020}.json")
+    ),
     "the first entry is gone": lambda seen, table: logs(seen, table)[0].unlink(),
     "an entry is gone": lambda seen, table: logs(seen, table)[1].unlink(),
     "all entries are gone": lambda seen, table: _delete(logs(seen, table)),
