@@ -20,37 +20,124 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from importlib.util import find_spec
 
 from mm2mgr.secrets import cut, mask_text
 from mm2mgr.text import one_line, visible
 
-EXIT_CODES: Mapping[int, str] = {
-    0: "done",
-    1: "failed; or `status`, `describe`: a problem, something unknown, a loss that is not acknowledged, or a connector that runs and "
-    "is no longer declared; or `lag`: the lag of a flow or a partition is unknown; or `lint`: a finding from `--fail-on` on; or `check`: a right that is missing or a check that failed; or "
-    "`plan`, `apply`: a Connect cluster could not be read, or a connector is blocked or left as it was; or `apply`: a wave broke a "
-    "connector and halted its Connect cluster, rolled back or not, or another process of the owner is at work, or the lease was lost; or `pause`, `resume`, `stop`, `restart`: a connector was refused, could "
-    "not be asked, or FAILED; or `offsets`: something could not be read or written; or `history`, `drift`: of a Connect cluster it could "
-    "not be read; or `reconcile --once`: the round failed; or `watch --once`: a Connect cluster was not watched, or a restart was not carried out",
-    2: "`plan --detailed-exitcode`: changes, or connectors that are no longer declared; `drift`: something was changed by hand; "
-    "`reconcile --report-only --once`: changes; `size --check`: a flow has too few tasks; or "
-    "wrong usage of a command",
-    3: "`apply`: a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), so that its Connect cluster "
-    "waits for a person; or a write could not be read back; or `pause`, `resume`, `stop`, `restart`: a connector was not seen in the "
-    "wanted state within `--wait`, or its stored offsets kept changing",
-    70: "an unexpected error; `MM2MGR_TRACEBACK=1` prints where it happened",
-    130: "interrupted by Ctrl-C, SIGTERM or SIGHUP. `status --watch` and `lag --watch` then end with the code of their last result (130 before the first), "
-    "`sample --follow` after its round, `reconcile` with 0 after the changes that were begun, and `watch` and `serve` with 0 at once",
+
+class ExitCode(IntEnum):
+    """How a command ends. The first four are its answer; no other code is one, so CI never takes a typing mistake for drift."""
+
+    YES = 0
+    NO = 1
+    DIFFERS = 2
+    LOOK = 3
+    USAGE = 64  # EX_USAGE and EX_SOFTWARE of sysexits.h
+    BUG = 70
+    INTERRUPTED = 130
+
+
+EXIT_CODES: Mapping[ExitCode, str] = {
+    ExitCode.YES: "yes, or done",
+    ExitCode.NO: "no, or it could not be done or judged: the message says why",
+    ExitCode.DIFFERS: "it differs",
+    ExitCode.LOOK: "a person must look",
+    ExitCode.USAGE: "wrong usage of the command or of an option",
+    ExitCode.BUG: "a bug of mm2mgr; `MM2MGR_TRACEBACK=1` prints where it happened",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }
-"""Every exit code of every command. Lines that cannot be written (a full disk, a closed pipe) stop no `apply` and no `sample`; a
-result on stdout that is lost to an error is exit code 1 where it would be 0."""
+"""What each exit code means, whatever the command. Lines that cannot be written (a full disk, a closed pipe) stop no `apply` and no
+`sample`; a result on stdout that is lost to an error is exit code 1 where it would be 0."""
+
+_UNREAD = "a Connect cluster could not be read"
+_BLOCKED = f"{_UNREAD}, or a connector is blocked or left as it was"
+_NO_SOURCE = "a source cluster could not be read"
+_LAST_LOOK = "before the first look was complete; `--watch` then ends with the code of its last look"
+_STATE_VERB = {
+    ExitCode.NO: "a connector was refused, could not be asked, or FAILED",
+    ExitCode.LOOK: "a connector was not seen in the wanted state within `--wait`",
+}
+
+COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
+    "lint": {ExitCode.NO: "a finding of the severity of `--fail-on` or worse"},
+    "explain": {ExitCode.NO: "nothing of this name is known"},
+    "check": {ExitCode.NO: "a right is missing, a check failed, or `lint` finds an error"},
+    "plan": {
+        ExitCode.NO: _BLOCKED,
+        ExitCode.DIFFERS: "with `--detailed-exitcode`: changes, or connectors that are no longer declared",
+    },
+    "apply": {
+        ExitCode.NO: f"{_BLOCKED}; a wave broke a connector and halted its Connect cluster, rolled back or not; another process of the "
+        "owner is at work, or the lease was lost",
+        ExitCode.LOOK: "a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), so that its "
+        "Connect cluster waits for a person (apply again continues); or a write could not be read back",
+    },
+    "drift": {
+        ExitCode.NO: _UNREAD,
+        ExitCode.DIFFERS: "something was changed by hand",
+    },
+    "size": {
+        ExitCode.NO: f"{_NO_SOURCE}, or others changed the file meanwhile",
+        ExitCode.DIFFERS: "with `--check`: a flow has too few tasks today",
+    },
+    "sample": {
+        ExitCode.NO: "a cluster could not be read in any round",
+        ExitCode.INTERRUPTED: "never: it ends after its round with its answer",
+    },
+    "fleet": {ExitCode.NO: _NO_SOURCE},
+    "simulate": {ExitCode.NO: _NO_SOURCE},
+    "link read": {
+        ExitCode.NO: "a cluster did not answer, or others changed the file meanwhile",
+        ExitCode.DIFFERS: "with `--check`: brokers differ from the file",
+    },
+    "link probe": {ExitCode.LOOK: "the round trip between the two is not known: this machine is beside neither"},
+    "status": {
+        ExitCode.NO: "a problem, something unknown, a loss that is not acknowledged, or a connector that runs and is no longer declared",
+        ExitCode.INTERRUPTED: _LAST_LOOK,
+    },
+    "describe": {ExitCode.NO: "as for `status`, of this flow"},
+    "lag": {ExitCode.NO: "the lag of a flow or a partition is unknown", ExitCode.INTERRUPTED: _LAST_LOOK},
+    "losses": {ExitCode.NO: "a loss is not acknowledged"},
+    "pause": {**_STATE_VERB, ExitCode.LOOK: f"{_STATE_VERB[ExitCode.LOOK]}, or its stored offsets kept changing"},
+    "resume": _STATE_VERB,
+    "stop": _STATE_VERB,
+    "restart": _STATE_VERB,
+    "offsets show": {ExitCode.NO: "something could not be read"},
+    "offsets reset": {ExitCode.NO: "a connector was refused, or something could not be read or written"},
+    "who": {ExitCode.NO: _UNREAD},
+    "topics": {ExitCode.NO: "a source could not be read", ExitCode.LOOK: "a target could not be read"},
+    "history": {ExitCode.NO: "the history of a Connect cluster could not be read"},
+    "reconcile": {
+        ExitCode.YES: "ended by a signal, after the changes that were begun; with `--once` as for `apply`",
+        ExitCode.NO: "with `--once`: the round failed",
+        ExitCode.DIFFERS: "with `--once --report-only`: changes",
+        ExitCode.LOOK: "with `--once`: as for `apply`",
+        ExitCode.INTERRUPTED: "a second signal stopped it at once",
+    },
+    "watch": {
+        ExitCode.YES: "ended by a signal, within two seconds; with `--once` nothing failed",
+        ExitCode.NO: "with `--once`: a Connect cluster was not watched, or a restart was not carried out",
+    },
+    "serve": {ExitCode.YES: "ended by a signal, within two seconds"},
+    "sandbox status": {ExitCode.NO: "a broker or worker is down"},
+}  # fmt: skip
+"""What the answers of a command are, beside what every command has in common; one that is not named has the common ones alone."""
+
+
+def exit_codes(command: str) -> dict[ExitCode, str]:
+    """Return the codes that a command can end with, and what each of them means there."""
+    codes: dict[ExitCode, str] = {**EXIT_CODES, **(own := COMMAND_CODES.get(command, {}))}
+    if ExitCode.NO in own:
+        codes[ExitCode.NO] = f"{own[ExitCode.NO]}; or it failed: the message says why"
+    return {code: text for code, text in codes.items() if code in own or code not in {ExitCode.DIFFERS, ExitCode.LOOK}}
 
 
 class Mm2mgrError(Exception):
     """Root of all errors shown to users: a message, and optionally a hint that says what to do next; both without secrets."""
 
-    exit_code = 1
+    exit_code = ExitCode.NO
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         self.message = mask_text(message)
@@ -79,7 +166,7 @@ class KafkaError(Mm2mgrError):
 class InvalidArgument(Mm2mgrError):
     """An argument of an operation cannot have this value; the command line shows it as wrong usage of its option."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
     def __init__(self, argument: str, message: str) -> None:
         self.argument = argument

@@ -108,7 +108,8 @@ def commands_page() -> str:
         ],
     )
     blocks = [
-        "Results go to stdout, messages to stderr. `NO_COLOR` is honoured. The [exit codes](exit-codes.md) are the same for all commands.",
+        "Results go to stdout, messages to stderr. `NO_COLOR` is honoured. The [exit codes](exit-codes.md) mean the same in all commands. "
+        "A duration is `5` or `5s`, `80ms`, `5min`, `2h` or `7d`.",
         summary,
         "## Options before the command",
         parameters(cli, context),
@@ -474,11 +475,21 @@ def problems_page() -> str:
 
 
 def exit_codes_page() -> str:
-    from mm2mgr.errors import EXIT_CODES
+    from mm2mgr.errors import COMMAND_CODES, EXIT_CODES
 
     rows = [(code(str(number)), meaning) for number, meaning in EXIT_CODES.items()]
+    own = [
+        (f"[{code(command)}](commands.md#{slug(f'mm2mgr {command}')})" if first else "", code(str(number)), meaning)
+        for command, codes in COMMAND_CODES.items()
+        for first, (number, meaning) in zip((True, *[False] * len(codes)), codes.items(), strict=False)
+    ]
     return page(
-        "Exit codes", table(["code", "meaning"], rows), " ".join(_text_below("mm2mgr.errors", "EXIT_CODES").split())
+        "Exit codes",
+        table(["code", "meaning"], rows),
+        " ".join(_text_below("mm2mgr.errors", "EXIT_CODES").split()),
+        "## What they mean in each command",
+        "A command that is not listed has 0, 1 where it failed, 64, 70 and 130; each `--help` shows the codes of its command.",
+        table(["command", "code", "meaning"], own),
     )
 
 

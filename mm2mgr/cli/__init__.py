@@ -1,8 +1,7 @@
 """The command line: options, words and exit codes, in modules named as those of `mm2mgr.operations`, which do the work.
 
 Every module of this folder is imported here, and its commands put themselves into `--help` with `@command`. What a command
-needs it imports when it runs, because cold start matters. Exit codes: 0 done, 1 failed, 2 wrong usage, or
-`plan --detailed-exitcode` with changes, 3 `apply` inconclusive, 70 unexpected error, 130 interrupted.
+needs it imports when it runs, because cold start matters. Exit codes are those of `errors.ExitCode`.
 """
 
 from __future__ import annotations
@@ -22,15 +21,14 @@ from click.core import ParameterSource
 
 from mm2mgr import __version__
 from mm2mgr.cli.completion import with_names
-from mm2mgr.cli.interrupts import INTERRUPTED, signals_interrupt
+from mm2mgr.cli.interrupts import signals_interrupt
 from mm2mgr.cli.options import COMMANDS
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, ended, guarded, talk
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import one_line, visible
 
-UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
 TRACEBACK = "MM2MGR_TRACEBACK"
 _LONGEST = 500
 
@@ -112,13 +110,13 @@ def _outcome() -> int:
     except click.exceptions.Abort as abort:
         if isinstance(abort.__cause__, KeyboardInterrupt):
             talk("interrupted", None)
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except KeyboardInterrupt:
         talk("interrupted", None)
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except click.ClickException as usage:
         _say_usage(usage)
-        return usage.exit_code
+        return ExitCode.USAGE if isinstance(usage, click.UsageError) else usage.exit_code
     except Exception as failure:  # users get a sentence, whatever it is
         error = failure if isinstance(failure, Mm2mgrError) else _as_sentence(failure)
         complain(error.message, error.hint)
@@ -139,7 +137,7 @@ def _say_usage(error: click.ClickException) -> None:
 class _Unexpected(Mm2mgrError):
     """A bug of mm2mgr, or a refusal of the operating system that no code foresees."""
 
-    exit_code = UNEXPECTED
+    exit_code = ExitCode.BUG
 
 
 def _as_sentence(failure: Exception) -> Mm2mgrError:

@@ -62,7 +62,7 @@ def fleet(
 
     Also shows what each worker runs, what the loss of one or two means, and how long it takes to catch up. From the same
     sizing as `size`, without writing anything but --page. What a worker can carry is declared as
-    `workers:` of the Connect cluster. Exit code 1 when a source cluster could not be read.
+    `workers:` of the Connect cluster.
 
     \b
     Example:
@@ -137,8 +137,7 @@ def simulate(
 ) -> int:
     """Compare tasks and workers before and after a change.
 
-    Sources are taken out first, then topics moved, targets added, limits set and traffic multiplied. Nothing is
-    written. Exit code 1 when a source cluster could not be read.
+    Sources are taken out first, then topics moved, targets added, limits set and traffic multiplied. Nothing is written.
 
     \b
     Example:

@@ -7,8 +7,8 @@ from functools import partial
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Count, Duration, command, invalid_arguments, option, output_option
-from mm2mgr.errors import InvalidArgument
+from mm2mgr.cli.options import Count, Duration, DurationWithUnit, command, invalid_arguments, option, output_option
+from mm2mgr.errors import ExitCode, InvalidArgument
 from mm2mgr.operations.workspace import Workspace
 
 
@@ -18,7 +18,12 @@ from mm2mgr.operations.workspace import Workspace
 @option("--since", type=Duration(), help="Only changes of this last period, such as 2d.")
 @option("--last", "-n", type=Count(1), metavar="N", help="Only the newest N changes.")
 @option("--full", is_flag=True, help="Show every key that changed.")
-@option("--forget", type=Duration(), metavar="AGE", help="Delete changes that are older, such as 400d, and show them.")
+@option(
+    "--forget",
+    type=DurationWithUnit(),
+    metavar="AGE",
+    help="Delete changes that are older, such as 400d, and show them.",
+)
 @output_option
 @click.pass_obj
 def history(
@@ -35,8 +40,7 @@ def history(
 
     FLOWS may be flows of the tree, flows that it had once, or names of connectors; all by default. What `apply`,
     `reconcile` and the verbs do is kept in topic mm2mgr.history.internal, on the Kafka cluster that each Connect
-    cluster runs on, without secrets. A change that stays `begun` is one of a command that was killed. Exit code 1 when the
-    history of a Connect cluster could not be read.
+    cluster runs on, without secrets. A change that stays `begun` is one of a command that was killed.
 
     \b
     Example:
@@ -68,7 +72,7 @@ def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
     Keys, states and deleted connectors: what is live is compared with what was applied last (see `history`), not with the tree: what is only edited there is
     no drift, `plan` shows it. Where no history can be read the tree is compared, which the output says. A connector that was
     paused or stopped by a command is no drift. Of secrets it is only known whether there is one. Connect does not record who
-    changed something. Client quotas count as well. Exit code 2 when there is drift, 1 when a Connect cluster could not be read. Writes nothing.
+    changed something. Client quotas count as well. Writes nothing.
 
     \b
     Example:
@@ -80,5 +84,5 @@ def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
     found = operations.drift(workspace, flows)
     say_as(output, found.to_dict(), say_drift)
     if found.failed or found.failed_quotas:
-        return 1
-    return 2 if found.drifts or found.quotas else 0
+        return ExitCode.NO
+    return ExitCode.DIFFERS if found.drifts or found.quotas else ExitCode.YES

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-INTERRUPTED = 130
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Count, Seconds, command, option, output_option, show_looks, store_option
+from mm2mgr.cli.options import LEAST_SECONDS, Count, Duration, command, option, output_option, show_looks, store_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 )
 @option(
     "--watch",
-    type=Seconds(0, min_open=True),
-    metavar="SECONDS",
-    help="Look again every so many seconds, until Ctrl-C; with -o json one document per line.",
+    type=Duration(LEAST_SECONDS),
+    help="Look again after this time, until Ctrl-C; with -o json one document per line.",
 )
 @option(
     "--rows",
@@ -58,7 +57,6 @@ def lag(
     connector is exact. Seconds and bytes come from the samples of `mm2mgr sample`, trends from earlier looks, also those of
     `status`, `serve` and a running `sample`.
     "at least" marks a sum that lacks partitions. A heartbeat's age is the most that a record takes from end to end.
-    Exit code 1 when the lag of a partition or a flow is unknown; with --watch, that of the last look.
 
     \b
     Example:

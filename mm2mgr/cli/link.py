@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Count, Seconds, Size, listed, option, output_option, page_option, write_html
+from mm2mgr.cli.options import (
+    LEAST_SECONDS,
+    CommandGroup,
+    Count,
+    Duration,
+    Size,
+    listed,
+    option,
+    output_option,
+    page_option,
+    write_html,
+)
+from mm2mgr.errors import ExitCode
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations.link import BrokersReport
 
-DIFFERS = 2
-INCONCLUSIVE = 3
-
 
 @listed("Load", 7)
-@click.group()
+@click.group(cls=CommandGroup)
 def link() -> None:
     """Measure and forecast what long links carry.
 
@@ -33,8 +42,8 @@ def link() -> None:
 
 @link.command()
 @click.argument("clusters", nargs=-1)
-@option("--check", is_flag=True, help="Print the difference only; exit code 2 when brokers differ from the file.")
-@option("--timeout", type=Seconds(0, min_open=True), default=20.0, help="Time limit per cluster, in seconds.")
+@option("--check", is_flag=True, help="Print the difference only, and end with its exit code.")
+@option("--timeout", type=Duration(LEAST_SECONDS), default="20s", help="Time limit per cluster.")
 @output_option
 @click.pass_obj
 def read(workspace: Workspace, clusters: tuple[str, ...], check: bool, timeout: float, output: str) -> int:
@@ -43,7 +52,7 @@ def read(workspace: Workspace, clusters: tuple[str, ...], check: bool, timeout: 
     Writes overrides/brokers.yaml: socket buffers, which cap a connection over a long link, the largest request and message,
     number and version of the brokers of CLUSTERS, all by default; and the smallest max.message.bytes of the topics that
     each flow writes to. `plan`, `lint` and the settings of flows use the file, so they need no broker for this. A cluster
-    that does not answer keeps its entry, and the exit code is 1. Needs DescribeConfigs on clusters and topics.
+    that does not answer keeps its entry. Needs DescribeConfigs on clusters and topics.
 
     \b
     Example:
@@ -70,8 +79,8 @@ def _ended(report: BrokersReport, *, check: bool) -> int:
         message = f"{report.path}: not written for {', '.join(report.refused)}: the entries changed meanwhile"
         complain(message, "look at what others wrote, then run link read again")
     if report.failures or report.refused:
-        return 1
-    return DIFFERS if check and report.diff else 0
+        return ExitCode.NO
+    return ExitCode.DIFFERS if check and report.diff else ExitCode.YES
 
 
 @link.command()
@@ -91,14 +100,12 @@ def _ended(report: BrokersReport, *, check: bool) -> int:
 )
 @option("--temporary-topic", is_flag=True, help="With --bandwidth: create a topic, write to it, and delete it.")
 @option("--bytes", "limit_bytes", type=Size(1e6), default="200 MB", help="With --bandwidth: end after so much.")
-@option("--seconds", type=Seconds(1), default=15.0, help="With --bandwidth: end after so many seconds.")
+@option("--seconds", type=Duration(1), default="15s", help="With --bandwidth: end after this time.")
 @option(
     "--connections", type=Count(1, 64), default=16, help="With --bandwidth: one connection rarely fills a long link."
 )
 @option("--write", is_flag=True, help="Put the entry into the tree; all other lines stay as they are.")
-@option(
-    "--timeout", type=Seconds(0, min_open=True), default=10.0, help="Time limit for the answer of a broker, in seconds."
-)
+@option("--timeout", type=Duration(LEAST_SECONDS), default="10s", help="Time limit for the answer of a broker.")
 @output_option
 @click.pass_obj
 def probe(
@@ -118,8 +125,7 @@ def probe(
     """Measure the link between clusters A and B.
 
     Times TCP connects and requests from this machine to every broker of both, which needs no rights, and prints the entry of
-    `links:` that follows. Run it beside one of the two: if it is beside neither, the round trip between them is not known, and the
-    exit code is 3. With --bandwidth it loads the link: a topic is read from the farther cluster, or a temporary one written there.
+    `links:` that follows. Run it beside one of the two: if it is beside neither, the round trip between them is not known. With --bandwidth it loads the link: a topic is read from the farther cluster, or a temporary one written there.
 
     \b
     Example:
@@ -144,7 +150,7 @@ def probe(
     )
     say_as(output, found.to_dict(), say_probe)
     if found.entry is None:
-        return INCONCLUSIVE
+        return ExitCode.LOOK
     if write:
         talk("written: review it, then plan" if found.written else "the tree has this entry already")
     return 0

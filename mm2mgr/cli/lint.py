@@ -10,10 +10,11 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import (
+    LEAST_SECONDS,
     Count,
     Duration,
+    DurationWithUnit,
     Rate,
-    Seconds,
     command,
     invalid_arguments,
     option,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 )
 @option(
     "--rtt",
-    type=Duration(),
+    type=DurationWithUnit(),
     metavar="80ms",
     help="Round trip between source and target, where no link is declared.",
 )
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     "--fail-on",
     type=click.Choice(["error", "warning", "info", "never"]),
     default="error",
-    help="Exit 1 for findings of this severity or worse.",
+    help="Fail for findings of this severity or worse.",
 )
 @option("--ignore", "ignored", multiple=True, metavar="RULE", help="Leave this rule out (repeatable).")
 @option("--all", "everything", is_flag=True, help="Also show silenced findings, with the reason.")
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     default=True,
     help="With --connect: ask the brokers that connectors name for their cluster id.",
 )
-@option("--timeout", type=Seconds(0, min_open=True), default=30.0, help="Time limit per Connect cluster, in seconds.")
+@option("--timeout", type=Duration(LEAST_SECONDS), default="30s", help="Time limit per Connect cluster.")
 @option("--output", "-o", type=click.Choice(["text", "json", "sarif"]), default="text", help="Result format.")
 @click.pass_obj
 def lint(
@@ -160,7 +161,7 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
     """Explain a KEY, a lint RULE, a known BUG, or the clients of a FLOW.
 
     For a KEY, however it is spelled: what it does, and what to write instead. For a FLOW: the settings of each client. Use
-    the id of a flow whose name is also a key or a rule. Exit code 1 when none is known.
+    the id of a flow whose name is also a key or a rule.
 
     \b
     Example:

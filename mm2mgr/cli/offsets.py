@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Count, connector_options, listed, option, output_option
+from mm2mgr.cli.options import CommandGroup, Count, connector_options, listed, option, output_option
 from mm2mgr.cli.pause import confirm
 from mm2mgr.operations.workspace import Workspace
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @listed("Every day", 7)
-@click.group()
+@click.group(cls=CommandGroup)
 def offsets() -> None:
     """Show or reset the stored offsets of flows.
 
@@ -37,7 +37,7 @@ def show(
     """Show stored offset, log start and end, and lag in records of each partition.
 
     NAMES as for `pause`; only source connectors store offsets of records. A stored offset is that of the last mirrored record, and
-    is exact while its connector is STOPPED. Exit code 1 when something could not be read.
+    is exact while its connector is STOPPED.
 
     \b
     Example:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
-from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, exit_codes
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     from mm2mgr.operations.workspace import Workspace
 
 LEAST_SECONDS = 0.001
-_MOST_SECONDS = 366 * 86_400.0
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 Look = TypeVar("Look")
 Listed = TypeVar("Listed", bound=click.Command)
+OUTCOME_CODES = {
+    "done": ExitCode.YES,
+    "standby": ExitCode.YES,
+    "failed": ExitCode.NO,
+    "changes": ExitCode.DIFFERS,
+    "inconclusive": ExitCode.LOOK,
+}
 Section = Literal["First hour", "Every change", "Load", "Every day"]
 COMMANDS: dict[Section, list[tuple[int, click.Command]]] = {section: [] for section in get_args(Section)}
 """The commands in the sections of `--help`, each with its place there."""
@@ -41,9 +47,25 @@ def listed(section: Section, place: int) -> Callable[[Listed], Listed]:
     return add
 
 
+class Command(click.Command):
+    """A command whose help ends with its exit codes."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        path = ctx.command_path.partition(" ")[2]
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(f"{code:<3}", text) for code, text in exit_codes(path).items()])
+
+
+class CommandGroup(click.Group):
+    """A command that has others below it."""
+
+    command_class = Command
+    group_class = type
+
+
 def command(section: Section, place: int) -> Callable[[Callable[..., object]], click.Command]:
     """Make a function a command of mm2mgr, shown at this place of a section of `--help`."""
-    return lambda function: listed(section, place)(click.command()(function))
+    return lambda function: listed(section, place)(click.command(cls=Command)(function))
 
 
 def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
@@ -122,49 +144,58 @@ class Count(click.IntRange):
         return number
 
 
-class Seconds(Number):
-    """Seconds, a year of them at most: clocks overflow at some larger number."""
+class Quantity(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """A number with a unit, as the tree has it, from `least` to `most`."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds = super().convert(value, param, ctx)
-        if seconds > _MOST_SECONDS:
-            self.fail(f"{value} is more than a year", param, ctx)
-        return seconds
+    parser: str
+    bare_unit: tuple[str, ...] = ()
+    unit = ""
 
-
-class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
-    """A duration such as 30s, 7d or 1h30m, in seconds; at least `least_seconds`."""
-
-    name = "duration"
-    parser = "duration_seconds"
-
-    def __init__(self, least_seconds: float = 0.0) -> None:
-        self.least_seconds = least_seconds
+    def __init__(self, least: float = 0.0, most: float = math.inf) -> None:
+        self.least, self.most = least, most
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         from mm2mgr.spec import scalars
 
         try:
-            seconds = value if isinstance(value, float) else float(getattr(scalars, self.parser)(value))
+            number = value if isinstance(value, float) else float(getattr(scalars, self.parser)(value, *self.bare_unit))
         except ValueError as error:
             self.fail(f"{value!r} should be {error}", param, ctx)
-        if seconds < self.least_seconds:
-            self.fail(f"{value!r} is less than {self.least_seconds * 1000:g}ms", param, ctx)
-        return seconds
+        if number < self.least:
+            self.fail(f"{value!r} is less than {self.least:g}{self.unit}", param, ctx)
+        if number > self.most:
+            self.fail(f"{value!r} is more than {self.most:g}{self.unit}", param, ctx)
+        return number
 
 
-class Rate(Duration):
+class DurationWithUnit(Quantity):
+    """A duration in seconds, such as 80ms or 7d, of which a bare number could mean something else or delete too much."""
+
+    name = "duration"
+    parser = "duration_seconds"
+    unit = "s"
+
+
+class Duration(DurationWithUnit):
+    """A duration in seconds, such as 5, 5s, 10min or 7d."""
+
+    bare_unit = ("s",)
+
+
+class Rate(Quantity):
     """A bandwidth such as 1Gbit/s, in bytes per second."""
 
     name = "rate"
     parser = "bytes_per_second"
+    unit = " B/s"
 
 
-class Size(Duration):
+class Size(Quantity):
     """An amount of data such as 200 MB, in bytes."""
 
     name = "size"
     parser = "byte_size"
+    unit = " B"
 
 
 class StoreLocation(click.Path):

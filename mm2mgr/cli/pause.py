@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Decorated, Seconds, command, connector_options, option, output_option, with_options
+from mm2mgr.cli.options import (
+    OUTCOME_CODES,
+    Decorated,
+    Duration,
+    command,
+    connector_options,
+    option,
+    output_option,
+    with_options,
+)
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Choice, Turn, Turned
-
-_CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 
 
 def _verb_options(command: Decorated) -> Decorated:
@@ -28,9 +35,9 @@ def _verb_options(command: Decorated) -> Decorated:
         option("--yes", "-y", is_flag=True, help="Do not ask where several connectors are meant."),
         option(
             "--wait",
-            type=Seconds(0),
-            default=60.0,
-            help="Time limit in seconds for connectors to reach the state; pause adds three flush intervals; 0: do not look.",
+            type=Duration(),
+            default="1min",
+            help="Time limit for connectors to reach the state; pause adds three flush intervals; 0: do not look.",
         ),
         output_option,
     )
@@ -45,7 +52,6 @@ def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
     NAMES are flows (their source connectors), pairs (every connector of the pair) or CONNECT/CONNECTOR. Returns when every task
     is PAUSED and stored offsets have not changed over two flushes (`flush_interval` of the Connect cluster). `plan` shows the pause and
     changes nothing. A second call sends nothing. Connectors without this tree's owner mark are refused.
-    Exit code 1 if anything failed or was refused, else 3 if a connector was not seen PAUSED, with offsets that no longer change, in time.
 
     \b
     Example:
@@ -60,7 +66,7 @@ def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
 def resume(workspace: Workspace, /, output: str, **options: Any) -> int:
     """Resume paused or stopped flows, pairs or connectors.
 
-    NAMES as for `pause`. Returns when the connectors and their tasks are RUNNING; exit codes as for `pause`.
+    NAMES as for `pause`. Returns when the connectors and their tasks are RUNNING.
 
     \b
     Example:
@@ -76,7 +82,7 @@ def stop(workspace: Workspace, /, output: str, **options: Any) -> int:
     """Stop flows, pairs or connectors: they end their tasks.
 
     NAMES as for `pause`. Returns when they are STOPPED without a task: stored offsets are exact then, and can be reset. Needs
-    Kafka 3.5. Exit codes as for `pause`.
+    Kafka 3.5.
 
     \b
     Example:
@@ -93,7 +99,6 @@ def restart(workspace: Workspace, /, output: str, **options: Any) -> int:
     """Restart flows, pairs or connectors with their tasks.
 
     NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). Paused and stopped connectors are left alone.
-    Exit codes as for `pause`.
 
     \b
     Example:
@@ -131,7 +136,7 @@ def _turn(
             workspace, choice, wait_seconds=wait, approve=approve, report=lambda turn: say_sent(turn, wait), **more
         )
         say_as(output, turned.to_dict(), say_turned)
-    return _CODES[turned.outcome]
+    return OUTCOME_CODES[turned.outcome]
 
 
 def confirm(name: str, question: str, output: str) -> None:

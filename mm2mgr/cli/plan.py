@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.interrupts import INTERRUPTED, halting
+from mm2mgr.cli.interrupts import halting
 from mm2mgr.cli.options import (
+    OUTCOME_CODES,
     ChangeOptions,
     Count,
+    Duration,
     OutputFile,
-    Seconds,
     change_options,
     command,
     events_option,
@@ -27,7 +28,7 @@ from mm2mgr.cli.options import (
     output_option,
     reason_option,
 )
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 @option(
     "--detailed-exitcode",
     is_flag=True,
-    help="Exit 2 when there are changes, or connectors that are no longer declared (0: none, 1: failed).",
+    help="Tell by the exit code whether there are changes, or connectors that are no longer declared.",
 )
 @output_in("text", "json", "markdown")
 @click.pass_obj
@@ -61,9 +62,8 @@ def plan(
 ) -> int:
     """Show what would change on the Connect clusters. Writes nothing.
 
-    FLOWS, or --flow as in `apply`, limits the plan to some flows. Exit code 1 when a Connect cluster could not be read, or
-    something is blocked: a flow that its workers would refuse or write to another Kafka, or more deletes than --prune may
-    make. Updates that only save tasks (`size` found fewer to be enough) wait for --cool-down, --off-peak and --move-budget.
+    FLOWS, or --flow as in `apply`, limits the plan to some flows. Blocked are flows that their workers would refuse or write
+    to another Kafka, and more deletes than --prune may make. Updates that only save tasks (`size` found fewer to be enough) wait for --cool-down, --off-peak and --move-budget.
 
     Costly kinds of change are blocked, with what they cost, until --allow or the flow's `allow` permits them. `-o markdown` is meant for a
     pull request: less than 60 kB, without secrets.
@@ -108,11 +108,8 @@ def plan(
     if out:
         talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
     if made.failed:
-        return 1
-    return 2 if detailed_exitcode and (not made.is_empty or made.left_over) else 0
-
-
-_CODES = {"done": 0, "failed": 1, "inconclusive": 3}
+        return ExitCode.NO
+    return ExitCode.DIFFERS if detailed_exitcode and (not made.is_empty or made.left_over) else ExitCode.YES
 
 
 @command("Every change", 6)
@@ -121,9 +118,9 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 @option("--yes", "-y", is_flag=True, help="Do not ask. Needed without a terminal, unless a PLANFILE is given.")
 @option(
     "--wait",
-    type=Seconds(0),
-    default=30.0,
-    help="Seconds to wait after each wave until its connectors are seen to run with their new config; 0: do not look.",
+    type=Duration(),
+    default="30s",
+    help="Time to wait after each wave until its connectors are seen to run with their new config; 0: do not look.",
 )
 @option(
     "--canary",
@@ -134,7 +131,7 @@ _CODES = {"done": 0, "failed": 1, "inconclusive": 3}
 @option(
     "--at-once", type=Count(min=1), metavar="N", help="Write at most N connectors of a Connect cluster in one wave."
 )
-@option("--pause-between", type=Seconds(0), default=0.0, help="Seconds between two waves of a Connect cluster.")
+@option("--pause-between", type=Duration(), default="0s", help="Time between two waves of a Connect cluster.")
 @option(
     "--rollback", is_flag=True, help="Take back what was written on a Connect cluster where a wave breaks a connector."
 )
@@ -164,11 +161,11 @@ def apply(
     no other. Updates that only save tasks wait for --cool-down, --off-peak and --move-budget; those of a PLANFILE as it says.
     Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
     Each Connect cluster is written in waves: heartbeats, sources, checkpoints, deletes. A wave that breaks a connector halts its
-    Connect cluster (exit code 1; --rollback takes back what was written there); one whose connectors are not seen to run within --wait
-    pauses it for a person (exit code 3; apply again continues). The other Connect clusters continue.
+    Connect cluster (--rollback takes back what was written there); one whose connectors are not seen to run within --wait
+    pauses it for a person (apply again continues). The other Connect clusters continue.
 
     While it writes it holds the lease that `reconcile` of this owner holds, too; where another process has it, that is named, and after 12 s
-    nothing is written (exit code 1).
+    nothing is written.
 
     Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
 
@@ -205,7 +202,7 @@ def apply(
             events=events,
         )
         _say(applied, output)
-    return INTERRUPTED if applied.interrupted else _CODES[applied.outcome]
+    return ExitCode.INTERRUPTED if applied.interrupted else OUTCOME_CODES[applied.outcome]
 
 
 def _confirm(output: str) -> None:
@@ -237,7 +234,9 @@ def _interrupts(so_far: Callable[[], Applied], output: str) -> Iterator[asyncio.
     def second() -> NoReturn:
         _say(so_far(), output)
         flush()
-        os._exit(INTERRUPTED)  # an orderly end could take half a minute: changes that were begun would be brought back
+        os._exit(
+            ExitCode.INTERRUPTED
+        )  # an orderly end could take half a minute: changes that were begun would be brought back
 
     with halting(first, second) as halt:
         yield halt

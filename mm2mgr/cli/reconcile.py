@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.interrupts import INTERRUPTED, halting
+from mm2mgr.cli.interrupts import halting
 from mm2mgr.cli.options import (
+    OUTCOME_CODES,
     ChangeOptions,
     Duration,
-    Seconds,
     change_options,
     command,
     events_option,
@@ -22,14 +22,13 @@ from mm2mgr.cli.options import (
     output_option,
     reason_option,
 )
+from mm2mgr.errors import ExitCode
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     import asyncio
 
     from mm2mgr.operations import Applied
-
-_CODES = {"done": 0, "standby": 0, "failed": 1, "changes": 2, "inconclusive": 3}
 
 
 @command("Every day", 11)
@@ -41,7 +40,7 @@ _CODES = {"done": 0, "standby": 0, "failed": 1, "changes": 2, "inconclusive": 3}
     help="End after one round, with its exit code; with --prune after those that its deletes need.",
 )
 @option("--report-only", is_flag=True, help="Write nothing, and take no lease: only say what would change.")
-@option("--wait", type=Seconds(0), default=30.0, help="As in apply: seconds to see written connectors run.")
+@option("--wait", type=Duration(), default="30s", help="As in apply: time to see written connectors run.")
 @option("--rollback", is_flag=True, help="As in apply: take back what a wave that breaks a connector wrote.")
 @reason_option
 @events_option
@@ -66,8 +65,7 @@ def reconcile(
     ends or crashes, another takes over within about 10 s. The lease is a consumer group, mm2mgr-OWNER, on each Kafka cluster that
     Connect clusters run on. A Connect cluster that fails is tried again after longer and longer pauses, 10 min at most, while the others continue.
 
-    SIGTERM and Ctrl-C finish the changes that were begun, and end with exit code 0; with --once the exit code is 0, or 1 when
-    something failed, 2 when --report-only found changes, 3 when written connectors were not seen to run.
+    SIGTERM and Ctrl-C end it after the changes that were begun.
 
     \b
     Example:
@@ -97,7 +95,7 @@ def reconcile(
             else:
                 said = say_round(done.to_dict(), said)
             if once and not done.deletes_wait:
-                return _CODES[done.outcome]
+                return OUTCOME_CODES[done.outcome]
     except KeyboardInterrupt:
         pass
     finally:
@@ -115,7 +113,7 @@ def _ending(_so_far: Callable[[], Applied]) -> Iterator[asyncio.Event]:
 
     def second() -> NoReturn:
         flush()
-        os._exit(INTERRUPTED)
+        os._exit(ExitCode.INTERRUPTED)
 
     def first() -> None:
         talk("ending: no new change begins (interrupt again to stop at once)")

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.interrupts import handled
-from mm2mgr.cli.options import LEAST_SECONDS, Duration, StoreLocation, command, listed, option, store_option
+from mm2mgr.cli.options import (
+    LEAST_SECONDS,
+    CommandGroup,
+    Duration,
+    DurationWithUnit,
+    StoreLocation,
+    command,
+    listed,
+    option,
+    store_option,
+)
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -23,7 +33,9 @@ if TYPE_CHECKING:
 @option("--duration", type=Duration(), default="5min", help="How long to sample.")
 @option("--follow", is_flag=True, help="Sample until interrupted, instead of --duration.")
 @option("--cluster", "aliases", multiple=True, help="Only this source cluster (repeatable).")
-@option("--keep", type=Duration(LEAST_SECONDS), help="Remove samples older than this, such as 90d. Default: none.")
+@option(
+    "--keep", type=DurationWithUnit(LEAST_SECONDS), help="Remove samples older than this, such as 90d. Default: none."
+)
 @option(
     "--from",
     "kind",
@@ -55,7 +67,7 @@ def sample(
     Appends end offsets and record sizes to the table `samples`. Also looks once per minute at the offsets that connectors commit, to measure what one task carries while it lags, and as
     `status` does, for trends (see `lag`) and for records that may never arrive (see `losses`).
     With --follow a cluster that fails is asked less and less often until it answers, and only what changes is printed;
-    SIGTERM and Ctrl-C end it after the round. Exit code 1 when a cluster could not be read in any round.
+    SIGTERM and Ctrl-C end it after the round.
 
     \b
     Example:
@@ -91,7 +103,7 @@ def sample(
 
 
 @listed("Load", 3)
-@click.group()
+@click.group(cls=CommandGroup)
 def samples() -> None:
     """Convert samples of an earlier version into tables."""
 

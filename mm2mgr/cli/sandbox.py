@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Count, command, folder_option, listed, option, output_option
+from mm2mgr.cli.options import CommandGroup, Count, Duration, command, folder_option, listed, option, output_option
 from mm2mgr.text import number_of
 
 _directory = folder_option(".mm2mgr/sandbox", "Folder of the sandbox: data, logs and state.")
@@ -18,8 +18,8 @@ _directory = folder_option(".mm2mgr/sandbox", "Folder of the sandbox: data, logs
 @command("First hour", 1)
 @option("--keep", is_flag=True, help="Leave everything running at the end, to play with.")
 @folder_option(".mm2mgr/demo", "Where the demo keeps its files.")
-@option("--seconds", type=Count(5, 600), default=15, help="How long to measure traffic.")
-def demo(keep: bool, directory: Path, seconds: int) -> int:
+@option("--seconds", type=Duration(5, 600), default="15s", help="How long to measure traffic.")
+def demo(keep: bool, directory: Path, seconds: float) -> int:
     """Run the whole workflow on this machine, with real Kafka.
 
     Declares, measures, sizes, plans, applies, mirrors, and proves the result.
@@ -40,7 +40,7 @@ def demo(keep: bool, directory: Path, seconds: int) -> int:
 
 
 @listed("First hour", 3)
-@click.group()
+@click.group(cls=CommandGroup)
 def sandbox() -> None:
     """Run real Kafka brokers and Connect workers on this machine.
 
@@ -77,7 +77,7 @@ def up(directory: Path) -> None:
 @_directory
 @output_option
 def sandbox_status(directory: Path, output: str) -> int:
-    """Show each broker and worker. Exit code 1 when one of them is down.
+    """Show each broker and worker.
 
     \b
     Example:

@@ -12,7 +12,7 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.interrupts import halting
 from mm2mgr.cli.options import (
-    Seconds,
+    Duration,
     WatchdogOptions,
     command,
     invalid_arguments,
@@ -54,17 +54,15 @@ class Listen(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
 @option("--listen", type=Listen(), default="127.0.0.1:8642", help="Address and port; port 0 takes a free one.")
 @option(
     "--every",
-    type=Seconds(1),
-    default=30.0,
-    metavar="SECONDS",
-    help="Seconds between two looks at status and lag.",
+    type=Duration(1),
+    default="30s",
+    help="Time between two looks at status and lag.",
 )
 @option(
     "--survey-every",
-    type=Seconds(10),
-    default=300.0,
-    metavar="SECONDS",
-    help="Seconds between two readings of lint, plan and history.",
+    type=Duration(10),
+    default="5min",
+    help="Time between two readings of lint, plan and history.",
 )
 @option(
     "--user",
@@ -108,7 +106,7 @@ def serve(
     watch too: one of them restarts, the others stand by. The page has the flows by source and target, each flow with tasks, lag over time and partitions,
     losses, findings of lint, recent changes and the plan; /metrics is for Prometheus, /api/status, /api/flow?id=FLOW,
     /api/findings, /api/plan, /api/history and /api/watchdog are JSON, /healthz tells whether looks succeed (503 where they do not).
-    Listens on this machine alone; elsewhere only with a login, or --no-auth. Ends with exit code 0 on Ctrl-C or SIGTERM.
+    Listens on this machine alone; elsewhere only with a login, or --no-auth. Ctrl-C or SIGTERM end it.
     Needs the extra `serve` of the package.
 
     \b

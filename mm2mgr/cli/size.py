@@ -18,20 +18,23 @@ from mm2mgr.cli.options import (
     page_option,
     write_page,
 )
+from mm2mgr.errors import ExitCode
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Statistic
     from mm2mgr.operations.size import SizingReport
 
-TOO_SMALL = 2
-
 
 @command("Load", 4)
 @click.argument("flows", nargs=-1)
 @evidence_options
 @option("--dry-run", is_flag=True, help="Do not write overrides/sizing.yaml.")
-@option("--check", is_flag=True, help="Print only; exit code 2 when a flow has too few tasks today (for CI).")
+@option(
+    "--check",
+    is_flag=True,
+    help="Print only, and tell by the exit code whether a flow has too few tasks today (for CI).",
+)
 @option("--cool-down", type=Duration(), hidden=True)
 @option("--off-peak", type=Hours(), hidden=True)
 @option("--move-budget", type=Count(0), hidden=True)
@@ -57,7 +60,7 @@ def size(
     Writes them to overrides/sizing.yaml. The smallest number whose every task fits capacity × threshold when Connect assigns it partitions, hour by hour, within
     min and limit; each number with its reason. If a topic grew since earlier weeks, their hours count at today's level. More
     tasks at once, fewer step by step, no change where nothing was measured. Numbers written by hand in the tree outrank the
-    file. Exit code 1 when a source cluster could not be read.
+    file.
 
     \b
     Example:
@@ -85,7 +88,7 @@ def size(
         from mm2mgr.output.console import complain
 
         complain(f"too few tasks: {', '.join(report.too_small)}", "mm2mgr size, then review and apply")
-        return TOO_SMALL
+        return ExitCode.DIFFERS
     return code
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Seconds, command, option, output_option, show_looks, store_option
+from mm2mgr.cli.options import LEAST_SECONDS, Duration, command, option, output_option, show_looks, store_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 @click.argument("flows", nargs=-1)
 @option(
     "--watch",
-    type=Seconds(0, min_open=True),
-    metavar="SECONDS",
-    help="Look again every so many seconds, until Ctrl-C; with -o json one document per line.",
+    type=Duration(LEAST_SECONDS),
+    help="Look again after this time, until Ctrl-C; with -o json one document per line.",
 )
 @option(
     "--ack",
@@ -37,11 +36,9 @@ def status(
 ) -> int:
     """Show health, tasks and lag of FLOWS (all by default).
 
-    Exit code 1 when there is a problem, or something is unknown.
     Lag is that of `mm2mgr lag`; the true one may be smaller by what arrived since the workers last flushed. A connector that
     is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says. Records
-    that may be lost stay a problem until they are acknowledged (`losses` lists them). --watch ends with the exit code of its
-    last look.
+    that may be lost stay a problem until they are acknowledged (`losses` lists them).
 
     \b
     Example:
@@ -97,9 +94,9 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
 @click.argument("flows", nargs=-1)
 @option(
     "--timeout",
-    type=Seconds(1),
-    default=20.0,
-    help="Time limit for the check in seconds; unanswered checks are reported.",
+    type=Duration(1),
+    default="20s",
+    help="Time limit for the check; unanswered checks are reported.",
 )
 @option(
     "--fix-only",
@@ -110,8 +107,6 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
 @click.pass_obj
 def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only: bool, output: str) -> int:
     """Ask brokers and workers whether FLOWS (all by default) can run.
-
-    Exit code 1 when something is missing or fails.
 
     Logs in to every Kafka cluster as each client of the connectors would, and finds the rights that it lacks, most of which
     leave everything RUNNING; compares cluster ids, size limits, replication factors and the workers with what the flows

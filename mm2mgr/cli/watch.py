@@ -41,8 +41,7 @@ def watch(
 
     Of several processes with the same owner one restarts, the others stand by. Its lease is a consumer group, mm2mgr-OWNER-watch, on
     each Kafka cluster that Connect clusters run on. A Connect cluster that cannot be read is asked again after longer and longer pauses,
-    10 min at most, while the others continue. SIGTERM and Ctrl-C end it within two seconds, with exit code 0; with --once
-    the exit code is 1 when a Connect cluster was not watched, or a restart was not carried out.
+    10 min at most, while the others continue. SIGTERM and Ctrl-C end it within two seconds.
 
     \b
     Example:

@@ -6,6 +6,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import command, invalid_arguments, option, output_option
+from mm2mgr.errors import ExitCode
 from mm2mgr.operations.workspace import Workspace
 
 
@@ -20,8 +21,7 @@ def who(workspace: Workspace, topic: str, cluster: str | None, offline: bool, ou
 
     Over all hops, by connectors of the tree and all others that the declared Connect clusters run: every name that the topic has
     on its way, the connector behind each, its state and owner. TOPIC may be a mirrored name, such as dc1.orders: then it is shown
-    where it comes from, too. Brokers are asked whether the names are there. Connectors whose list names the topic, but do not mirror it, are shown with the reason. Exit code 1
-    when a Connect cluster could not be read.
+    where it comes from, too. Brokers are asked whether the names are there. Connectors whose list names the topic, but do not mirror it, are shown with the reason.
 
     \b
     Example:
@@ -45,7 +45,6 @@ def topics(workspace: Workspace, flows: tuple[str, ...], every: bool, output: st
     """Show which topics FLOWS take of their sources now.
 
     The brokers of source and target are asked: partitions of each topic, its name on the target, and whether it is there.
-    Exit code 1 when a source could not be read, else 3 when a target could not.
 
     \b
     Example:
@@ -57,4 +56,6 @@ def topics(workspace: Workspace, flows: tuple[str, ...], every: bool, output: st
     with working("reading Kafka"):
         found = operations.topics(workspace, flows, every=every)
     say_as(output, [each.to_dict() for each in found], say_topics)
-    return 1 if any(each.error for each in found) else 3 if any(each.notes for each in found) else 0
+    if any(flow.error for flow in found):
+        return ExitCode.NO
+    return ExitCode.LOOK if any(flow.notes for flow in found) else ExitCode.YES

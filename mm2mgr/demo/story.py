@@ -39,13 +39,13 @@ _HOURS = 2  # a demo samples for ten minutes at most
 _STORE = {*PARTITIONED_BY, "spark.log"}
 
 
-def run_demo(directory: Path, *, keep: bool, measure_seconds: int) -> int:
+def run_demo(directory: Path, *, keep: bool, measure_seconds: float) -> int:
     """Run the demo; return 0 only when the proof holds, the second plan is empty and every flow is healthy."""
     with demo_folder(directory):
         return _run(directory, keep=keep, measure_seconds=measure_seconds)
 
 
-def _run(directory: Path, *, keep: bool, measure_seconds: int) -> int:
+def _run(directory: Path, *, keep: bool, measure_seconds: float) -> int:
     story = _Story(directory, measure_seconds)
     sandbox = Sandbox(directory / "sandbox")
     try:
@@ -67,10 +67,10 @@ def _run(directory: Path, *, keep: bool, measure_seconds: int) -> int:
 
 
 class _Story:
-    def __init__(self, directory: Path, measure_seconds: int) -> None:
+    def __init__(self, directory: Path, measure_seconds: float) -> None:
         self.directory = directory
         self.tree = directory / "clusters"
-        self.measured = f"{measure_seconds}s"
+        self.measured = f"{measure_seconds:g}s"
         self.begun = time.monotonic()
         self.number = 0
 

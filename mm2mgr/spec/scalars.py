@@ -287,13 +287,14 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
 # --- quantities -------------------------------------------------------------------------------------------------------
 
 
-def duration_seconds(value: object) -> float:
-    """Parse `80ms`, `10min`, `1h`; returns seconds. ValueError says what is accepted."""
+def duration_seconds(value: object, bare_unit: str = "") -> float:
+    """Parse `80ms`, `10min`, `1h`; returns seconds. `bare_unit`: that of a bare number. ValueError says what is accepted."""
     number, unit, per_second = _split(value)
+    unit = unit or bare_unit
     if not unit and not per_second:
         raise ValueError(f"a duration with its unit, {number:g}s or {number:g}ms")
     if unit not in _SECONDS or per_second:
-        raise ValueError("a duration such as 80ms, 30s, 10min or 2h")
+        raise ValueError(f"a duration such as {'5 (seconds), ' * bool(bare_unit)}80ms, 30s, 10min or 2h")
     seconds = number * _SECONDS[unit]
     if seconds > _TEN_YEARS_SECONDS:
         raise ValueError("a duration of at most ten years")

@@ -10,14 +10,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from mm2mgr.cli import main
+from mm2mgr.cli import cli, main
+from mm2mgr.errors import exit_codes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 60.0
@@ -63,6 +65,7 @@ class Command:
             main()
         out, err = self.capsys.readouterr()
         said = Said(int(ended.value.code or 0), out, err)
+        assert said.code in exit_codes(command_in(arguments)), f"{said.code} is not in the table of exit codes"
         assert said.code == code, f"mm2mgr {' '.join(map(str, arguments))} ended with {said.code}\n{out}{err}"
         assert "Traceback" not in out + err
         return said
@@ -70,6 +73,17 @@ class Command:
     def files(self) -> dict[str, bytes]:
         """Return every file below the folder with its bytes, to see that nothing was written."""
         return {str(path): path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file()}
+
+
+def command_in(arguments: Sequence[str | Path]) -> str:
+    """Return the command of a command line, such as `link read`."""
+    path: list[str] = []
+    command: click.Command = cli
+    for argument in map(str, arguments):
+        below = command.commands.get(argument) if isinstance(command, click.Group) else None
+        if below:
+            path, command = [*path, argument], below
+    return " ".join(path)
 
 
 def environment(folder: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -106,11 +106,11 @@ def test_a_flow_that_is_not_declared_is_answered_with_those_that_are(
         ("plna", "No such command 'plna'"),
         ("plan --ful", "No such option"),
         ("plan -o yaml", "'yaml' is not one of 'text', 'json', 'markdown'"),
-        ("sample --interval soon", "'soon' should be a duration such as 80ms, 30s, 10min or 2h"),
+        ("sample --interval soon", "'soon' should be a duration such as 5 (seconds), 80ms, 30s, 10min or 2h"),
         ("throughput --top -1", "-1 should be at least 0"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(mm2mgr: Command, arguments: str, wanted: str) -> None:
-    said = mm2mgr(*arguments.split(), code=2)
+def test_wrong_usage_is_exit_code_64(mm2mgr: Command, arguments: str, wanted: str) -> None:
+    said = mm2mgr(*arguments.split(), code=64)
     assert said.out == ""
     assert wanted in said.err

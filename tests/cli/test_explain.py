@@ -53,7 +53,7 @@ def test_a_version_that_was_never_read_is_judged_by_the_one_before(mm2mgr: Comma
 
 @pytest.mark.parametrize("command", [("explain", "linger.ms"), ("lint",)], ids=["explain", "lint"])
 def test_a_version_before_the_oldest_known_one_is_refused(mm2mgr: Command, command: tuple[str, ...]) -> None:
-    refused = mm2mgr(*command, "--kafka", "2.5.1", code=2)
+    refused = mm2mgr(*command, "--kafka", "2.5.1", code=64)
     assert "Kafka 2.5.1 is not known: 2.7 to 4.3 are" in refused.err
 
 
@@ -80,7 +80,7 @@ def test_on_takes_types_and_class_names(mm2mgr: Command, name: str) -> None:
 
 @pytest.mark.parametrize(("option", "value"), [("--on", "sink"), ("--kafka", "newest")])
 def test_wrong_options_are_wrong_usage(mm2mgr: Command, option: str, value: str) -> None:
-    assert value in mm2mgr("explain", "acks", option, value, code=2).err
+    assert value in mm2mgr("explain", "acks", option, value, code=64).err
 
 
 def test_an_unknown_key_fails_with_the_nearest(mm2mgr: Command) -> None:

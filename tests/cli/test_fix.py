@@ -105,4 +105,4 @@ def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("--yes",), ("--fix", "--connect", "http://c:8083"), ("--fix", "-o", "sarif")])
 def test_wrong_usage(mm2mgr: Command, arguments: tuple[str, ...]) -> None:
-    mm2mgr("lint", *arguments, code=2)
+    mm2mgr("lint", *arguments, code=64)

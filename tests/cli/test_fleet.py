@@ -356,7 +356,7 @@ def test_changes_that_mean_nothing_are_refused(ready: Command, arguments: tuple[
 
 
 def test_a_change_of_another_form_is_wrong_usage(ready: Command) -> None:
-    assert "is not of the form TOPIC=FLOW" in ready("simulate", "--move", "orders", code=2).err
+    assert "is not of the form TOPIC=FLOW" in ready("simulate", "--move", "orders", code=64).err
 
 
 @pytest.mark.parametrize("command", [("fleet",), ("size", "--dry-run")])

@@ -64,7 +64,7 @@ def test_history_is_limited_by_flow_cluster_time_and_number(mm2mgr: Command, kep
     assert names(SOURCE) == [SOURCE]
     assert len(names("-n", "2")) == 2
     assert len(names("--since", "1h")) == len(ON_EAST)
-    assert "known: east, west" in mm2mgr("history", "--connect", "nowhere", code=2).err
+    assert "known: east, west" in mm2mgr("history", "--connect", "nowhere", code=64).err
     assert "no flow 'nothing'" in mm2mgr("history", "nothing", code=1).err.replace("is ", "")
 
 
@@ -84,7 +84,7 @@ def test_a_line_of_adopt_that_is_gone_leaves_no_claim(mm2mgr: Command, kept: Sit
 
 def test_old_changes_are_forgotten_and_what_was_applied_last_is_not(mm2mgr: Command, kept: Site) -> None:
     mm2mgr("apply", "--yes")
-    said = mm2mgr("history", "orders", "--forget", "1d", code=2)
+    said = mm2mgr("history", "orders", "--forget", "1d", code=64)
     assert "leave FLOWS, --since and --last out" in said.err
     assert mm2mgr("history", "--connect", "east", "--forget", "1d", "-o", "json").json["entries"] == []
     gone = mm2mgr("history", "--connect", "east", "--forget", "0s", "-o", "json").json["entries"]

@@ -121,7 +121,7 @@ def html_of(shown: dict[str, Any]) -> str:
 def test_a_store_that_is_no_place_is_refused_and_makes_no_folder(
     mm2mgr: Command, command: tuple[str, ...], store: str
 ) -> None:
-    said = mm2mgr(*command, "--store", store, code=2)
+    said = mm2mgr(*command, "--store", store, code=64)
     assert "Invalid value for '--store': it " in said.err
     assert list(mm2mgr.folder.iterdir()) == []
 

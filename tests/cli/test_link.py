@@ -105,7 +105,7 @@ def test_the_smallest_value_counts_and_the_system_is_the_largest() -> None:
 
 @pytest.mark.parametrize("arguments", [("link", "read", "--timeout", "0"), ("link", "read", "--timeout", "nan")])
 def test_bad_values_are_wrong_usage(mm2mgr: Command, arguments: tuple[str, ...]) -> None:
-    mm2mgr(*arguments, code=2)
+    mm2mgr(*arguments, code=64)
 
 
 # --- probe ------------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_a_probe_of_clusters_that_do_not_answer_or_are_not_two(mm2mgr: Command, 
     [["--bandwidth"], ["--topic", "t"], ["--temporary-topic"], ["--bandwidth", "--topic", "t", "--temporary-topic"]],
 )
 def test_a_bandwidth_is_measured_only_when_asked_for_and_with_one_topic(mm2mgr: Command, options: list[str]) -> None:
-    assert "--bandwidth needs one of" in mm2mgr("link", "probe", "a", "b", *options, code=2).err
+    assert "--bandwidth needs one of" in mm2mgr("link", "probe", "a", "b", *options, code=64).err
 
 
 def test_the_link_is_the_far_round_trip_where_this_machine_is_beside_the_other_end() -> None:

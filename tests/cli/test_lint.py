@@ -161,7 +161,7 @@ def test_ignored_rules_are_left_out_and_misspelt_ones_refused(mm2mgr: Command) -
     file(mm2mgr.folder, "a.json", DEAD, MISSPELT)
     assert rules_of(mm2mgr("lint", "a.json", "--ignore", "dead-key", "-o", "json")) == ["unknown-key"]
     mm2mgr("lint", "a.json", "--ignore", "dead-key", "--ignore", "unknown-key", "--fail-on", "info")
-    assert "nearest: dead-key" in mm2mgr("lint", "a.json", "--ignore", "dead-keys", code=2).err
+    assert "nearest: dead-key" in mm2mgr("lint", "a.json", "--ignore", "dead-keys", code=64).err
 
 
 def test_silenced_findings_show_with_all_and_never_fail(mm2mgr: Command) -> None:
@@ -218,9 +218,9 @@ def test_the_link_is_read_with_units(mm2mgr: Command) -> None:
         (("--timeout", "0"), "--timeout"),
     ],
 )
-def test_wrong_usage_is_two(mm2mgr: Command, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_refused(mm2mgr: Command, arguments: tuple[str, ...], said: str) -> None:
     file(mm2mgr.folder, "a.json")
-    assert said in " ".join(mm2mgr("lint", "a.json", *arguments, code=2).err.split())
+    assert said in " ".join(mm2mgr("lint", "a.json", *arguments, code=64).err.split())
 
 
 @pytest.mark.parametrize(
@@ -403,7 +403,7 @@ def test_a_name_is_a_connect_cluster_of_the_tree_with_its_credentials(
 
 
 def test_credentials_in_a_url_are_refused_and_not_repeated(mm2mgr: Command) -> None:
-    said = mm2mgr("lint", "--connect", "http://ann:pa55-in-url@localhost:1", code=2)
+    said = mm2mgr("lint", "--connect", "http://ann:pa55-in-url@localhost:1", code=64)
     assert "write the user and password under $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD" in said.err
     assert "pa55-in-url" not in said.err
 

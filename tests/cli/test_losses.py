@@ -99,7 +99,7 @@ def test_an_unknown_id_acknowledges_nothing(mm2mgr: Command, ids: list[str]) -> 
 
 
 def test_a_reason_without_an_acknowledgement_is_refused(mm2mgr: Command, ids: list[str]) -> None:
-    assert "--reason goes with --ack" in mm2mgr("losses", "--reason", "because", code=2).err
+    assert "--reason goes with --ack" in mm2mgr("losses", "--reason", "because", code=64).err
 
 
 def test_losses_of_other_owners_in_the_same_store_are_theirs(mm2mgr: Command, ids: list[str]) -> None:

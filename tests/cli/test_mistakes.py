@@ -20,7 +20,7 @@ def test_a_slip_on_the_command_line_is_answered_with_what_to_write(mm2mgr: Comma
     write(mm2mgr.tree, x=BASE.replace("  w:", "  main:") + FLOW.replace("  f:", "  orders:"))
     arguments = shlex.split(name.partition(": ")[2])
     is_name = arguments[-1] in {"mian", "none.json", "none.properties", "oders", "linger_ms"}
-    said = mm2mgr(*arguments, code=1 if is_name else 2)
+    said = mm2mgr(*arguments, code=1 if is_name else 64)
     assert said.out == ""
     lines = said.err.splitlines()
     check(FILES, name, [line for line in lines if line and not line.startswith(("Usage:", "Try "))])

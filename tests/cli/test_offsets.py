@@ -134,7 +134,7 @@ def test_what_connect_would_take_and_kafka_does_not_have_is_refused(world: World
     assert "offset 11 is not in every log: orders-0 has 0 to 10" in refused("--to", "11", "--partition", "0")
     assert f"{FLOW} does not mirror payments, and a has no such topic" in refused("--to", "0", "--topic", "payments")
     assert f"{FLOW} has no such partition" in refused("--to", "latest", "--partition", "9")
-    assert "nowhere" in world.mm2mgr("offsets", "reset", "orders", "--to", "nowhere", code=2).err
+    assert "nowhere" in world.mm2mgr("offsets", "reset", "orders", "--to", "nowhere", code=64).err
     assert world.connect.writes == []
 
 

@@ -84,7 +84,7 @@ def test_no_plan_goes_into_the_tree(mm2mgr: Command, site: Site, path: str) -> N
 
 def test_a_plan_for_a_full_disk_or_a_folder_is_an_error(mm2mgr: Command, site: Site) -> None:
     assert "No space left on device" in mm2mgr("plan", "--out", "/dev/full", code=1).err
-    assert "is a directory" in mm2mgr("plan", "--out", "clusters", code=2).err
+    assert "is a directory" in mm2mgr("plan", "--out", "clusters", code=64).err
     reader, writer = os.pipe()
     with os.fdopen(reader) as read:
         mm2mgr("plan", "--out", f"/dev/fd/{writer}")

@@ -117,4 +117,4 @@ def test_a_reviewed_plan_takes_no_other_rules(running: Command) -> None:
 
 
 def test_hours_that_are_none_are_refused(mm2mgr: Command) -> None:
-    assert "is not a span of hours such as 22-5" in mm2mgr("apply", "--off-peak", "25-3", code=2).err
+    assert "is not a span of hours such as 22-5" in mm2mgr("apply", "--off-peak", "25-3", code=64).err

@@ -154,22 +154,22 @@ def test_a_secret_that_no_browser_could_send_is_refused(
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.7:8642", "example.org:80"])
 def test_other_machines_are_not_let_in_without_a_login(mm2mgr: Command, connect: FakeConnect, address: str) -> None:
-    said = mm2mgr("serve", "--listen", address, code=2)
+    said = mm2mgr("serve", "--listen", address, code=64)
     assert "name --password-file or --token-file, or write --no-auth" in said.err
 
 
 @pytest.mark.parametrize("address", ["8642", "localhost", ":8642", "::1:8642", "127.0.0.1:99999", "127.0.0.1:²"])
 def test_an_address_that_is_none_is_refused(mm2mgr: Command, address: str) -> None:
-    assert "is not an address such as 127.0.0.1:8642" in mm2mgr("serve", "--listen", address, code=2).err
+    assert "is not an address such as 127.0.0.1:8642" in mm2mgr("serve", "--listen", address, code=64).err
 
 
 def test_files_that_cannot_be_used_are_named(mm2mgr: Command, connect: FakeConnect) -> None:
     bad = mm2mgr.folder / "bad"
     bad.write_text("\nnot here\n")
     assert f"{bad}: its first line is empty" in mm2mgr("serve", "--token-file", bad, code=1).err
-    said = mm2mgr("serve", "--tls-certificate", bad, code=2)
+    said = mm2mgr("serve", "--tls-certificate", bad, code=64)
     assert "a certificate and its key are needed" in said.err
-    said = mm2mgr("serve", "--tls-certificate", bad, "--tls-key", bad, code=2)
+    said = mm2mgr("serve", "--tls-certificate", bad, "--tls-key", bad, code=64)
     assert "cannot be used: not a certificate with its unencrypted key" in said.err
 
 
@@ -178,7 +178,7 @@ def test_a_port_that_is_taken_is_said(mm2mgr: Command, connect: FakeConnect) -> 
         address = url.removeprefix("http://")
         assert (
             f"cannot listen on 127.0.0.1 port {address.split(':')[1]}"
-            in mm2mgr("serve", "--listen", address, code=2).err
+            in mm2mgr("serve", "--listen", address, code=64).err
         )
 
 
@@ -212,7 +212,7 @@ def test_the_watchdog_says_what_it_sees_on_the_page_and_in_json_and_ends_in_time
 
 
 def test_without_a_watchdog_its_options_are_refused_and_its_page_says_so(mm2mgr: Command, connect: FakeConnect) -> None:
-    assert "--freeze-file needs --watchdog" in mm2mgr("serve", "--freeze-file", "frozen", code=2).err
+    assert "--freeze-file needs --watchdog" in mm2mgr("serve", "--freeze-file", "frozen", code=64).err
     with server(mm2mgr) as (_, url):
         assert get(f"{url}/api/watchdog").status_code == 404
         assert "No watchdog runs in this process" in get(f"{url}/watchdog").text

@@ -85,8 +85,8 @@ def test_a_canary_goes_first(site: Site, mm2mgr: Command) -> None:
 
 
 def test_a_canary_that_could_prove_nothing_is_refused(site: Site, mm2mgr: Command, closed_port: int) -> None:
-    assert "with 0 nothing is looked at" in mm2mgr("apply", "--yes", "--canary", "orders", "--wait", "0", code=2).err
-    assert "with 0 nothing is looked at" in mm2mgr("apply", "--yes", "--rollback", "--wait", "0", code=2).err
+    assert "with 0 nothing is looked at" in mm2mgr("apply", "--yes", "--canary", "orders", "--wait", "0", code=64).err
+    assert "with 0 nothing is looked at" in mm2mgr("apply", "--yes", "--rollback", "--wait", "0", code=64).err
     mm2mgr("apply", "--yes", "--canary", "no-such-flow", code=1)
     said = mm2mgr("apply", "--yes", "--flow", "logs", "--canary", "orders", code=1)
     assert "the canary cannot go first: the plan has no connector of orders:a->east" in said.err

@@ -157,7 +157,7 @@ def test_what_nearly_takes_a_topic_is_told_with_the_reason(applied: Estate) -> N
 def test_a_name_on_one_cluster_only(applied: Estate) -> None:
     assert applied.routes("orders", "--cluster", "agg") == ["agg:orders > dr:agg.orders"]
     assert applied.routes("orders", "--cluster", "dr") == []
-    assert "did you mean 'agg'" in applied.mm2mgr("who", "orders", "--cluster", "aggg", code=2).err
+    assert "did you mean 'agg'" in applied.mm2mgr("who", "orders", "--cluster", "aggg", code=64).err
 
 
 def test_one_cluster_under_two_aliases_is_one_by_its_address(applied: Estate) -> None:

@@ -61,7 +61,7 @@ def test_a_number_that_cannot_be_meant_is_refused_by_its_option(
 ) -> None:
     tree(mm2mgr)
     for value in values:
-        said = mm2mgr(*command.split(), option, value, code=2)
+        said = mm2mgr(*command.split(), option, value, code=64)
         assert f"Invalid value for '{option}'" in said.err.replace(f"for {option}:", f"for '{option}':")
 
 
@@ -79,7 +79,7 @@ def test_what_is_no_address_is_refused_with_its_place(mm2mgr: Command, url: str)
         err = mm2mgr("plan", code=1).err
         assert "x.yaml:" in err
         assert "hunter2" not in err
-    err = mm2mgr("lint", "--connect", url, "--timeout", "1", code=2).err
+    err = mm2mgr("lint", "--connect", url, "--timeout", "1", code=64).err
     assert "Invalid value for --connect: " in err
     assert "hunter2" not in err
 

@@ -15,7 +15,8 @@ from typing import Any
 import click
 import pytest
 
-from mm2mgr.cli import TRACEBACK, UNEXPECTED, cli, main
+from mm2mgr.cli import TRACEBACK, cli, main
+from mm2mgr.errors import ExitCode
 from mm2mgr.kafka.access import KafkaAccess
 from tests.cli.command import DEADLINE_SECONDS, Command, environment, impatient_mm2mgr, start, until
 from tests.cli.load import addresses, declare, produce
@@ -268,7 +269,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("broken")
 def test_a_bug_is_a_sentence_with_an_exit_code_of_its_own(mm2mgr: Command) -> None:
-    said = mm2mgr("schema", code=UNEXPECTED)
+    said = mm2mgr("schema", code=ExitCode.BUG)
     first, second = said.err.splitlines()
     assert first.startswith("error: unexpected LookupError: no such thing error: a fake line \\x1b[2J xxx")
     assert len(first) < 600
@@ -298,5 +299,5 @@ def test_a_bug_prints_no_secret(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(sys, "argv", ["mm2mgr", "schema"])
         with pytest.raises(SystemExit) as done:
             main()
-        assert done.value.code == UNEXPECTED
+        assert done.value.code == ExitCode.BUG
         assert "hunter2" not in mm2mgr.capsys.readouterr().err

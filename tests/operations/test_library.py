@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr import operations
-from mm2mgr.errors import InvalidArgument, Mm2mgrError, StalePlan
+from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, StalePlan
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.observe import status as observing
 from mm2mgr.operations import Applied, Result, WaveBegun, WaveVerified, Workspace
@@ -164,7 +164,7 @@ def test_wrong_arguments_name_themselves(site: Site) -> None:
     ):
         with pytest.raises(InvalidArgument) as refused:
             call()
-        assert (refused.value.argument, refused.value.exit_code) == (argument, 2)
+        assert (refused.value.argument, refused.value.exit_code) == (argument, ExitCode.USAGE)
 
 
 def test_a_version_between_the_known_lines_is_reported_and_judged_by_one_of_them(site: Site) -> None:
