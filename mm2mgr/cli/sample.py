@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.interrupts import handled
-from mm2mgr.cli.options import (
-    LEAST_SECONDS,
-    CommandGroup,
-    Duration,
-    DurationWithUnit,
-    StoreLocation,
-    command,
-    listed,
-    option,
-    store_option,
-)
+from mm2mgr.cli.options import LEAST_SECONDS, Duration, command, option, store_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -100,35 +90,3 @@ def sample(
         hint = f"check {'metrics:' if source else 'bootstrap_servers and access:'} of these clusters"
         complain(f"never read: {', '.join(sorted(done.never_read))}", hint)
     return 1 if done.never_read else 0
-
-
-@listed("Load", 3)
-@click.group(cls=CommandGroup)
-def samples() -> None:
-    """Convert samples of an earlier version into tables."""
-
-
-@samples.command()
-@click.argument("old", type=click.Path(path_type=Path, file_okay=False, exists=True))
-@click.argument("new", type=StoreLocation())
-def convert(old: Path, new: Path) -> int:
-    """Copy the samples of an earlier version of mm2mgr (folder OLD) into Delta Lake tables (folder or URI NEW).
-
-    OLD stays as it is. Roll-ups are taken over where their samples were removed already; `mm2mgr throughput` makes the others
-    again.
-
-    \b
-    Example:
-      mm2mgr samples convert .mm2mgr/samples .mm2mgr/tables
-    """
-    from mm2mgr.operations.sample import convert_samples
-    from mm2mgr.output.console import say, talk
-
-    def warn(message: str) -> None:
-        talk(f"  {message}", style="yellow")
-
-    done = convert_samples(old, new, warn, lambda hour: talk(f"  {hour}"))
-    say(
-        f"{done.samples} samples, {done.roll_ups} hours of roll-ups and {done.task_rows} task rows of {old} are in {new}"
-    )
-    return 0

@@ -221,14 +221,6 @@ class ConnectClient:
         body = {"offsets": [entry.to_dict() for entry in wanted]}
         await self._caller.write(self._about(name, "PATCH", "/offsets", body=body), stored)
 
-    async def delete_offsets(self, name: str) -> None:
-        """Remove all stored source offsets of a STOPPED connector (Kafka 3.6)."""
-
-        async def empty(deadline: Deadline) -> bool:
-            return all(entry.offset is None for entry in await self.offsets(name, deadline))
-
-        await self._caller.write(self._about(name, "DELETE", "/offsets"), empty)
-
     # How a call is made
 
     def _call(self, method: str, path: str, **more: Any) -> Call:

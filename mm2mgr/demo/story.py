@@ -225,10 +225,10 @@ def _row(flow: Flow, verdicts: list[PartitionProof]) -> tuple[str, ...]:
 @contextmanager
 def demo_folder(directory: Path) -> Iterator[None]:
     """Hold the folder for one demo, without the tree and samples of the demo before."""
-    if is_claimed(directory, _USE, _is_older):
+    if is_claimed(directory, _USE):
         _refuse_others(directory)  # before the marker is set, and again as the only demo here
     with writing(directory):
-        claim(directory, _USE, _is_older)
+        claim(directory, _USE)
     with only_one(directory, "running the demo"):
         _refuse_others(directory)
         for old in ("clusters", "samples"):
@@ -244,12 +244,6 @@ def _refuse_others(directory: Path) -> None:
         what = f"the demo would remove {named}, which no demo left like that; nothing was touched"
         hint = "move what you want to keep away and delete the rest, or name another folder: --dir DIR"
         raise SandboxError(what, hint=hint)
-
-
-def _is_older(directory: Path) -> bool:
-    """Recognize the demo of a version that set no marker, by its tree beside its sandbox."""
-    tree = directory / "clusters" / "clusters.yaml"
-    return (directory / "sandbox" / "state.lock").is_file() and tree.is_file() and as_written(tree)
 
 
 def _strange_in_tree(tree: Path) -> list[Path]:

@@ -8,26 +8,24 @@ cannot be reached, or an install without the packages for tables, delays it and 
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
 from mm2mgr.errors import Mm2mgrError, cause, install
-from mm2mgr.files import cache_folder, locked, read_regular, replace_file, state_folder
+from mm2mgr.files import locked, read_regular, replace_file, state_folder
 from mm2mgr.observe.clocks import ConditionClock
 from mm2mgr.observe.companions import Beats, CheckpointLook
-from mm2mgr.observe.ledger import FlowLooks, LostRange
-from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of, row_of
+from mm2mgr.observe.ledger import FlowLooks
+from mm2mgr.observe.losses import LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
 from mm2mgr.observe.surplus import Surplus
 from mm2mgr.observe.trend import FLOW, LagPoint, joined
-from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
 from mm2mgr.text import first_few, number_of
 
@@ -113,12 +111,10 @@ def _read(file: Path, warnings: list[str] | None) -> Memory:
     """Read the memory; with a place for warnings, a damaged file is set aside."""
     try:
         text = read_regular(file)
-        if (old := _of_format_2(text)) is not None:
-            return old
         found = _MemoryFile.model_validate_json(text)
         return Memory(**{name: value for name, value in vars(found).items() if name != "format"})
     except (FileNotFoundError, NotADirectoryError):
-        return _from_the_cache(file)
+        return Memory()
     except (OSError, ValueError) as error:
         if warnings is not None:
             warnings.append(_set_aside(file, error))
@@ -134,70 +130,6 @@ def _set_aside(file: Path, error: Exception) -> str:
     except OSError as refused:
         return f"{file} is damaged and cannot be set aside ({refused.strerror}): what earlier looks left is not used"
     return f"{file} was damaged: what earlier looks left is no longer known; the damaged file is kept as {beside.name}"
-
-
-def _from_the_cache(file: Path) -> Memory:
-    """Read what earlier versions kept in the cache folder: since when connectors have no status."""
-    if file != state_file(file.stem):
-        return Memory()
-    try:
-        data = json.loads(read_regular(cache_folder() / "observed" / file.name))
-        now = time.time()
-        return Memory(
-            {key: ConditionClock(max(0.0, now - since), now) for key, since in data["without_status"].items()}
-        )
-    except (Mm2mgrError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Memory()
-
-
-# --- the memory of earlier versions -----------------------------------------------------------------------------------
-
-
-class _OldGap(BaseModel):
-    stored: int
-    records: int
-    before: int
-
-
-class _OldLoss(BaseModel):
-    flow: str
-    topic: str
-    kind: Literal["retention", "past-end", "re-created"]
-    first_seen: float
-    gaps: Mapping[int, _OldGap]
-    topic_id: str
-    acknowledged_at: float | None
-
-
-class _OldMemory(BaseModel):
-    without_status: Mapping[str, ConditionClock]
-    flows: Mapping[str, Any]
-    losses: Mapping[str, _OldLoss]
-
-
-def _of_format_2(text: bytes) -> Memory | None:
-    """Return the memory of a file from before the ledger, None where it is newer: its losses go into the table."""
-    if b'"format":2' not in text[:20].replace(b" ", b""):
-        return None
-    old = _OldMemory.model_validate_json(text)
-    return Memory(old.without_status, unwritten=tuple(row for loss in old.losses.values() for row in _old_rows(loss)))
-
-
-def _old_rows(loss: _OldLoss) -> Iterator[LossRow]:
-    cluster = loss.flow.rpartition(":")[2].partition("->")[0]
-    for number, gap in loss.gaps.items():
-        bounds = (
-            (gap.stored + 1 - gap.before, gap.stored + gap.records) if loss.kind == "retention" else (0, gap.stored)
-        )
-        evidence = {"retention": "log-start", "past-end": "log-end", "re-created": "topic-id"}[loss.kind]
-        first, last = max(0, bounds[0]), bounds[1]
-        records = min(gap.before + gap.records, last - first + 1)
-        lost = LostRange(loss.kind, evidence, loss.topic_id, first, last, records, 0, None)  # type: ignore[arg-type]
-        row = row_of(loss.flow, cluster, TopicPartition(loss.topic, number), lost, loss.first_seen)
-        yield row
-        if loss.acknowledged_at is not None:
-            (entry,) = entries_of([row])
-            yield acknowledgement_of(entry, Acknowledgement("", loss.acknowledged_at, ""))
 
 
 # --- the table of losses ----------------------------------------------------------------------------------------------

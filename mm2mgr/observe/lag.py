@@ -87,15 +87,6 @@ class PartitionLag(NamedTuple):
         """Tell whether the stored offset cannot belong to this log: it was created again, or truncated."""
         return self.stored is not None and self.stored >= self.log.end
 
-    @property
-    def lost_records(self) -> int:
-        """Return how many records left the log before they were replicated.
-
-        One missing offset in an empty log is the end marker of a transaction, which is no record.
-        """
-        lost = 0 if self.stored is None else max(0, self.log.start - (self.stored + 1))
-        return 0 if lost == 1 and self.log.start == self.log.end else lost
-
     def to_dict(self) -> dict[str, Any]:
         return {
             "topic": self.partition.topic,

@@ -92,7 +92,6 @@ if TYPE_CHECKING:
     from mm2mgr.operations.sample import Sampled as Sampled
     from mm2mgr.operations.sample import SampleOrder as SampleOrder
     from mm2mgr.operations.sample import TableSize as TableSize
-    from mm2mgr.operations.sample import convert_samples as convert_samples
     from mm2mgr.operations.sample import sample as sample
     from mm2mgr.operations.sample import table_sizes as table_sizes
     from mm2mgr.operations.sandbox import SandboxUp as SandboxUp

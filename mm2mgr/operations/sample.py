@@ -22,7 +22,6 @@ from mm2mgr.text import listed
 
 if TYPE_CHECKING:
     from mm2mgr.samples.batch import Gathered, Inventory
-    from mm2mgr.samples.convert import Converted
     from mm2mgr.samples.follow import Poll, Reader, Round, Schedule
     from mm2mgr.samples.metric_sources import Http, Source
     from mm2mgr.samples.schema import Store
@@ -215,19 +214,6 @@ def table_sizes(store: Store) -> list[TableSize]:
 
     found = [(table, table.files()) for name in TABLES if (table := StoredTable(store, name)).exists()]
     return [TableSize(table.name, table.uri, sum(file.rows for file in files), len(files)) for table, files in found]
-
-
-def convert_samples(
-    old: Path,
-    new: Store,
-    warn: Callable[[str], None] = lambda _: None,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Converted:
-    """Copy an old store into new tables; the old one stays as it is. `warn` receives a sentence for each damaged file,
-    `progress` each hour as it begins. Mm2mgrError where NEW has tables already."""
-    from mm2mgr.samples.convert import convert
-
-    return convert(old, new, warn, progress)
 
 
 @dataclass(frozen=True)

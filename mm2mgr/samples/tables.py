@@ -47,7 +47,6 @@ _CONFIGURATION = {
 }
 _WRITER = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_GROUP)
 _ONE_WRITER = "mm2mgr rewrite"  # commits that replace files conflict by this name, so that no two replace the same ones
-OLD_LAYOUT = "LAYOUT"
 _TRIES = 5
 STRINGS = ("cluster", "topic", "topic_id", "source")
 _BOUNDED = ("cluster", "source")  # whose smallest and largest value the table keeps for each file
@@ -134,7 +133,6 @@ class StoredTable:
 
     def exists(self) -> bool:
         """Say whether the table was created."""
-        refuse_old(self.store)
         if not is_remote(self.store):
             listed(Path(self.uri), "_delta_log")
         self._refuse_pipes()
@@ -221,7 +219,6 @@ class StoredTable:
 
     def snapshot(self) -> TableSnapshot:
         """Return the state of the table as it is now; without files where it does not exist."""
-        refuse_old(self.store)
         if not is_remote(self.store):
             for folder in (Path(self.store), Path(self.uri)):
                 listed(folder, "_delta_log")  # the library takes a folder that may not be read for no table
@@ -455,15 +452,6 @@ def by_period(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
     for file in files:
         found.setdefault(file.values[0], []).append(file)
     return found
-
-
-def refuse_old(store: Store) -> None:
-    """Mm2mgrError for a folder in the format of earlier versions."""
-    if not is_remote(store) and any(map(os.path.isfile, listed(Path(store), OLD_LAYOUT))):
-        raise Mm2mgrError(
-            f"{store} holds samples in the format of an earlier version of mm2mgr",
-            hint=f"convert them into a new folder: mm2mgr samples convert {store} NEW",
-        )
 
 
 def gone(uri: str) -> Mm2mgrError:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,12 +47,12 @@ flows:
 """
 
 
-def claim(folder: Path, use: str, is_older: Callable[[Path], bool]) -> None:
-    """Make the folder and mark it for this use; `is_older` knows the folders of versions that set no marker.
+def claim(folder: Path, use: str) -> None:
+    """Make the folder and mark it for this use.
 
     Raises SandboxError where it holds anything and is not of this use, or a symbolic link.
     """
-    is_there = is_claimed(folder, use, is_older)
+    is_there = is_claimed(folder, use)
     if is_there and _is_marked(folder, use):
         return
     with writing(folder):
@@ -61,7 +61,7 @@ def claim(folder: Path, use: str, is_older: Callable[[Path], bool]) -> None:
             marker.write(_mark(use))
 
 
-def is_claimed(folder: Path, use: str, is_older: Callable[[Path], bool]) -> bool:
+def is_claimed(folder: Path, use: str) -> bool:
     """Tell whether the folder is marked for this use; False where there is nothing yet. SandboxError for any other folder."""
     try:
         names = sorted(os.listdir(folder))
@@ -71,7 +71,7 @@ def is_claimed(folder: Path, use: str, is_older: Callable[[Path], bool]) -> bool
         raise SandboxError(f"{folder} cannot be read: {error.strerror}", hint=_OTHER) from error
     if not names:
         return False
-    if not (_is_marked(folder, use) or (MARKER not in names and is_older(folder))):
+    if not _is_marked(folder, use):
         what = f"{folder} was not made by `mm2mgr {use}` (it holds {few(names)}, and no {MARKER} file of it); nothing was touched"
         raise SandboxError(what, hint=_OTHER)
     _refuse_ways_out(folder)

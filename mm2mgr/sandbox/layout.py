@@ -104,12 +104,12 @@ class Sandbox:
         """
         need_all()
         with writing(self.directory):
-            claim(self.directory, _USE, _is_older)
+            claim(self.directory, _USE)
             return self._up(layout, progress)
 
     def check(self) -> bool:
         """Tell whether there is a sandbox's folder; SandboxError when there is another one, before anything is touched."""
-        return is_claimed(self.directory, _USE, _is_older)
+        return is_claimed(self.directory, _USE)
 
     def _up(self, layout: Layout | None, progress: Progress) -> Endpoints:
         with only_one(self.directory):
@@ -222,11 +222,6 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.down()
-
-
-def _is_older(folder: Path) -> bool:
-    """Recognize the sandbox of a version without a marker, by its lock and a broker's properties file."""
-    return (folder / "state.lock").is_file() and any(folder.glob("kafka/*/broker.properties"))
 
 
 def _adopted(server: AnyServer, state: State) -> AnyServer:

@@ -140,12 +140,3 @@ def test_samples_older_than_keep_are_removed(mm2mgr: Command, mock_cluster: Kafk
         store.append(Batch("a", "test", now_ms - hours * 3_600_000, ["orders"], [0], end_offset=[9]))
     mm2mgr("sample", "--cluster", "a", "--keep", "1h", *QUICK)
     assert set(clusters(mm2mgr)) == {("a", "orders", 9), ("a", "orders", 1)}
-
-
-def test_a_store_of_an_older_layout_is_refused(mm2mgr: Command, mock_cluster: KafkaAccess) -> None:
-    declare(mm2mgr.tree, *addresses(mock_cluster))
-    (mm2mgr.folder / "store").mkdir()
-    (mm2mgr.folder / "store" / "LAYOUT").write_text("mm2mgr samples, layout 1\n")
-    said = mm2mgr("sample", *QUICK, code=1)
-    assert "error: store holds samples in the format of an earlier version of mm2mgr" in said.err
-    assert "hint: convert them into a new folder: mm2mgr samples convert store NEW" in said.err

@@ -45,14 +45,13 @@ WRITES: dict[str, tuple[Callable[[ConnectClient], Any], str]] = {
     "stop": (lambda c: c.stop("a"), "RUNNING"),
     "patch_offsets": (lambda c: c.patch_offsets("a", [OFFSET]), "STOPPED"),
     "remove_offset": (lambda c: c.patch_offsets("a", [SourceOffset(OFFSET.partition, None)]), "STOPPED"),
-    "delete_offsets": (lambda c: c.delete_offsets("a"), "STOPPED"),
 }
 
 
 def prepared(fake: FakeConnect, write: str) -> Callable[[ConnectClient], Any]:
     action, state = WRITES[write]
     fake.add("a", FLOW, state=state)
-    if write in {"remove_offset", "delete_offsets"}:
+    if write == "remove_offset":
         fake.add_offsets("a", "orders", {0: 41}, alias="dc1")
     return action
 

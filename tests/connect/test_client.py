@@ -34,8 +34,8 @@ def test_one_connector_from_create_to_delete(fake: FakeConnect, ask: Ask) -> Non
             NAME, [SourceOffset({"cluster": "dc1", "topic": "orders", "partition": 0}, {"offset": 41})]
         )
         assert (await c.offsets(NAME))[0].offset == {"offset": 41}
-        await c.delete_offsets(NAME)
-        assert await c.offsets(NAME) == ()
+        await c.patch_offsets(NAME, [SourceOffset(entry.partition, None) for entry in await c.offsets(NAME)])
+        assert [entry for entry in await c.offsets(NAME) if entry.offset is not None] == []
         await c.resume(NAME)
         assert {task.state for task in (await c.status(NAME)).tasks} == {"RUNNING"}
         await c.pause(NAME)
@@ -151,7 +151,9 @@ def test_what_an_older_worker_lacks(fake: FakeConnect, ask: Ask, version: str) -
     fake.add("a", FLOW, state="STOPPED")
     gated = {
         (3, 5): lambda c: c.stop("a"),
-        (3, 6): lambda c: c.delete_offsets("a"),
+        (3, 6): lambda c: c.patch_offsets(
+            "a", [SourceOffset({"cluster": "dc1", "topic": "orders", "partition": 0}, None)]
+        ),
         (3, 7): lambda c: c.create("b", FLOW, initial_state="STOPPED"),
     }
     for needs, action in gated.items():

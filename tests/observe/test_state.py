@@ -121,21 +121,6 @@ for number in range(25):
     assert {row.flow for row in load(file).unwritten} == {f"{name}-{number}" for name in "abcd" for number in range(25)}
 
 
-def test_what_an_earlier_version_kept_in_the_cache_is_read_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("MM2MGR_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("MM2MGR_CACHE", str(tmp_path / "cache"))
-    old = tmp_path / "cache" / "observed" / "me.json"
-    old.parent.mkdir(parents=True)
-    old.write_text('{"format": 1, "without_status": {"cb/x": 5.0}, "unassigned": {}, "marks": {}}')
-    file = state_file("me")
-    found = change(file, lambda memory: memory)
-    assert found.memory.without_status["cb/x"].seconds > 1_000_000
-    kept(file, Memory())
-    assert load(file) == Memory()
-
-
 def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MM2MGR_STATE", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
@@ -193,43 +178,3 @@ def test_an_acknowledgement_that_cannot_be_kept_is_an_error(small: Estate) -> No
     os.mkfifo(small.memory_file.with_name("tester.json.lock"))
     with pytest.raises(Mm2mgrError, match="nothing was acknowledged: "):
         acknowledge(small.topology, ["all"], Acknowledgement("jo", 9.0, ""), options=small.options)
-
-
-def test_losses_that_an_earlier_version_remembered_go_into_the_table(small: Estate) -> None:
-    """With what was acknowledged of them; its clocks begin anew, except those of connectors without a status."""
-    loss = {
-        "id": "abc1234",
-        "flow": "orders:A->B",
-        "topic": "orders",
-        "kind": "retention",
-        "first_seen": 5.0,
-        "topic_id": "A-orders",
-    }
-    gaps = {"0": {"stored": 999, "records": 500, "before": 0}, "1": {"stored": 49, "records": 10, "before": 7}}
-    old = {
-        "format": 2,
-        "without_status": {"cb/x": {"seconds": 3.0, "seen_at": 4.0, "paused": False}},
-        "flows": {
-            "orders:A->B": {"home": "kafka", "topics": {"orders": {"ids": ["A-orders"], "places": {"0": [999, None]}}}}
-        },
-        "losses": {
-            "a": {**loss, "gaps": gaps, "acknowledged_at": None},
-            "b": {**loss, "topic": "orders.eu", "gaps": {"0": gaps["0"]}, "acknowledged_at": 8.0},
-            "c": {**loss, "topic": "orders.us", "kind": "past-end", "gaps": {"0": gaps["0"]}, "acknowledged_at": None},
-        },
-    }
-    small.memory_file.parent.mkdir()
-    small.memory_file.write_text(json.dumps(old, separators=(",", ":")))
-    status = small.status()
-    assert status.warnings == ()
-    found = {
-        (str(one.partition), one.cause): (one.first_offset, one.last_offset, one.records, one.seen)
-        for one in status.losses
-    }
-    assert found == {
-        ("orders-0", "retention"): (1000, 1499, 500, 5.0),
-        ("orders-1", "retention"): (43, 59, 17, 5.0),
-        ("orders.us-0", "past-end"): (0, 999, 500, 5.0),
-    }
-    assert load(small.memory_file).without_status["cb/x"] == ConditionClock(3.0, 4.0)
-    assert load(small.memory_file).unwritten == ()

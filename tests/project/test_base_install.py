@@ -52,7 +52,6 @@ ARGUMENTS = {
     "offsets reset": "orders --to latest",
     "offsets show": "orders",
     **dict.fromkeys(("pause", "resume", "stop", "restart"), "orders"),
-    "samples convert": ". converted",
     "sandbox produce": "here orders --records 1",
     "sandbox topic create": "here orders",
     "sandbox topic list": "here",
@@ -60,7 +59,7 @@ ARGUMENTS = {
     "topics": "orders",
     "who": "orders",
 }
-NEED_AN_EXTRA = {"sample", "throughput", "samples convert", "size", "fleet", "simulate", "sandbox up", "demo", "serve"}
+NEED_AN_EXTRA = {"sample", "throughput", "size", "fleet", "simulate", "sandbox up", "demo", "serve"}
 FAIL_WITHOUT_WORKERS = {
     *(
         "plan",

@@ -311,12 +311,7 @@ def test_a_full_disk_leaves_what_there_was(rolled_store: Path) -> None:
     assert make(rolled_store, one_by_one).made == ["2025-11-22T16", "2025-11-22"]
 
 
-def test_an_old_and_an_empty_store_are_refused(tmp_path: Path) -> None:
+def test_an_empty_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Mm2mgrError, match="no samples in") as caught:
         is_due(tmp_path)
     assert "mm2mgr sample" in str(caught.value.hint)
-    (tmp_path / "LAYOUT").write_text("mm2mgr samples, layout 2\n")
-    for use in (is_due, read_throughput):
-        with pytest.raises(Mm2mgrError, match="format of an earlier version") as caught:
-            use(tmp_path)
-        assert f"mm2mgr samples convert {tmp_path} NEW" in str(caught.value.hint)
