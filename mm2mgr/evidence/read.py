@@ -21,7 +21,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
 from mm2mgr.link import FlowTraffic
 from mm2mgr.link_forecast import client_number, forecast_of
-from mm2mgr.partitions import Statistic
+from mm2mgr.partitions import ASSIGNED_KEY, Statistic
 from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
 from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
@@ -122,7 +122,7 @@ async def _running(client: ConnectClient, flow: Flow, known: Collection[str]) ->
     if name not in known:
         return "not created yet"
     tasks = sorted(await client.tasks(name), key=lambda task: task.id)
-    found = assignment_read_back([task.config.get("task.assigned.partitions", "") for task in tasks])
+    found = assignment_read_back([task.config.get(ASSIGNED_KEY, "") for task in tasks])
     return found or "the connector has no tasks yet"
 
 

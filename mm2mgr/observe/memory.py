@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from mm2mgr.connectors import RESTING
 from mm2mgr.observe.clocks import ConditionClock, paused_all, started
 from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, heartbeat_topics
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
@@ -56,9 +57,6 @@ def _place(one: PartitionLag, old: SeenTopic, now: float) -> SeenOffset:
         arrived=before.arrived if arrived is None else arrived,
         latest=before.latest if one.arrived is None else one.arrived,
     )
-
-
-RESTING = frozenset({"PAUSED", "STOPPED"})
 
 
 @dataclass(frozen=True)

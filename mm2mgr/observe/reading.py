@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
+from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
@@ -111,7 +112,7 @@ class Orphan:
     @property
     def runs(self) -> bool:
         """Whether it still works, or would after a restart."""
-        return self.state not in {"PAUSED", "STOPPED"}
+        return self.state not in RESTING
 
     def problem(self) -> LiveProblem:
         """Return it as a problem."""

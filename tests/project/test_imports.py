@@ -26,6 +26,7 @@ PACKAGE = REPOSITORY / "mm2mgr"
 # What each part may import of mm2mgr, in reading order: only what is above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "text": set(),
+    "connectors": set(),
     "garbage": set(),
     "secret_shapes": set(),
     "secrets": {"secret_shapes"},
@@ -48,6 +49,7 @@ LAYERS: dict[str, set[str]] = {
     "render": {"errors", "defaults", "spec", "topology", "templating"},
     "formats": {"text", "errors", "files", "secrets", "spec", "truth"},
     "lint": {
+        "connectors",
         "text",
         "errors",
         "files",
@@ -66,6 +68,7 @@ LAYERS: dict[str, set[str]] = {
     "kafka": {"errors", "secrets", "partitions", "formats"},  # placeholders of files are properties
     "endpoints": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
     "reconcile": {
+        "connectors",
         "text",
         "errors",
         "files",
@@ -88,6 +91,7 @@ LAYERS: dict[str, set[str]] = {
     "throughput": {"text", "errors", "files", "partitions", "samples"},
     "sizing": {"text", "link", "partitions", "assignment"},
     "observe": {
+        "connectors",
         "text",
         "errors",
         "files",
@@ -132,6 +136,7 @@ LAYERS: dict[str, set[str]] = {
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         *(
             "garbage",
+            "connectors",
             "text",
             "secrets",
             "errors",
@@ -163,6 +168,7 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {
+        "connectors",
         "text",
         "link",
         "link_forecast",
@@ -237,6 +243,7 @@ MODULE_OF = {
 PURE = (
     "text",
     "secrets",
+    "connectors",
     "partitions",
     "link",
     "link_forecast",
