@@ -53,8 +53,8 @@ class ConnectState:
 
 def read_listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, Listing | Mm2mgrError]:
     """Return the partitions by topic of each cluster, without Kafka's own topics, in the admin client's order."""
-    from mm2mgr.endpoints import kafka_access
     from mm2mgr.kafka.client import Kafka
+    from mm2mgr.live.endpoints import kafka_access
 
     def read(alias: str) -> Listing | Mm2mgrError:
         try:
@@ -96,7 +96,7 @@ def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str],
 
 async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState:
     from mm2mgr.connect.client import ConnectClient
-    from mm2mgr.endpoints import connect_target
+    from mm2mgr.live.endpoints import connect_target
 
     turns = asyncio.Semaphore(_CONNECTORS_AT_ONCE)
     connectors: tuple[ConnectorPlacement, ...] = ()

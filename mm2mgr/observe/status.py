@@ -16,12 +16,12 @@ from typing import TypeVar
 from mm2mgr.connect.client import ConnectClient, silent_workers
 from mm2mgr.connect.exactly_once import ask_exactly_once
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
-from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
 from mm2mgr.kafka.records import read_logs
+from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.observe.companions import checkpointing
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
 from mm2mgr.observe.kept import (

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.observe.health import lags_of
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import Failure, LiveConnector, Snapshot

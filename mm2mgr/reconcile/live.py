@@ -14,10 +14,10 @@ from types import MappingProxyType
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.connectors import RESTING
-from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
+from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused, rewriting
 from mm2mgr.reconcile.dedicated import read_dedicated

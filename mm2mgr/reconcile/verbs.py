@@ -15,8 +15,8 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
 from mm2mgr.connectors import RESTING
-from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.verify import Settled

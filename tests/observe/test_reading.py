@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.connect.types import SourceOffset, TaskConfig, parse_stored
-from mm2mgr.endpoints import kafka_access
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.partitions import ASSIGNED_KEY, TopicPartition
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, flow_of, topology_of

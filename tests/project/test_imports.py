@@ -66,7 +66,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "connect": {"text", "errors", "web", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "partitions", "formats"},  # placeholders of files are properties
-    "endpoints": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
+    "live": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
     "reconcile": {
         "connectors",
         "text",
@@ -85,7 +85,7 @@ LAYERS: dict[str, set[str]] = {
         "lint",
         "connect",
         "kafka",
-        "endpoints",
+        "live",
     },
     "samples": {"text", "garbage", "errors", "secrets", "web", "files", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "partitions", "samples"},
@@ -103,7 +103,7 @@ LAYERS: dict[str, set[str]] = {
         "render",
         "connect",
         "kafka",
-        "endpoints",
+        "live",
         "reconcile",
         "samples",
     },
@@ -123,14 +123,14 @@ LAYERS: dict[str, set[str]] = {
             "render",
             "connect",
             "kafka",
-            "endpoints",
+            "live",
             "observe",
         ),
         *("samples", "throughput", "sizing"),
     },
     "check": {
         *("errors", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
-        *("connect", "kafka", "endpoints", "reconcile", "observe"),
+        *("connect", "kafka", "live", "reconcile", "observe"),
     },
     "sandbox": {"text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
@@ -141,7 +141,7 @@ LAYERS: dict[str, set[str]] = {
             "secrets",
             "errors",
             "files",
-            "endpoints",
+            "live",
             "spec",
             "truth",
             "topics",
@@ -182,7 +182,7 @@ LAYERS: dict[str, set[str]] = {
     "serve": {"errors", "observe", "operations", "output"},  # of observe the kinds of problems
     "cli": {"text", "secrets", "errors", "files", "spec", "operations", "output", "serve"},
     "demo": {  # plays commands as people type them, and the operations where it looks between
-        *("text", "errors", "partitions", "endpoints", "spec", "topology", "kafka", "samples", "sandbox"),
+        *("text", "errors", "partitions", "live", "spec", "topology", "kafka", "samples", "sandbox"),
         *("operations", "output", "cli"),
     },
 }
