@@ -1,6 +1,6 @@
 """What was read of the clusters at one moment, as values. No I/O.
 
-A failed read is a value too, so one dead cluster hides no other. `status` makes a Snapshot; `lag` compares what it holds, `problems` and
+A failed read is a value too, so one dead cluster hides no other. `status` makes a Reading; `lag` compares what it holds, `problems` and
 `health` judge it.
 """
 
@@ -183,7 +183,7 @@ class SeenKafka:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Reading:
     """The chosen flows of an estate, read from `begun_at` to `taken_at` (seconds since 1970); `whole` when these are all of them.
 
     `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all flows of the tree.
