@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Literal, TypeVar
 
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import TopicPartition, parse_assigned
 
 Item = TypeVar("Item")
 _LOAD_FACTOR = 0.75
@@ -83,7 +83,7 @@ def assignment_read_back(assigned: Sequence[str]) -> Assignment | None:
 
     None where these are not one assignment: tasks are missing, or some still have the configuration before a change.
     """
-    by_task = [[_parsed(text) for text in task.split(",") if text] for task in assigned]
+    by_task = [list(parse_assigned(task)) for task in assigned]
     order = tuple(one for turn in zip_longest(*by_task) for one in turn if one)
     if any(one.partition < 0 for one in order) or len(set(order)) < len(order) or not order:
         return None
@@ -100,12 +100,6 @@ def java_spread(name: str) -> int:
     for unit in units:
         code = (31 * code + unit) & 0xFFFFFFFF
     return code ^ (code >> 16)
-
-
-def _parsed(text: str) -> TopicPartition:
-    """Split `topic-partition` at its last dash; what has no number there becomes partition -1."""
-    topic, _, number = text.rpartition("-")
-    return TopicPartition(topic, int(number) if number.isdecimal() else -1)
 
 
 def _grown(count: int) -> int:

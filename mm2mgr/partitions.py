@@ -19,6 +19,20 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+ASSIGNED_KEY = "task.assigned.partitions"
+
+
+def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
+    """Read a task's `task.assigned.partitions`: `topic-partition` joined by commas; what has no number there gets partition -1.
+
+    Topics may hold dashes, never commas.
+    """
+    parts = (part.strip().rpartition("-") for part in text.split(",") if part.strip())
+    return tuple(
+        TopicPartition(topic, int(number) if topic and number.isdecimal() else -1) for topic, _, number in parts
+    )
+
+
 class Offsets(NamedTuple):
     """The first offset still in a partition's log, and the next one to be written (the high watermark)."""
 

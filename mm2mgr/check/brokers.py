@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from mm2mgr.check.needs import knows_names, mirrored
-from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import broker_addresses, broker_configs, topic_limits
 from mm2mgr.link import BY_SYSTEM
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.spec.models import BrokersRead
 from mm2mgr.topology import Flow, KafkaCluster, Topology
 

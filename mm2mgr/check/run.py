@@ -48,7 +48,6 @@ from mm2mgr.check.needs import (
 from mm2mgr.check.old_brokers import new_workers, old_broker_rows
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
-from mm2mgr.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.files import read_regular
 from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
@@ -69,6 +68,7 @@ from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree
+from mm2mgr.live.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.observe.reading import Failure
 from mm2mgr.reconcile.facts import RunningOn, ask_worker, harmless, shared_workers
 from mm2mgr.reconcile.history import TOPIC

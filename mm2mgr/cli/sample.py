@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr.cli.interrupts import handled
-from mm2mgr.cli.options import LEAST_SECONDS, Duration, command, option, store_option
+from mm2mgr.cli.options import LEAST_SECONDS, Duration, DurationWithUnit, command, option, store_option
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from mm2mgr.connect.errors import WrongBody
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import ASSIGNED_KEY, TopicPartition, parse_assigned
 from mm2mgr.secrets import cut, mask_text, remember
 
 
@@ -123,7 +123,8 @@ class TaskConfig:
     @cached_property
     def assigned(self) -> tuple[TopicPartition, ...]:
         """The source partitions of a MirrorSourceConnector's task."""
-        return parse_assigned(self.config.get(ASSIGNED_KEY, ""))
+        assigned = parse_assigned(self.config.get(ASSIGNED_KEY, ""))
+        return tuple(partition for partition in assigned if partition.partition >= 0)
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
@@ -131,14 +132,7 @@ class TaskConfig:
         return tuple(name for name in self.config.get(GROUPS_KEY, "").split(",") if name)
 
 
-ASSIGNED_KEY = "task.assigned.partitions"
 GROUPS_KEY = "task.assigned.groups"
-
-
-def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
-    """Read `task.assigned.partitions`: `topic-partition` joined by commas; topics may hold dashes, never commas."""
-    parts = (part.strip().rpartition("-") for part in text.split(",") if part.strip())
-    return tuple(TopicPartition(topic, int(number)) for topic, _, number in parts if topic and number.isdecimal())
 
 
 class SourceOffset(NamedTuple):

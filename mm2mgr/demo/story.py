@@ -16,9 +16,9 @@ from pathlib import Path
 from mm2mgr import operations
 from mm2mgr.cli import cli
 from mm2mgr.demo.records import RATES, PartitionProof, Traffic, prove, read_ids
-from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError, SandboxError
 from mm2mgr.kafka.client import Kafka
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.operations import Plan, Workspace
 from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.output.plan_text import say_applied, say_event, say_plan, say_topology

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, Unsupported
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import settings_mark
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch, Whole
 from mm2mgr.samples.follow import Poll

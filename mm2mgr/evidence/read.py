@@ -21,7 +21,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
 from mm2mgr.link import FlowTraffic
 from mm2mgr.link_forecast import client_number, forecast_of
-from mm2mgr.partitions import Statistic
+from mm2mgr.partitions import ASSIGNED_KEY, Statistic
 from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
 from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
@@ -53,8 +53,8 @@ class ConnectState:
 
 def read_listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, Listing | Mm2mgrError]:
     """Return the partitions by topic of each cluster, without Kafka's own topics, in the admin client's order."""
-    from mm2mgr.endpoints import kafka_access
     from mm2mgr.kafka.client import Kafka
+    from mm2mgr.live.endpoints import kafka_access
 
     def read(alias: str) -> Listing | Mm2mgrError:
         try:
@@ -96,7 +96,7 @@ def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str],
 
 async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState:
     from mm2mgr.connect.client import ConnectClient
-    from mm2mgr.endpoints import connect_target
+    from mm2mgr.live.endpoints import connect_target
 
     turns = asyncio.Semaphore(_CONNECTORS_AT_ONCE)
     connectors: tuple[ConnectorPlacement, ...] = ()
@@ -122,7 +122,7 @@ async def _running(client: ConnectClient, flow: Flow, known: Collection[str]) ->
     if name not in known:
         return "not created yet"
     tasks = sorted(await client.tasks(name), key=lambda task: task.id)
-    found = assignment_read_back([task.config.get("task.assigned.partitions", "") for task in tasks])
+    found = assignment_read_back([task.config.get(ASSIGNED_KEY, "") for task in tasks])
     return found or "the connector has no tasks yet"
 
 

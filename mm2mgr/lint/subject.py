@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import urlsplit
 
+from mm2mgr.connectors import RESTING
 from mm2mgr.formats.connectors import OperatorResource
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open, template_in, without_templates
@@ -280,7 +281,7 @@ class Subject:
     @cached_property
     def off(self) -> bool:
         """Tell whether it does nothing: stopped, paused or enabled=false."""
-        return self.state in ("STOPPED", "PAUSED") or not self.flag("enabled", default=True)
+        return self.state in RESTING or not self.flag("enabled", default=True)
 
     @property
     def version(self) -> str:

@@ -14,7 +14,7 @@ from mm2mgr.observe.companions import Beats, CheckpointLook, checkpointing
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.memory import Memory, SyncLook, Unarrived
 from mm2mgr.observe.problems import ConnectorCase, FlowCase, no_progress
-from mm2mgr.observe.reading import Snapshot
+from mm2mgr.observe.reading import Reading
 from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topics.names import HEARTBEATS
@@ -51,7 +51,7 @@ def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
         yield _topics_problem(case, "records-not-on-target", lost, seconds, records)
 
 
-def arrives_twice(case: FlowCase, reading: Snapshot) -> Iterator[LiveProblem]:
+def arrives_twice(case: FlowCase, reading: Reading) -> Iterator[LiveProblem]:
     """Records that arrived more often than the source had them."""
     twice = {
         topic: certain
@@ -109,7 +109,7 @@ def not_copied(case: FlowCase, looks: Mapping[str, Mapping[str, SyncLook]]) -> I
             yield _topics_problem(case, f"topic-{kind}-differ", {topic for topic, _, _ in late}, longest, more)
 
 
-def flow_arrival_problems(case: FlowCase, reading: Snapshot, memory: Memory) -> tuple[LiveProblem, ...]:
+def flow_arrival_problems(case: FlowCase, reading: Reading, memory: Memory) -> tuple[LiveProblem, ...]:
     """Return the problems of what arrives of a flow."""
     return (
         *arrives_twice(case, reading),
@@ -215,7 +215,7 @@ class StaleOffsets:
         }
 
 
-def stale_offsets(reading: Snapshot, memory: Memory, patience_seconds: float) -> Iterator[StaleOffsets]:
+def stale_offsets(reading: Reading, memory: Memory, patience_seconds: float) -> Iterator[StaleOffsets]:
     """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a commit."""
     for name in reading.connects:
         flows = [flow for flow in reading.flows if flow.connect.name == name]
@@ -277,7 +277,7 @@ def group_offsets_rewound(case: ConnectorCase, look: CheckpointLook | None, now:
         yield case.problem("group-offsets-rewound", found, since=now - min(one.rewound_at for _, _, one in rewound))
 
 
-def companion_arrival_problems(case: ConnectorCase, memory: Memory, reading: Snapshot) -> tuple[LiveProblem, ...]:
+def companion_arrival_problems(case: ConnectorCase, memory: Memory, reading: Reading) -> tuple[LiveProblem, ...]:
     """Return the problems of what a companion connector writes."""
     look = memory.checkpoints.get(case.seen.key)
     return (

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from mm2mgr.observe.clocks import ConditionClock, started
 from mm2mgr.observe.lag import FlowLag, PartitionLag, is_only_writer
-from mm2mgr.observe.reading import LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.reading import LiveConnector, Reading, SeenKafka
 from mm2mgr.partitions import TopicPartition
 
 _DEFAULT_INTERVAL_SECONDS = 60
@@ -100,7 +100,7 @@ def checkpointing(seen: LiveConnector) -> Checkpointing | None:
     return None if seconds is None else Checkpointing(seconds, syncs_groups)
 
 
-def heartbeat_topics(earlier: Mapping[str, Beats], reading: Snapshot) -> dict[str, Beats]:
+def heartbeat_topics(earlier: Mapping[str, Beats], reading: Reading) -> dict[str, Beats]:
     """Follow the topic of each heartbeat connector whose task runs; what could not be read pauses."""
 
     def follow(old: Beats | None, seen: LiveConnector) -> Beats | None:
@@ -115,7 +115,7 @@ def heartbeat_topics(earlier: Mapping[str, Beats], reading: Snapshot) -> dict[st
 
 
 def checkpoint_looks(
-    earlier: Mapping[str, CheckpointLook], reading: Snapshot, lags: Mapping[str, FlowLag]
+    earlier: Mapping[str, CheckpointLook], reading: Reading, lags: Mapping[str, FlowLag]
 ) -> dict[str, CheckpointLook]:
     """Follow the topic of each checkpoint connector, and consumer groups where they were read. One that does not run owes nothing."""
 
@@ -138,7 +138,7 @@ _Kept = TypeVar("_Kept", bound=_Pausable)
 
 def _followed(
     earlier: Mapping[str, _Kept],
-    reading: Snapshot,
+    reading: Reading,
     kind: str,
     follow: Callable[[_Kept | None, LiveConnector], _Kept | None],
 ) -> dict[str, _Kept]:
@@ -155,11 +155,11 @@ def _followed(
     return kept
 
 
-def _cluster(reading: Snapshot, seen: LiveConnector, side: str) -> SeenKafka:
+def _cluster(reading: Reading, seen: LiveConnector, side: str) -> SeenKafka:
     return reading.clusters.get(seen.desired.config[f"{side}.cluster.alias"], SeenKafka())
 
 
-def _end(reading: Snapshot, seen: LiveConnector) -> int | None:
+def _end(reading: Reading, seen: LiveConnector) -> int | None:
     """Return the sum of the ends of the topic that a companion writes to; None where it was not read in full, or is not seen."""
     kafka, topic = _cluster(reading, seen, "target"), reading.topic_of(seen)
     wanted = [TopicPartition(topic, number) for number in range(kafka.topics.get(topic, 0))]
@@ -192,7 +192,7 @@ class _Mirrored:
 
 
 def _mirrored(
-    reading: Snapshot, checkpoints: LiveConnector, lags: Mapping[str, FlowLag]
+    reading: Reading, checkpoints: LiveConnector, lags: Mapping[str, FlowLag]
 ) -> Callable[[TopicPartition], _Mirrored | None]:
     """Return a function from a source partition to how it is mirrored; None for one that no flow carries."""
     flows = reading.flows_of(checkpoints)
@@ -216,7 +216,7 @@ def _mirrored(
 
 def _with_groups(
     look: CheckpointLook,
-    reading: Snapshot,
+    reading: Reading,
     seen: LiveConnector,
     mirrored: Callable[[TopicPartition], _Mirrored | None],
 ) -> CheckpointLook:

@@ -32,7 +32,7 @@ from mm2mgr.observe.problems import (
     growth,
     offsets_note,
 )
-from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, Reading, SeenKafka
 from mm2mgr.observe.trend import Trend
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.client_values import text_of
@@ -175,7 +175,7 @@ class Status:
         }
 
 
-def lags_of(reading: Snapshot, earlier: Memory | None = None) -> dict[str, FlowLag]:
+def lags_of(reading: Reading, earlier: Memory | None = None) -> dict[str, FlowLag]:
     """Measure every flow of a reading whose connector could be read and exists, with the help of what is remembered."""
     lags = {}
     for flow in reading.flows:
@@ -185,7 +185,7 @@ def lags_of(reading: Snapshot, earlier: Memory | None = None) -> dict[str, FlowL
     return lags
 
 
-def _seen_offsets(reading: Snapshot, flow: Flow, earlier: Memory | None) -> dict[str, Mapping[int, SeenOffset]]:
+def _seen_offsets(reading: Reading, flow: Flow, earlier: Memory | None) -> dict[str, Mapping[int, SeenOffset]]:
     """Return what is remembered of stored offsets; those of a topic that was deleted and created again are of no use."""
     ids = reading.clusters.get(flow.source.alias, _NO_KAFKA).topic_ids
     topics = earlier.of(flow.id).topics if earlier else {}
@@ -204,7 +204,7 @@ class Remembered:
 
 
 def judge(
-    reading: Snapshot, lags: Mapping[str, FlowLag], remembered: Remembered, ledger: Iterable[LossEntry] = ()
+    reading: Reading, lags: Mapping[str, FlowLag], remembered: Remembered, ledger: Iterable[LossEntry] = ()
 ) -> Status:
     """Judge a reading by what is remembered, and by the ledger's entries."""
     losses = open_entries(ledger, None if reading.whole else [flow.id for flow in reading.flows])
@@ -229,7 +229,7 @@ def judge(
 # --- flows ------------------------------------------------------------------------------------------------------------
 
 
-def _flow_status(reading: Snapshot, flow: Flow, lag: FlowLag, remembered: Remembered, beside: Overlaps) -> FlowStatus:
+def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, remembered: Remembered, beside: Overlaps) -> FlowStatus:
     seen = reading.source_connector(flow)
     if seen is None:
         return _unread(reading, flow)
@@ -263,7 +263,7 @@ def _named(case: ConnectorCase) -> tuple[str, str, str, str, str]:
     return desired.connect, desired.name, desired.type, desired.pair, case.state
 
 
-def _unread(reading: Snapshot, flow: Flow) -> FlowStatus:
+def _unread(reading: Reading, flow: Flow) -> FlowStatus:
     failure = reading.connects[flow.connect.name].failure
     why = failure.message if failure else "no source connector was rendered for this flow"
     return FlowStatus(
@@ -272,7 +272,7 @@ def _unread(reading: Snapshot, flow: Flow) -> FlowStatus:
     )  # fmt: skip
 
 
-def _with_losses(reading: Snapshot, flow: Flow, status: FlowStatus, losses: Iterable[LossEntry]) -> FlowStatus:
+def _with_losses(reading: Reading, flow: Flow, status: FlowStatus, losses: Iterable[LossEntry]) -> FlowStatus:
     """Return the status with its open losses: a problem until they are acknowledged, even if the flow has recovered."""
     lost = by_topic(one for one in losses if one.flow == flow.id)
     if not lost:
@@ -310,7 +310,7 @@ def _case(seen: LiveConnector, remembered: Remembered) -> tuple[LiveConnector, P
     return seen, remembered.patience, clock.seconds if clock else 0.0, silent
 
 
-def _companion(case: ConnectorCase, memory: Memory, reading: Snapshot) -> ConnectorState:
+def _companion(case: ConnectorCase, memory: Memory, reading: Reading) -> ConnectorState:
     """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
     problems = (*connector_problems(case), *companion_arrival_problems(case, memory, reading))
     health: Health = "problem" if problems else "ok" if case.seen.runs else "waiting"
@@ -343,7 +343,7 @@ class Description:
     """One flow in full."""
 
     flow: Flow
-    reading: Snapshot
+    reading: Reading
     lag: FlowLag
     status: Status
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from heapq import nlargest
 from typing import Any, Literal, NamedTuple
 
-from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, Reading, SeenKafka
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.resets import goes_on
 from mm2mgr.topology import Flow
@@ -161,7 +161,7 @@ def most_behind(partitions: Iterable[PartitionLag], count: int) -> tuple[Partiti
 
 
 def measure(
-    reading: Snapshot, flow: Flow, seen: LiveConnector, remembered: Mapping[str, Mapping[int, SeenOffset]]
+    reading: Reading, flow: Flow, seen: LiveConnector, remembered: Mapping[str, Mapping[int, SeenOffset]]
 ) -> FlowLag:
     """Compare the stored offsets of a flow's connector with the source's log; what could not be read makes the lag unknown, not
     zero. `remembered`: stored offsets by topic and partition as they were when they were first seen.
@@ -228,7 +228,7 @@ def _short(remotes: Mapping[str, str], source: SeenKafka, target: SeenKafka) -> 
     return {topic: count for topic, count in there.items() if count < source.topics[topic]}
 
 
-def is_only_writer(reading: Snapshot, flow: Flow) -> bool:
+def is_only_writer(reading: Reading, flow: Flow) -> bool:
     """Tell whether each new offset on the target is a mirrored record: with other policies others may write there, transactions add markers.
 
     Workers that do not tell whether they are exactly-once are what the tree says.

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from mm2mgr.connectors import RESTING
 from mm2mgr.observe.clocks import ConditionClock, paused_all, started
 from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, heartbeat_topics
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
-from mm2mgr.observe.reading import LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.reading import LiveConnector, Reading, SeenKafka
 from mm2mgr.observe.surplus import Surplus, Surpluses, follow, weight_in
 from mm2mgr.observe.topic_sync import COPIED, missing_of
 from mm2mgr.observe.trend import Points, followed
@@ -56,9 +57,6 @@ def _place(one: PartitionLag, old: SeenTopic, now: float) -> SeenOffset:
         arrived=before.arrived if arrived is None else arrived,
         latest=before.latest if one.arrived is None else one.arrived,
     )
-
-
-RESTING = frozenset({"PAUSED", "STOPPED"})
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,7 @@ class Memory:
 _NOTHING = FlowMemory()
 
 
-def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) -> Memory:
+def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> Memory:
     """Return the memory after this reading. Flows outside the reading stay as they were; what it could not see pauses."""
     flows = dict(earlier.flows)
     for flow in reading.flows:
@@ -233,7 +231,7 @@ def remember(earlier: Memory, reading: Snapshot, lags: Mapping[str, FlowLag]) ->
 
 
 def _surplus(
-    old: FlowMemory, reading: Snapshot, flow: Flow, lag: FlowLag, topics: Mapping[str, SeenTopic]
+    old: FlowMemory, reading: Reading, flow: Flow, lag: FlowLag, topics: Mapping[str, SeenTopic]
 ) -> tuple[str, Surpluses]:
     """Return where a flow's topics are mirrored to, and what to remember there of records that arrive twice.
 
@@ -266,7 +264,7 @@ def _writes_too(other: Flow, flow: Flow, topic: str) -> bool:
     return name is not None and other.carries(name)
 
 
-def _silent_workers(earlier: Memory, reading: Snapshot, flows: Mapping[str, FlowMemory]) -> dict[str, SilentWorker]:
+def _silent_workers(earlier: Memory, reading: Reading, flows: Mapping[str, FlowMemory]) -> dict[str, SilentWorker]:
     """Follow the workers that accept no connection; where their Connect cluster was not read, they pause."""
     kept = dict(earlier.silent_workers)
     for connect in reading.connects.values():
@@ -281,7 +279,7 @@ def _silent_workers(earlier: Memory, reading: Snapshot, flows: Mapping[str, Flow
     return kept
 
 
-def _moves(worker: str, connect: str, reading: Snapshot, earlier: Memory, flows: Mapping[str, FlowMemory]) -> bool:
+def _moves(worker: str, connect: str, reading: Reading, earlier: Memory, flows: Mapping[str, FlowMemory]) -> bool:
     """Tell whether a task that is on a worker by its status has moved records since the look before."""
     for flow in reading.flows:
         seen = reading.source_connector(flow)
@@ -295,7 +293,7 @@ def _moves(worker: str, connect: str, reading: Snapshot, earlier: Memory, flows:
 
 
 def _looks(
-    earlier: Mapping[str, FlowLooks], reading: Snapshot, lags: Mapping[str, FlowLag]
+    earlier: Mapping[str, FlowLooks], reading: Reading, lags: Mapping[str, FlowLag]
 ) -> tuple[dict[str, FlowLooks], list[LossRow]]:
     """Return the looks at the partitions of each flow after this reading, and what it shows to be lost.
 
@@ -316,7 +314,7 @@ def _looks(
     return looks, lost
 
 
-def _partition_looks(reading: Snapshot, flow: Flow, lag: FlowLag) -> dict[TopicPartition, PartitionLook]:
+def _partition_looks(reading: Reading, flow: Flow, lag: FlowLag) -> dict[TopicPartition, PartitionLook]:
     """Return what the reading has of the partitions with a stored offset."""
     ids, counts = reading.clusters[flow.source.alias].topic_ids, is_only_writer(reading, flow)
     return {
@@ -445,7 +443,7 @@ def _paused(one: _Timed) -> _Timed:
     return replace(one, clock=one.clock.pause()) if one.clock else one
 
 
-def _sync_looks(kind: str, earlier: Mapping[str, SyncLook], reading: Snapshot) -> dict[str, SyncLook]:
+def _sync_looks(kind: str, earlier: Mapping[str, SyncLook], reading: Reading) -> dict[str, SyncLook]:
     """Follow what connectors copy to the target; one that does not run starts anew when it does."""
     looks = dict(earlier)
     for flow in reading.flows:
@@ -469,7 +467,7 @@ def _sync_look(old: SyncLook, missing: Mapping[str, frozenset[str] | None] | Non
     return SyncLook(now, {topic: each for topic, each in clocks.items() if each})
 
 
-def _without_status(earlier: Mapping[str, ConditionClock], reading: Snapshot) -> dict[str, ConditionClock]:
+def _without_status(earlier: Mapping[str, ConditionClock], reading: Reading) -> dict[str, ConditionClock]:
     clocks = dict(earlier)
     for connect in reading.connects.values():
         for seen in connect.connectors.values():

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.connect.types import WorkerInfo
+from mm2mgr.connectors import RESTING
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
-from mm2mgr.observe.reading import LiveConnector, OtherConnector, SeenKafka, Snapshot
+from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenKafka
 from mm2mgr.reconcile.dedicated import configs_topic, dedicated_names
-from mm2mgr.reconcile.plan import RESTING, Named, selects_otherwise
+from mm2mgr.reconcile.plan import Named, selects_otherwise
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 
@@ -30,7 +31,7 @@ class Overlaps:
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def find_overlaps(reading: Snapshot) -> Overlaps:
+def find_overlaps(reading: Reading) -> Overlaps:
     """Return what mirrors topics of the flows of a reading beside their connectors."""
     flows: dict[Named, tuple[Flow, LiveConnector]] = {}
     for flow in reading.flows:
@@ -60,7 +61,7 @@ def _runs_otherwise(connector: LiveConnector) -> bool:
 
 
 def _shared(
-    reading: Snapshot,
+    reading: Reading,
     flows: Mapping[Named, tuple[Flow, LiveConnector]],
     beside: Mapping[Named, OtherConnector],
     changed: Set[Named],
@@ -112,7 +113,7 @@ def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[st
     return LiveProblem(_RULE, ProblemSubject(*mine, flow.id), values)
 
 
-def _dedicated(reading: Snapshot, flows: Iterable[Flow]) -> tuple[list[OtherConnector], dict[str, tuple[str, ...]]]:
+def _dedicated(reading: Reading, flows: Iterable[Flow]) -> tuple[list[OtherConnector], dict[str, tuple[str, ...]]]:
     """Return the source connectors of dedicated MirrorMakers that run, and notes on those whose configs cannot be read."""
     connectors: dict[str, OtherConnector] = {}
     notes: dict[str, tuple[str, ...]] = {}

@@ -14,10 +14,11 @@ from typing import Any
 
 from mm2mgr import topology
 from mm2mgr.connect.types import trace_summary
+from mm2mgr.connectors import RESTING, SETTABLE
 from mm2mgr.observe.causes import CAUSES, Classified, classify
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.memory import RESTING, FlowMemory, Mark
+from mm2mgr.observe.memory import FlowMemory, Mark
 from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.reconcile.effect import compare
@@ -29,7 +30,6 @@ from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
 
 _PARTITIONS_NAMED = 20
-_SETTABLE = RESTING | {"RUNNING"}
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def matches_nothing(case: FlowCase) -> Iterator[LiveProblem]:
 def not_in_wished_state(case: FlowCase) -> Iterator[LiveProblem]:
     """The connector was paused, stopped or resumed over REST, and the tree declares another state."""
     wish = case.flow.settings.state
-    if wish and case.state in _SETTABLE and case.state != wish.upper() and not _moving_offsets(case):
+    if wish and case.state in SETTABLE and case.state != wish.upper() and not _moving_offsets(case):
         yield case.problem("state-differs", {"declared": wish, "state": case.state})
 
 

@@ -1,6 +1,6 @@
 """What was read of the clusters at one moment, as values. No I/O.
 
-A failed read is a value too, so one dead cluster hides no other. `status` makes a Snapshot; `lag` compares what it holds, `problems` and
+A failed read is a value too, so one dead cluster hides no other. `status` makes a Reading; `lag` compares what it holds, `problems` and
 `health` judge it.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
+from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
@@ -111,7 +112,7 @@ class Orphan:
     @property
     def runs(self) -> bool:
         """Whether it still works, or would after a restart."""
-        return self.state not in {"PAUSED", "STOPPED"}
+        return self.state not in RESTING
 
     def problem(self) -> LiveProblem:
         """Return it as a problem."""
@@ -182,7 +183,7 @@ class SeenKafka:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Reading:
     """The chosen flows of an estate, read from `begun_at` to `taken_at` (seconds since 1970); `whole` when these are all of them.
 
     `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all flows of the tree.

@@ -16,12 +16,12 @@ from typing import TypeVar
 from mm2mgr.connect.client import ConnectClient, silent_workers
 from mm2mgr.connect.exactly_once import ask_exactly_once
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
-from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
 from mm2mgr.kafka.records import read_logs
+from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.observe.companions import checkpointing
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
 from mm2mgr.observe.kept import (
@@ -46,9 +46,9 @@ from mm2mgr.observe.reading import (
     LiveConnector,
     Orphan,
     OtherConnector,
+    Reading,
     SeenConnect,
     SeenKafka,
-    Snapshot,
     Standing,
 )
 from mm2mgr.observe.surplus import doubtful
@@ -154,10 +154,10 @@ class ObserveOptions:
 
 async def read_estate(
     topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], how: ObserveOptions
-) -> Snapshot:
+) -> Reading:
     """Read the chosen flows and nothing else; with all flows also every declared Connect cluster, for orphans.
 
-    Nothing is raised for a cluster that does not answer: its failure is in the Snapshot.
+    Nothing is raised for a cluster that does not answer: its failure is in the Reading.
     """
     begun_at, whole = how.clock(), len({flow.id for flow in flows}) == len(topology.flows)
     connectors = tuple(connectors)
@@ -169,7 +169,7 @@ async def read_estate(
     seen = await asyncio.gather(
         *(_read_connect(topology, name, each, how, orphans=whole) for name, each in wanted.items())
     )
-    reading = Snapshot(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole, begun_at)
+    reading = Reading(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole, begun_at)
     declared = {(connector.connect, connector.name) for connector in connectors}
     reading = replace(reading, declared=topology.flows, connects=_without(declared, reading.connects))
     if how.earlier:
@@ -178,7 +178,7 @@ async def read_estate(
     return replace(await _with_later_ends(reading, how), taken_at=how.clock())
 
 
-def _due(reading: Snapshot, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
+def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
     """Yield what is to be read again of the topics of which flows."""
     for kind, copied in COPIED.items():
         for flow in reading.flows:
@@ -326,7 +326,7 @@ async def _kept(gate: asyncio.Semaphore, answer: Awaitable[T]) -> T | Failure:
 # --- Kafka ------------------------------------------------------------------------------------------------------------
 
 
-async def _read_clusters(reading: Snapshot, kafka: ReadKafka) -> dict[str, SeenKafka]:
+async def _read_clusters(reading: Reading, kafka: ReadKafka) -> dict[str, SeenKafka]:
     """Read sources and targets side by side, each cluster once, in threads because the client blocks."""
     clusters = {cluster.alias: cluster for flow in reading.flows for cluster in (flow.source, flow.target)}
     loop = asyncio.get_running_loop()
@@ -340,7 +340,7 @@ async def _read_clusters(reading: Snapshot, kafka: ReadKafka) -> dict[str, SeenK
     return dict(zip(clusters, seen, strict=True))
 
 
-async def _with_later_ends(reading: Snapshot, how: ObserveOptions) -> Snapshot:
+async def _with_later_ends(reading: Reading, how: ObserveOptions) -> Reading:
     """Read the ends of source partitions again where more seems to have arrived than there was: clusters are read side by side."""
     doubts: dict[str, list[TopicPartition]] = {}
     for flow in reading.flows:
@@ -368,7 +368,7 @@ def _no_topic(_: str) -> bool:
     return False
 
 
-def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
+def _wanted_logs(reading: Reading, alias: str) -> WantedLogs:
     """Return the topics to read of a cluster."""
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
     here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
@@ -394,7 +394,7 @@ def _wanted_logs(reading: Snapshot, alias: str) -> WantedLogs:
     )
 
 
-def _wanted_groups(reading: Snapshot, alias: str) -> Iterator[str]:
+def _wanted_groups(reading: Reading, alias: str) -> Iterator[str]:
     """Yield the groups whose offsets are wanted of a cluster: on the target only where they are synced."""
     for one in reading.companions():
         does, config = checkpointing(one), one.desired.config
@@ -404,7 +404,7 @@ def _wanted_groups(reading: Snapshot, alias: str) -> Iterator[str]:
             yield from one.groups or ()
 
 
-def _wanted_copied(kind: str, reading: Snapshot, alias: str) -> Iterator[str]:
+def _wanted_copied(kind: str, reading: Reading, alias: str) -> Iterator[str]:
     """Yield the topics of a cluster whose settings or ACLs are wanted: on a flow's source those that its tasks have, and theirs on its target."""
     for flow in reading.flows:
         if (kind, flow.id) in reading.copied_asked and alias in (flow.source.alias, flow.target.alias):
@@ -412,7 +412,7 @@ def _wanted_copied(kind: str, reading: Snapshot, alias: str) -> Iterator[str]:
             yield from topics if flow.source.alias == alias else map(flow.remote_topic, topics)
 
 
-def _assigned_topics(reading: Snapshot, flow: Flow) -> frozenset[str]:
+def _assigned_topics(reading: Reading, flow: Flow) -> frozenset[str]:
     seen = reading.source_connector(flow)
     assigned = seen.assigned().values() if seen else ()
     return frozenset(one.topic for partitions in assigned for one in partitions)
@@ -422,7 +422,7 @@ def _assigned_topics(reading: Snapshot, flow: Flow) -> frozenset[str]:
 class Observation:
     """A status with the reading and the lags behind it, and what is remembered now."""
 
-    reading: Snapshot
+    reading: Reading
     lags: Mapping[str, FlowLag]
     status: Status
     memory: Memory

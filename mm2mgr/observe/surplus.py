@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.reading import Failure, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, Reading, SeenKafka
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
@@ -75,7 +75,7 @@ class _Ends(NamedTuple):
     target_end: int
 
 
-def weight_in(reading: Snapshot, flow: Flow) -> int | None:
+def weight_in(reading: Reading, flow: Flow) -> int | None:
     """Return how many offsets of the target a record of a flow takes at most; None where its target's ends do not tell.
 
     Under other policies anybody may write to the topics, transforms may rename or drop records, records that a producer does not
@@ -93,7 +93,7 @@ def weight_in(reading: Snapshot, flow: Flow) -> int | None:
     return 2 if exactly_once else 1
 
 
-def doubtful(reading: Snapshot, flow: Flow, earlier: Surpluses) -> Iterator[TopicPartition]:
+def doubtful(reading: Reading, flow: Flow, earlier: Surpluses) -> Iterator[TopicPartition]:
     """Yield the partitions where more seems to have arrived than there was: their source may just have been read too early."""
     connector = reading.source_connector(flow)
     if (

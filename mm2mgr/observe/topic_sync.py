@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mm2mgr.kafka.acls import Acl
-from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, Reading, SeenKafka
 from mm2mgr.topics.names import NameFilter, readable
 from mm2mgr.topology import Flow
 
@@ -117,7 +117,7 @@ COPIED: Mapping[str, Copied] = {
 
 
 def missing_of(
-    reading: Snapshot, flow: Flow, seen: LiveConnector, kind: str, sync: TopicSync
+    reading: Reading, flow: Flow, seen: LiveConnector, kind: str, sync: TopicSync
 ) -> dict[str, frozenset[str] | None] | None:
     """Return what is not on the target of each topic that tasks have, None for one not read on both sides; None: tasks were not read."""
     if isinstance(seen.tasks, Failure):

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.kafka.quotas import RATE_KEY
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, QuotaDrift, drifts, quota_drifts
 from mm2mgr.reconcile.facts import read_quotas_of, user_of

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import EXTRA_OF, Mm2mgrError, cause
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import retention
 from mm2mgr.kafka.timestamps import newest_record_at, written_at
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.observe.lag import FlowLag, PartitionLag, most_behind
 from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
 from mm2mgr.observe.reading import Failure

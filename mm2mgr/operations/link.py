@@ -18,7 +18,6 @@ from statistics import median
 from typing import Any
 
 from mm2mgr.check.brokers import Entry, ask_brokers
-from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import KafkaError, Mm2mgrError, SpecError
 from mm2mgr.files import read_regular
 from mm2mgr.formats.splices import NotEditable
@@ -29,6 +28,7 @@ from mm2mgr.kafka.inspection import broker_addresses
 from mm2mgr.kafka.round_trip import RoundTrip, round_trips
 from mm2mgr.link import PAYLOAD_SHARE, BrokerLimits, FlowTraffic, window
 from mm2mgr.link_forecast import LinkComparison, compare
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.operations.fix import Fixes
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.spec.models import Link

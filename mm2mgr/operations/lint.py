@@ -250,7 +250,7 @@ def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTar
 
 def _target(workspace: Workspace, name: str) -> ConnectTarget:
     from mm2mgr.connect.target import BasicAuth, ConnectTarget
-    from mm2mgr.endpoints import connect_target
+    from mm2mgr.live.endpoints import connect_target
 
     if "://" in name:
         try:

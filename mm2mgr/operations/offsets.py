@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.observe.health import lags_of
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.reading import Failure, LiveConnector, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, Reading
 from mm2mgr.observe.status import ObserveOptions, read_estate
 from mm2mgr.operations.pause import Choice, chosen
 from mm2mgr.operations.workspace import Workspace, wait_for
@@ -83,7 +83,7 @@ def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
     return workspace.topology.flows_of(ids)
 
 
-def _offsets(reading: Snapshot, flow: Flow, lag: FlowLag) -> FlowOffsets:
+def _offsets(reading: Reading, flow: Flow, lag: FlowLag) -> FlowOffsets:
     seen, failure = reading.source_connector(flow), reading.connects[flow.connect.name].failure
     if failure or seen is None or seen.info is None:
         why = failure.message if failure else "its connector does not exist: run mm2mgr apply"
@@ -165,7 +165,7 @@ def reset_offsets(
     return ResetOffsets(tuple(done), unrecorded)
 
 
-async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Snapshot:
+async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Reading:
     """Read the estate, again for some seconds while a STOPPED connector shows tasks: a worker may be late to hear of their end."""
     end = time.monotonic() + _READ_BACK_SECONDS
     while True:
@@ -176,7 +176,7 @@ async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Snaps
         await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
 
 
-def _planned(topology: Topology, reading: Snapshot, flow: Flow, order: ResetOrder) -> FlowReset:
+def _planned(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder) -> FlowReset:
     seen = _stopped(topology, reading, flow)
     source = reading.clusters[flow.source.alias]
     if source.failure:
@@ -204,7 +204,7 @@ def _planned(topology: Topology, reading: Snapshot, flow: Flow, order: ResetOrde
     return FlowReset(flow, seen.desired.name, resets(order.to, logs, seen.offsets, begins_at))
 
 
-def _stopped(topology: Topology, reading: Snapshot, flow: Flow) -> LiveConnector:
+def _stopped(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
     """Return a flow's connector; Mm2mgrError unless it is this tree's, STOPPED without a task, and its offsets were read."""
     failure = reading.connects[flow.connect.name].failure
     if failure:

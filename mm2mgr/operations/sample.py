@@ -119,9 +119,9 @@ def _with_tasks(
     chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, warn: Callable[[str], None], store: Store
 ) -> list[Reader]:
     """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
-    from mm2mgr.endpoints import kafka_access
     from mm2mgr.evidence.connect_tasks import RecentLogs, TaskWatch, TopicConfigs, task_readers
     from mm2mgr.kafka.inspection import compacted
+    from mm2mgr.live.endpoints import kafka_access
     from mm2mgr.samples.offsets import KafkaReader, RecordSizes
     from mm2mgr.samples.store import TaskStore
     from mm2mgr.sizing.capacity import Pace
@@ -229,7 +229,7 @@ def _metric_source_readers(
     asked: MetricSource, wanted: Iterable[tuple[KafkaCluster, Callable[[str], bool]]], store: SampleStore
 ) -> list[Reader]:
     """Return one reader per cluster; Mm2mgrError when a cluster declares no such source."""
-    from mm2mgr.endpoints import kafka_access
+    from mm2mgr.live.endpoints import kafka_access
     from mm2mgr.samples.metric_sources import MetricSourceReader
     from mm2mgr.samples.schema import log_file_of
 
@@ -281,8 +281,8 @@ def _http(cluster: KafkaCluster, asked: MetricsEndpoint, what: str) -> Http:
 
 
 def _topic(cluster: KafkaCluster, declared: Metrics, spark: _Spark) -> Source:
-    from mm2mgr.endpoints import kafka_access
     from mm2mgr.kafka.access import librdkafka_config
+    from mm2mgr.live.endpoints import kafka_access
 
     settings = librdkafka_config(kafka_access(cluster))
     interval_ms = round(declared.cruise_control_interval * 1000)

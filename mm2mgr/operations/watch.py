@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
-from mm2mgr.endpoints import connect_target
+from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.observe.kinds import LiveProblem
-from mm2mgr.observe.memory import RESTING
 from mm2mgr.observe.problems import failures
 from mm2mgr.observe.reading import LiveConnector, SeenConnect
 from mm2mgr.observe.status import read_states

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
-from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.lint.routes import LONGEST, Routes, TopicHop
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree
+from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.effect import with_live_order
 from mm2mgr.reconcile.facts import TopicListing, read_live, read_topics

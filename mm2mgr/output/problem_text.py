@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from mm2mgr.connectors import RESTING
 from mm2mgr.output.losses_text import loss_sentence
 from mm2mgr.text import number_of, span_text
 
 _SHOWN, _FLOWS_SHOWN = 3, 5
-RESTING = frozenset({"PAUSED", "STOPPED"})
 
 Values = Mapping[str, Any]
 

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
+from mm2mgr.connectors import RESTING
 from mm2mgr.output.console import STYLES, say, say_json, say_json_line, say_table, talk
 from mm2mgr.output.lag_text import records_text, trend_text
 from mm2mgr.output.losses_text import losses_of
-from mm2mgr.output.problem_text import RESTING, offsets_not_stored, orphan, sentence
+from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.text import number_of, one_line
 

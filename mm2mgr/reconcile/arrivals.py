@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.facts import read_topics
 from mm2mgr.reconcile.plan import Change

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from mm2mgr.connectors import SETTABLE
 from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.reconcile.effect import with_live_order
 from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.plan import RESTING, KeyChange
+from mm2mgr.reconcile.plan import KeyChange
 from mm2mgr.reconcile.quotas import WantedQuota, rate_per_broker
 from mm2mgr.render import OWNER_KEY, Connector, quota_mark
 from mm2mgr.secrets import MASK
 
 _OWN_KEYS = "mm2mgr."
-_KNOWN_STATES = RESTING | {"RUNNING"}
 
 
 @dataclass(frozen=True)
@@ -160,4 +160,4 @@ def _is_same(applied: str | None, live: str | None) -> bool:
 def _state(live: str, chosen: str | None, declared: str | None) -> tuple[str, str] | None:
     """Return the state that was applied and the live one, where somebody changed it by hand."""
     expected = chosen or declared or "RUNNING"
-    return None if live not in _KNOWN_STATES or live in (expected, declared) else (expected, live)
+    return None if live not in SETTABLE or live in (expected, declared) else (expected, live)

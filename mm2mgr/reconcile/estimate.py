@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mm2mgr.assignment import listing_of, partitions_by_task, predict
-from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.hops import filter_of, selection_of
 from mm2mgr.lint.subject import Subject
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.guards import Connectors, mirrors_heartbeats
 from mm2mgr.reconcile.mirrored import MirrorVerdict

@@ -18,15 +18,15 @@ from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.exactly_once import ASKED_CONFIG, NOBODY, SOURCE_CLASS, supports_exactly_once
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
-from mm2mgr.endpoints import kafka_access
+from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.kafka.access import KafkaAccess, login_user
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.plan import RESTING
 from mm2mgr.text import number_of
 from mm2mgr.topology import KafkaCluster, Topology
 from mm2mgr.truth import keys as truth_keys

@@ -21,9 +21,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mm2mgr.endpoints import kafka_access
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RATE_KEY
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.reconcile.plan import Change, Named
 from mm2mgr.reconcile.quotas import QuotaResult
 from mm2mgr.secrets import mask_text, masked

@@ -13,10 +13,11 @@ from types import MappingProxyType
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.endpoints import connect_target, kafka_access
+from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
+from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused, rewriting
 from mm2mgr.reconcile.dedicated import read_dedicated
@@ -65,7 +66,6 @@ from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import (
-    RESTING,
     WRITES,
     Change,
     ClusterPlan,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mm2mgr.connectors import RESTING
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.reconcile.facts import running
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
 from mm2mgr.reconcile.plan import (
-    RESTING,
     SELECTING,
     WRITES,
     Change,

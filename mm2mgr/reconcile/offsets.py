@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from mm2mgr.connect.types import SourceOffset
+from mm2mgr.connectors import SETTABLE
 from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topology import KafkaCluster
 
@@ -114,7 +115,7 @@ def _two_texts(value: object) -> tuple[str, str]:
 
 
 def _state(value: object) -> str:
-    if value not in ("RUNNING", "PAUSED", "STOPPED"):
+    if value not in SETTABLE:
         raise ValueError("a connector state expected")
     return str(value)
 

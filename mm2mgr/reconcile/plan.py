@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from mm2mgr.connectors import RESTING, SETTLED
 from mm2mgr.defaults import Origin
 from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare, with_live_order
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
@@ -38,8 +39,6 @@ SELECTING = (
 """The keys that decide what a source connector takes, and what it is called on the target."""
 ORDER: Mapping[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
 """Heartbeats first: their topic must be there when the source connector looks; checkpoints after what they translate."""
-RESTING = frozenset({"PAUSED", "STOPPED"})
-_SETTLED = frozenset({"RUNNING", "FAILED"}) | RESTING
 # More deletes than both the number and the share of the owner's connectors need a word; and more than half of them, or all.
 DELETES_UNASKED = 10
 DELETES_UNASKED_SHARE = 0.2
@@ -478,7 +477,7 @@ def _compare(
         found = replace(found, needs_offsets=journal.needs)
     if desired.state is None and state in RESTING and JOURNAL_KEY not in live:
         return replace(found, rests=state)
-    if desired.state is None or state in _SETTLED:
+    if desired.state is None or state in SETTLED:
         return found
     unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"
     return replace(found, warnings=(unknown,))
@@ -530,7 +529,7 @@ def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
 
     A failed connector is not resumed for that. No state, or a transitional one, says nothing.
     """
-    if wished is None or shown not in _SETTLED or shown == wished or (shown, wished) == ("FAILED", "RUNNING"):
+    if wished is None or shown not in SETTLED or shown == wished or (shown, wished) == ("FAILED", "RUNNING"):
         return None
     return shown, wished
 

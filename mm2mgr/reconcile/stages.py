@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from mm2mgr.connectors import RESTING
 from mm2mgr.reconcile.offsets import (
     EVERY,
     Journal,
@@ -20,7 +21,7 @@ from mm2mgr.reconcile.offsets import (
     place,
     unmarked,
 )
-from mm2mgr.reconcile.plan import RESTING, Change, Named, aliases_of
+from mm2mgr.reconcile.plan import Change, Named, aliases_of
 from mm2mgr.text import few
 from mm2mgr.topology import KafkaCluster
 

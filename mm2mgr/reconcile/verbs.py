@@ -14,8 +14,9 @@ from typing import Any, Literal, TypeVar
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
-from mm2mgr.endpoints import connect_target
+from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.verify import Settled
@@ -141,7 +142,7 @@ def untouchable(info: ConnectorInfo, named: tuple[str, str], owners: Ownership) 
 
 
 def _restart(order: Order, turn: Turn, status: ConnectorStatus | None) -> Turn:
-    if turn.before in {"PAUSED", "STOPPED"}:
+    if turn.before in RESTING:
         return replace(turn, action="none", detail=f"{turn.before}: nothing of it runs", hint="mm2mgr resume runs it")
     if not order.only_failed:
         return turn

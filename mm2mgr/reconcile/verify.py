@@ -17,10 +17,11 @@ from typing import Literal
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
+from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.reconcile.arrivals import DROPS, Arrivals, LogReader, said
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
-from mm2mgr.reconcile.plan import RESTING, Change, Named, diff
+from mm2mgr.reconcile.plan import Change, Named, diff
 
 Verdict = Literal["ok", "failed", "inconclusive"]
 LOOK_SECONDS = 15.0

@@ -10,8 +10,8 @@ from dataclasses import replace
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, trace_summary
-from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.reconcile import verify
 from mm2mgr.reconcile.verbs import Order, Turn, by_cluster
 from mm2mgr.reconcile.verify import Settled

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from mm2mgr.reconcile.plan import ORDER, RESTING, Change, ClusterPlan, Named, diff
+from mm2mgr.connectors import RESTING
+from mm2mgr.reconcile.plan import ORDER, Change, ClusterPlan, Named, diff
 from mm2mgr.reconcile.quotas import QuotaResult
 from mm2mgr.reconcile.verify import Verdict
 

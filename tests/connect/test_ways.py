@@ -19,8 +19,8 @@ from mm2mgr.connect import wire
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectAuthError, ConnectError, ConnectUnreachable
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, ProxyServer, TlsFiles
-from mm2mgr.endpoints import connect_target
 from mm2mgr.expand import expand
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.spec.loader import load
 from tests.connect.dead_ends import dead_url
 from tests.connect.forward_proxy import proxying

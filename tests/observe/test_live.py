@@ -26,10 +26,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from mm2mgr.endpoints import kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import topic_acls, topic_configs
 from mm2mgr.kafka.records import Producer
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.observe.health import ConnectorState, FlowStatus
 from mm2mgr.observe.kept import load
 from mm2mgr.observe.problems import Patience

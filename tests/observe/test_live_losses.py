@@ -18,9 +18,9 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.endpoints import connect_target, kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer, read
+from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.losses import Acknowledgement, LossEntry
 from mm2mgr.observe.status import ObserveOptions, acknowledge, status

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.observe.overlaps import Overlaps, find_overlaps
-from mm2mgr.observe.reading import Failure, LiveConnector, OtherConnector, SeenConnect, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, OtherConnector, Reading, SeenConnect, SeenKafka
 from mm2mgr.reconcile.dedicated import DedicatedMirrorMaker
 from mm2mgr.render import render
 from mm2mgr.topology import Topology
@@ -130,7 +130,7 @@ class Beside:
     dedicated: Runs | None = None
     source_is_down: bool = False
 
-    def read(self) -> Snapshot:
+    def read(self) -> Reading:
         """Return what a look reads of it."""
         live = {}
         for connector in render(_topology()):
@@ -151,7 +151,7 @@ class Beside:
             "B": SeenKafka({}, dedicated=dedicated),
         }
         connect = SeenConnect("cb", live, others=others, version="4.1.0")
-        return Snapshot(0.0, _topology().flows, {"cb": connect}, kafka, declared=_topology().flows)
+        return Reading(0.0, _topology().flows, {"cb": connect}, kafka, declared=_topology().flows)
 
     def named(self) -> dict[tuple[str, str], list[str]]:
         """Return the topics that the problems name, by flow and by the other connector."""

@@ -15,7 +15,7 @@ from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, Tas
 from mm2mgr.observe.health import Remembered, Status, judge, lags_of
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of
 from mm2mgr.observe.memory import Memory, remember
-from mm2mgr.observe.reading import Failure, LiveConnector, SeenConnect, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, Reading, SeenConnect, SeenKafka
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
 from mm2mgr.topology import Flow
@@ -54,7 +54,7 @@ def declared(tmp_path_factory: pytest.TempPathFactory) -> Declared:
     return Declared(topology.flows[0], next(one for one in render(topology) if one.type == "source"))
 
 
-def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], now: float) -> Snapshot:
+def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], now: float) -> Reading:
     flow, desired = declared.flow, declared.desired
     info = ConnectorInfo(desired.name, dict(desired.config))
     assigned = ",".join(f"orders-{number}" for number in range(len(draw.logs)))
@@ -75,12 +75,12 @@ def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], 
     )
     found = {TopicPartition("orders", n): Offsets(*log) for n, log in enumerate(draw.logs)}
     clusters = {"A": SeenKafka({"orders": len(draw.logs)}, found), "B": SeenKafka()}
-    return Snapshot(
+    return Reading(
         now, (flow,), {"cb": SeenConnect("cb", {desired.name: seen}, exactly_once=False)}, clusters, begun_at=now
     )
 
 
-def judged(one: Snapshot, earlier: Memory) -> tuple[Status, Memory]:
+def judged(one: Reading, earlier: Memory) -> tuple[Status, Memory]:
     lags = lags_of(one)
     memory = remember(earlier, one, lags)
     return judge(one, lags, Remembered(earlier, memory), entries_of(memory.unwritten)), memory
@@ -122,7 +122,7 @@ unread = st.frozensets(st.sampled_from(["source", "target", "connect", "offsets"
 looks = st.lists(st.builds(Look, st.floats(1, 5_000), unread, st.integers(1, 50), st.booleans()), max_size=12)
 
 
-def seen_by(declared: Declared, look: Look, draw: Draw, arrived: int, now: float) -> Snapshot:
+def seen_by(declared: Declared, look: Look, draw: Draw, arrived: int, now: float) -> Reading:
     """Return a reading of the draw in which some sides could not be read."""
     whole = reading(declared, draw, "RUNNING", ["RUNNING"], now)
     ends = {TopicPartition("A.orders", 0): Offsets(0, arrived)}

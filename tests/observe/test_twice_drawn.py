@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.observe.health import Remembered, judge, lags_of
 from mm2mgr.observe.memory import Memory, remember
-from mm2mgr.observe.reading import Failure, LiveConnector, SeenConnect, SeenKafka, Snapshot
+from mm2mgr.observe.reading import Failure, LiveConnector, Reading, SeenConnect, SeenKafka
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render
@@ -194,7 +194,7 @@ class Day:
             "B": SeenKafka(failure=Failure("down")) if "target" in self.hidden else target,
         }
         connect = SeenConnect("cb", {connector.name: live}, kafka_cluster_id="k", exactly_once=exactly_once)
-        reading = Snapshot(self.now, flows, {"cb": connect}, clusters, begun_at=self.now - 1, declared=flows)
+        reading = Reading(self.now, flows, {"cb": connect}, clusters, begun_at=self.now - 1, declared=flows)
         if "later" not in self.hidden and [*doubtful(reading, flows[0], self.memory.of(flows[0].id).surplus)]:
             clusters["A"] = replace(clusters["A"], later_ends={SOURCE: len(self.log)})
         lags = lags_of(reading, self.memory)

@@ -26,6 +26,7 @@ PACKAGE = REPOSITORY / "mm2mgr"
 # What each part may import of mm2mgr, in reading order: only what is above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "text": set(),
+    "connectors": set(),
     "garbage": set(),
     "secret_shapes": set(),
     "secrets": {"secret_shapes"},
@@ -48,6 +49,7 @@ LAYERS: dict[str, set[str]] = {
     "render": {"errors", "defaults", "spec", "topology", "templating"},
     "formats": {"text", "errors", "files", "secrets", "spec", "truth"},
     "lint": {
+        "connectors",
         "text",
         "errors",
         "files",
@@ -64,8 +66,9 @@ LAYERS: dict[str, set[str]] = {
     },
     "connect": {"text", "errors", "web", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
-    "endpoints": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
+    "live": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
     "reconcile": {
+        "connectors",
         "text",
         "errors",
         "files",
@@ -82,12 +85,13 @@ LAYERS: dict[str, set[str]] = {
         "lint",
         "connect",
         "kafka",
-        "endpoints",
+        "live",
     },
     "samples": {"text", "garbage", "errors", "secrets", "web", "files", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "partitions", "samples"},
     "sizing": {"text", "link", "partitions", "assignment"},
     "observe": {
+        "connectors",
         "text",
         "errors",
         "files",
@@ -99,7 +103,7 @@ LAYERS: dict[str, set[str]] = {
         "render",
         "connect",
         "kafka",
-        "endpoints",
+        "live",
         "reconcile",
         "samples",
     },
@@ -119,24 +123,25 @@ LAYERS: dict[str, set[str]] = {
             "render",
             "connect",
             "kafka",
-            "endpoints",
+            "live",
             "observe",
         ),
         *("samples", "throughput", "sizing"),
     },
     "check": {
         *("errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
-        *("connect", "kafka", "endpoints", "reconcile", "observe"),
+        *("connect", "kafka", "live", "reconcile", "observe"),
     },
     "sandbox": {"text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         *(
             "garbage",
+            "connectors",
             "text",
             "secrets",
             "errors",
             "files",
-            "endpoints",
+            "live",
             "spec",
             "truth",
             "topics",
@@ -163,6 +168,7 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {
+        "connectors",
         "text",
         "link",
         "link_forecast",
@@ -176,7 +182,7 @@ LAYERS: dict[str, set[str]] = {
     "serve": {"errors", "observe", "operations", "output"},  # of observe the kinds of problems
     "cli": {"text", "secrets", "errors", "files", "spec", "operations", "output", "serve"},
     "demo": {  # plays commands as people type them, and the operations where it looks between
-        *("text", "errors", "partitions", "endpoints", "spec", "topology", "kafka", "samples", "sandbox"),
+        *("text", "errors", "partitions", "live", "spec", "topology", "kafka", "samples", "sandbox"),
         *("operations", "output", "cli"),
     },
 }
@@ -237,6 +243,7 @@ MODULE_OF = {
 PURE = (
     "text",
     "secrets",
+    "connectors",
     "partitions",
     "link",
     "link_forecast",

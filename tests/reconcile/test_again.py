@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.endpoints import connect_target
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.reconcile.carry_out import carry_out
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.offsets import Journal

@@ -10,8 +10,8 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo
-from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.reconcile import apply, carry_out
 from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.plan import Change, Plan

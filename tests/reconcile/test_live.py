@@ -6,8 +6,8 @@ from copy import deepcopy
 
 import pytest
 
-from mm2mgr.endpoints import connect_target
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.endpoints import connect_target
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 
 VALIDATE = "/connector-plugins/org.apache.kafka.connect.mirror.MirrorSourceConnector/config/validate"

@@ -9,7 +9,7 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
-from mm2mgr.endpoints import connect_target
+from mm2mgr.live.endpoints import connect_target
 from mm2mgr.reconcile.verify import Settled, States, Verification, Watched
 from mm2mgr.reconcile.waves import Result
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site

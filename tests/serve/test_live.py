@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from mm2mgr.endpoints import kafka_access
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
+from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.operations import EstateWatch, ServeOrder, Workspace, apply
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime

@@ -1,0 +1,1 @@
+"""Live clusters: how they are reached."""
