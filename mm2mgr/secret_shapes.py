@@ -26,6 +26,8 @@ _KEY_OF = (
     r"|session|shared|sign|signing|ssh|ssl|storage|subscription|symmetric|tls|unlock|vault|webhook|wrapping|x509"
 )
 
+_QUOTE = r"\\{0,4}[\"']|&(?:quot|apos|#34|#39|#x22|#x27);"
+
 KEYS = (
     SecretShape(r"passw(or)?d", ("ssl.key.password", "transforms.x.passwd", "source.cluster.ssl.truststore.password")),
     SecretShape(r"passphrase|passcode", ("sasl.oauthbearer.assertion.private.key.passphrase", "door.passcode")),
@@ -126,6 +128,46 @@ VALUES = (
     SecretShape(
         r"\bjdbc:oracle:\w{1,10}:[^\s/@\"']*/(?P<secret>[^\s@\"']+)@",
         ("jdbc:oracle:thin:app/⟨hunter/2⟩@db.example:1521/orders", "jdbc:oracle:oci:app/⟨hunter2⟩@orders"),
+    ),
+    # a login on a command line, and before a host without a scheme; `User:me@REALM`, `team:me@example.com` and `tag@sha256:…` are none
+    SecretShape(
+        r"\bcurl\b[^\n]{0,300}?\s(?:-\w{0,8}[uU]|--(?:proxy-)?user)[\s=]{0,3}"
+        rf"(?:(?P<q>{_QUOTE})[^:\"'\n]{{1,100}}:|[^\s:\"'$]{{1,100}}:)"
+        r"(?P<secret>(?!\\{0,4}\$[{\w(])(?(q)[^\n]{1,200}?(?=(?P=q)|\n|\Z)|[^\s\"'|;&]{1,200}))",
+        (
+            "curl -u app:⟨hunter2⟩ https://worker:8083/connectors",
+            "curl -fsS -X POST -u 'app:⟨hun ter2⟩' http://worker:8083/",
+            'sh -c "curl -su app:⟨hunter2⟩ http://worker:8083/"',
+            "curl --user app:⟨12345⟩ http://worker:8083/",
+            "curl http://worker:8083/ --user=app:⟨hunter2⟩ -o x.json",
+            "curl --proxy-user app:⟨hunter2⟩ -U x http://worker/",
+        ),
+    ),
+    SecretShape(
+        r"(?<![\w:./@%+$-])(?!(?i:user|group|principal|mailto|e?mail|owner|contact|author|team|by|cc|from|to):)"
+        r"[A-Za-z_][\w.-]{0,63}:(?!\d{1,5}@|\d+(?:\.\d+)+@)"
+        r"(?=[^\s@]{1,128}@(?:[A-Za-z][\w.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[\da-fA-F:]{2,40}\]):\d{1,5}(?!\w)"
+        r"|[^\s@\d!#$%^*+~?]{0,127}[\d!#$%^*+~?][^\s@]{0,127}@(?![\da-f]{5,64}\b)[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8}(?![\w:@.-]))"
+        r"(?P<secret>[^\s:/@,;\"'<>()\[\]{}\\|=&]{1,128})@",
+        (
+            "app:⟨hunter2⟩@worker:8083 refused",
+            "connecting to app:⟨secret⟩@10.0.0.1:9092",
+            "login=app:⟨p4ss⟩@worker",
+            "replica of app:⟨S3cret!⟩@db.example/orders",
+            "app:⟨hunter⟩@[fe80::1]:5432",
+        ),
+    ),
+    # XML, also as an HTML page shows it
+    SecretShape(
+        r"(?:<|&lt;)[\w.:-]{0,60}?(?i:passw(?:or)?d|passphrase|pwd|secret|token|api[._-]?key|private[._-]?key)\d{0,2}(?:\s(?:(?!&gt;)[^<>]){0,200})?(?:>|&gt;)"
+        r"\s*(?:(?:<|&lt;)!\[CDATA\[)?(?P<secret>(?!\$\{)(?:(?!&lt;|\]\]|\s+<)[^<>])+)",
+        (
+            "<user>app</user><password>⟨hunter2⟩</password>",
+            "<ns:keyStorePassword xsi:type='x'>⟨hunter2⟩</ns:keyStorePassword>",
+            "<clientSecret>\n  ⟨hunter2⟩\n</clientSecret>",
+            "<password><![CDATA[⟨hunter2⟩]]></password>",
+            "<server><id>nexus</id><Password>⟨hunter2⟩</Password></server>",
+        ),
     ),
     # webhooks: who has the address may write
     SecretShape(

@@ -251,7 +251,7 @@ _HEADER = (
 _PROSE = r"(?P<value>[^\s\[]\S*\s+\S+(?:\s+\S+)*?)\s+(?:[a-z]+[,.:;)`]*\s+){2}[a-z]+"
 _KEY = (
     rf"(?<![\w.-])(?:--?D?)?(?P<key>[A-Za-z_][\w.-]*+)(?:{_QUOTE}?\s*=>?\s*|{_QUOTE}\s*:\s*(?={_QUOTE}|\[)"
-    r"|(?P<colon>:[ \t]+)(?=\S+[ \t]*$))"
+    r"|(?P<colon>:[ \t]+)(?=\S+[ \t]*$)|(?P<glued>:)(?=[^\s:/]))"
 )
 _VALUE = (
     r"(?P<q>\\*)\".*?(?:(?<!\\)(?P=q)\"|\Z)|'(?:[^'\\]|\\.)*(?:'|\Z)|\[[^\]]*\]?"
@@ -265,6 +265,9 @@ _JAAS = (
 _YAML_KEY = (
     r"(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?|[a-z._-]key(?:[._-]?data)?|connection[._-]?string)$"
 )
+# In running text without a blank after the colon, and not the key of a placeholder such as `${file:/etc/password:key}`.
+_GLUED_KEY = r"(?:^|[._-]|(?<=[a-z])(?=P))(?:password|passwd|passphrase|pwd)$"
+_GLUED_VALUE = r"\d{1,5}(?!\w)|\S{0,100}?->"
 # A text with none of these holds nothing but, perhaps, a secret that was seen.
 _TELLTALE = r"[=:]|(?i:basic|bearer|authorization|cookie)|Invalid value"
 
@@ -334,10 +337,22 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
             continue
         if found["colon"] and not re.compile(_YAML_KEY, re.IGNORECASE).search(found["key"]):
             continue
+        if found["glued"] and not _is_glued(text, found):
+            continue
         value = re.compile(_VALUE, re.DOTALL).match(text, found.end())
         if value and _is_clear(value[0]) and not re.compile(rf"{_QUOTE}?{_JAAS}").match(text, found.end()):
             yield value.span()
             at = value.end()
+
+
+def _is_glued(text: str, found: re.Match[str]) -> bool:
+    """Tell whether `password:…` has a value: no port, no flow's name, and no part of a placeholder."""
+    if not re.compile(_GLUED_KEY, re.IGNORECASE).search(found["key"]) or re.compile(_GLUED_VALUE).match(
+        text, found.end()
+    ):
+        return False
+    opened = text.rfind("${", max(0, found.start() - TEXT_CHARACTERS), found.start())
+    return opened < 0 or "}" in text[opened : found.start()]
 
 
 def _options(text: str) -> Iterator[tuple[int, int]]:
