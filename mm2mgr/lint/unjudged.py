@@ -97,9 +97,8 @@ FACTS = (
         (
             *("key-too-new", "key-removed", "key-deprecated", "kafka-unknown", "dead-key", "invalid-value"),
             *("exactly-once-unsupported", "include-excluded", "heartbeats-twice", "reset-latest"),
-            *("class-refused", "refused-by-code", "upgrade-lists"),
+            *("class-refused", "refused-by-code", "plugin-settings", "upgrade-lists"),
             *("alter-configs-replaces", "bad-address", "delivery-below-request", "policy-class"),
-            *("class-refused", "refused-by-code", "upgrade-lists"),
             *("known-bug", "minor-bugs", "upgrade-override-policy", "upgrade-metric-names", "upgrade-deprecated"),
             "internal-rest-too-new",
         ),

@@ -73,7 +73,7 @@ _OF_CLIENTS: dict[str, dict[str, tuple[str, Use]]] = {
     },
     "admin": {},
 }
-_PLUGINS = ("converter", "header converter", "transformation", "predicate")  # whose short names Connect knows, too
+PLUGINS = ("converter", "header converter", "transformation", "predicate")  # whose short names Connect knows, too
 
 
 def wanted(scope: str, key: str) -> tuple[str, Use] | None:
@@ -99,7 +99,7 @@ def problem(purpose: str, name: str, version: str, *, created: bool) -> str:
     own, every = known.classes(purpose, version), _every_class(version)
     if not name:
         return "empty: Kafka looks for a class without a name"
-    if name in own or (name in every and not created) or (purpose in _PLUGINS and _is_plugin(purpose, name, version)):
+    if name in own or (name in every and not created) or (purpose in PLUGINS and _is_plugin(purpose, name, version)):
         return ""
     if name in every:
         return f"no {purpose} that Kafka can create"
@@ -118,7 +118,7 @@ def _is_plugin(purpose: str, name: str, version: str) -> bool:
 def _every_class(version: str) -> frozenset[str]:
     """Return the classes of Kafka that are known by name, interfaces and the short names of plugins included."""
     created = (each for purpose in INTERFACES for each in load().classes(purpose, version))
-    short = (each for purpose in _PLUGINS for each in _short_names(purpose, version))
+    short = (each for purpose in PLUGINS for each in _short_names(purpose, version))
     return frozenset({*created, *short, *INTERFACES.values()})
 
 
@@ -128,12 +128,26 @@ def _short_names(purpose: str, version: str) -> frozenset[str]:
 
 
 def _aliases(purpose: str, version: str) -> Iterator[str]:
-    """Yield the names that Connect takes for a plugin besides its own (PluginUtils.aliases)."""
-    suffix = {"converter": "Converter", "header converter": "HeaderConverter", "transformation": "Transformation"}
     for name in load().classes(purpose, version):
-        simple = name.rpartition(".")[2]
-        yield simple
-        yield simple.removesuffix(suffix.get(purpose, "Predicate"))
+        yield from _short(purpose, name)
+
+
+def _short(purpose: str, name: str) -> tuple[str, ...]:
+    """Return the names that Connect takes for a plugin besides its own (PluginUtils.aliases); X$Key has none."""
+    if "$" in name:
+        return ()
+    suffix = {"converter": "Converter", "header converter": "HeaderConverter", "transformation": "Transformation"}
+    simple = name.rpartition(".")[2]
+    return simple, simple.removesuffix(suffix.get(purpose, "Predicate"))
+
+
+@cache
+def own_class(purpose: str, name: str, version: str) -> str:
+    """Return Kafka's class that Connect takes a plugin's name for, short names too; "" where it is none of Kafka's."""
+    own = load().classes(purpose, version)
+    if name in own:
+        return name
+    return next((each for each in own if name in _short(purpose, each)), "")
 
 
 def names(purpose: str, version: str) -> tuple[str, ...]:

@@ -264,6 +264,8 @@ def _login(client: Settings) -> str:
     login = client.text("sasl.jaas.config")
     if not client.protocol.startswith("SASL_"):
         return ""
+    if client.given("sasl.mechanism") and not client.text("sasl.mechanism"):
+        return "needs a sasl.mechanism, which is empty"
     if not client.given("sasl.mechanism") and "Krb5LoginModule" not in login and "${" not in login:
         return "is Kerberos (GSSAPI) without sasl.mechanism"
     lacks = not client.given("sasl.jaas.config") and client.text("sasl.mechanism") != "GSSAPI"

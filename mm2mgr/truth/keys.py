@@ -70,6 +70,7 @@ class Keys:
         self._classes: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]] = data["classes"]
         self._histories: dict[tuple[str, str], tuple[Key, ...]] = {}
         self._found: dict[tuple[str, str, str], Key | None] = {}
+        self._settings: dict[tuple[str, str], tuple[Key, ...]] = {}
         self._set_first: dict[tuple[str, str], dict[str, str]] = {}
 
     @cached_property
@@ -139,6 +140,14 @@ class Keys:
             for name, spans in rows.items()
             if any(line in self._span(row["in"]) for row in spans)
         )
+
+    def settings(self, plugin: str, version: str) -> tuple[Key, ...]:
+        """Return the settings that a transformation, predicate or converter of Kafka has in one version; X$Key and X$Value are X."""
+        if (plugin, version) not in self._settings:
+            scope = plugin.removeprefix("org.apache.kafka.").partition("$")[0]
+            found = (self.find(scope, name, version) for name in self._keys.get(scope, ()))
+            self._settings[plugin, version] = tuple(key for key in found if key)
+        return self._settings[plugin, version]
 
     def _set_by_framework(self, client: str, line: str) -> Iterator[tuple[str, str]]:
         for name, rows in self._clients[client].items():
@@ -271,7 +280,7 @@ def _list_problem(key: Key, text: str) -> str:
     checked = NO_DOUBLES in key.valid or "unique" in key.valid
     if checked and (wrong := item_problem(items, doubles=not of_client)):
         return wrong
-    return next(filter(None, (_choice_problem(key, item) for item in items)), "")
+    return next(filter(None, (_choice_problem(key, item) for item in items)), "") if key.choices else ""
 
 
 def item_problem(items: Sequence[str], *, doubles: bool) -> str:

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox.jars import pyspark_jar
-from mm2mgr.truth.classes import INTERFACES
+from mm2mgr.truth.classes import INTERFACES, PLUGINS
 from tools.kafka_keys.rows import Facts, Snapshot
 
 _KAFKA = "org.apache.kafka."
@@ -61,6 +61,11 @@ class KafkaClasses:
 
     def type(self, name: str) -> Any:
         return self._gateway.jvm.java.lang.Class.forName(_KAFKA + name)
+
+    def created(self, name: str) -> Any:
+        """Create an instance of a class that needs no arguments; one inside another class, too."""
+        none = self._gateway.new_array(self._gateway.jvm.java.lang.Object, 0)
+        return self.type(name).getConstructor(self._gateway.new_array(self._gateway.jvm.java.lang.Class, 0)).newInstance(none)
 
     def field(self, owner: str, name: str) -> Any:
         return _opened(self.type(owner).getDeclaredField(name)).get(None)
@@ -126,8 +131,9 @@ def read(java: Path, jars: Sequence[Path]) -> Snapshot:
 
     try:
         with gateway(java, jars) as opened:
-            kafka = KafkaClasses(opened)
-            return {"keys": _keys(kafka), "clients": _clients(kafka), "classes": classes(java, jars)}
+            kafka, created = KafkaClasses(opened), classes(java, jars)
+            keys = _keys(kafka) | _plugins(kafka, created)
+            return {"keys": keys, "clients": _clients(kafka), "classes": created}
     except (Py4JError, TypeError, IndexError) as error:  # py4j takes a class that is gone for a package: TypeError
         raise SandboxError(
             f"the config definitions of {jars[0].parent.name} could not be read",
@@ -178,6 +184,18 @@ def _connector(kafka: KafkaClasses, scope: str) -> dict[str, Facts]:
         found = kafka.facts(kafka.field(f"connect.mirror.{name}", "DEF"))
         own |= {key: facts | reader for key, facts in found.items() if key not in own}
     return own
+
+
+def _plugins(kafka: KafkaClasses, created: Mapping[str, Mapping[str, Facts]]) -> dict[str, dict[str, Facts]]:
+    """Return the settings of each transformation, predicate and converter by its class; X$Key and X$Value are one, X."""
+    found = {}
+    for name in (name for purpose in PLUGINS for name in created.get(purpose, ())):
+        definition = kafka.created(name).config()
+        facts = kafka.facts(definition)
+        facts.pop("converter.type", None)  # the framework sets it
+        if facts:
+            found[name.partition("$")[0]] = facts
+    return found
 
 
 def _framework(kafka: KafkaClasses) -> dict[str, Facts]:
@@ -278,7 +296,10 @@ def gateway(java: Path, jars: Sequence[Path]) -> Iterator[Any]:
 
 # What the validator says → what the data says. A group is put back with \1.
 _WORDS: tuple[tuple[str, str], ...] = (
-    (r"non-empty string", "not empty"),
+    (r"non-empty (?:string|list)", "not empty"),
+    (r"non-empty string, valid regex", "not empty; a regular expression"),
+    (r"valid regex", "a regular expression"),
+    (r"list of colon-delimited pairs, .*", "pairs"),
     (r"non-empty string without ISO control characters", "not empty; no control characters"),
     (r"non-null string", "not null"),
     (r"non-null string, unique (?:\w+ )+(?:aliases|groups)", "not null; unique"),

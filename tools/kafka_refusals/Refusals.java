@@ -207,13 +207,14 @@ public class Refusals {
     private void connector(String type, Map<String, String> config, Map<String, String> refused) throws Throwable {
         Object own = create(CONNECT + "runtime.SourceConnectorConfig", plugins, config, true);
         String kind = Character.toUpperCase(type.charAt(0)) + type.substring(1);
-        Object mirror = create(MIRROR + kind + "Config", config);
+        // Before 3.4 one class served all connectors.
+        Object mirror = create(exists(MIRROR + kind + "Config") ? MIRROR + kind + "Config" : MIRROR + "ConnectorConfig", config);
         if (!((boolean) call(mirror, "enabled"))) {
             if (!type.equals("heartbeat")) {
                 return;
             }
         }
-        boolean ownOffsets = call(own, "offsetsTopic") != null;
+        boolean ownOffsets = has(own, "offsetsTopic", 0) && call(own, "offsetsTopic") != null;  // KIP-618 (3.3)
         if (ownOffsets) {
             framework(own, "consumer", refused);
         }
@@ -230,7 +231,7 @@ public class Refusals {
             if (method(mirror.getClass(), "emitOffsetSyncsEnabled", 0, null) != null) {
                 emits = call(mirror, "emitOffsetSyncsEnabled");
             }
-            if (!emits.equals(false)) {
+            if (!emits.equals(false) && has(mirror, "offsetSyncsTopicAdminConfig", 0)) {  // KIP-716 (3.0)
                 admin(mirror, "offset-syncs admin", (Map<?, ?>) call(mirror, "offsetSyncsTopicAdminConfig"), refused);
             }
             scheduled(mirror, refused, "syncTopicAclsInterval", "syncTopicConfigsInterval", "refreshTopicsInterval");
@@ -257,13 +258,18 @@ public class Refusals {
         framework(own, "producer", refused);
         if (type.equals("source")) {
             if (!emits.equals(false)) {
-                client("producer", "offset-syncs producer", (Map<?, ?>) call(mirror, "offsetSyncsTopicProducerConfig"), refused);
+                String producer = has(mirror, "offsetSyncsTopicProducerConfig", 0) ? "offsetSyncsTopicProducerConfig" : "sourceProducerConfig";
+                client("producer", "offset-syncs producer", (Map<?, ?>) call(mirror, producer), refused);
             }
             client("consumer", "source consumer", (Map<?, ?>) role(mirror, "sourceConsumerConfig", "replication-consumer"), refused);
             call(mirror, "consumerPollTimeout");
         } else if (type.equals("checkpoint")) {
-            client("consumer", "offset-syncs consumer", (Map<?, ?>) call(mirror, "offsetSyncsTopicConsumerConfig"), refused);
-            admin(mirror, "offset-syncs admin", (Map<?, ?>) call(mirror, "offsetSyncsTopicAdminConfig"), refused);
+            if (has(mirror, "offsetSyncsTopicConsumerConfig", 0)) {
+                client("consumer", "offset-syncs consumer", (Map<?, ?>) call(mirror, "offsetSyncsTopicConsumerConfig"), refused);
+                admin(mirror, "offset-syncs admin", (Map<?, ?>) call(mirror, "offsetSyncsTopicAdminConfig"), refused);
+            } else {
+                client("consumer", "offset-syncs consumer", (Map<?, ?>) call(mirror, "sourceConsumerConfig"), refused);
+            }
             if (exists(CONNECT + "mirror.CheckpointStore")) {
                 client("consumer", "checkpoints consumer", (Map<?, ?>) role(mirror, "targetConsumerConfig", "checkpoints-target-consumer"), refused);
             }
@@ -292,7 +298,8 @@ public class Refusals {
     }
 
     private void transformations(Object own) throws Throwable {
-        Method stages = method(own.getClass(), "transformationStages", 0, null);
+        Method before = method(own.getClass(), "transformations", 0, null);  // before 3.6
+        Method stages = before != null ? before : method(own.getClass(), "transformationStages", 0, null);
         if (stages != null) {
             stages.invoke(own);
         } else {
@@ -321,9 +328,12 @@ public class Refusals {
     private void framework(Object own, String kind, Map<String, String> refused) throws Throwable {
         Class<?> worker = Class.forName(CONNECT + "runtime.Worker");
         Class<?> connector = Class.forName(MIRROR + "SourceConnector");
-        String name = kind.equals("producer") ? "baseProducerConfigs" : kind.equals("admin") ? "adminConfigs" : "regularSourceOffsetsConsumerConfigs";
-        List<Object> arguments = new ArrayList<>(List.of("name", "client", workerConfig, own, connector, policy, "cluster"));
-        if (kind.equals("admin")) {
+        boolean newer = method(worker, "baseProducerConfigs", 7, null) != null;  // KIP-618 (3.3)
+        String name = kind.equals("producer") ? (newer ? "baseProducerConfigs" : "producerConfigs")
+            : kind.equals("admin") ? "adminConfigs" : "regularSourceOffsetsConsumerConfigs";
+        Object owner = newer ? "name" : create(CONNECT + "util.ConnectorTaskId", "name", 0);
+        List<Object> arguments = new ArrayList<>(List.of(owner, "client", workerConfig, own, connector, policy, "cluster"));
+        if (kind.equals("admin") && method(worker, name, 8, null) != null) {
             arguments.add(Class.forName(CONNECT + "health.ConnectorType").getEnumConstants()[0]);
         }
         step(refused, "framework " + kind, () -> {
@@ -333,9 +343,12 @@ public class Refusals {
     }
 
     private void admin(Object mirror, String name, Map<?, ?> settings, Map<String, String> refused) {
-        String forwarding = String.valueOf(((AbstractConfig) mirror).values().get("forwarding.admin.class"));
-        answer(refused, name, "admin " + forwarding, settings, () -> {
-            Object made = method(mirror.getClass(), "forwardingAdmin", 1, null).invoke(mirror, settings);
+        String own = String.valueOf(((AbstractConfig) mirror).values().get("forwarding.admin.class"));
+        answer(refused, name, "admin " + own, settings, () -> {
+            Method forwarding = method(mirror.getClass(), "forwardingAdmin", 1, null);  // KIP-787 (3.5)
+            @SuppressWarnings("unchecked")
+            Map<String, Object> given = (Map<String, Object>) settings;
+            Object made = forwarding != null ? forwarding.invoke(mirror, settings) : Admin.create(given);
             closed(() -> ((Admin) made).close(Duration.ZERO));
         });
     }
@@ -421,6 +434,9 @@ public class Refusals {
             if (!known) {
                 throw new ConfigException("no SASL client for mechanism " + mechanism);
             }
+            if (mechanism.equals("OAUTHBEARER")) {
+                token(config);
+            }
         }
         if (protocol.endsWith("SSL")) {
             Object factory = create("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory");
@@ -440,6 +456,22 @@ public class Refusals {
         }
     }
 
+    /** A login may succeed without a token; then OAuthBearerSaslClientCallbackHandler throws at the first connection. */
+    private static void token(AbstractConfig config) throws Throwable {
+        ChannelBuilder channels = (ChannelBuilder) callStatic("org.apache.kafka.clients.ClientUtils", "createChannelBuilder", config,
+            org.apache.kafka.common.utils.Time.SYSTEM, new LogContext());
+        Class<?> token = Class.forName("org.apache.kafka.common.security.oauthbearer.OAuthBearerToken");
+        try {
+            for (Object login : ((Map<?, ?>) field(channels.getClass(), "loginManagers").get(channels)).values()) {
+                if (((javax.security.auth.Subject) call(login, "subject")).getPrivateCredentials(token).isEmpty()) {
+                    throw new ConfigException("No OAuth Bearer tokens in Subject's private credentials");
+                }
+            }
+        } finally {
+            channels.close();
+        }
+    }
+
     // Reflection: most of these classes and methods are not public.
 
     private static boolean exists(String name) {
@@ -452,7 +484,11 @@ public class Refusals {
     }
 
     private static Object role(Object mirror, String name, String role) throws Throwable {
-        return call(mirror, name, role);
+        return has(mirror, name, 1) ? call(mirror, name, role) : call(mirror, name);  // before 3.5 a client had no role
+    }
+
+    private static boolean has(Object on, String name, int arguments) {
+        return method(on.getClass(), name, arguments, null) != null;
     }
 
     private static Object call(Object on, String name, Object... arguments) throws Throwable {

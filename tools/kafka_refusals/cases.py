@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -152,12 +153,99 @@ _PLUGINS: tuple[Mapping[str, str], ...] = (
     *({"connector.class": f"{MIRROR}{name}"} for name in ("MirrorSource", "MirrorSourceTask", "MirrorSourceConector")),
     {"connector.class": "MirrorSource"},
 )
+# Settings of transformations, predicates and converters, right ones and wrong ones; of others those of their type.
+_OF_PLUGINS: Mapping[str, tuple[str, ...]] = {
+    "spec": ("int8", "a:int8,b:string", "A:INT8", "a:bytes", "a:x", "int8,a:int8", "int8,string", "a:b:int8", "a:", ":", "", "a: float64 "),
+    "renames": ("a:b", "a:b,c:d", "a", "a:b:c", "a:", ":b", "", "a:b,"),
+    "fields": ("a", "a,b", "a,a", "", "a,"),
+    "headers": ("h", "h,i", "h,h", "", "h,"),
+    "include": ("a", "a,b", "a,a", ""),
+    "exclude": ("a", ""),
+    "operation": ("move", "copy", "MOVE", "x", ""),
+    "field": ("a", "a.b", "`a.b`.c", "`a", "a.`b", "`a`b`", "`a\\\\`.b", "``", "", "a..b"),
+    "field.syntax.version": ("V1", "V2", "v2", "V2", "V3", ""),
+    "target.type": ("string", "unix", "Date", "Time", "Timestamp", "STRING", "timestamp", " unix ", ""),
+    "format": ("yyyy-MM-dd", "yyyy-MM-dd'T'HH:mm:ssXXX", "XXXX", "yyyy'T", "b", "YYYY-uu", "jj", "''", "", " ", "{0}"),
+    "timestamp.format": ("yyyyMMdd", "yyyy'T", "bbb", "", "XXXX", "e"),
+    "unix.precision": ("seconds", "SECONDS", "s", ""),
+    "regex": ("a.*", "(", "*", "", "[a", "a{2}", "(?<n>a)", "\\\\"),
+    "pattern": ("a.*", "(", "*", "", "[a"),
+    "name": ("h", "", " "),
+    "header": ("h", ""),
+    "value.literal": ("1", "", "abc", "{"),
+    "schema.version": ("1", "x", "", "-1"),
+    "schema.name": ("s", ""),
+    "replacement": ("x", "$1", "", "$"),
+    "converter.encoding": ("UTF-8", "utf8", "x", ""),
+    "decimal.format": ("NUMERIC", "numeric", "base64", "x", ""),
+    "schema.content": ("", "{", '{"type": "string"}', '{"type": "x"}', "[]", "1"),
+}
+_TYPES: Mapping[str, str] = {"transformation": "transforms", "predicate": "predicates"}
+_OUTER = tuple(f"{_TRANSFORMS}{name}" for name in ("Cast", "ExtractField", "InsertField"))
+_CREATION: Mapping[str, tuple[str, ...]] = {
+    "topic.creation.default.replication.factor": ("1", "-1", "0", "-2", "x"),
+    "topic.creation.default.partitions": ("1", "-1", "0", "x", ""),
+    "topic.creation.default.cleanup.policy": ("compact", "x"),
+    "topic.creation.groups": ("g", "g", "g", "g,h", "default", ""),
+    "topic.creation.g.include": ("a.*", "a.*", "(", "", "a,a"),
+    "topic.creation.g.exclude": ("b", "[", ""),
+    "topic.creation.g.replication.factor": ("1", "-1", "0", "x"),
+    "topic.creation.g.partitions": ("1", "-1", "-2", "x"),
+}
+
+
+def _plugins_drawn(chance: random.Random, version: str) -> dict[str, str]:
+    """Return a transformation, with or without a predicate, or a converter, or groups of topics to create, each with settings."""
+    kind = chance.random()
+    if kind < 0.15:
+        return dict(chance.choice(_PLUGINS))
+    if kind < 0.25:
+        return {key: chance.choice(values) for key, values in _CREATION.items() if chance.random() < 0.6}
+    if kind < 0.45:
+        part = chance.choice(("key", "value", "header"))
+        name = chance.choice(load().classes("header converter" if part == "header" else "converter", version))
+        return {f"{part}.converter": name, **_settings(chance, name, f"{part}.converter.", version)}
+    found = {"transforms": "t", **_plugin(chance, "transformation", "t", version)}
+    if kind < 0.55:
+        found |= {"transforms": "t,u", **_plugin(chance, "transformation", "u", version)}
+    if chance.random() < 0.4:
+        found |= {"transforms.t.predicate": "p", "predicates": "p", **_plugin(chance, "predicate", "p", version)}
+    return found
+
+
+def _plugin(chance: random.Random, purpose: str, alias: str, version: str) -> dict[str, str]:
+    every = load().classes(purpose, version)
+    name = chance.choice(every)
+    prefix = f"{_TYPES[purpose]}.{alias}."
+    kind = chance.random()
+    written = name.rpartition(".")[2] if kind < 0.15 else chance.choice(_OUTER) if kind < 0.18 else name
+    return {f"{prefix}type": written, **_settings(chance, name, prefix, version)}
+
+
+def _settings(chance: random.Random, name: str, prefix: str, version: str) -> dict[str, str]:
+    return {
+        prefix + each.name: chance.choice(_of_plugin(each))
+        for each in load().settings(name, version)
+        if chance.random() < (0.9 if each.required else 0.5)
+    }
+
+
+@cache
+def _of_plugin(setting: Key) -> tuple[str, ...]:
+    return _OF_PLUGINS.get(setting.name) or values(Place(setting.name, "", setting))
+
+
 _RIGHT_LOGIN = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
     "sasl.jaas.config": _LOGINS["plain.PlainLoginModule"],
 }
-_MODES: tuple[Mapping[str, str], ...] = ({}, {}, {"security.protocol": "SSL"}, _RIGHT_LOGIN)
+_SCRAM = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": _LOGINS["scram.ScramLoginModule"]}
+_OAUTH = {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f'{_TOKEN} unsecuredLoginStringClaim_sub="u";'}
+_MODES: tuple[Mapping[str, str], ...] = (
+    *({}, {}, {"security.protocol": "SSL"}, _RIGHT_LOGIN, _RIGHT_LOGIN | {"security.protocol": "SASL_SSL"}),
+    *({"security.protocol": "SASL_SSL", **_SCRAM}, {"security.protocol": "sasl_plaintext", **_OAUTH}),
+)
 
 
 @dataclass(frozen=True)
@@ -215,11 +303,17 @@ def values(place: Place) -> tuple[str, ...]:
     texts = _TEXTS[definition.type]
     choices = definition.choices
     if choices:
-        texts = (*choices, *(text.swapcase() for text in choices), *texts[:2])
+        texts = (*choices, *(text.swapcase() for text in choices), f" {choices[0]} ", *texts[:2])
     if definition.type == "list" and len(choices) > 1:
         texts = (*texts, ",".join(choices[:2]), f"{choices[0]},{choices[0]}")
     default = (definition.default,) if definition.default else ()
-    return tuple(dict.fromkeys((*texts, *default)))
+    return tuple(dict.fromkeys((*texts, *default, *_limits(definition.valid))))
+
+
+def _limits(valid: str) -> Iterator[str]:
+    """Yield the ends of a range, and the numbers beyond them."""
+    for text in re.findall(r"-?[0-9]+(?![0-9.]*[.][0-9])", valid if "..." in valid else ""):
+        yield from (str(int(text) + more) for more in (-1, 0, 1))
 
 
 def singles(type_: ConnectorType, version: str) -> Iterator[dict[str, str]]:
@@ -246,8 +340,10 @@ def drawn(chance: random.Random, type_: ConnectorType, version: str, number: int
     chosen = [first, *(chance.choice(near if chance.random() < 0.6 else every) for _ in range(number - 1))]
     changes: dict[str, str] = {}
     prefix = first.key.removesuffix(first.plain)
-    mode = chance.choice(_MODES) if prefix in ("source.cluster.", "target.cluster.", "producer.override.") else {}
-    changes |= {prefix + name: value for name, value in mode.items()}
+    mode = chance.choice(_MODES) if prefix else {}
+    changes |= {prefix + name: value for name, value in mode.items() if prefix + name in _written(type_, version)}
+    if chance.random() < 0.25:
+        changes |= _plugins_drawn(chance, version)
     changes |= {place.key: chance.choice(values(place)) for place in chosen}
     if (
         any(place.key.startswith(("consumer.override.", "admin.override.")) for place in chosen)
@@ -255,6 +351,11 @@ def drawn(chance: random.Random, type_: ConnectorType, version: str, number: int
     ):
         changes.setdefault("offsets.storage.topic", "own")
     return changes
+
+
+@cache
+def _written(type_: ConnectorType, version: str) -> frozenset[str]:
+    return frozenset(place.key for place in places(type_, version))
 
 
 @cache

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.sandbox.jars import kafka_jars
+from mm2mgr.files import cache_folder
+from mm2mgr.sandbox.jars import locked_jars
 from mm2mgr.sandbox.java import find_java
+from tools.kafka_keys.generate import LOCKS, jars
 
 SOURCE = Path(__file__).with_name("Refusals.java")
+_OLDER = Path(__file__).with_name("older.lock")  # what workers before 3.6 need besides the libraries of 3.6.2
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 # Nothing listens there: no client of a case gets an answer.
 ADDRESS = "127.0.0.1:1"
@@ -35,8 +38,8 @@ Asked = tuple[str, Mapping[str, str]]  # the connector's type, and its config
 @contextmanager
 def asking(release: str) -> Iterator[Oracle]:
     """Start a JVM with the jars of a release and stop it afterwards."""
-    jars, java = kafka_jars(release), find_java()
-    command = [str(java.java), *_OPTIONS, "-cp", ":".join(map(str, jars)), str(SOURCE)]
+    path = [*(locked_jars(_OLDER, cache_folder() / "kafka-refusals") if release in LOCKS else ()), *jars(release)]
+    command = [str(find_java().java), *_OPTIONS, "-cp", ":".join(map(str, path)), str(SOURCE)]
     command += [f"{key}={value}" for key, value in WORKER.items()]
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)

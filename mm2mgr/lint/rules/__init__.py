@@ -19,7 +19,7 @@ from mm2mgr.lint.subject import Estate, SourceFile, Spot, Subject, SubjectKind
 # In the order in which people read them.
 _OF_CONNECTORS = (
     *("keys", "values", "refusals", "addresses", "worker", "security", "logins", "records", "transforms"),
-    *("sizes", "links", "topics", "patterns", "sync", "loops", "pair", "strimzi"),
+    *("plugins", "sizes", "links", "topics", "patterns", "sync", "loops", "pair", "strimzi"),
 )
 # No error of these is about a connector of a tree: hints, and the text of other files.
 _BESIDE = ("files", "dedicated_workers", "advice", "versions")

@@ -31,14 +31,6 @@ from mm2mgr.truth.reach import CLASSES, PACKAGE, Client, numbers, seen_by
 
 _START = "FAILED when it starts"
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
-# What Connect asks for where Kafka's own transformation or predicate is used; the ones for which bytes will do.
-_NEEDS = {
-    "RegexRouter": ("regex", "replacement"),
-    "DropHeaders": ("headers",),
-    "InsertHeader": ("header", "value.literal"),
-    "TopicNameMatches": ("pattern",),
-    "HasHeaderKey": ("name",),
-}
 
 
 @rule(
@@ -181,7 +173,6 @@ def refused_by_code(subject: Subject) -> Iterator[Hit]:
     are found at the first connection.
     """
     yield from _intervals(subject)
-    yield from _plugin_settings(subject)
     for name, key, exclusion, wrong in _known_refusals(subject):
         yield _excluded(subject, name, key, exclusion, wrong)
 
@@ -268,31 +259,6 @@ def _intervals(subject: Subject) -> Iterator[Hit]:
 
 
 _LONG = len(str(LONGEST_SECONDS))
-
-
-def _plugin_settings(subject: Subject) -> Iterator[Hit]:
-    for key in _plugin_types(subject.kind):
-        kind, alias, _ = key.split(".")
-        package, _, simple = subject.get(key).rpartition(".")
-        if alias not in subject.items(kind) or (package and not package.startswith(_TRANSFORMS)):
-            continue
-        missing = [
-            f"{kind}.{alias}.{name}" for name in _NEEDS.get(simple, ()) if not _has(subject, f"{kind}.{alias}.{name}")
-        ]
-        if missing:
-            message = (
-                f"{written(subject, key)}={subject.get(key)} needs {' and '.join(missing)}: Connect refuses the config"
-            )
-            yield Hit(message, f"write {', '.join(spelled(subject, each) for each in missing)}", key)
-
-
-def _has(subject: Subject, key: str) -> bool:
-    return bool(subject.get(key)) or (key in subject.config and not key.endswith((".headers", ".pattern", ".name")))
-
-
-@lru_cache(maxsize=4096)
-def _plugin_types(kind: SubjectKind) -> tuple[str, ...]:
-    return tuple(key for key in kind.keys if _ALIAS.fullmatch(key))
 
 
 @rule("upgrade-lists", "warning", source="KIP-1161")

@@ -74,6 +74,8 @@ def _wrong(subject: Subject, name: str) -> str:
         return ""
     if simple not in _KNOWN:
         return f"write {KAFKAS}{(*nearest(simple, _KNOWN, 0.5), 'DropHeaders')[0]}"
+    if simple in _OF_BYTES and part and not package:
+        return f"{class_} without its package is not found, and Connect refuses it; with its package it {_OF_BYTES[simple]}"
     if simple in _OF_BYTES and part not in ("Key", "Value"):
         return f"{simple} without $Key or $Value is abstract, and Connect refuses it; as one of them it {_OF_BYTES[simple]}"
     why = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")

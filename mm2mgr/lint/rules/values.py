@@ -51,6 +51,8 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
     checks = _checks(subject.kind)
     values = tuple(subject.get(check.key)[: check.counts] for check in checks)
     for check, wrong in _faults(subject.kind, values):
+        if not _is_listed(subject, check):
+            continue
         line = written(subject, check.key)
         consequence = failing(check.client) if check.client else "Connect refuses the config"
         message = f"{line}={shown(subject, check.key)} is {wrong}: {consequence}"
@@ -59,6 +61,15 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
             yield connector_hit(subject, check.key, ",".join(items), message)
         else:
             yield Hit(message, f"write {allowed(check.definition)} for {line}", check.key)
+
+
+def _is_listed(subject: Subject, check: _ValueCheck) -> bool:
+    """Tell whether the config lists what the key is for: Connect looks at no other group, transformation or predicate."""
+    before, _, after = check.definition.name.partition("<")
+    if not after or check.client:
+        return True
+    name = check.key.removeprefix(before).removesuffix(after.partition(">")[2])
+    return name in subject.items("topic.creation.groups" if "topic" in before else before.removesuffix("."))
 
 
 def _no_bytes(subject: Subject) -> Iterator[Hit]:
