@@ -43,13 +43,14 @@ class OperatorResource:
 class FoundWorkers:
     """The Connect workers of a connector, as far as its file says; `policy` is the short name of the override policy.
 
-    `takes_resources`: connectors are created there as resources of Strimzi, where its operator runs them.
+    `takes_resources`: connectors are created there as resources of Strimzi, where its operator runs them; `notes` is what it refuses of theirs.
     """
 
     properties: Mapping[str, str] = field(repr=False)  # may hold secrets
     version: str | None = None
     policy: str | None = None
     takes_resources: bool = True
+    notes: tuple[OperatorNote, ...] = ()
 
     @property
     def exactly_once(self) -> bool:

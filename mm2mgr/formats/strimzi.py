@@ -1,7 +1,7 @@
 """Reads Strimzi's resources: the connectors that its operator makes of them, and the workers that these run on.
 
-What the operator adds is included, without security (`tls:`, `authentication:`); what it refuses or ignores is in the notes of a
-resource. Sources: KafkaMirrorMaker2Connectors, KafkaMirrorMaker2Cluster and KafkaConnectAssemblyOperator, 0.41 to 1.2.
+What the operator adds is included, security too (see `client_security`); what it refuses or ignores is in the notes of a resource.
+Sources: KafkaMirrorMaker2Connectors, KafkaMirrorMaker2Cluster and KafkaConnectAssemblyOperator, 0.41 to 1.2.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mm2mgr.formats import client_security
 from mm2mgr.formats.connectors import (
     CONVERTERS,
     FoundConnector,
@@ -92,6 +93,7 @@ _MEMBERS = {
     "connector": _OF_CONNECTOR,
     "resource": (*_OF_CONNECTOR, "class", "pause"),
 }
+_PROVIDERS = "config.providers"
 _READS = {"sourceConnector": ("topics",), "checkpointConnector": ("topics", "groups")}
 
 
@@ -126,8 +128,10 @@ def read_resource(resource: Node) -> Resource:
         return _mirror_maker(name, resource, spec)
     if kind == "KafkaConnect":
         asked = resource.word("metadata", "annotations", _ANNOTATION).lower() == "true"
-        workers = _worker(spec, spec, {**_stored("connect-cluster"), **_JSON})
-        return Resource(workers={name: replace(workers, takes_resources=asked)})
+        trusted = f"{name}-connect-tls-trusted-certs:ca.crt"
+        workers = _worker(spec, spec, {**_stored("connect-cluster"), **_JSON}, _namespace(resource), trusted)
+        notes = tuple(client_security.refused(spec, is_v1=_is_v1(resource)))
+        return Resource(workers={name: replace(workers, takes_resources=asked, notes=notes)})
     if spec.get("class"):
         return Resource((_connector(name, resource, spec),))
     return Resource()
@@ -175,7 +179,13 @@ def with_workers(found: FoundConnector, workers: Mapping[str, FoundWorkers]) -> 
             _ANNOTATION, found.line, message, f'write annotations: {{{_ANNOTATION}: "true"}} in the KafkaConnect'
         )
         of = replace(of, notes=(*of.notes, note))
+    if own and of:
+        of = replace(of, notes=(*of.notes, *own.notes))
     return replace(found, workers=own, resource=of)
+
+
+def _namespace(resource: Node) -> str:
+    return resource.word("metadata", "namespace") or "default"
 
 
 def _is_v1(resource: Node) -> bool:
@@ -238,13 +248,17 @@ def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
     return [entry_of(names[key], child.line, child) for key, child in found]
 
 
-def _worker(spec: Node, kafka: Node, defaults: Mapping[str, str]) -> FoundWorkers:
+def _worker(spec: Node, kafka: Node, defaults: Mapping[str, str], namespace: str, trusted: str) -> FoundWorkers:
     """Return the workers of a resource; `kafka` is the part of it that holds their Kafka cluster and their properties."""
+    login, protocols = client_security.of_workers(kafka, namespace, trusted)
     written = {entry.key: entry.value for entry in _config(kafka)}
     kept = {key: value for key, value in written.items() if key in _ALLOWED or not key.lower().startswith(_FORBIDDEN)}
     members = {key: value for name, key in _STORED.items() if (value := kafka.word(name))}
     servers = {"bootstrap.servers": kafka.word("bootstrapServers")}
-    return FoundWorkers({**defaults, **servers, **kept, **members}, spec.word("version") or None)
+    own = written.get(_PROVIDERS, "")
+    providers = {_PROVIDERS: f"{own},{client_security.PROVIDERS}" if own else client_security.PROVIDERS}
+    properties = {**defaults, **servers, **login, **kept, **members, **providers, **protocols}
+    return FoundWorkers(properties, spec.word("version") or None)
 
 
 def _stored(name: str) -> dict[str, str]:
@@ -275,8 +289,10 @@ def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
     if not pairs:
         return Resource()
     own = _clusters(spec).get(spec.word("connectCluster")) or pairs[0].target
-    workers = {name: _worker(spec, own, {**_stored("mirrormaker2-cluster"), **CONVERTERS})}
-    found = [connector for pair in pairs for connector in _of_pair(name, pair, own)]
+    namespace, trusted = _namespace(resource), f"{name}-connect-tls-trusted-certs"
+    defaults = {**_stored("mirrormaker2-cluster"), **CONVERTERS}
+    workers = {name: _worker(spec, own, defaults, namespace, f"{trusted}:{own.word('alias')}-ca.crt")}
+    found = [connector for pair in pairs for connector in _of_pair(name, pair, own, namespace, trusted)]
     notes = tuple(dict.fromkeys(_notes(resource, spec, pairs, own)))
     of = OperatorResource("KafkaMirrorMaker2", _is_v1(resource), f"{resource.word('metadata', 'namespace')}/{name}")
     found = [replace(each, resource=replace(of, notes=() if at else notes)) for at, each in enumerate(found)]
@@ -291,6 +307,8 @@ def _notes(resource: Node, spec: Node, pairs: Sequence[_Mirror], own: Node) -> I
     for cluster in (spec.get("clusters") or Node("list", 0)).items:
         yield from _unknown(cluster, "cluster", is_v1=is_v1, hints=_NESTED)
     yield from _refused_aliases(spec)
+    for cluster in dict.fromkeys(cluster for pair in pairs for cluster in (pair.target, pair.source)):
+        yield from client_security.refused(cluster, is_v1=is_v1)
     for pair in pairs:
         yield from _refused_target(spec, pair, own)
         yield from _of_mirror(pair, own, is_v1=is_v1)
@@ -396,7 +414,11 @@ def _clusters(spec: Node) -> dict[str, Node]:
     return {node.word("alias"): node for node in (spec.get("clusters") or spec).items}
 
 
-def _of_pair(owner: str, pair: _Mirror, own: Node) -> Iterator[FoundConnector]:
+def _of_pair(owner: str, pair: _Mirror, own: Node, namespace: str, trusted: str) -> Iterator[FoundConnector]:
+    ends = [
+        _cluster(cluster, f"{side}.cluster.", namespace, trusted, is_workers=cluster is own)
+        for side, cluster in (("source", pair.source), ("target", pair.target))
+    ]
     for part, class_name in _PARTS.items():
         node = pair.mirror.get(part)
         if node is None or node.kind != "object":
@@ -406,10 +428,11 @@ def _of_pair(owner: str, pair: _Mirror, own: Node) -> Iterator[FoundConnector]:
         entries = (
             *(text_entry(key, node.line, value) for key, value in named.items()),
             *_scalars(node, {"tasksMax": "tasks.max"}),
-            *_cluster(pair.source, "source.cluster.", is_workers=pair.source is own),
-            *_cluster(pair.target, "target.cluster.", is_workers=pair.target is own),
+            *(entry for end in ends for entry in end),
         )
         patterns = {key: to for key, to in _PATTERNS.items() if to.partition(".")[0] in _READS.get(part, ())}
+        written = {entry.key for entry in _config(node)}
+        entries = tuple(entry for entry in entries if entry.key not in written or not _is_security(entry.key))
         found = _made(name, named["connector.class"], entries, node, _scalars(pair.mirror, patterns))
         places = dict(_places(pair, node, _READS.get(part, ())))
         yield replace(found, state=_state(node), owner=owner, home=(*node.path, "config"), places=places)
@@ -422,17 +445,25 @@ def _places(pair: _Mirror, node: Node, reads: Sequence[str]) -> Iterator[tuple[s
         if key.partition(".")[0] in reads:
             yield key, (*pair.mirror.path, member)
     for side, cluster in (("source", pair.source), ("target", pair.target)):
-        yield f"{side}.cluster.alias", ()  # mirrors name their clusters by it
+        for plain in ("alias", *client_security.WRITTEN):  # mirrors name their clusters by the alias
+            yield f"{side}.cluster.{plain}", ()
         yield f"{side}.cluster.bootstrap.servers", (*cluster.path, "bootstrapServers")
 
 
-def _cluster(cluster: Node, prefix: str, *, is_workers: bool) -> list[Entry]:
+def _is_security(key: str) -> bool:
+    return key.partition(".cluster.")[2].startswith(("security.", "ssl.", "sasl."))
+
+
+def _cluster(cluster: Node, prefix: str, namespace: str, trusted: str, *, is_workers: bool) -> list[Entry]:
     """Return a cluster's entries for connectors, without those that only workers read.
 
     In the cluster of the workers what is for a kind of clients is for theirs.
     """
     entries = [replace(each, path=()) for each in _scalars(cluster, {"alias": f"{prefix}alias"})]
     entries += _scalars(cluster, {"bootstrapServers": f"{prefix}bootstrap.servers"})
+    written = {entry.key for entry in _config(cluster)}  # over what the operator makes
+    made = client_security.security(cluster, namespace, f"{trusted}:{cluster.word('alias')}-ca.crt")
+    entries += [replace(entry, key=prefix + entry.key) for entry in made if entry.key not in written]
     for entry in _config(cluster):
         of_clients = entry.key.startswith(_OF_CLIENTS)
         if not _is_workers(entry.key) and not (is_workers and of_clients):

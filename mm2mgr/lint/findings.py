@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Literal, get_args
 
 from mm2mgr import defaults
+from mm2mgr.formats.client_security import PROTOCOL, WRITTEN
 from mm2mgr.formats.properties import Entry
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind
 from mm2mgr.secrets import mask, mask_text
@@ -289,10 +290,27 @@ def spelled(subject: Subject, key: str, value: str = "…") -> str:
 
 def _of_connector(subject: Subject, key: str, value: str) -> str:
     """Return how to write a key of a connector's config, or the member of a resource of Strimzi that becomes it."""
-    if subject.resource and subject.resource.kind == "KafkaMirrorMaker2" and key.endswith(".cluster.alias"):
-        return f"alias: {yaml(value)} of that cluster, and wherever the resource names it"
+    side, _, plain = key.partition(".cluster.")
+    if subject.resource and subject.resource.kind == "KafkaMirrorMaker2" and side in ("source", "target"):
+        if plain == "alias":
+            return f"alias: {yaml(value)} of that cluster, and wherever the resource names it"
+        if plain in WRITTEN and not subject.paths.get(key):
+            alias = subject.source if side == "source" else subject.target
+            return (
+                f"{_operators_security(plain, value)} in the cluster {alias}, of which the operator makes {key}={value}"
+            )
     member = member_of(subject, key)
     return f"{member}: {yaml(value)}" if member in OPERATORS_MEMBERS else f"{key}={value}"
+
+
+def _operators_security(plain: str, value: str) -> str:
+    """Return the members of a cluster in a resource of Strimzi that become a setting of its clients."""
+    tls = "" if value.endswith("PLAINTEXT") else "tls: {trustedCertificates: […]}"
+    login = "authentication: {type: …}"
+    if plain == PROTOCOL:
+        parts = [*([tls] if tls else []), *([login] if value.startswith("SASL") else [])]
+        return " and ".join(parts) or "neither tls nor authentication"
+    return tls if plain.startswith("ssl.truststore.") else login
 
 
 def line_key(subject: Subject, key: str) -> str:

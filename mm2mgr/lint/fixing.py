@@ -332,7 +332,7 @@ class _Batch:
         if not subject.home:
             return file, (key,), value
         if not (path := subject.paths.get(key, (*subject.home, key))):
-            raise NotEditable("other parts of the file name it")
+            raise NotEditable("other parts of the file name it, or the operator makes it of them")
         return file, path, int(value) if path[-1] == "tasksMax" and value.isdecimal() else value
 
     def _in_tree(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:

@@ -213,6 +213,10 @@ def _state(spec: Mapping[str, Any]) -> str:
 def _side(side: str, cluster: Mapping[str, Any]) -> Config:
     config = {key: _text(value) for key, value in (cluster.get("config") or {}).items()}
     own = {"alias": cluster.get("alias", ""), "bootstrap.servers": cluster.get("bootstrapServers", "")}
+    if isinstance(login := cluster.get("authentication"), dict):
+        own |= {"sasl.jaas.config": json.dumps(login, default=str)}
+    if isinstance(cluster.get("tls"), dict):
+        own |= {"security.protocol": "SSL", "ssl.truststore.certificates": json.dumps(cluster["tls"], default=str)}
     return {f"{side}.cluster.{key}": value for key, value in {**own, **config}.items()}
 
 

@@ -21,7 +21,8 @@ def operator_ignores(subject: Subject) -> Iterator[Hit]:
     dropped by the API server, so the operator never sees it. It creates a KafkaConnector only with the label
     strimzi.io/cluster, which names its KafkaConnect, and only where that has the annotation
     strimzi.io/use-connector-resources: "true". Settings of workers in the config of a cluster where no workers are do nothing (a
-    hint). The API version v1 has no heartbeatConnector, pause, connectCluster and clusters.
+    hint). The API version v1 has no heartbeatConnector, pause, connectCluster and clusters, and no authentication of type oauth. An
+    authentication without its user, secret or certificate is refused; in the config of type custom only sasl.* and ssl.keystore.* count.
     """
     for note in subject.resource.notes if subject.resource else ():
         spot = replace(subject.spot, line=note.line, key=note.key)
