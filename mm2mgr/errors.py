@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from importlib.util import find_spec
 
-from mm2mgr.secrets import cut, mask_text
 from mm2mgr.text import one_line, visible
 
 
@@ -140,6 +139,8 @@ class Mm2mgrError(Exception):
     exit_code = ExitCode.NO
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
+        from mm2mgr.secrets import mask_text  # its patterns are an eighth of the time of `--help`, which has no error
+
         self.message = mask_text(message)
         self.hint = hint and mask_text(hint)
         super().__init__(self.message)
@@ -152,6 +153,8 @@ class Mm2mgrError(Exception):
 
 def cause(error: BaseException) -> str:
     """Return an error where it is part of a sentence, with its type where it is none of mm2mgr; without secrets, and cut."""
+    from mm2mgr.secrets import cut
+
     return error.one_line if isinstance(error, Mm2mgrError) else cut(f"{type(error).__name__}: {one_line(str(error))}")
 
 
@@ -193,6 +196,8 @@ class Problem:
     message: str
 
     def __post_init__(self) -> None:
+        from mm2mgr.secrets import mask_text
+
         object.__setattr__(self, "message", mask_text(self.message))
 
     def __str__(self) -> str:

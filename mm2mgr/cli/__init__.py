@@ -26,7 +26,6 @@ from mm2mgr.cli.options import COMMANDS
 from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.console import complain, ended, guarded, talk
-from mm2mgr.secrets import mask_text
 from mm2mgr.text import one_line, visible
 
 TRACEBACK = "MM2MGR_TRACEBACK"
@@ -89,6 +88,7 @@ def prepare_process() -> None:
     runs on and on does it after each round. And an import fails at once that httpcore tries several times in each request.
     """
     gc.set_threshold(200_000, 50, 50)
+    gc.enable()
     if find_spec("sniffio") is None:
         sys.modules["sniffio"] = None  # type: ignore[assignment]
 
@@ -125,6 +125,8 @@ def _outcome() -> int:
 
 def _say_usage(error: click.ClickException) -> None:
     """Print click's message about wrong usage; an argument quoted in it adds no lines."""
+    from mm2mgr.secrets import mask_text
+
     message = error.message
     if isinstance(error, click.NoSuchOption) and error.ctx and error.option_name in {"-f", "--clusters", "--templates"}:
         message = f"{error.option_name} goes before the command: mm2mgr {error.option_name} … {error.ctx.info_name}"
@@ -143,6 +145,7 @@ class _Unexpected(Mm2mgrError):
 def _as_sentence(failure: Exception) -> Mm2mgrError:
     """Return an error that names the missing extra or the refused file; of anything else the exception's type and text."""
     from mm2mgr.errors import EXTRA_OF, PackageMissing
+    from mm2mgr.secrets import mask_text
 
     package = (
         (getattr(failure, "name", None) or "").partition(".")[0] if isinstance(failure, ModuleNotFoundError) else ""

@@ -23,7 +23,6 @@ from mm2mgr.cli.options import (
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import Unreadable, read_bytes
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.secrets import remember
 
 if TYPE_CHECKING:
     from mm2mgr.serve.app import Login
@@ -183,5 +182,7 @@ def _secret(file: Path | None, variable: str) -> str:
             raise Mm2mgrError(f"{file}: {why}", hint="name a file with the secret in its first line") from error
         if not found:
             raise Mm2mgrError(f"{file}: its first line is empty", hint="write the secret into its first line")
+    from mm2mgr.secrets import remember
+
     remember({"secret": found})
     return found

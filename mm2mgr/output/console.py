@@ -12,15 +12,15 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from mm2mgr.output.tables import Line, Table, rows_of
 from mm2mgr.text import cells, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from mm2mgr.output.tables import Line, Table
 
 STYLES: Mapping[str, str | None] = {
     **dict.fromkeys(("ok", "up", "create"), "green"),
@@ -222,7 +222,7 @@ def _print(lines: Iterable[str], style: str | None, *, stderr: bool, label: int 
     shown = [visible(line) for line in lines]
     if voice.isatty():
         width = _console(stderr=stderr).width
-        shown = [row for line in shown for row in rows_of(line, width, _hanging(line, width))]
+        shown = [row for line in shown for row in _rows(line, width)]
     if label:
         first, *others = shown
         marked: Line = [(first[:label], style), (first[label:], None)]
@@ -244,9 +244,11 @@ def _write(lines: Sequence[Line], *, stderr: bool) -> None:
     console.print(styled)
 
 
-def _hanging(line: str, width: int) -> int:
-    """Return how deep the rows after the first are indented."""
-    return min(len(line) - len(line.lstrip(" ")) + _HANGING, width // 2)
+def _rows(line: str, width: int) -> Iterable[str]:
+    """Break a line into rows; those after the first are indented."""
+    from mm2mgr.output.tables import rows_of
+
+    return rows_of(line, width, min(len(line) - len(line.lstrip(" ")) + _HANGING, width // 2))
 
 
 def say(text: str = "", style: str | None = None) -> None:
@@ -287,7 +289,7 @@ def say_plain(text: str) -> None:
     """Print a line without colour, much faster: for results of many lines."""
     line = visible(text)
     width = _console(stderr=False).width if _OUT.isatty() else None
-    _OUT.write("\n".join(rows_of(line, width, _hanging(line, width)) if width else [line]) + "\n")
+    _OUT.write("\n".join(_rows(line, width) if width else [line]) + "\n")
 
 
 def say_lines(text: str) -> None:
@@ -323,6 +325,8 @@ def _json(value: Any, indent: int | None = None) -> str:
 
 def say_table(table: Table) -> None:
     """Print a table as wide as the terminal allows; what is left out on a narrow one is named below it."""
+    from dataclasses import replace
+
     rows, below = ([tuple(map(visible, row)) for row in each] for each in (table.rows, table.below))
     table = replace(table, rows=rows, below=below)
     lines, left_out = table.lines(_console(stderr=False).width if _OUT.isatty() else None)

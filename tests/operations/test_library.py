@@ -27,7 +27,7 @@ from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "reference" / "library.md").read_text()
 PACKAGE = REPOSITORY / "mm2mgr" / "operations"
-EVERYTHING = sorted(operations._homes())
+EVERYTHING = sorted(operations._HOMES)
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
@@ -37,8 +37,8 @@ def test_every_name_is_on_the_page(name: str) -> None:
 
 
 def test_modules_do_not_hide_the_functions_of_their_name() -> None:
-    modules = ", ".join(sorted(set(operations._homes().values())))
-    code = f"import {modules}, mm2mgr.operations as o; print(*(type(getattr(o, n)).__name__ for n in o._homes()))"
+    modules = ", ".join(sorted(set(operations._HOMES.values())))
+    code = f"import {modules}, mm2mgr.operations as o; print(*(type(getattr(o, n)).__name__ for n in o._HOMES))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
     assert "module" not in done.stdout.split()
 
