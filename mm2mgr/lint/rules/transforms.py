@@ -79,9 +79,8 @@ def _wrong(subject: Subject, name: str) -> str:
     if simple in _OF_BYTES and part not in ("Key", "Value"):
         return f"{simple} without $Key or $Value is abstract, and Connect refuses it; as one of them it {_OF_BYTES[simple]}"
     why = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")
-    if not why or _spared(subject, name, simple, part) or (why == _OTHER_TYPE and not _as_bytes(subject, part.lower())):
-        return ""
-    if simple == "InsertHeader" and not _as_bytes(subject, "header"):
+    other_bytes = {"InsertHeader": "header"}.get(simple, part.lower() if why == _OTHER_TYPE else "")
+    if not why or _spared(subject, name, simple, part) or (other_bytes and not _as_bytes(subject, other_bytes)):
         return ""
     chosen = " that its predicate selects" if subject.get(f"transforms.{name}.predicate") else ""
     which = f"record{' with a key' if part == 'Key' else ''}{chosen}"
