@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 
 PIPE_SECONDS = 10.0
@@ -329,13 +330,13 @@ def _opened(path: Path) -> int:
 
 
 def _acquire(opened: int, path: Path, purpose: str, wait_seconds: float, say: Callable[[str], None]) -> None:
-    began, pause, said = time.monotonic(), 0.005, False
+    began, pause, said = timing.now(), 0.005, False
     while True:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            waited = time.monotonic() - began
+            waited = timing.now() - began
         if waited >= wait_seconds:
             how = f"is still locked after {waited:.0f} s" if wait_seconds else "is locked"
             hint = f"wait until it is done, or end it if it hangs (`fuser -v {path}` on its machine names it)"
@@ -343,7 +344,7 @@ def _acquire(opened: int, path: Path, purpose: str, wait_seconds: float, say: Ca
         if not said and waited >= min(_SAID_AFTER_SECONDS, wait_seconds / 2):
             said = True
             say(f"{purpose}: waiting up to {wait_seconds:.0f} s for {path}, locked by {_holder(opened)}")
-        time.sleep(min(pause, max(0.0, wait_seconds - waited)))
+        timing.sleep(min(pause, max(0.0, wait_seconds - waited)))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 

@@ -7,7 +7,6 @@ cluster or wrong password hides nothing else.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mm2mgr import defaults
+from mm2mgr import defaults, timing
 from mm2mgr.check.judge import (
     STATUSES,
     Checked,
@@ -164,13 +163,13 @@ class Sessions:
     """The sessions of a check and the threads they run in; `left` seconds until the deadline."""
 
     def __init__(self, timeout_seconds: float, threads: ThreadPoolExecutor) -> None:
-        self._end = time.monotonic() + timeout_seconds
+        self._end = timing.now() + timeout_seconds
         self._threads = threads
         self.by_login: dict[ClientLogin, Session] = {}
 
     @property
     def left(self) -> float:
-        return self._end - time.monotonic()
+        return self._end - timing.now()
 
     def log_in(self, accesses: dict[ClientLogin, KafkaAccess]) -> None:
         """Open a session for each login; half of the time is kept for what comes after."""
@@ -305,14 +304,14 @@ def check(
     timeout_seconds: float = 20.0,
 ) -> Checked:
     """Check the chosen flows. Whatever does not answer is a row; it ends about `timeout_seconds` after it began."""
-    started = time.monotonic()
+    started = timing.now()
     chosen = connectors_of(connectors, flows)
     with open_sessions(timeout_seconds) as sessions:
         answers: dict[str, WorkerAnswer] = {}
         running: dict[str, RunningOn] = {}
 
         def ask_workers() -> None:
-            answers.update(asyncio.run(read_workers(topology, chosen, timeout_seconds / 2, running)))
+            answers.update(timing.run(read_workers(topology, chosen, timeout_seconds / 2, running)))
 
         sessions.run([ask_workers, partial(_log_in, sessions, topology, chosen)])
         answered = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Failure)}
@@ -340,7 +339,7 @@ def check(
         tuple(commands(row.grant for row in rows if row.grant and row.status == status))
         for status in ("missing", "unknown")
     )
-    return Checked(tuple(rows), missing, unsure, tuple(found), time.monotonic() - started)
+    return Checked(tuple(rows), missing, unsure, tuple(found), timing.now() - started)
 
 
 def _log_in(sessions: Sessions, topology: Topology, connectors: Sequence[Connector]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import TypeVar
 import httpx
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from mm2mgr import web
+from mm2mgr import timing, web
 from mm2mgr.connect.errors import (
     PAGE_HINT,
     AlreadyExists,
@@ -60,11 +59,11 @@ class Deadline:
     @classmethod
     def after(cls, seconds: float) -> Deadline:
         # More of a long time for one attempt: a long list over a slow link must be able to come whole.
-        return cls(time.monotonic() + seconds, max(READ_SECONDS, seconds / 4))
+        return cls(timing.now() + seconds, max(READ_SECONDS, seconds / 4))
 
     def left(self) -> float:
         """Return the seconds that are left, never negative."""
-        return max(0.0, self.ends_at - time.monotonic())
+        return max(0.0, self.ends_at - timing.now())
 
     def attempt_seconds(self, write: bool) -> float:
         """Return how long one attempt may wait for its answer."""
@@ -81,7 +80,7 @@ class ConnectHttp:
         self._transport = transport
         self._retired: list[httpx.AsyncClient] = []
         self._http, self._seen = self._client(), _stamps(target)
-        self._renew_at = time.monotonic() + RENEW_SECONDS
+        self._renew_at = timing.now() + RENEW_SECONDS
 
     def _client(self) -> httpx.AsyncClient:
         target = self.target
@@ -98,7 +97,7 @@ class ConnectHttp:
 
         What cannot be read just now, such as a file that is being replaced, stays as it was.
         """
-        self._renew_at = time.monotonic() + RENEW_SECONDS
+        self._renew_at = timing.now() + RENEW_SECONDS
         if self.target.renewed is None:
             return False
         before = self.target, self._http
@@ -123,7 +122,7 @@ class ConnectHttp:
 
     async def send(self, call: Call, deadline: Deadline) -> Answer:
         """Return the first answer that any URL gives; each failure before it is kept for the error's list."""
-        if time.monotonic() >= self._renew_at:
+        if timing.now() >= self._renew_at:
             self._renewed()
         ways = self._in_turn if call.write else self._side_by_side
         while True:
@@ -166,11 +165,11 @@ class ConnectHttp:
         starts_at = 0.0
         try:
             while asked or untried:
-                if waiting and (not asked or time.monotonic() >= starts_at):
+                if waiting and (not asked or timing.now() >= starts_at):
                     url = waiting.popleft()
                     asked[asyncio.create_task(self._ask(url, call, deadline))] = url
-                    untried, starts_at = max(0, untried - 1), time.monotonic() + pause
-                seconds = max(0.0, starts_at - time.monotonic()) if waiting else None
+                    untried, starts_at = max(0, untried - 1), timing.now() + pause
+                seconds = max(0.0, starts_at - timing.now()) if waiting else None
                 done, _ = await asyncio.wait(asked, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     url = asked.pop(task)

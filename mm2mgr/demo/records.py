@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
@@ -73,9 +73,9 @@ class Traffic:
         try:
             with Producer(self.access) as producer:
                 owed = dict.fromkeys(self._rates, 0.0)
-                last = time.monotonic()
-                while not self._stop.wait(_TICK_SECONDS):
-                    now = time.monotonic()
+                last = timing.now()
+                while not timing.wait(self._stop, _TICK_SECONDS):
+                    now = timing.now()
                     for partition, rate in self._rates.items():
                         owed[partition] += rate * (now - last)
                         for _ in range(int(owed[partition])):
@@ -94,15 +94,15 @@ class Traffic:
 
 def _ends(kafka: Kafka, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the end of each partition; a topic just created answers only after its leader has settled in."""
-    deadline = time.monotonic() + 20
+    deadline = timing.now() + 20
     while True:
         read = kafka.read_offsets(partitions)
         if not read.failed:
             return {partition: offsets.end for partition, offsets in read.found.items()}
-        if time.monotonic() > deadline:
+        if timing.now() > deadline:
             partition, reason = next(iter(read.failed.items()))
             raise KafkaError(f"{kafka.access.alias}: {partition.topic}-{partition.partition} cannot be read: {reason}")
-        time.sleep(0.1)
+        timing.sleep(0.1)
 
 
 # --- the proof --------------------------------------------------------------------------------------------------------

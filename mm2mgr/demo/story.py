@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 import shlex
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from mm2mgr import operations
+from mm2mgr import operations, timing
 from mm2mgr.cli import cli
 from mm2mgr.demo.records import RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.errors import Mm2mgrError, SandboxError
@@ -62,7 +61,7 @@ def _run(directory: Path, *, keep: bool, measure_seconds: float) -> int:
     else:
         sandbox.down(progress=talk)
     say()
-    say(f"Demo {'succeeded' if code == 0 else 'FAILED'} in {time.monotonic() - story.begun:.0f} s", style="bold")
+    say(f"Demo {'succeeded' if code == 0 else 'FAILED'} in {timing.now() - story.begun:.0f} s", style="bold")
     return code
 
 
@@ -71,12 +70,12 @@ class _Story:
         self.directory = directory
         self.tree = directory / "clusters"
         self.measured = f"{measure_seconds:g}s"
-        self.begun = time.monotonic()
+        self.begun = timing.now()
         self.number = 0
 
     def step(self, title: str, command: str = "") -> None:
         self.number += 1
-        elapsed = time.monotonic() - self.begun
+        elapsed = timing.now() - self.begun
         say()
         say(f"[{self.number}/{_STEPS}] {title}  ({elapsed:.0f} s)", style="bold cyan")
         if command:
@@ -159,17 +158,17 @@ class _Story:
         A slow machine takes as long as it needs; the wait ends, with the status, when no record has arrived for a while.
         """
         flows = workspace.topology.flows
-        least, deadline = math.inf, time.monotonic() + _PATIENCE_SECONDS
+        least, deadline = math.inf, timing.now() + _PATIENCE_SECONDS
         while behind := {flow.id: lag for flow in flows if (lag := _records_behind(flow)) > 0}:
             left = ", ".join(f"{name} {lag} records" for name, lag in behind.items())
             if sum(behind.values()) < least:
-                least, deadline = sum(behind.values()), time.monotonic() + _PATIENCE_SECONDS
-            if time.monotonic() > deadline:
+                least, deadline = sum(behind.values()), timing.now() + _PATIENCE_SECONDS
+            if timing.now() > deadline:
                 say_status(operations.status(workspace).to_dict())
                 message = f"not caught up, and no record has arrived for {_PATIENCE_SECONDS:.0f} s: {left}"
                 raise Mm2mgrError(message, hint="mm2mgr demo --keep, then status")
             talk(f"behind: {left}")
-            time.sleep(1.0)
+            timing.sleep(1.0)
         talk("every flow has caught up")
 
     def prove(self, flows: list[Flow]) -> bool:
@@ -191,9 +190,9 @@ class _Story:
 
     def status(self, workspace: Workspace) -> bool:
         """Print the status, once the workers have flushed their offsets (every 2 s in the sandbox)."""
-        deadline = time.monotonic() + 30
-        while (seen := operations.status(workspace)).health != "ok" and time.monotonic() < deadline:
-            time.sleep(1.0)
+        deadline = timing.now() + 30
+        while (seen := operations.status(workspace)).health != "ok" and timing.now() < deadline:
+            timing.sleep(1.0)
         say_status(seen.to_dict())
         return seen.health == "ok"
 

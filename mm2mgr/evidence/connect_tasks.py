@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, Unsupported
 from mm2mgr.connect.types import parse_stored
@@ -182,17 +183,17 @@ class TaskReader:
         self._watched = [
             _WatchedConnector(flow, flow.connector_name("source"), Stretches(watch.pace)) for flow in flows
         ]
-        self._due = time.monotonic() + watch.pace.every_seconds
+        self._due = timing.now() + watch.pace.every_seconds
         self._tidied_hour = ""
         self._notes: tuple[str, ...] = ()
 
     def poll(self) -> Poll:
         """Take a snapshot of all connectors when it is due; Mm2mgrError says why nothing there can be measured."""
-        now = time.monotonic()
+        now = timing.now()
         if now < self._due:
             return Poll([], notes=self._notes)
         try:
-            rows = self._rows_of(asyncio.run(self._snapshots()))
+            rows = self._rows_of(timing.run(self._snapshots()))
             self._watch.store.append(rows)
             now_ms = _now_ms()
             if (hour := hour_of(now_ms)) != self._tidied_hour:
@@ -304,7 +305,7 @@ class TopicConfigs:
 
     def compacted(self, alias: str, topics: Collection[str]) -> frozenset[str]:
         """Return the compacted ones; Mm2mgrError when their configs may not be read."""
-        now = time.monotonic()
+        now = timing.now()
         new = [topic for topic in topics if now - self._known.get((alias, topic), (-1e9, False))[0] > 3600]
         found = self.ask(alias, new) if new else frozenset()
         if found is None:

@@ -16,6 +16,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from mm2mgr import timing
 from mm2mgr.assignment import Assignment, Listing, assignment_read_back, listing_of, predict
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
@@ -77,7 +78,7 @@ def read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
     async def states() -> list[ConnectState]:
         return await asyncio.gather(*(_state(each[0].connect, each) for each in by_connect.values()))
 
-    return dict(zip(by_connect, asyncio.run(states()), strict=True))
+    return dict(zip(by_connect, timing.run(states()), strict=True))
 
 
 def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:

@@ -15,6 +15,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka, client_settings
@@ -30,11 +31,6 @@ _NOT_ALLOWED = {
     confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED,
     confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
 }
-
-
-def _now() -> float:
-    """Return the seconds of a clock that goes on while the machine sleeps, where the system has one."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Lease:
@@ -96,12 +92,12 @@ class Lease:
             self._note = self._note if note is None else note
             self._replied.clear()
             self._asked.set()
-            return self._replied.wait(2 * _CONFIRM_SECONDS) and self._holds and self.refused is None
+            return timing.wait(self._replied, 2 * _CONFIRM_SECONDS) and self._holds and self.refused is None
 
     def was_confirmed(self) -> bool:
         """Tell whether it was confirmed so short a time ago that no other member can have it yet."""
         at = self._confirmed_at
-        return self._holds and at is not None and _now() - at < SESSION_SECONDS / 2
+        return self._holds and at is not None and timing.steady() - at < SESSION_SECONDS / 2
 
     def close(self) -> None:
         """Leave the group: the next member has the lease at once."""
@@ -132,7 +128,7 @@ class Lease:
 
         Returns whether that was answered for good: in a rebalance, or while another broker becomes the coordinator, it is asked again.
         """
-        began = _now()
+        began = timing.steady()
         # Behind the member's id, so that the note of a former holder is never taken for that of this one.
         note = f"{self._consumer.memberid()} {self._note}"[:_LONGEST_NOTE]
         at = confluent_kafka.TopicPartition(self._partition.topic, 0, int(time.time()), note)
@@ -208,7 +204,7 @@ def _describe(kafka: Kafka, group: str) -> Any:
                 return None
             if code not in _COORDINATOR_COMES or kafka.left() < _ASK_AGAIN_SECONDS:
                 raise
-        time.sleep(_ASK_AGAIN_SECONDS)
+        timing.sleep(_ASK_AGAIN_SECONDS)
 
 
 def _holder(group: Any, topic: str) -> Any:

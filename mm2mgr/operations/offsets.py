@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.errors import Mm2mgrError
@@ -167,11 +167,11 @@ def reset_offsets(
 
 async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Reading:
     """Read the estate, again for some seconds while a STOPPED connector shows tasks: a worker may be late to hear of their end."""
-    end = time.monotonic() + _READ_BACK_SECONDS
+    end = timing.now() + _READ_BACK_SECONDS
     while True:
         reading = await read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions())
         seen = (reading.source_connector(flow) for flow in flows)
-        if time.monotonic() > end or not any(each and each.is_stopping for each in seen):
+        if timing.now() > end or not any(each and each.is_stopping for each in seen):
             return reading
         await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
 
@@ -256,13 +256,13 @@ async def _patch(client: ConnectClient, planned: FlowReset, owners: Ownership) -
             f"stored offsets of {few(moved)} changed since they were shown; nothing was written", hint="run it again"
         )
     await client.patch_offsets(name, [one.entry(alias) for one in planned.changes])
-    end = time.monotonic() + _READ_BACK_SECONDS
+    end = timing.now() + _READ_BACK_SECONDS
     while True:
         stored = parse_stored(await client.offsets(name), alias)
         wrong = [str(one.partition) for one in planned.changes if stored.get(one.partition) != one.wanted]
         if not wrong:
             return
-        if time.monotonic() > end:
+        if timing.now() > end:
             raise Mm2mgrError(
                 f"the offsets were written, but {few(wrong)} do not show it", hint="look with mm2mgr offsets show"
             )

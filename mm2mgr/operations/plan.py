@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from mm2mgr import timing
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace, wait_for
@@ -387,11 +388,11 @@ def _wait_for_lease(topology: Topology, plan: Plan, report: Callable[[Event], No
     while held := wait_for(read_holders(topology, _written_connects(topology, plan), lease_group(topology)))[0]:
         alias, holder = next(iter(held.items()))
         if end is None:
-            end = time.monotonic() + KILLED_SECONDS
+            end = timing.now() + KILLED_SECONDS
             report(LeaseAwaited(alias, _holder_text(holder), KILLED_SECONDS))
-        elif time.monotonic() > end:
+        elif timing.now() > end:
             raise _refused(plan.owner, alias, holder)
-        time.sleep(_ASK_AGAIN_SECONDS)
+        timing.sleep(_ASK_AGAIN_SECONDS)
     return end is not None
 
 
@@ -408,7 +409,7 @@ def _with_lease(leases: Leases, topology: Topology, plan: Plan, by: Author, repo
             holder = wait_for(read_holders(topology, standby, lease_group(topology)))[0].get(alias)
             if holder and holder.note:
                 break
-            time.sleep(_ASK_AGAIN_SECONDS)
+            timing.sleep(_ASK_AGAIN_SECONDS)
         raise _refused(plan.owner, alias, holder)
     notes = {
         connect: f"not verified: that no other process of owner '{plan.owner}' writes here at the same time ({reason})"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError, Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.operations.plan import (
@@ -178,8 +179,8 @@ class _Loop:
 
     def sleep(self) -> None:
         """Wait for the next round, or until a lease is won or lost."""
-        end = time.monotonic() + self.schedule.pause(_CHANCE.random())
-        while (left := end - time.monotonic()) > 0 and not self.leases.changed.wait(min(left, _NAP_SECONDS)):
+        end = timing.now() + self.schedule.pause(_CHANCE.random())
+        while (left := end - timing.now()) > 0 and not timing.wait(self.leases.changed, min(left, _NAP_SECONDS)):
             pass
 
     def round(self, log: EventLog, report: Callable[[Event], None]) -> ReconcileRound:
@@ -203,7 +204,7 @@ class _Loop:
         standby, without = (
             ((), {}) if order.report_only else self.leases.missing(topology, holder_note("reconcile", by, self.began))
         )
-        resting = self.schedule.resting(time.monotonic())
+        resting = self.schedule.resting(timing.now())
         if standby:
             log.write("standby", {"connects": list(standby)})
         if resting:
@@ -231,12 +232,12 @@ class _Loop:
             log.write("deletes_held", {"count": made.left_over, "why": held})
         done = ReconcileRound(self.number, made, applied, standby, without, resting, held, bool(held) and wait)
         asked = [part.connect for part in made.clusters]
-        self.schedule = self.schedule.after(time.monotonic(), asked, done.failed, _CHANCE.random())
+        self.schedule = self.schedule.after(timing.now(), asked, done.failed, _CHANCE.random())
         return done
 
     def _why_no_deletes(self, workspace: Workspace) -> tuple[str, bool]:
         """Return why this round deletes nothing, empty if it may, and whether a later reading of the same tree is all that is missing."""
-        now = time.monotonic()
+        now = timing.now()
         self.readings = self.readings.after(workspace.spec.tree, now)
         if not self.order.prune:
             return "", False

@@ -6,7 +6,6 @@ How Prometheus and Cruise Control are reached, with which credentials, is here; 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder
 from mm2mgr.operations.workspace import Workspace, wait_for
@@ -162,7 +162,7 @@ class _StatusReader:
     ) -> None:
         self._workspace, self._store, self._seconds = workspace, store, schedule.timeout_seconds
         self._flows = [flow.id for flows in chosen.values() for flow in flows]
-        self._due = time.monotonic() + min(_LOOKS_EVERY_SECONDS, 0.9 * schedule.interval_seconds)
+        self._due = timing.now() + min(_LOOKS_EVERY_SECONDS, 0.9 * schedule.interval_seconds)
         self._thread = ThreadPoolExecutor(1)
         self._running: Future[tuple[str, ...]] | None = None
         self._notes: tuple[str, ...] = ()
@@ -174,9 +174,9 @@ class _StatusReader:
         if self._running and self._running.done():
             ended, self._running = self._running, None
             self._notes = ended.result()
-        if self._running is None and time.monotonic() >= self._due:
+        if self._running is None and timing.now() >= self._due:
             # A little early: the interval of the samples sets the time, and a clock must not miss it by a millisecond.
-            self._due = time.monotonic() + 0.9 * _LOOKS_EVERY_SECONDS
+            self._due = timing.now() + 0.9 * _LOOKS_EVERY_SECONDS
             self._running = self._thread.submit(self._look)
         return Poll([], notes=self._notes)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from mm2mgr import timing
 from mm2mgr.errors import cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.observe.status import ObserveOptions, observe
@@ -234,14 +235,14 @@ class ServeOrder:
 
 def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
-    began_at, began, flows = time.time(), time.monotonic(), workspace.topology.flows
+    began_at, began, flows = time.time(), timing.now(), workspace.topology.flows
     seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store, shares=True)))
     found = report(seen, flows, LagOptions(store=store))
     totals = {one.flow: one.total for one in found.flows}
     limits = {
         flow.id: most for flow in flows if (most := flow.settings.max_lag) and flow.settings.state in (None, "running")
     }
-    return EstateLook(began_at, began_at + time.monotonic() - began, seen.status, found, totals, limits)
+    return EstateLook(began_at, began_at + timing.now() - began, seen.status, found, totals, limits)
 
 
 def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
@@ -307,7 +308,7 @@ class EstateWatch:
         look: Callable[[Workspace, Store], EstateLook] = look,
         survey: Callable[[Workspace, Store], Survey] = survey,
         clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        ticks: Callable[[], float] = timing.now,
     ) -> None:
         self._workspace, self._order = workspace, order or ServeOrder()
         self._look, self._survey, self._clock, self._ticks = look, survey, clock, ticks
@@ -341,7 +342,7 @@ class EstateWatch:
     def stop(self) -> None:
         """Begin no more looks, and let the watchdog give up its leases; waits for nothing."""
         if not self._closing.is_set():
-            self._stopped_at = time.monotonic()
+            self._stopped_at = timing.now()
             self._closing.set()
 
     def close(self, seconds: float) -> bool:
@@ -350,7 +351,7 @@ class EstateWatch:
         end = self._stopped_at + seconds
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join(max(0.0, end - time.monotonic()))
+                thread.join(max(0.0, end - timing.now()))
         return not any(thread.is_alive() for thread in self._threads)
 
     def look_once(self) -> None:
@@ -394,7 +395,7 @@ class EstateWatch:
                     self._watched(asked, done)
             except BaseException as error:  # the server outlives it; the history counts the restarts
                 self._watched(asked, WatchRound(0, time.time(), error=cause(error)))
-                self._closing.wait(asked.every_seconds)
+                timing.wait(self._closing, asked.every_seconds)
             finally:
                 rounds.close()
 
@@ -410,7 +411,7 @@ class EstateWatch:
         while not self._closing.is_set():
             step()
             collect_garbage()
-            self._closing.wait(every_seconds)
+            timing.wait(self._closing, every_seconds)
 
 
 def serve(workspace: Workspace, order: ServeOrder | None = None) -> EstateWatch:

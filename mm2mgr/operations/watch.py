@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connectors import RESTING
@@ -208,18 +209,18 @@ class _Loop:
         connectors = workspace.connectors_of(workspace.flows(order.flows))
         concerned = {each.connect for each in connectors}
         standby, without = ((), {}) if order.dry_run else aside(lambda: self.leases.missing(topology))
-        resting = self.schedule.resting(time.monotonic())
+        resting = self.schedule.resting(timing.now())
         asked = concerned - {*standby, *without, *resting}
         if not order.dry_run and asked > self.restored & asked:
             without = {**without, **self._restore(topology, asked - self.restored)}
             asked &= self.restored
         seen = wait_for(read_states(topology, (one for one in connectors if one.connect in asked), _READ_SECONDS))
         unread = {one.name: one.failure.message for one in seen if one.failure}
-        self.schedule = self.schedule.after(time.monotonic(), asked, unread, _CHANCE.random())
+        self.schedule = self.schedule.after(timing.now(), asked, unread, _CHANCE.random())
         owners, frozen = Ownership.of(topology), order.frozen
         ours = [one for each in seen for one in each.connectors.values() if _is_watched(one, owners)]
         problems = [problem for one in ours for problem in failures(one)]
-        actions = self.watchdog.look(problems, running(ours), asked - unread.keys(), time.monotonic(), frozen=frozen)
+        actions = self.watchdog.look(problems, running(ours), asked - unread.keys(), timing.now(), frozen=frozen)
         if order.dry_run:
             actions = [replace(action, dry_run=True) for action in actions]
         else:
@@ -246,14 +247,14 @@ class _Loop:
 
         Returns the Connect clusters whose history cannot be read, with the reason.
         """
-        found = aside(lambda: asyncio.run(read(topology, connects)))
+        found = aside(lambda: timing.run(read(topology, connects)))
         self.restored |= connects - found.unread.keys()
         self._count(found.entries)
         return {name: f"its history could not be read: {why}" for name, why in found.unread.items()}
 
     def _count(self, entries: Iterable[HistoryEntry]) -> None:
         """Count recorded restarts, at their times on the clock of this process; one in the future, of another machine's clock, is of now."""
-        wall, here = time.time(), time.monotonic()
+        wall, here = time.time(), timing.now()
         for entry in entries:
             if entry.command != "watch":
                 continue

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.garbage import collect_garbage
 
@@ -116,9 +116,9 @@ def repeated(look: Callable[[], Answer], every_seconds: float) -> Iterator[Answe
 
 def pause(seconds: float) -> None:
     """Wait in short naps: a signal that comes just before Python falls asleep is handled only when it wakes up."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, _NAP_SECONDS))
+    end = timing.now() + seconds
+    while (left := end - timing.now()) > 0:
+        timing.sleep(min(left, _NAP_SECONDS))
 
 
 def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
@@ -135,8 +135,8 @@ def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        asyncio.run(kept())
+        timing.run(kept())
     else:
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, kept()).result()
+            thread.submit(timing.run, kept()).result()
     return answer[0]

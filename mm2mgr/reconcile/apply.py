@@ -8,11 +8,11 @@ that is not seen to run in time waits for a person. Afterwards `read_back` repor
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
+from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.errors import Mm2mgrError
@@ -282,7 +282,7 @@ class _Cluster:
             warnings: list[str] = []
             for each in (change, *given):
                 self.work.begin(each)
-            begun = time.monotonic()
+            begun = timing.now()
             try:
                 # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
                 error = (
@@ -294,9 +294,9 @@ class _Cluster:
                 error = _error(change, "interrupted while it was written", "apply again to finish it")
         if not change.takes_over:  # else it may be the other Connect cluster
             self.is_gone = self.is_gone or _no_worker_answers(error)
-        self.record(_with_warnings(_result(change, error, time.monotonic() - begun), warnings))
+        self.record(_with_warnings(_result(change, error, timing.now() - begun), warnings))
         for each in given:
-            self.given.append(_result(each, error, time.monotonic() - begun))
+            self.given.append(_result(each, error, timing.now() - begun))
             self.work.report(self.given[-1])
 
     async def _carried_out(
@@ -415,15 +415,15 @@ async def _read_back(client: ConnectClient, owner: str, done: list[Result]) -> l
     if written:
         slowest = max(result.seconds for result in written)
         race = min(max(_RACE_SECONDS, 2 * slowest), max(_RACE_SECONDS, _LONGEST_RACE_SECONDS))
-        await asyncio.sleep(max(0.0, max(result.ended for result in written) + race - time.monotonic()))
-    end, others, latest = time.monotonic() + _READ_BACK_SECONDS, set[str](), time.monotonic() + _LONGEST_RACE_SECONDS
+        await asyncio.sleep(max(0.0, max(result.ended for result in written) + race - timing.now()))
+    end, others, latest = timing.now() + _READ_BACK_SECONDS, set[str](), timing.now() + _LONGEST_RACE_SECONDS
     while True:
         live = {name: info.config for name, info in (await client.infos()).items()}
         wrong = [found for result in done if (found := _overwritten(result, live.get(result.connector), owner))]
         if new := {result.connector for result in wrong} - others:
             others |= new  # another process is writing right now, and may write more of these
-            end = max(end, min(time.monotonic() + race, latest))
-        if not wrong or time.monotonic() > end:
+            end = max(end, min(timing.now() + race, latest))
+        if not wrong or timing.now() > end:
             return wrong
         await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
 
@@ -482,5 +482,5 @@ def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result
         error.hint if error else None,
         seconds,
         change=change,
-        ended=time.monotonic(),
+        ended=timing.now(),
     )

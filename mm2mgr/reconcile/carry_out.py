@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
 from mm2mgr.connect.types import SourceOffset, parse_stored
@@ -213,14 +213,14 @@ class _Run:
         name = stage.named[1]
         lost = await _lost_tasks(client, name)
         await client.stop(name)
-        begun = time.monotonic()
+        begun = timing.now()
         late = False
 
         async def there() -> bool:
             nonlocal late
             if await _is_stopped(client, name):
                 return True
-            late = late or time.monotonic() - begun > _GRACEFUL_SECONDS
+            late = late or timing.now() - begun > _GRACEFUL_SECONDS
             return False
 
         await _until(client, stage.named, "did not stop", there)
@@ -359,11 +359,11 @@ async def _stored(client: ConnectClient, name: str) -> dict[str, SourceOffset]:
 
 async def _until(client: ConnectClient, named: Named, otherwise: str, holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait until something holds; NotFound where the connector does not exist any more."""
-    begun = time.monotonic()
+    begun = timing.now()
     while not await holds():
-        if time.monotonic() > begun + _UNHEARD_SECONDS:
+        if timing.now() > begun + _UNHEARD_SECONDS:
             await client.config(named[1])
-        if time.monotonic() > begun + _WAIT_SECONDS:
+        if timing.now() > begun + _WAIT_SECONDS:
             raise error_at(
                 named,
                 f"it {otherwise} within {_WAIT_SECONDS:.0f} s",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.reconcile.history import TOPIC, topic_of
 from mm2mgr.topology import Topology
@@ -114,9 +114,9 @@ class Leases:
         Of two processes that begin at the same moment each may get some. The one with the first by name waits until the other gives way.
         """
         standby, without = self.missing(topology, note, connects)
-        end = time.monotonic() + _YIELD_SECONDS
-        while standby and self._joined[min(self._joined)][1].held and time.monotonic() < end:
-            self.changed.wait(_NAP_SECONDS)
+        end = timing.now() + _YIELD_SECONDS
+        while standby and self._joined[min(self._joined)][1].held and timing.now() < end:
+            timing.wait(self.changed, _NAP_SECONDS)
             standby, without = self.missing(topology, note, connects)
         return standby, without
 
@@ -141,9 +141,9 @@ class Leases:
         errors = {alias: answer for alias, answer in answers.items() if isinstance(answer, str)}
         joined = {alias: answer for alias, answer in answers.items() if not isinstance(answer, str)}
         self._joined |= {alias: (topics[alias].access, lease) for alias, lease in joined.items()}
-        end = time.monotonic() + _JOIN_SECONDS
+        end = timing.now() + _JOIN_SECONDS
         for lease in joined.values():
-            while not lease.answered.wait(_NAP_SECONDS) and time.monotonic() < end:
+            while not timing.wait(lease.answered, _NAP_SECONDS) and timing.now() < end:
                 pass
         return errors
 

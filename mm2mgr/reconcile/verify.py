@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
@@ -279,16 +280,16 @@ class Verification:
         for each in watched:
             self._good.pop(each.name, None)
         concerned = [(self._client.target.name, name) for name in (*self._good, *(each.name for each in watched))]
-        end, pause, waited = time.monotonic() + self._wait_seconds, _FIRST_PAUSE_SECONDS, False
+        end, pause, waited = timing.now() + self._wait_seconds, _FIRST_PAUSE_SECONDS, False
         while watched or self._good:
             watched = await self._look(watched)
-            is_over = time.monotonic() >= end
+            is_over = timing.now() >= end
             if not watched or is_over or self._halt.is_set():
                 break
             if not waited:
                 self._waits([each.name for each in watched])
                 waited = True
-            await paused(min(pause, end - time.monotonic()), self._halt)
+            await paused(min(pause, end - timing.now()), self._halt)
             pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
         for each in watched if not self._halt.is_set() else ():
             self._set(each, await self._judged_late(each, None if is_canary else written_at))
@@ -345,7 +346,7 @@ class Verification:
         infos, statuses = await self._client.infos_with_statuses()
         if any(name not in infos for name in (*self._good, *(each.name for each in watched))):
             infos |= await self._client.infos()  # that list leaves out what has no status yet
-        now, reliable = time.monotonic(), []
+        now, reliable = timing.now(), []
         for each in self._good.values():
             seen = each.judged(infos.get(each.name), statuses.get(each.name))
             if seen.verdict == "failed":
@@ -376,7 +377,7 @@ class Verification:
         asked = [each.arrivals for each in watched if each.arrivals]
         chosen = [arrivals for arrivals in asked if id(arrivals) in runs or not arrivals.now]
         for arrivals, ends in await self._logs.read(chosen):
-            arrivals.take(ends, time.monotonic(), runs=id(arrivals) in runs)
+            arrivals.take(ends, timing.now(), runs=id(arrivals) in runs)
 
     async def _ask_tasks(self, each: Watched) -> None:
         async with self._gate:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, trace_summary
@@ -66,9 +66,7 @@ async def watch(topology: Topology, order: Order, turns: Sequence[Turn], wait_se
     async def one(name: str, mine: Sequence[Turn]) -> list[_Watched]:
         flush = topology.connects[name].model.flush_interval
         watched = [_Watched(order, turn, 2 * flush) for turn in mine]
-        end = (
-            time.monotonic() + wait_seconds + (3 * flush if any(each.needs_steady_offsets for each in watched) else 0.0)
-        )
+        end = timing.now() + wait_seconds + (3 * flush if any(each.needs_steady_offsets for each in watched) else 0.0)
         try:
             target = connect_target(topology.connects[name])
         except Mm2mgrError as error:  # its credentials are gone since the request was sent
@@ -91,18 +89,18 @@ async def _until_settled(client: ConnectClient, watched: Sequence[_Watched], end
         try:
             infos, statuses = await asyncio.gather(client.infos(), client.statuses())
             for each in unsettled:
-                each.look(infos.get(each.connector), statuses.get(each.connector), time.monotonic())
+                each.look(infos.get(each.connector), statuses.get(each.connector), timing.now())
             await asyncio.gather(*(each.look_at_offsets(client, gate) for each in unsettled if each.awaits_offsets))
         except Mm2mgrError as error:
             for each in unsettled:
                 each.unknown(error)
         unsettled = [each for each in unsettled if not each.is_settled]
-        if not unsettled or time.monotonic() >= end:
+        if not unsettled or timing.now() >= end:
             return
         pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
         if all(each.awaits_offsets for each in unsettled):
             pause = min(max(unsettled[0].still_seconds / 12, _FIRST_PAUSE_SECONDS), _LONGEST_FLUSH_PAUSE_SECONDS)
-        await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
+        await asyncio.sleep(max(0.0, min(pause, end - timing.now())))
 
 
 class _Watched:
@@ -117,7 +115,7 @@ class _Watched:
         self._goal = order.goal
         # Right after a restart Connect shows the states from before for a moment, and a failure only when it repeats.
         self._hold_seconds = verify.HOLD_SECONDS if order.verb == "restart" else 0.0
-        self._since = time.monotonic()
+        self._since = timing.now()
         self._offsets: object = None
         self._offsets_since = 0.0
         self._pending = ""
@@ -139,7 +137,7 @@ class _Watched:
         """Read its stored offsets, and settle it once they have not changed for long enough."""
         try:
             async with gate:
-                asked = time.monotonic()
+                asked = timing.now()
                 found = {entry.key: entry.offset for entry in await client.offsets(self.connector)}
         except Unsupported:
             why = "whether its stored offsets still change is unknown: its workers do not show them (Kafka 3.5 does)"
@@ -150,7 +148,7 @@ class _Watched:
             self.unknown(error)
             return
         if self._offsets != found:
-            self._offsets, self._offsets_since = found, time.monotonic()
+            self._offsets, self._offsets_since = found, timing.now()
         still = max(0.0, asked - self._offsets_since)  # from the end of the first answer to the newest question
         if still >= self.still_seconds:
             self.is_settled = True
@@ -165,5 +163,5 @@ class _Watched:
 
     def unknown(self, error: Mm2mgrError) -> None:
         """Note that it could not be read; what was seen before no longer counts."""
-        self.settled, self._since = Settled(f"unknown: {error.one_line}", "inconclusive"), time.monotonic()
+        self.settled, self._since = Settled(f"unknown: {error.one_line}", "inconclusive"), timing.now()
         self.awaits_offsets, self.is_settled, self._offsets = False, False, None

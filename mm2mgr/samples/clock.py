@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from mm2mgr import timing
 from mm2mgr.samples.schema import HOUR_MS, hour_start_ms, utc_text
 from mm2mgr.text import few
 
@@ -20,13 +21,6 @@ AHEAD_MS = 300_000
 """Clocks of machines differ by so much; a sample further ahead would end the newest window of every answer."""
 _LONGEST_GAP_MS = 24 * HOUR_MS
 _SHARE_OF_KEPT = 24
-
-
-def _steady_seconds() -> float:
-    """Return seconds of a clock that cannot be set; it also runs while the machine is suspended, where the system has such a clock."""
-    if (kind := getattr(time, "CLOCK_BOOTTIME", None)) is not None:
-        return time.clock_gettime(kind)
-    return time.monotonic()
 
 
 class News(list[str]):
@@ -43,14 +37,14 @@ class TrustedClock:
     """This machine's clock beside a steady one; it is trusted as long as both go at the same speed."""
 
     def __init__(self) -> None:
-        self._ahead = self.now_ms() / 1000 - _steady_seconds()
+        self._ahead = self.now_ms() / 1000 - timing.steady()
         self._jumped_to: float | None = None
         self._jumped_at = 0.0
         self.news = News()
 
     def is_trusted(self) -> bool:
         """Look at both clocks: False while this machine's has jumped, and not yet stayed there for long enough."""
-        steady = _steady_seconds()
+        steady = timing.steady()
         ahead = self.now_ms() / 1000 - steady
         if abs(ahead - self._ahead) < JUMP_SECONDS:
             if self._jumped_to is not None:

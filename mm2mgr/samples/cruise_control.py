@@ -6,12 +6,12 @@ that is still warming up is a source that is down, and a partition it does not l
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from mm2mgr import timing
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
 from mm2mgr.samples.metric_sources import Http, HttpAnswer, SourceError, shorten
 from mm2mgr.samples.schema import CRUISE_CONTROL
@@ -77,9 +77,9 @@ class CruiseControlSource:
     def _ask(self, path: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         """Return the final answer: after a 202 the same question is asked again under the task's id."""
         asked = {"json": "true", **parameters}
-        ends_at, task = time.monotonic() + self.deadline_seconds, dict[str, str]()
+        ends_at, task = timing.now() + self.deadline_seconds, dict[str, str]()
         while True:
-            left = ends_at - time.monotonic()
+            left = ends_at - timing.now()
             if left <= 0:
                 raise self.http.error(f"no final answer to {path} within {self.deadline_seconds:g} s")
             answer = self.http.get(path, asked, task, min(left, self.http.endpoint.timeout_seconds))
@@ -88,7 +88,7 @@ class CruiseControlSource:
             if _TASK not in answer.headers:
                 raise self.http.error(f"HTTP 202 without {_TASK}: a proxy in between may drop it")
             task = {_TASK: answer.headers[_TASK]}
-            time.sleep(min(_ASK_AGAIN_SECONDS, max(0.0, ends_at - time.monotonic())))
+            timing.sleep(min(_ASK_AGAIN_SECONDS, max(0.0, ends_at - timing.now())))
 
     def _final(self, answer: HttpAnswer) -> dict[str, Any]:
         body = answer.json if isinstance(answer.json, dict) else {}

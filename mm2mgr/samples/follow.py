@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.samples.batch import Batch
@@ -147,7 +147,7 @@ class _FollowedSource:
 
     def poll(self) -> Poll:
         """Ask the source if its time has come; the poll is empty where it failed or has to wait."""
-        if time.monotonic() < self._not_before:
+        if timing.now() < self._not_before:
             return Poll([])
         try:
             answer = self.reader.poll()
@@ -158,13 +158,13 @@ class _FollowedSource:
             self._fail(Mm2mgrError(f"{self.reader.name}: {cause(error)}"))
             return Poll([])
         if self.failure is not None:
-            self.news.append(f"{self.reader.name}: answers again after {time.monotonic() - self._failing_since:.0f} s")
+            self.news.append(f"{self.reader.name}: answers again after {timing.now() - self._failing_since:.0f} s")
             self.failure, self._failures, self._said = None, 0, ""
         self._report_left_out(answer)
         return answer
 
     def _fail(self, error: Mm2mgrError) -> None:
-        now = time.monotonic()
+        now = timing.now()
         if self.failure is None:
             self._failing_since = now
         # Half an interval less: the schedule decides the moment, and the clock must not miss it by a millisecond.
@@ -275,12 +275,12 @@ def _kind(text: str) -> str:
 
 def _ticks(schedule: Schedule, stop: threading.Event) -> Iterator[int]:
     """Yield round numbers on a steady beat; a round that took too long skips beats instead of bunching up."""
-    started, beat, number = time.monotonic(), 0, 0
+    started, beat, number = timing.now(), 0, 0
     end = float("inf") if schedule.duration_seconds is None else schedule.duration_seconds
     while beat * schedule.interval_seconds <= end:
         collect_garbage()
-        if stop.wait(max(0.0, started + beat * schedule.interval_seconds - time.monotonic())):
+        if timing.wait(stop, max(0.0, started + beat * schedule.interval_seconds - timing.now())):
             return
         number += 1
         yield number
-        beat = max(beat, int((time.monotonic() - started) / schedule.interval_seconds)) + 1
+        beat = max(beat, int((timing.now() - started) / schedule.interval_seconds)) + 1

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import TopicInfo
@@ -50,15 +51,15 @@ class RecordSizes:
         A short look at each says how large its records are, and so how many more the bytes of a long look allow.
         `within_seconds` bounds both together, because all clusters wait for the slowest one of a round.
         """
-        until = time.monotonic() + within_seconds
-        rows = self._due(topics, ends, time.monotonic())
+        until = timing.now() + within_seconds
+        rows = self._due(topics, ends, timing.now())
         if not rows:
             return {}
         wanted = {one: Offsets(ends.start[row], ends.end[row]) for row, one in rows.items()}
         sizes = mean_record_bytes(access, wanted, _ending(_SHORT_LOOK, until))
         if len(rows) < _PARTITIONS_PER_LOOK and (longer := self._longer(wanted, sizes)):
             sizes |= mean_record_bytes(access, longer, _ending(_LONG_LOOK, until))
-        now = time.monotonic()
+        now = timing.now()
         self._asked_at.update({one.topic: now for one in wanted})
         self._answered_at.update({one.topic: now for one in sizes})
         return {row: sizes[one] for row, one in rows.items() if one in sizes}
@@ -183,12 +184,12 @@ class KafkaReader:
             self._logs = None
 
     def _poll(self, logs: LogEnds) -> Poll:
-        if time.monotonic() >= self._looked_at + _TOPICS_EVERY_SECONDS:
+        if timing.now() >= self._looked_at + _TOPICS_EVERY_SECONDS:
             self._look_at_topics(logs)
         ends, time_ms = _timed(logs)
         # A new topic of the old name must not continue the old one's series, and one that is gone is no failure.
         if self._watched.went_back(ends.end) or (
-            ends.failed and time.monotonic() >= self._looked_at + _LOOK_AT_MOST_EVERY_SECONDS
+            ends.failed and timing.now() >= self._looked_at + _LOOK_AT_MOST_EVERY_SECONDS
         ):
             self._look_at_topics(logs)
             ends, time_ms = _timed(logs)
@@ -199,7 +200,7 @@ class KafkaReader:
 
     def _look_at_topics(self, logs: LogEnds) -> None:
         wanted = Inventory(self.name, logs.topics(), self.accepts).wanted()
-        self._looked_at = time.monotonic()
+        self._looked_at = timing.now()
         self._watched = _WatchedTopics.of(wanted)
         logs.watch(self._watched.partitions())
         if self.sizes:
@@ -222,7 +223,7 @@ class KafkaReader:
 
 
 def _ending(look: ReadLimits, until: float) -> ReadLimits:
-    return replace(look, limit_seconds=min(look.limit_seconds, until - time.monotonic()))
+    return replace(look, limit_seconds=min(look.limit_seconds, until - timing.now()))
 
 
 def _timed(logs: LogEnds) -> tuple[Ends, int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
@@ -21,7 +20,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, NewConnectionError, ReadTimeoutError
 from urllib3.exceptions import TimeoutError as WireTimeoutError
 
-from mm2mgr import web
+from mm2mgr import timing, web
 
 CONNECT_SECONDS = 5.0
 _PIECE_BYTES = 65_536
@@ -53,7 +52,7 @@ class SourceSession:
 
         Where no connection was made, or it broke without an answer, or a gateway says that nobody is behind it, it is asked again.
         """
-        ends_at, begun = time.monotonic() + seconds, False
+        ends_at, begun = timing.now() + seconds, False
         token = _ENDS_AT.set(ends_at)
         try:
             wait = (min(CONNECT_SECONDS, seconds), seconds)
@@ -63,7 +62,7 @@ class SourceSession:
                 begun = True
                 return web.Exchanged(response.status_code, response.headers, _text(response))
         except (OSError, HTTPError, ValueError) as error:  # the last for a chunk of a negative size
-            if time.monotonic() >= ends_at or isinstance(error, requests.Timeout | WireTimeoutError):
+            if timing.now() >= ends_at or isinstance(error, requests.Timeout | WireTimeoutError):
                 raise web.Late(seconds, begun=begun) from error
             if begun:
                 raise web.Broken(str(error) or type(error).__name__) from error
@@ -111,7 +110,7 @@ class _Retry(Retry):
         **named: Any,
     ) -> Self:
         waited = isinstance(error, ConnectTimeoutError | ReadTimeoutError) and not isinstance(error, NewConnectionError)
-        if error is not None and (waited or time.monotonic() >= _ENDS_AT.get()):
+        if error is not None and (waited or timing.now() >= _ENDS_AT.get()):
             raise error
         return super().increment(method, url, response, error, *more, **named)
 
@@ -145,7 +144,7 @@ class _Adapter(HTTPAdapter):
 
 
 def _left() -> float:
-    left = _ENDS_AT.get() - time.monotonic()
+    left = _ENDS_AT.get() - timing.now()
     if left <= 0:
         raise OSError("the time is up")
     return left

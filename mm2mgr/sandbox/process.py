@@ -10,12 +10,12 @@ import shlex
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mm2mgr import timing
 from mm2mgr.errors import SandboxError
 
 CONSOLE_LIMIT_BYTES = 1024 * 1024
@@ -41,12 +41,12 @@ class ProcessId:
 
     def words(self) -> list[str]:
         """Return the words of its command line, those of a `sh -c` script too; none when it has ended."""
-        deadline = time.monotonic() + 1.0
+        deadline = timing.now() + 1.0
         while self.alive():
             # A process that is about to run a program, or to end, has none for a moment.
-            if (found := _words_of(self.pid)) or time.monotonic() > deadline:
+            if (found := _words_of(self.pid)) or timing.now() > deadline:
                 return found or ["?"]
-            time.sleep(POLL_SECONDS)
+            timing.sleep(POLL_SECONDS)
         return []
 
     def ask_to_end(self) -> None:
@@ -76,9 +76,9 @@ class ProcessId:
 
     def _gone_within(self, seconds: float) -> bool:
         # Not psutil's wait: it waits on for the zombie of a process whose parent is another one.
-        deadline = time.monotonic() + seconds
-        while self.alive() and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+        deadline = timing.now() + seconds
+        while self.alive() and timing.now() < deadline:
+            timing.sleep(POLL_SECONDS)
         return not self.alive()
 
 
@@ -169,16 +169,16 @@ def wait_until(
     ready: Callable[[], bool], process: ProcessId, what: str, timeout_seconds: float, tail: Callable[[], str]
 ) -> None:
     """Wait until `ready()`; raise ProcessDied at once when the process ends, SandboxError at the deadline."""
-    deadline = time.monotonic() + timeout_seconds
+    deadline = timing.now() + timeout_seconds
     while not ready():
         if not process.alive():
             if console := _consoles.get(process.pid):  # what the process said last may not be written down yet
                 with suppress(subprocess.TimeoutExpired):
                     console.wait(_CONSOLE_SECONDS)
             raise ProcessDied(f"{what} ended while starting. The end of its log:\n{tail()}")
-        if time.monotonic() > deadline:
+        if timing.now() > deadline:
             raise SandboxError(f"{what} was not ready after {timeout_seconds:.0f} s. The end of its log:\n{tail()}")
-        time.sleep(POLL_SECONDS)
+        timing.sleep(POLL_SECONDS)
 
 
 def last_lines(path: Path, lines: int = 15, line_characters: int = 300) -> list[str]:

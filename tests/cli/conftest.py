@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +12,7 @@ from mm2mgr.evidence import connect_tasks
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.observe import status as observing
 from mm2mgr.output import console
-from mm2mgr.samples import follow
+from tests.clock import go_by
 from tests.kafka.conftest import closed_port, mock_cluster
 from tests.reconcile.site import Site, running
 from tests.samples.sampler import Clock
@@ -57,7 +55,5 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def unwaited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes for `sample` when it waits for its next round, and then at once: no round is late on a busy machine."""
     clock = Clock(time.time_ns() // 1_000_000, rounds=1_000_000)
-    command, operation = (import_module(f"mm2mgr.{package}.sample") for package in ("cli", "operations"))
-    for module in (follow, operation, connect_tasks):
-        monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(command, "threading", SimpleNamespace(Event=lambda: clock))
+    monkeypatch.setattr(connect_tasks, "time", clock)
+    go_by(clock, monkeypatch)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-import threading
-import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from mm2mgr import timing
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
 from mm2mgr.reconcile import verbs
 from mm2mgr.reconcile.offsets import Journal, Move
@@ -70,39 +71,33 @@ def test_stop_ends_when_no_task_is_left(applied: Site, mm2mgr: Command) -> None:
     assert applied.east.task_count(ORDERS) == 0
 
 
-def test_pause_waits_until_stored_offsets_stood_still_over_two_flushes(applied: Site, mm2mgr: Command) -> None:
-    last: list[float] = []
+def move_offsets(site: Site, offset_of: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store another offset of `orders` whenever stored offsets are asked for."""
+    handle = site.east.handle
 
-    def flush() -> None:
-        for offset in range(4):  # what tasks had sent before they paused
-            applied.east.add_offsets(ORDERS, "orders", {0: offset}, "a")
-            last.append(time.monotonic())
-            time.sleep(FLUSH_SECONDS)
+    def handled(method: str, path: str, *rest: Any) -> Any:
+        if path.endswith("/offsets"):
+            site.east.add_offsets(ORDERS, "orders", {0: offset_of()}, "a")
+        return handle(method, path, *rest)
 
-    flushing = threading.Thread(target=flush)
-    flushing.start()
+    monkeypatch.setattr(site.east, "handle", handled)
+
+
+def test_pause_waits_until_stored_offsets_stood_still_over_two_flushes(
+    applied: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = timing.now()  # the tasks flush three times more what they had sent before they paused
+    move_offsets(applied, lambda: min(3, int((timing.now() - begun) / FLUSH_SECONDS)), monkeypatch)
     mm2mgr("pause", "orders")
-    ended = time.monotonic()
-    flushing.join()
-    assert ended - last[-1] >= 2 * FLUSH_SECONDS
+    assert timing.now() - begun >= (3 + 2) * FLUSH_SECONDS
 
 
-def test_offsets_that_go_on_moving_are_inconclusive(applied: Site, mm2mgr: Command) -> None:
-    over = threading.Event()
-
-    def move() -> None:
-        offset = 0
-        while not over.wait(FLUSH_SECONDS / 4):
-            offset += 1
-            applied.east.add_offsets(ORDERS, "orders", {0: offset}, "a")
-
-    moving = threading.Thread(target=move)
-    moving.start()
-    try:
-        said = mm2mgr("pause", "orders", "--wait", "0.5", code=3)
-    finally:
-        over.set()
-        moving.join()
+def test_offsets_that_go_on_moving_are_inconclusive(
+    applied: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = timing.now()
+    move_offsets(applied, lambda: int((timing.now() - begun) / (FLUSH_SECONDS / 4)), monkeypatch)
+    said = mm2mgr("pause", "orders", "--wait", "0.5", code=3)
     assert re.match(rf"~ east/{ORDERS}: PAUSED, stored offsets unchanged for 0 of 0\.4 s", said.lines[0])
     assert "1 not seen in that state in time" in said.lines[-1]
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations import ReconcileOrder, ReconcileRound, Workspace, reconcile
 from mm2mgr.operations import reconcile as _reconcile
+from tests.clock import Clock
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
 
 from .command import Command
@@ -51,15 +51,13 @@ def test_a_round_applies_the_tree_and_the_next_one_repairs_what_was_changed(mm2m
 @pytest.fixture
 def pruning(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], ReconcileRound]]:
     """Do one round after another, so many seconds later, with --prune; `orders` and `logs` run."""
-    now, order = [1000.0], ReconcileOrder(wait_seconds=0, prune=True)
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep, time=time.time)
+    order = ReconcileOrder(wait_seconds=0, prune=True)
     module = sys.modules["mm2mgr.operations.reconcile"]  # the function hides it
-    monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(module._Loop, "sleep", lambda self: None)  # type: ignore[attr-defined]
     loop = reconcile(Workspace(), order)
 
     def after(seconds: float) -> ReconcileRound:
-        now[0] += seconds
+        timing.sleep(seconds)
         return next(loop)
 
     assert after(0).outcome == "done"
@@ -263,11 +261,11 @@ class Holders(dict[str, lease.Holder | None]):
 def holders(monkeypatch: pytest.MonkeyPatch) -> Holders:
     holders = Holders()
 
-    def nap(seconds: float) -> None:
+    def nap(clock: Clock, seconds: float) -> None:
+        clock.seconds += seconds
         holders.naps += seconds
 
-    clock = SimpleNamespace(monotonic=lambda: holders.naps, sleep=nap, time=time.time)
-    monkeypatch.setattr(sys.modules["mm2mgr.operations.plan"], "time", clock)
+    monkeypatch.setattr(Clock, "sleep", nap)
     monkeypatch.setattr(lease, "read_holder", holders.read)
     return holders
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mm2mgr import timing
 from mm2mgr.demo import story
 from mm2mgr.demo.records import RATES, RecordId
 from mm2mgr.demo.story import _partitions, _Story
@@ -23,6 +24,7 @@ from mm2mgr.reconcile.plan import ClusterPlan, Plan
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.sizing.fleet import Buffers
 from mm2mgr.topology import Flow
+from tests.clock import go_by
 
 from .conftest import ENDPOINTS
 
@@ -96,8 +98,15 @@ class Stage:
         monkeypatch.setattr(story, "operations", doubles)
         monkeypatch.setattr(_Story, "traffic", lambda *a: [])
         ticks = iter(range(0, 10_000, 10))  # each look at the clock is ten seconds later
-        clock = SimpleNamespace(sleep=lambda seconds: None, monotonic=lambda: next(ticks))
-        monkeypatch.setattr(story, "time", clock)
+
+        class Clock(timing.Clock):
+            def now(self) -> float:
+                return next(ticks)
+
+            def sleep(self, seconds: float) -> None:
+                pass
+
+        go_by(Clock(), monkeypatch)
 
     def up(self, progress: object) -> Any:
         return ENDPOINTS
@@ -184,9 +193,9 @@ def test_a_worker_has_room_for_the_tasks_of_the_demo() -> None:
 def test_flows_that_catch_up_slowly_have_the_time_that_they_need(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began = story.time.monotonic()
+    began = timing.now()
     monkeypatch.setattr(story, "read_ids", logs(None))
     # A record every 80 seconds, for half an hour.
-    monkeypatch.setattr(story, "_records_behind", lambda flow: max(0, 20 - int(story.time.monotonic() - began) // 80))
+    monkeypatch.setattr(story, "_records_behind", lambda flow: max(0, 20 - int(timing.now() - began) // 80))
     assert story.run_demo(tmp_path / "demo", keep=False, measure_seconds=5) == 0
-    assert story.time.monotonic() - began >= 1600
+    assert timing.now() - began >= 1600

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.evidence import connect_tasks
 from mm2mgr.evidence.connect_tasks import RecentLogs, TaskReader, TaskWatch, TopicConfigs, task_readers
@@ -19,6 +20,7 @@ from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import TaskRow, TaskStore
 from mm2mgr.sizing.capacity import Pace, saturated
+from tests.clock import go_by
 from tests.fake_connect import CLASSES, FakeConnect, serving
 from tests.kafka.conftest import closed_port
 from tests.spec.trees import write
@@ -42,7 +44,7 @@ START = 1_763_719_200  # 2025-11-21T10:00:00Z
 
 
 @dataclass
-class World:
+class World(timing.Clock):
     """A cluster whose logs grow by 1 000 records of 100 bytes a second and partition, mirrored by a fake Connect."""
 
     fake: FakeConnect
@@ -55,7 +57,7 @@ class World:
     compacted: set[str] = field(default_factory=set)
     lag_seconds: dict[str, float] = field(default_factory=lambda: {"logs": 600.0, "orders": 2.0})
 
-    def monotonic(self) -> float:
+    def now(self) -> float:
         return 1_000.0 + self.seconds
 
     def time_ns(self) -> int:
@@ -116,6 +118,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         (reader,) = task_readers(workspace.topology.flows, watch)
         made = World(fake, workspace, store, reader, recent)
         monkeypatch.setattr(connect_tasks, "time", made)
+        go_by(made, monkeypatch)
         reader._due = 0.0
         yield made
 
@@ -272,7 +275,7 @@ def test_topic_configs_are_asked_for_once_an_hour(monkeypatch: pytest.MonkeyPatc
         asked.append(sorted(topics))
         return frozenset({"b"} & set(topics))
 
-    monkeypatch.setattr(connect_tasks, "time", clock)
+    go_by(clock, monkeypatch)
     configs = TopicConfigs(ask)
     assert [configs.compacted("x", each) for each in (["a"], ["a", "b"], ["b"], [])] == [
         frozenset(),

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr import timing
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.samples import clock as clock_module
 from mm2mgr.samples.batch import Batch, Gathered, Inventory
 from mm2mgr.samples.clock import LASTING_SECONDS, ahead, kept_since_ms
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
@@ -150,7 +150,7 @@ def test_a_clock_that_stays_where_it_jumped_to_is_taken_and_takes_a_day_of_sampl
     tmp_path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steady = [1000.0]
-    monkeypatch.setattr(clock_module, "_steady_seconds", lambda: steady[0])
+    monkeypatch.setattr(timing, "steady", lambda: steady[0])
     store = filled(tmp_path)
     before = store.hours()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,9 +31,9 @@ from mm2mgr.reconcile import apply, estimate, leases, live
 from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.history import Author
+from tests.clock import Clock, jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
-from tests.scale.clock import Clock, jumping
 from tests.scale.kept import keeping
 
 SAMPLE = 80
@@ -67,13 +66,13 @@ class Turns:
         me = int(name[-1])
         other = 1 - me
         with self.change:
-            self.clock.now += 0.1
+            self.clock.seconds += 0.1
             if GroupMember.is_member(me):
                 self.steps[me] = self.steps.get(me, 0) + 1
             if may_stand_still and self.steps.get(me, 0) >= self.still_at.get(me, 10**6) and other in self.left:
                 del self.still_at[me]
                 self.still[me] = 200
-                self.clock.now += MINUTE
+                self.clock.seconds += MINUTE
                 GroupMember.miss(me)
             if other in self.still:
                 self.still[other] -= 1
@@ -144,14 +143,14 @@ class GroupMember:
             self.held = False
             self.changed()
             return False
-        self.confirmed_at = self.turns.clock.now
+        self.confirmed_at = self.turns.clock.now()
         if note is not None:
             self.notes[self.alias] = self, note
         return True
 
     def was_confirmed(self) -> bool:
         at = self.confirmed_at
-        return self.held and at is not None and self.turns.clock.now - at < SESSION_SECONDS / 2
+        return self.held and at is not None and self.turns.clock.now() - at < SESSION_SECONDS / 2
 
     def close(self) -> None:
         self.turns.step()
@@ -233,7 +232,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
         init(self, target, **{**options, "transport": Wire(target.name)})
 
     def nap(seconds: float) -> None:
-        made.clock.now += seconds
+        made.clock.seconds += seconds
         GroupMember.turns.step()
 
     monkeypatch.setattr(ConnectClient, "__init__", wired)
@@ -248,7 +247,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     monkeypatch.setattr(apply, "_RACE_SECONDS", 0.0)  # the lease alone has to do
     monkeypatch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
     monkeypatch.setattr(sys.modules["mm2mgr.operations.plan"], "author", lambda files: Author(files[0].stem))
-    monkeypatch.setattr(time, "sleep", nap)
+    monkeypatch.setattr(Clock, "sleep", lambda _, seconds: nap(seconds))
     keeping(monkeypatch)
     with jumping() as clock:
         made = Estate(tmp_path, clock)

@@ -27,12 +27,13 @@ PACKAGE = REPOSITORY / "mm2mgr"
 LAYERS: dict[str, set[str]] = {
     "text": set(),
     "connectors": set(),
+    "timing": set(),
     "garbage": set(),
     "secret_shapes": set(),
     "secrets": {"secret_shapes"},
     "errors": {"secrets", "text"},  # no error shows a secret, whoever words it
     "web": set(),
-    "files": {"errors"},
+    "files": {"timing", "errors"},
     "partitions": set(),
     "assignment": {"partitions"},
     "link": {"text"},
@@ -64,10 +65,11 @@ LAYERS: dict[str, set[str]] = {
         "topology",
         "render",
     },
-    "connect": {"text", "errors", "web", "secrets", "partitions"},
-    "kafka": {"errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
+    "connect": {"timing", "text", "errors", "web", "secrets", "partitions"},
+    "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "live": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
     "reconcile": {
+        "timing",
         "connectors",
         "text",
         "errors",
@@ -87,7 +89,7 @@ LAYERS: dict[str, set[str]] = {
         "kafka",
         "live",
     },
-    "samples": {"text", "garbage", "errors", "secrets", "web", "files", "partitions", "kafka"},
+    "samples": {"timing", "text", "garbage", "errors", "secrets", "web", "files", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "partitions", "samples"},
     "sizing": {"text", "link", "partitions", "assignment"},
     "observe": {
@@ -109,6 +111,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "evidence": {
         *(
+            "timing",
             "text",
             "errors",
             "secrets",
@@ -129,12 +132,13 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
-        *("errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
+        *("timing", "errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "live", "reconcile", "observe"),
     },
-    "sandbox": {"text", "errors", "files", "kafka"},
+    "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         *(
+            "timing",
             "garbage",
             "connectors",
             "text",
@@ -182,7 +186,7 @@ LAYERS: dict[str, set[str]] = {
     "serve": {"errors", "observe", "operations", "output"},  # of observe the kinds of problems
     "cli": {"text", "secrets", "errors", "files", "spec", "operations", "output", "serve"},
     "demo": {  # plays commands as people type them, and the operations where it looks between
-        *("text", "errors", "partitions", "live", "spec", "topology", "kafka", "samples", "sandbox"),
+        *("timing", "text", "errors", "partitions", "live", "spec", "topology", "kafka", "samples", "sandbox"),
         *("operations", "output", "cli"),
     },
 }
@@ -492,10 +496,34 @@ def test_every_declared_dependency_is_used_and_every_used_one_is_declared() -> N
 def test_what_computes_does_no_io_and_takes_no_clock(name: str) -> None:
     files = [PACKAGE / f"{name}.py"] if (PACKAGE / f"{name}.py").exists() else sorted((PACKAGE / name).glob("*.py"))
     assert files, f"{name} is gone: take it off PURE"
-    assert [str(each) for each in imports() if each.file in files and each.top in EFFECTS] == []
+    mine = [each for each in imports() if each.file in files]
+    assert [str(each) for each in mine if each.top in EFFECTS or each.module == "mm2mgr.timing"] == []
     calls = [node for file in files for node in nodes_of(file) if isinstance(node, ast.Call)]
     called = {node.func.id for node in calls if isinstance(node.func, ast.Name)}
     assert not called & {"open", "print", "input", "exec", "eval"}
+
+
+# What waits for another process, and the server, which lives as long as its process.
+REAL_WAITS = {"sandbox/process.py console.wait", "serve/server.py asyncio.run", "throughput/job.py process.wait"}
+
+
+def waits() -> set[str]:
+    """Return the calls that wait, or begin an event loop, by the clock of this machine, with their files."""
+    found = set()
+    for file in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(file.read_text())
+        awaited = {node.value for node in ast.walk(tree) if isinstance(node, ast.Await)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node not in awaited:
+                called, owner = node.func.attr, ast.unparse(node.func.value)
+                is_wait = called == "wait" and node.args and owner != "timing"
+                if is_wait or (owner, called) in {("time", "sleep"), ("asyncio", "run")}:
+                    found.add(f"{file.relative_to(PACKAGE)} {owner}.{called}")
+    return {one for one in found if not one.startswith("timing.py ")}
+
+
+def test_what_waits_goes_by_a_clock_that_a_test_can_give() -> None:
+    assert waits() == REAL_WAITS
 
 
 def test_the_rules_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -517,3 +545,5 @@ def test_the_rules_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         test_no_modules_of_a_folder_import_each_other_in_a_circle()
     with pytest.raises(AssertionError, match=r"'Twin': \['lint.a'"):
         test_no_public_class_name_is_defined_twice()
+    (package / "late.py").write_text("time.sleep(1)\nasync def f():\n    await one.wait(1)\nself.closing.wait(1)\n")
+    assert waits() == {"late.py time.sleep", "late.py self.closing.wait"}

@@ -25,7 +25,8 @@ from mm2mgr.reconcile.waves import Result
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
-from tests.fake_connect import FakeConnect, serving
+from tests.clock import jumping
+from tests.fake_connect import FakeConnect, serving, without_sockets
 from tests.spec.trees import write
 
 FLOWS = """\
@@ -184,7 +185,13 @@ class Site:
 @contextmanager
 def running(folder: Path) -> Iterator[Site]:
     east, west = FakeConnect(cluster_id="east"), FakeConnect(cluster_id="west")
-    with serving(east) as east_url, serving(west) as west_url, pytest.MonkeyPatch.context() as patch:
+    with (
+        serving(east) as east_url,
+        serving(west) as west_url,
+        pytest.MonkeyPatch.context() as patch,
+        without_sockets(),
+        jumping(),
+    ):
         site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
         patch.setattr(live, "read_topics", site.read_topics)
         patch.setattr(live, "read_expiring", lambda *_: site.expiring)

@@ -26,10 +26,10 @@ from mm2mgr.reconcile.waves import Rollout
 from mm2mgr.render import HEARTBEATS_KEY, Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
+from tests.clock import jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
 from tests.reconcile.site import FLOWS, ON_EAST, Site, actions, errors
-from tests.scale.clock import jumping
 from tests.spec.trees import write
 
 BEAT, LOGS, ORDERS, CHECKPOINT = ON_EAST

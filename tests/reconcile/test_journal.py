@@ -224,12 +224,11 @@ def test_a_list_that_writes_to_what_the_plan_does_not_name_is_not_begun() -> Non
 @pytest.mark.parametrize("way", ["its worker had died", "its tasks take long to end"])
 def test_a_stop_that_was_not_clean_is_said(site: Site, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(site)
-    monkeypatch.setattr(carrying, "_POLL_SECONDS", 0.0)
     if way == "its worker had died":
         site.east.connectors[OLD].shown_task_state = "UNASSIGNED"
     else:
         monkeypatch.setattr(carrying, "_GRACEFUL_SECONDS", 0.0)
-        site.east.connectors[OLD].ending_statuses = 1
+        site.east.connectors[OLD].ending_statuses = 2
     results = {result.connector: result for result in site.converge(SALES)}
     assert errors(list(results.values())) == {}
     why = "the worker of task 0 had died" if "died" in way else "its tasks took more than 0 s"

@@ -27,9 +27,9 @@ from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.stages import stages
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
+from tests.clock import jumping
 from tests.fake_connect import FakeConnect
 from tests.reconcile import simulated
-from tests.scale.clock import jumping
 from tests.spec.trees import write
 
 EVERY = int(os.environ.get("MM2MGR_MOVE_DEATHS_EVERY", "4"))

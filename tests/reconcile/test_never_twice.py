@@ -42,12 +42,12 @@ from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.render import Connector as Rendered
 from mm2mgr.spec.loader import Spec, load
 from mm2mgr.topology import Topology
+from tests.clock import jumping
 from tests.fake_connect import STARTING_PAGE, FakeConnect, Fault
 from tests.reconcile.drawn import scenarios
 from tests.reconcile.scenarios import CANARY, CLUSTERS, CONNECTS, HARMLESS, KNOWN, Scenario, Step
 from tests.reconcile.simulated import Connector, Harm, Told, World, Write, harms, run
 from tests.reconcile.site import MANY
-from tests.scale.clock import jumping
 from tests.scale.estate import Faults, Harsh
 from tests.scale.kept import Kept, keeping
 from tests.spec.trees import write

@@ -18,9 +18,9 @@ from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Change, plan_cluster
 from mm2mgr.reconcile.stages import stages
 from mm2mgr.render import Connector
+from tests.clock import jumping
 from tests.fake_connect import FakeConnect
 from tests.reconcile.site import Site
-from tests.scale.clock import jumping
 
 NAME = "mm2.a.east.source.orders"
 PARTITION = '{"cluster": "a", "partition": 0, "topic": "orders"}'

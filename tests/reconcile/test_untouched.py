@@ -37,9 +37,9 @@ from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, type_of
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
+from tests.clock import jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
-from tests.scale.clock import jumping
 from tests.scale.kept import Kept, keeping
 from tests.spec.trees import write
 

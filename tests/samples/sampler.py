@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 from unittest.mock import patch
 
+from mm2mgr import timing
 from mm2mgr.samples import clock as clock_module
-from mm2mgr.samples import follow as follow_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll, Schedule, follow
 from mm2mgr.samples.store import SampleStore
@@ -20,23 +20,25 @@ TEN = 1_763_719_200_000  # 2025-11-21T10:00:00Z
 ROUND_MS = 600_000
 
 
-class Clock(threading.Event):
-    """The loop's clock and its alarm: time passes only when it waits."""
+class Clock(timing.Clock):
+    """The loop's clock, which ends it too: time passes only when it waits."""
 
     def __init__(self, now_ms: int, rounds: int) -> None:
-        super().__init__()
         self.now_ms, self.rounds = now_ms, rounds
 
-    def monotonic(self) -> float:
+    def now(self) -> float:
+        return self.now_ms / 1000
+
+    def steady(self) -> float:
         return self.now_ms / 1000
 
     def time_ns(self) -> int:
         return self.now_ms * 1_000_000
 
-    def wait(self, timeout: float | None = None) -> bool:
-        self.now_ms += round((timeout or 0) * 1000)
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        self.now_ms += round(seconds * 1000)
         self.rounds -= 1
-        return self.rounds == -1
+        return event.is_set() or self.rounds == -1
 
 
 class Growing:
@@ -60,8 +62,8 @@ def main(folder: str, start_ms: str, rounds: str) -> None:
     clock = Clock(int(start_ms), int(rounds) or 10**9)
     store = SampleStore(Path(folder))
     schedule = Schedule(ROUND_MS / 1000, None, keep_seconds=30 * 86_400.0)
-    with patch.object(follow_module, "time", clock), patch.object(clock_module, "time", clock):
-        follow([Growing(clock)], schedule, store, lambda done: print(clock.now_ms, *done.news, flush=True), clock)
+    with timing.use(clock), patch.object(clock_module, "time", clock):
+        follow([Growing(clock)], schedule, store, lambda done: print(clock.now_ms, *done.news, flush=True))
 
 
 if __name__ == "__main__":

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples import clock as clock_module
-from mm2mgr.samples import follow as follow_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Poll, Round, Schedule, follow
 from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
+from tests.clock import go_by
 from tests.samples.rows import stored
 
 from .fakes import FakeReader
@@ -27,15 +28,18 @@ HOUR_MS = 3_600_000
 TEN = 1_763_719_200_000  # 2025-11-21T10:00:00Z
 
 
-class Clock:
+class Clock(timing.Clock):
     """A time that passes only when the loop waits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, now_ms: int = TEN) -> None:
         self.now_ms = now_ms
-        for module in (follow_module, clock_module):
-            monkeypatch.setattr(module, "time", self)
+        monkeypatch.setattr(clock_module, "time", self)
+        go_by(self, monkeypatch)
 
-    def monotonic(self) -> float:
+    def now(self) -> float:
+        return self.now_ms / 1000
+
+    def steady(self) -> float:
         return self.now_ms / 1000
 
     def time_ns(self) -> int:
@@ -49,7 +53,7 @@ class Stop(threading.Event):
         super().__init__()
         self.clock, self.rounds = clock, rounds
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: float | None = None) -> bool:  # through `timing.wait`
         self.clock.now_ms += round((timeout or 0) * 1000)
         self.rounds -= 1
         return self.rounds < 0

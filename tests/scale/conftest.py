@@ -17,8 +17,8 @@ from mm2mgr.reconcile import live
 from mm2mgr.reconcile.facts import TopicListing
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr
+from tests.clock import Clock, jumping
 from tests.fake_connect import FakeConnect, Request
-from tests.scale.clock import Clock, jumping
 from tests.scale.estate import CLUSTERS, Harsh, tree_lines
 from tests.scale.kept import Kept, keeping
 

@@ -132,12 +132,16 @@ class Outcome:
         )
         return alone and beside and max(rests) <= self.usable and sum(rests) <= (tasks - len(hot)) * self.usable
 
-    def faults(self) -> list[str]:
-        """Say which bars are missed, but for the foreseen assignment, whose bar is a share of all sets."""
+    def judged_by(self, rates: Mapping[TopicPartition, float]) -> Outcome:
+        """Return what came of it had these rates been measured."""
+        return replace(self, measured={one: rates[one] for one in self.order})
+
+    def faults(self, within: float = RATES_WITHIN) -> list[str]:
+        """Say which bars are missed, but for the foreseen assignment, whose bar is a share of all sets; rates count `within` that share."""
         bars = {
             "the assignment read back does not replay": not self.replayed,
-            f"busiest task {self.busiest_error:+.1%}": abs(self.busiest_error) > RATES_WITHIN,
-            f"a task {self.task_error:+.1%}": abs(self.task_error) > RATES_WITHIN,
+            f"busiest task {self.busiest_error:+.1%}": abs(self.busiest_error) > within,
+            f"a task {self.task_error:+.1%}": abs(self.task_error) > within,
             f"a task is overloaded, {self.smallest} tasks would do": self.overloaded,
             f"{self.smallest} tasks would do": self.too_many,
             f"hot partitions are {sorted(map(str, self.truly_hot))}": not self.hot_is_exact,
