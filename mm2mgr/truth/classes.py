@@ -103,15 +103,18 @@ def problem(purpose: str, name: str, version: str, *, created: bool) -> str:
         return ""
     if name in every:
         return f"no {purpose} that Kafka can create"
-    if "." not in name:
+    if "." not in name and purpose not in PLUGINS:
         whole = next((each for each in own if each.rpartition(".")[2] == name), "")
         return f"a name without its package{f': {whole}' if whole else ''}"
-    return f"no class of Kafka {known.line(version)}" if name.startswith(KAFKA) else ""
+    return f"no class of Kafka {known.line(version)}" if name.startswith(KAFKA) or "." not in name else ""
 
 
 def _is_plugin(purpose: str, name: str, version: str) -> bool:
     """Tell whether Connect may know a short name: that of a plugin of Kafka or, as far as is known, of somebody else."""
-    return name in _short_names(purpose, version) or ("." not in name and name not in _every_class(version))
+    known = load()
+    of_other_lines = any(name in _short_names(purpose, line) for line in known.lines)
+    unknown = "." not in name and name not in _every_class(version) and not of_other_lines
+    return name in _short_names(purpose, known.line(version)) or unknown
 
 
 @cache
@@ -119,7 +122,8 @@ def _every_class(version: str) -> frozenset[str]:
     """Return the classes of Kafka that are known by name, interfaces and the short names of plugins included."""
     created = (each for purpose in INTERFACES for each in load().classes(purpose, version))
     short = (each for purpose in PLUGINS for each in _short_names(purpose, version))
-    return frozenset({*created, *short, *INTERFACES.values()})
+    interfaces = (interface for purpose, interface in INTERFACES.items() if load().classes(purpose, version))
+    return frozenset({*created, *short, *interfaces})
 
 
 @cache
@@ -148,6 +152,11 @@ def own_class(purpose: str, name: str, version: str) -> str:
     if name in own:
         return name
     return next((each for each in own if name in _short(purpose, each)), "")
+
+
+def is_of_other_lines(purpose: str, name: str) -> bool:
+    """Tell whether some line of Kafka has a class for a purpose."""
+    return any(name in load().classes(purpose, line) for line in load().lines)
 
 
 def names(purpose: str, version: str) -> tuple[str, ...]:

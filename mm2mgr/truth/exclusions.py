@@ -43,8 +43,9 @@ class Settings:
 
     @property
     def has_group(self) -> bool:
-        """Tell whether a consumer is in a group: Connect gives its own one."""
-        return bool(self.text(_GROUP)) or bool(self._client.client.worker_prefixes)
+        """Tell whether a consumer is in a group, be its name empty (before 4.0): Connect gives its own one."""
+        is_named = self._client.configured(_GROUP) is not None or bool(self.text(_GROUP))
+        return is_named or bool(self._client.client.worker_prefixes)
 
     def written(self, plain: str) -> bool:
         """Tell whether the connector itself sets it."""
@@ -126,6 +127,8 @@ def _blank_group(client: Settings) -> str:
 
 def _instance(client: Settings) -> str:
     name = client.text("group.instance.id")
+    if not name and client.given("group.instance.id") and _line(client.version) < (3, 3):
+        return "is empty"  # invalid-value reports it in newer lines
     legal = re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) and name not in (".", "..")
     return "has a character that Kafka does not allow in it" if name and not legal else ""
 
@@ -272,6 +275,24 @@ def _login(client: Settings) -> str:
     return "has no sasl.jaas.config to log in with" if lacks else ""
 
 
+_PROTOCOL_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def _protocol_name(client: Settings) -> str:
+    """Report what definitions list since 3.3."""
+    older = _line(client.version) < (3, 3) and client.given("security.protocol")
+    wrong = older and client.text("security.protocol").upper() not in _PROTOCOL_NAMES
+    return f"is none of {', '.join(_PROTOCOL_NAMES)}" if wrong else ""
+
+
+def _compression(client: Settings) -> str:
+    older = _line(client.version) < (3, 3) and client.given("compression.type")
+    return (
+        f"is none of {', '.join(_COMPRESSIONS)}" if older and client.text("compression.type") not in _COMPRESSIONS else ""
+    )
+
+
 def _token(client: Settings) -> str:
     if not client.protocol.startswith("SASL_") or client.text("sasl.mechanism") != "OAUTHBEARER":
         return ""
@@ -385,6 +406,16 @@ EXCLUSIONS = (
         "JaasContext.load",
         by_hand="write sasl.mechanism and sasl.jaas.config beside it",
         told=("source admin", "target admin", "record producer"),
+    ),
+    Exclusion(
+        _ALL,
+        ("security.protocol",),
+        _protocol_name,
+        "SecurityProtocol.forName",
+        by_hand="write the protocol of the brokers' listener",
+    ),
+    Exclusion(
+        ("producer",), ("compression.type",), _compression, "CompressionType.forName", by_hand="write lz4, zstd or none"
     ),
     Exclusion(
         _ALL,

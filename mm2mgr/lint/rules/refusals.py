@@ -60,12 +60,17 @@ def class_refused(subject: Subject) -> Iterator[Hit]:
             # By policy-class, transform-needs-fields and transform-incomplete.
             told = check.key == "replication.policy.class" and name.startswith(f"{PACKAGE}.")
             told = told or (bool(check.alias) and not name)
-            told = told or (check.purpose == "transformation" and name.rpartition(".")[0] == _TRANSFORMS)
+            told = told or (check.purpose == "transformation" and _is_strange(name))
             wrong = "" if is_open(name) or told else _wrong_class(subject, check, name)
             if wrong:
                 reported.add(check.key)
                 yield _of_class(subject, check, name, wrong)
                 break
+
+
+def _is_strange(name: str) -> bool:
+    """Tell whether Kafka has no transformation of this name in any line."""
+    return name.rpartition(".")[0] == _TRANSFORMS and not classes.is_of_other_lines("transformation", name)
 
 
 @dataclass(frozen=True)

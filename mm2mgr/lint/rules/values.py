@@ -26,6 +26,7 @@ from mm2mgr.lint.findings import (
 from mm2mgr.lint.hops import SIDES, ClusterSide
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.text import nearest
+from mm2mgr.topics.java_regex import shape
 from mm2mgr.truth.keys import Key, allowed, fault, is_checked, load
 from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
 
@@ -56,7 +57,7 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
         line = written(subject, check.key)
         consequence = failing(check.client) if check.client else "Connect refuses the config"
         message = f"{line}={shown(subject, check.key)} is {wrong}: {consequence}"
-        if wrong.startswith("a list"):
+        if wrong.startswith("a list") and "regular" not in wrong:
             items = dict.fromkeys(filter(None, subject.items(check.key)))
             yield connector_hit(subject, check.key, ",".join(items), message)
         else:
@@ -100,10 +101,22 @@ def _faults(kind: SubjectKind, values: tuple[str, ...]) -> tuple[tuple[_ValueChe
     found = []
     for check, value in zip(_checks(kind), values, strict=True):
         definition = check.definition
-        left_alone = is_open(value) or (definition.required and not value)  # null-value reports the latter
-        if wrong := "" if left_alone else fault(definition.scope, definition.name, kind.setting.version, value):
+        # Without a text null-value and missing-required report.
+        left_alone = is_open(value) or (definition.required and not value and definition.type == "string")
+        wrong = "" if left_alone else fault(definition.scope, definition.name, kind.setting.version, value)
+        if wrong := wrong or ("" if left_alone else _no_regex(definition, value)):
             found.append((check, wrong))
     return tuple(found)
+
+
+def _no_regex(definition: Key, value: str) -> str:
+    if "regular expressions" in definition.valid:
+        for item in value.split(","):
+            try:
+                shape(item.strip())
+            except ValueError as error:
+                return f"a list with '{item.strip()}', which is not a Java regular expression, {error}"
+    return ""
 
 
 @lru_cache(maxsize=4096)
