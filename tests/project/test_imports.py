@@ -66,7 +66,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "connect": {"text", "errors", "web", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "partitions", "formats"},  # placeholders of files are properties
-    "live": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
+    "live": {"text", "errors", "secrets", "partitions", "spec", "topics", "topology", "connect", "kafka"},
     "reconcile": {
         "connectors",
         "text",
@@ -256,6 +256,10 @@ PURE = (
     "check/needs",
     "kafka/acls",
     "lint/mirroring",
+    "live/questions",
+    "live/snapshot",
+    "reconcile/estimate",
+    "reconcile/live",
     "reconcile/plan",
     "reconcile/quotas",
     "reconcile/drift",
