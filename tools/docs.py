@@ -327,7 +327,7 @@ def metrics_page() -> str:
 
 def rights_page() -> str:
     from mm2mgr.check.needs import ROWS
-    from mm2mgr.reconcile.dedicated import configs_topic, dedicated_names
+    from mm2mgr.live.dedicated import configs_topic, dedicated_names
     from mm2mgr.reconcile.history import TOPIC
 
     offsets, status, group = dedicated_names("SOURCE")

@@ -45,8 +45,6 @@ from mm2mgr.check.needs import (
     subject_of,
 )
 from mm2mgr.check.old_brokers import new_workers, old_broker_rows
-from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.errors import ConnectError
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.files import read_regular
 from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
@@ -67,7 +65,10 @@ from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree
-from mm2mgr.live.endpoints import access_as, connect_target, kafka_access
+from mm2mgr.live.endpoints import access_as, kafka_access
+from mm2mgr.live.questions import AnsweringWorker, ConnectorsWithStates
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, answered, read
 from mm2mgr.observe.reading import Failure
 from mm2mgr.reconcile.facts import RunningOn, ask_worker, harmless, shared_workers
 from mm2mgr.reconcile.history import TOPIC
@@ -456,12 +457,15 @@ async def _ask_cluster(
     connect: ConnectCluster, connectors: Sequence[Connector], seconds: float, running: dict[str, RunningOn]
 ) -> WorkerAnswer:
     keys = (key for connector in connectors if connector.connect == connect.name for key in connector.config)
+    clusters, limits = Clusters({connect.name: connect}), Limits(connect_seconds=seconds)
+    running_there, root = ConnectorsWithStates(connect.name), AnsweringWorker(connect.name)
     try:
-        async with asyncio.timeout(seconds), ConnectClient(connect_target(connect), deadline_seconds=seconds) as client:
-            root = await client.root()
-            worker, unprobed = await ask_worker(client, harmless(keys), root)
-            with suppress(ConnectError):
-                running[connect.name] = RunningOn(root, *await client.infos_with_states())
+        async with asyncio.timeout(seconds):
+            first = await read([running_there, root], clusters, limits)
+            steps = ask_worker(connect.name, harmless(keys))
+            (worker, unprobed), snapshot = await answered(steps, clusters, limits, first)
+            with suppress(Mm2mgrError):
+                running[connect.name] = RunningOn(snapshot[root], *snapshot[running_there])
     except Mm2mgrError as error:
         return Failure.of(error)
     except TimeoutError:

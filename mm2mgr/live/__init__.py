@@ -1,1 +1,1 @@
-"""Live clusters: how they are reached."""
+"""The only place that asks clusters: `questions` are values, `read` answers them, a `snapshot` holds the answers, also as a file."""

@@ -15,9 +15,9 @@ from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
+from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.dedicated import DedicatedMirrorMaker
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.render import Connector
 from mm2mgr.topics.names import HEARTBEATS

@@ -21,6 +21,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
 from mm2mgr.kafka.records import read_logs
+from mm2mgr.live.dedicated import find_running
 from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.observe.companions import checkpointing
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
@@ -54,7 +55,6 @@ from mm2mgr.observe.reading import (
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.dedicated import find_running
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Named

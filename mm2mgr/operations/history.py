@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.kafka.quotas import RATE_KEY
-from mm2mgr.live.endpoints import connect_target
+from mm2mgr.live.questions import Configs, Statuses
+from mm2mgr.live.snapshot import Steps, side_by_side
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, QuotaDrift, drifts, quota_drifts
-from mm2mgr.reconcile.facts import read_quotas_of, user_of
+from mm2mgr.reconcile.facts import quotas_of, user_of
 from mm2mgr.reconcile.heartbeats import RunningConnectors, heartbeat_carriers, with_carriers
-from mm2mgr.reconcile.history import History, HistoryEntry, forget, read
+from mm2mgr.reconcile.history import History, HistoryEntry, forget, read_history
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.quotas import wanted_quotas
-from mm2mgr.topology import ConnectCluster
-
-_DEADLINE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ def history(
     `connects` limits it to some Connect clusters, `since_seconds` to the last so many seconds, `last` to so many entries.
     """
     _check_connects(workspace, connects)
-    found = wait_for(read(workspace.topology, connects or None))
+    found = workspace.ask(read_history(workspace.topology, connects or None))
     entries = _of(workspace, flows, found.entries)
     if since_seconds is not None:
         start = _seconds_ago(since_seconds)
@@ -130,21 +126,20 @@ def drift(workspace: Workspace, flows: Sequence[str] = ()) -> DriftReport:
     Where no history can be read, or it does not know a connector, the tree is compared: then a change of the tree that was not
     applied yet counts as well, and a connector that was deleted by hand is not found.
     """
-    return wait_for(_drift(workspace, flows))
+    return workspace.ask(_drift(workspace, flows))
 
 
-async def _drift(workspace: Workspace, flows: Sequence[str]) -> DriftReport:
+def _drift(workspace: Workspace, flows: Sequence[str]) -> Steps[DriftReport]:
     topology, connectors = workspace.topology, workspace.connectors
     chosen = workspace.connectors_of(workspace.flows(flows)) if flows else connectors
     connects = sorted({each.connect for each in chosen}) if flows else list(topology.connects)
-    answers = asyncio.gather(*(_live(topology.connects[name]) for name in connects))
-    known, lives = await asyncio.gather(read(topology, connects), answers)
+    known, lives = yield from side_by_side(read_history(topology, connects), _running(connects))
     owners = Ownership.of(topology)
-    there = {name: live for name, live in zip(connects, lives, strict=True) if isinstance(live, LiveConnectors)}
+    there = {name: live for name, live in lives.items() if isinstance(live, LiveConnectors)}
     carriers = heartbeat_carriers(topology, connectors, RunningConnectors.of(owners, there))
     chosen = tuple(with_carriers(chosen, carriers))
     failed, found = dict[str, str](), list[Drift]()
-    for name, live in zip(connects, lives, strict=True):
+    for name, live in lives.items():
         if isinstance(live, Mm2mgrError):
             failed[name] = live.one_line
             continue
@@ -158,7 +153,7 @@ async def _drift(workspace: Workspace, flows: Sequence[str]) -> DriftReport:
         named: rate for named, rate in applied_quotas(known).items() if not flows or any(one in named[1] for one in ids)
     }
     asked = {each.kafka for each in wanted} | {kafka for (kafka, _), rate in quotas.items() if rate is not None}
-    read_there = await read_quotas_of(topology, asked)
+    read_there = yield from quotas_of(topology, asked)
     changed = [
         each
         for kafka, live in read_there.items()
@@ -181,14 +176,18 @@ def applied_quotas(known: History) -> dict[tuple[str, str], float | None]:
     return found
 
 
-async def _live(connect: ConnectCluster) -> LiveConnectors | Mm2mgrError:
-    try:
-        async with ConnectClient(connect_target(connect), deadline_seconds=_DEADLINE_SECONDS) as client:
-            infos, statuses = await asyncio.gather(client.infos(), client.statuses())
-    except Mm2mgrError as error:
-        return error
-    configs = {name: info.config for name, info in infos.items()}
-    return LiveConnectors(configs, {name: status.state for name, status in statuses.items()})
+def _running(connects: Iterable[str]) -> Steps[dict[str, LiveConnectors | Mm2mgrError]]:
+    snapshot = yield [kind(name) for name in connects for kind in (Configs, Statuses)]
+
+    def live(name: str) -> LiveConnectors | Mm2mgrError:
+        try:
+            configs = {connector: info.config for connector, info in snapshot[Configs(name)].items()}
+            states = {connector: status.state for connector, status in snapshot[Statuses(name)].items()}
+        except Mm2mgrError as error:
+            return error
+        return LiveConnectors(configs, states)
+
+    return {name: live(name) for name in connects}
 
 
 def last_applied(known: History, connect: str) -> dict[str, LastApplied]:

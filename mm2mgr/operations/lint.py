@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -181,7 +180,7 @@ def read_inputs(  # noqa: PLR0913  one argument per option
         trees = workspace.files
     targets = _targets(workspace, connects)
     declared, invalid = _tree(workspace, known) if trees else ((), ())
-    live, unread = _live(targets, timeout_seconds) if targets else ([], {})
+    live, unread = _live(workspace, targets, timeout_seconds) if targets else ([], {})
     if len(unread) == 1 and not trees and not files and not live:
         raise next(iter(unread.values()))
     estates, other = joined(
@@ -220,22 +219,20 @@ def _tree(workspace: Workspace, known: Surroundings) -> tuple[tuple[Estate, ...]
         return (), tuple(invalid(error))
 
 
-def _live(targets: Mapping[str, ConnectTarget], timeout_seconds: float) -> tuple[list[Estate], dict[str, Mm2mgrError]]:
+def _live(
+    workspace: Workspace, targets: Mapping[str, ConnectTarget], timeout_seconds: float
+) -> tuple[list[Estate], dict[str, Mm2mgrError]]:
     """Read all Connect clusters at once; return what was read, and by name why a cluster was not."""
-    from mm2mgr.reconcile.facts import read_live
+    from mm2mgr.live.reach import Limits
+    from mm2mgr.live.read import Clusters, answered
+    from mm2mgr.reconcile.facts import read_estates
 
-    async def read(target: ConnectTarget) -> Estate | Mm2mgrError:
-        try:
-            return await read_live(target, timeout_seconds)
-        except Mm2mgrError as error:
-            return error
-
-    async def read_all() -> list[Estate | Mm2mgrError]:
-        return await asyncio.gather(*map(read, targets.values()))
-
-    answers = wait_for(read_all())
-    unread = {name: each for name, each in zip(targets, answers, strict=True) if isinstance(each, Mm2mgrError)}
-    return [each for each in answers if not isinstance(each, Mm2mgrError)], unread
+    clusters = Clusters({target.name: target for target in targets.values()})
+    steps = read_estates(clusters.connects)
+    answers, _ = wait_for(answered(steps, clusters, Limits(connect_seconds=timeout_seconds), workspace.snapshot))
+    by_name = {name: answers[target.name] for name, target in targets.items()}
+    unread = {name: answer for name, answer in by_name.items() if isinstance(answer, Mm2mgrError)}
+    return [answer for answer in by_name.values() if not isinstance(answer, Mm2mgrError)], unread
 
 
 def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTarget]:

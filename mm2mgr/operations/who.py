@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
@@ -12,16 +11,18 @@ from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.lint.routes import LONGEST, Routes, TopicHop
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree
-from mm2mgr.live.endpoints import connect_target, kafka_access
-from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.live.questions import PartitionCounts
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.snapshot import Steps
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.reconcile.effect import with_live_order
-from mm2mgr.reconcile.facts import TopicListing, read_live, read_topics
+from mm2mgr.reconcile.facts import read_estates
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import nearest
-from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster
+from mm2mgr.topology import Flow
 
-_DEADLINE_SECONDS = 20.0
+_LIMITS = Limits(connect_seconds=20.0)
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     """
     topology = workspace.topology
     declared = from_tree(topology, workspace.connectors).subjects
-    live, unread = ((), {}) if offline else wait_for(_read(workspace))
+    live, unread = ((), {}) if offline else _read(workspace)
     if not offline:
         declared = _not_running(declared, live, unread)
     routes = Routes.of((*live, *declared), topology.clusters.values())
@@ -118,9 +119,7 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     if not offline:
         passed = {each for stop in stops for way in routes.through(stop) for leg in way for each in leg.hop.pair}
         aliases = {routes.names[each] for each in (*passed, *(stop.cluster for stop in stops))}
-        there = _Listed(
-            wait_for(_listings({name: topology.clusters[name] for name in aliases & topology.clusters.keys()}))
-        )
+        there = _Listed(workspace.ask(_list_topics(aliases & topology.clusters.keys()), _LIMITS))
     # Patterns such as .* would also take the name elsewhere: what counts is where the topic is, if that is known.
     present = [each for each in stops if there.partitions(routes.names[each.cluster], topic)]
     stops = [each for each in stops if not present or there.partitions(routes.names[each.cluster], topic) != 0]
@@ -141,11 +140,11 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
 class _Listed:
     """The topics of Kafka clusters by alias, or why they could not be listed."""
 
-    found: Mapping[str, TopicListing | str]
+    found: Mapping[str, Mapping[str, int] | str]
 
     def partitions(self, alias: str, topic: str) -> int | None:
-        listing = self.found.get(alias)
-        return listing.partitions.get(topic, 0) if isinstance(listing, TopicListing) else None
+        topics = self.found.get(alias)
+        return None if topics is None or isinstance(topics, str) else topics.get(topic, 0)
 
     @property
     def unlisted(self) -> dict[str, str]:
@@ -185,18 +184,10 @@ class _Shown:
         return self._known.setdefault((connect, subject.name, one.start, one.end, one.takes), made)
 
 
-async def _read(workspace: Workspace) -> tuple[tuple[Subject, ...], dict[str, str]]:
+def _read(workspace: Workspace) -> tuple[tuple[Subject, ...], dict[str, str]]:
     """Read what all Connect clusters run, and why those could not be read that could not; flows of the tree are named."""
-    connects = workspace.topology.connects
     flows = {(each.connect, each.name): each.flows for each in workspace.connectors}
-
-    async def one(connect: ConnectCluster) -> Estate | Mm2mgrError:
-        try:
-            return await read_live(connect_target(connect), _DEADLINE_SECONDS)
-        except Mm2mgrError as error:
-            return error
-
-    answers = dict(zip(connects, await asyncio.gather(*map(one, connects.values())), strict=True))
+    answers = workspace.ask(read_estates(workspace.topology.connects), _LIMITS)
     live = tuple(
         replace(each, connect=name, flows=flows.get((name, each.name), ()))
         for name, answer in answers.items()
@@ -286,35 +277,26 @@ def topics(workspace: Workspace, flows: Sequence[str], *, every: bool = False) -
     `every`: also what they do not take, with the reason. A source that cannot be read is the error of its flows.
     """
     chosen = workspace.flows(flows)
-    clusters = {cluster.alias: cluster for flow in chosen for cluster in (flow.source, flow.target)}
-    listings = wait_for(_listings(clusters))
+    clusters = {cluster.alias for flow in chosen for cluster in (flow.source, flow.target)}
+    listings = workspace.ask(_list_topics(clusters), _LIMITS)
     return [_of_flow(flow, listings[flow.source.alias], listings[flow.target.alias], every) for flow in chosen]
 
 
-async def _listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, TopicListing | str]:
-    """Return the topics of Kafka clusters, asked side by side; for those that do not answer the reason."""
-
-    def listed(cluster: KafkaCluster) -> TopicListing | str:
-        try:
-            return read_topics(kafka_access(cluster), lambda topic: False)
-        except Mm2mgrError as error:
-            return error.one_line
-
-    found = await asyncio.gather(*(asyncio.to_thread(listed, cluster) for cluster in clusters.values()))
-    return dict(zip(clusters, found, strict=True))
+def _list_topics(aliases: Iterable[str]) -> Steps[dict[str, Mapping[str, int] | str]]:
+    """Return the topics of Kafka clusters with their partitions; for those that do not answer the reason."""
+    questions = [PartitionCounts(alias) for alias in sorted(aliases)]
+    snapshot = yield questions
+    answers = ((question.cluster, snapshot.get(question)) for question in questions)
+    return {alias: each.one_line if isinstance(each, Mm2mgrError) else each for alias, each in answers}
 
 
-def _of_flow(flow: Flow, source: TopicListing | str, target: TopicListing | str, every: bool) -> FlowTopics:
+def _of_flow(flow: Flow, source: Mapping[str, int] | str, target: Mapping[str, int] | str, every: bool) -> FlowTopics:
     ends = flow.id, flow.source.alias, flow.target.alias
     if isinstance(source, str):
         return FlowTopics(*ends, (), f"the topics of '{flow.source.alias}' could not be listed: {source}")
-    notes = (
-        ()
-        if isinstance(target, TopicListing)
-        else (f"the topics of '{flow.target.alias}' could not be listed: {target}",)
-    )
-    there = target.partitions if isinstance(target, TopicListing) else None
-    found = tuple(_taken(flow, source.partitions, there, every))
+    unlisted = f"the topics of '{flow.target.alias}' could not be listed: {target}"
+    notes, there = ((unlisted,), None) if isinstance(target, str) else ((), target)
+    found = tuple(_taken(flow, source, there, every))
     return FlowTopics(*ends, found, notes=notes)
 
 

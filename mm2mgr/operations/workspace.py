@@ -14,6 +14,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.garbage import collect_garbage
 
 if TYPE_CHECKING:
+    from mm2mgr.live.reach import Limits
+    from mm2mgr.live.snapshot import Snapshot, Steps
     from mm2mgr.reconcile.events import EventLog
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
@@ -35,6 +37,8 @@ class Workspace:
     """True when --clusters or --templates was on the command line: a plan file of another tree is then refused."""
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """What files are going to be, by name, to look at it before it is written."""
+    snapshot: Snapshot | None = field(default=None, repr=False)
+    """Answers of clusters from a file, which are then not asked."""
 
     @cached_property
     def spec(self) -> Spec:
@@ -100,6 +104,13 @@ class Workspace:
         if path is not None:
             self.refuse_as_output(path, "--events")
         return EventLog(path)
+
+    def ask(self, steps: Steps[Answer], limits: Limits | None = None) -> Answer:
+        """Ask the clusters of the tree all that a judgement lacks, and return its result."""
+        from mm2mgr.live.reach import Limits
+        from mm2mgr.live.read import Clusters, answered
+
+        return wait_for(answered(steps, Clusters.of(self.topology), limits or Limits(), self.snapshot))[0]
 
     def only(self, names: Sequence[str]) -> list[str] | None:
         """Return the ids of the named flows, or None for no names."""

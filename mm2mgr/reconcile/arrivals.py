@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.questions import PartitionCounts
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, read
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.facts import read_topics
 from mm2mgr.reconcile.plan import Change
 from mm2mgr.text import few
 from mm2mgr.topics.names import HEARTBEATS
@@ -155,13 +157,13 @@ class LogReader:
         flow = self._flow(change)
         if flow is None or flow.source.alias in self._unread:
             return None
-        selection = flow.selection
-        try:
-            listing = await asyncio.to_thread(read_topics, kafka_access(flow.source), lambda _: False)
-        except Mm2mgrError:
-            self._unread.add(flow.source.alias)
+        selection, alias = flow.selection, flow.source.alias
+        names = (await read([PartitionCounts(alias)], Clusters(kafkas={alias: flow.source}), Limits())).get(
+            PartitionCounts(alias)
+        )
+        if isinstance(names, Mm2mgrError):
+            self._unread.add(alias)
             return None
-        names = listing.partitions
         return any(map(selection.takes, names)) or (flow.with_heartbeats and HEARTBEATS in names)
 
     async def was_silent(self, arrivals: Arrivals, written_at: float) -> bool:

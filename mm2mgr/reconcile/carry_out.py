@@ -15,8 +15,8 @@ from mm2mgr.connect.types import SourceOffset, parse_stored
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RIGHTS, write_quotas
+from mm2mgr.live.dedicated import read_dedicated
 from mm2mgr.live.endpoints import kafka_access
-from mm2mgr.reconcile.dedicated import read_dedicated
 from mm2mgr.reconcile.leases import LeaseLost
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Named, connector_text, diff

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
+from mm2mgr.live.read import ask_all
+from mm2mgr.live.snapshot import Steps
 from mm2mgr.reconcile.history import Recorder, read_topics
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Change, ClusterPlan, Named, aliases_of
@@ -110,12 +112,12 @@ def _pair(change: Change) -> tuple[Named, Pair]:
     return change.named, aliases_of(change.before or {})
 
 
-async def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: Iterable[str] = ()) -> Claims:
+def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: Iterable[str] = ()) -> Steps[Claims]:
     """Read the claims on these connectors, and this tree's own on their Connect clusters and on those in `also`."""
     names = {connect for connect, _ in wanted} | set(also)
     kept = {name for name in names if topology.connects[name].model.history}
     unread = dict.fromkeys(names - kept, _NO_HISTORY)
-    answers = await read_topics(topology, {topology.connects[name].kafka for name in kept})
+    answers = yield from read_topics({topology.connects[name].kafka for name in kept})
     by_alias = {alias: each if isinstance(each, str) else _claims_in(each) for alias, each in answers.items()}
     others, own = dict[Named, Claim](), list[Claim]()
     for name in sorted(kept):
@@ -168,7 +170,7 @@ async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], record
     readable = {part.connect for part in parts if not part.error}
     concerned = {named[0] for named in (*owners.adopted, *owners.released)} & readable
     wanted = adopting(owners, parts)
-    claims = await read_claims(topology, wanted, concerned)
+    claims = await ask_all(read_claims(topology, wanted, concerned), topology)
     stopped = {c.named for part in parts for c in part.changes if c.action == "blocked"}
     mine = {claim.named: claim for claim in claims.own}
     for named, pair in wanted.items():
@@ -190,7 +192,7 @@ async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], record
 async def withdraw_undeclared(topology: Topology, connects: Iterable[str], recorder: Recorder) -> None:
     """Withdraw this tree's claims on connectors that it adopts no more: the line of `adopt:` may go without one of `release:`."""
     declared = Ownership.of(topology).adopted
-    for claim in (await read_claims(topology, {}, connects)).own:
+    for claim in (await ask_all(read_claims(topology, {}, connects), topology)).own:
         if claim.named not in declared:
             recorder.write(claim.connect, claim.key, None)
     await asyncio.to_thread(recorder.close)

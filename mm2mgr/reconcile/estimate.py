@@ -1,23 +1,21 @@
-"""Estimates what each write of a plan costs beyond its Connect cluster. What it needs is read from Kafka clusters first; one that does not answer
+"""Estimates what each write of a plan costs beyond its Connect cluster. It says which measurements it lacks; a cluster that does not answer
 leaves its part of the estimate out.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import TypeVar
 
 from mm2mgr.assignment import listing_of, partitions_by_task, predict
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.hops import filter_of, selection_of
 from mm2mgr.lint.subject import Subject
-from mm2mgr.live.endpoints import kafka_access
-from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.live.questions import MeasuredTopics, StoredSizes, TranslatedGroups
+from mm2mgr.live.record_sizes import TopicSizes
+from mm2mgr.live.snapshot import Answer, Question, Steps, side_by_side
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.guards import Connectors, mirrors_heartbeats
 from mm2mgr.reconcile.mirrored import MirrorVerdict
 from mm2mgr.reconcile.plan import WRITES, Change, Named
@@ -25,7 +23,6 @@ from mm2mgr.reconcile.price import Price, Volume
 from mm2mgr.reconcile.renames import renamed_text
 from mm2mgr.reconcile.widening import MirroredState, Widening
 from mm2mgr.topics.names import HEARTBEATS
-from mm2mgr.topology import KafkaCluster
 
 _LATEST = "source.consumer.auto.offset.reset"
 _Assigned = Callable[[str], bool]
@@ -34,22 +31,7 @@ _RECORD_OVERHEAD_BYTES = (
 )
 _BATCH_BYTES, _BATCH_HEADER_BYTES = 16_384, 61  # Kafka's default batch.size, and what each batch takes
 _MEASURED_TOPICS = 40
-_SAMPLED_PARTITIONS = 60
-_RECORDS_PER_WINDOW = 200
-_AT_ONCE = 64
-_TIMEOUT_SECONDS = 3.0
-_MEASURING_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class TopicSizes:
-    """Logs of the partitions of some topics, and the mean size of their records (key, value and headers) by topic, where measured.
-
-    Sizes are before compression.
-    """
-
-    logs: Mapping[TopicPartition, Offsets]
-    record_bytes: Mapping[str, float]
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -193,54 +175,54 @@ def _assigned(subject: Subject) -> _Assigned | None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-async def read_estimate(  # noqa: PLR0913, PLR0917  what was found out for one plan
-    clusters: Mapping[str, KafkaCluster],
+def read_estimate(  # noqa: PLR0913, PLR0917  what was found out for one plan
+    clusters: Collection[str],
     run: Connectors,
     seen: MirroredState,
     found: Sequence[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
     writes: Iterable[Change],
-) -> Estimate:
+) -> Steps[Estimate]:
     """Read what the estimate for these writes needs, beside what was read already."""
     widenings, writes = {each.named: each for each in found}, tuple(writes)
     sources = [run.desired[each.named].source for each in writes if begins_heartbeats(each, run)]
-    sizes = await _read_sizes(clusters, seen, found, verdicts, sources)
-    stored, groups = await asyncio.gather(
-        _read_stored(clusters, seen, found, verdicts, sizes), _read_groups(clusters, run, writes)
+    sizes = yield from _read_sizes(seen, found, verdicts, sources)
+    stored, groups = yield from side_by_side(
+        _read_stored(seen, found, verdicts, sizes), _read_groups(clusters, run, writes)
     )
     return Estimate(run, seen, widenings, verdicts, sizes, stored, groups)
 
 
-async def _read_sizes(
-    clusters: Mapping[str, KafkaCluster],
+def _answers(questions: Mapping[Key, Question[Answer]]) -> Steps[dict[Key, Answer]]:
+    """Return the answers that there are."""
+    snapshot = yield questions.values()
+    answers = {key: snapshot.get(question) for key, question in questions.items()}
+    return {key: answer for key, answer in answers.items() if not isinstance(answer, Mm2mgrError)}
+
+
+def _read_sizes(
     seen: MirroredState,
     found: Iterable[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
     with_heartbeats: Iterable[str],
-) -> dict[str, TopicSizes]:
+) -> Steps[dict[str, TopicSizes]]:
     """Measure what would be mirrored a second time, by source; a source that does not answer is missing."""
     wanted: dict[str, dict[str, int]] = {alias: {HEARTBEATS: 1} for alias in with_heartbeats}
     for each in found:
         if listed := seen.listed(each.source):
             for topic in verdicts[each.named].topics:
                 wanted.setdefault(each.source, {})[topic] = listed.partitions.get(topic, 0)
-    sizes: dict[str, TopicSizes] = {}
-
-    async def of_kafka(alias: str) -> None:
-        with suppress(Mm2mgrError):
-            sizes[alias] = await asyncio.to_thread(read_sizes, kafka_access(clusters[alias]), wanted[alias])
-
-    await asyncio.gather(*map(of_kafka, wanted))
-    return sizes
+    return (
+        yield from _answers({alias: MeasuredTopics(alias, tuple(topics.items())) for alias, topics in wanted.items()})
+    )
 
 
-async def _read_stored(
-    clusters: Mapping[str, KafkaCluster],
+def _read_stored(
     seen: MirroredState,
     found: Iterable[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
     sizes: Mapping[str, TopicSizes],
-) -> dict[tuple[str, str], float]:
+) -> Steps[dict[tuple[str, str], float]]:
     """Measure what records take where they were mirrored to, by alias and topic, on the largest; what cannot be measured is missing."""
     sampled: dict[str, dict[str, tuple[int, float]]] = {}
     for each in found:
@@ -251,91 +233,25 @@ async def _read_stored(
             name, mean = each.renamed(topic), known.record_bytes.get(topic)
             if mean is not None and listed.written.get(name, 0):
                 sampled.setdefault(each.target, {})[name] = listed.partitions[name], mean
-    stored: dict[tuple[str, str], float] = {}
-
-    async def of_kafka(alias: str) -> None:
+    questions = {}
+    for alias, topics in sampled.items():
         listed = seen.listed(alias)
-        largest = sorted(sampled[alias], key=lambda name: -listed.written[name] if listed else 0)
-        topics = {name: sampled[alias][name] for name in largest[:_MEASURED_TOPICS]}
-        with suppress(Mm2mgrError):
-            read = await asyncio.to_thread(read_stored, kafka_access(clusters[alias]), topics)
-            stored.update({(alias, name): size for name, size in read.items()})
-
-    await asyncio.gather(*map(of_kafka, sampled))
-    return stored
+        largest = sorted(topics, key=lambda name: -listed.written[name] if listed else 0)[:_MEASURED_TOPICS]
+        questions[alias] = StoredSizes(alias, tuple((name, *topics[name]) for name in largest))
+    answers = yield from _answers(questions)
+    return {(alias, name): size for alias, read in answers.items() for name, size in read.items()}
 
 
-async def _read_groups(
-    clusters: Mapping[str, KafkaCluster], run: Connectors, writes: Iterable[Change]
-) -> dict[Named, tuple[str, ...]]:
+def _read_groups(
+    clusters: Collection[str], run: Connectors, writes: Iterable[Change]
+) -> Steps[dict[Named, tuple[str, ...]]]:
     """Read which consumer groups the checkpoint connectors translate that start anew; those of a source that does not answer are missing."""
-    found: dict[Named, tuple[str, ...]] = {}
-
-    async def of(named: Named) -> None:
-        subject = run.desired[named]
+    questions = {}
+    for change in writes:
+        subject = run.desired.get(change.named)
+        if subject is None or not change.price.group_patterns or subject.source not in clusters:
+            continue
         groups, topics = filter_of(subject, "groups"), filter_of(subject)
-        if groups is None or topics is None or subject.source not in clusters:
-            return
-        access = kafka_access(clusters[subject.source])
-        with suppress(Mm2mgrError):
-            found[named] = await asyncio.to_thread(read_groups, access, groups.matches, topics.takes)
-
-    priced = (each.named for each in writes if each.price.group_patterns)
-    await asyncio.gather(*(of(named) for named in priced if named in run.desired))
-    return found
-
-
-def read_groups(
-    access: KafkaAccess,
-    wanted: Callable[[str], bool],
-    carried: Callable[[str], bool],
-) -> tuple[str, ...]:
-    """Return the wanted consumer groups that committed offsets on a topic that is carried. Blocks; raises KafkaError."""
-    from mm2mgr.kafka.client import Kafka
-    from mm2mgr.kafka.inspection import translated_groups
-
-    with Kafka(access, _TIMEOUT_SECONDS) as kafka:
-        kafka.within(_TIMEOUT_SECONDS)
-        return translated_groups(kafka, wanted, carried)
-
-
-def read_sizes(access: KafkaAccess, topics: Mapping[str, int]) -> TopicSizes:
-    """Return logs and record sizes of topics (name → partitions), sampled at the start, the middle and the end of large ones. Blocks; raises KafkaError."""
-    from mm2mgr.kafka.client import Kafka
-    from mm2mgr.kafka.records import ReadLimits, mean_record_bytes
-
-    with Kafka(access, _TIMEOUT_SECONDS) as kafka:
-        logs = kafka.offsets(TopicPartition(name, number) for name, count in topics.items() for number in range(count))
-    by_size = sorted(
-        (one for one in logs if logs[one].end > logs[one].start), key=lambda one: logs[one].start - logs[one].end
-    )
-    first = {one.topic: one for one in reversed(by_size)}
-    sampled = list(dict.fromkeys((*first.values(), *by_size)))[:_SAMPLED_PARTITIONS]
-    found: dict[str, list[float]] = {}
-    for part in (0.0, 0.5, 1.0):
-        windows = {}
-        for one in sampled:
-            log = logs[one]
-            start = log.start + int(part * max(0, log.end - log.start - _RECORDS_PER_WINDOW))
-            windows[one] = Offsets(start, min(log.end, start + _RECORDS_PER_WINDOW))
-        limits = ReadLimits(_RECORDS_PER_WINDOW, limit_seconds=_TIMEOUT_SECONDS)
-        for one, mean in mean_record_bytes(access, windows, limits).items():
-            found.setdefault(one.topic, []).append(mean)
-    return TopicSizes(logs, {topic: sum(means) / len(means) for topic, means in found.items()})
-
-
-def read_stored(access: KafkaAccess, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
-    """Return what a record takes in the logs of topics (name → partitions, and the size of a record before compression).
-
-    Too small ones are left out. Blocks; raises KafkaError.
-    """
-    from mm2mgr.kafka.client import Kafka
-    from mm2mgr.kafka.records import stored_record_bytes
-
-    with Kafka(access, _MEASURING_SECONDS) as kafka:
-        every = (TopicPartition(name, number) for name, (count, _) in topics.items() for number in range(count))
-        logs = kafka.offsets(every)
-    of = ({one: log for one, log in logs.items() if one.topic == name} for name in topics)
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = threads.map(partial(stored_record_bytes, access), of, (size for _, size in topics.values()))
-        return {name: size for name, size in zip(topics, found, strict=True) if size is not None}
+        if groups is not None and topics is not None:
+            questions[change.named] = TranslatedGroups(subject.source, groups, topics)
+    return (yield from _answers(questions))

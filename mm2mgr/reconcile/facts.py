@@ -7,26 +7,34 @@ loaded only when a cluster is asked.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.exactly_once import ASKED_CONFIG, NOBODY, SOURCE_CLASS, supports_exactly_once
-from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.kafka.access import KafkaAccess, login_user
-from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
+from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
 from mm2mgr.live.endpoints import kafka_access
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.live.questions import (
+    AnsweringWorker,
+    ClusterId,
+    Configs,
+    ConfigValidation,
+    PartitionCounts,
+    Plugins,
+    Quotas,
+    Statuses,
+    TopicLogs,
+)
+from mm2mgr.live.snapshot import Snapshot, Steps, ask, side_by_side
 from mm2mgr.text import number_of
 from mm2mgr.topology import KafkaCluster, Topology
 from mm2mgr.truth import keys as truth_keys
@@ -38,48 +46,51 @@ from mm2mgr.truth.reach import CLUSTER_KEYS
 _HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr-probe"}
 
 
-async def ask_worker(
-    client: ConnectClient, overrides: Mapping[str, str], root: WorkerInfo | None = None
-) -> tuple[WorkerFacts, ConnectError | None]:
-    """Return what the answering worker reports, and why the probe failed if it did: then its policy is None.
+def ask_worker(connect: str, overrides: Mapping[str, str]) -> Steps[tuple[WorkerFacts, Mm2mgrError | None]]:
+    """Return what the worker that answers reports, and why the probe failed if it did: then its policy is None.
 
-    Three requests at once, two with its `root`; `overrides`: see `harmless`. Raises ConnectError when version and Kafka cluster, or
-    the plugins, cannot be read.
+    `overrides`: see `harmless`. Raises Mm2mgrError when version and Kafka cluster, or the plugins, cannot be read.
     """
-
-    async def probed() -> WorkerFacts | ConnectError:
-        try:
-            return await probe(client, overrides)
-        except ConnectError as error:
-            return error
-
-    async def answering() -> WorkerInfo:
-        return root or await client.root()
-
-    found, plugins, answered = await asyncio.gather(probed(), client.plugins(), answering())
+    found, snapshot = yield from side_by_side(
+        _probed(connect, overrides), ask([Plugins(connect), AnsweringWorker(connect)])
+    )
+    plugins, root = snapshot[Plugins(connect)], snapshot[AnsweringWorker(connect)]
     # What MirrorMaker's keys do follows its plugin's version, which may differ from the worker's own.
     versions = [plugin.version for plugin in plugins if plugin.class_name == SOURCE_CLASS]
-    placed = (kafka_version(text) for text in (*versions, answered.version))
+    placed = (kafka_version(text) for text in (*versions, root.version))
     worker = replace(
-        WorkerFacts() if isinstance(found, ConnectError) else found,
+        WorkerFacts() if isinstance(found, Mm2mgrError) else found,
         version=next((version for version in placed if version), None),
-        cluster_id=answered.kafka_cluster_id or None,
+        cluster_id=root.kafka_cluster_id or None,
         plugins=frozenset(plugin.class_name for plugin in plugins),
     )
-    return worker, found if isinstance(found, ConnectError) else None
+    return worker, found if isinstance(found, Mm2mgrError) else None
 
 
-async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Estate:
+def read_estate_of(connect: str) -> Steps[Estate]:
     """Return every MirrorMaker connector that a Connect cluster runs, owned or not, with what its workers report.
 
-    Raises ConnectError when the connectors cannot be read within the deadline; a policy that cannot be found is unknown.
+    Raises Mm2mgrError when the connectors cannot be read; a policy that cannot be found is unknown.
     """
-    async with ConnectClient(target, deadline_seconds=deadline_seconds) as client:
-        infos, statuses = await asyncio.gather(client.infos(), client.statuses())
-        worker, _ = await ask_worker(client, harmless(key for info in infos.values() for key in info.config))
+    snapshot = yield [Configs(connect), Statuses(connect)]
+    infos, statuses = snapshot[Configs(connect)], snapshot[Statuses(connect)]
+    worker, _ = yield from ask_worker(connect, harmless(key for info in infos.values() for key in info.config))
     states = {name: status.state for name, status in statuses.items()}
-    subjects = (running(target.name, name, info.config, states.get(name), worker) for name, info in infos.items())
+    subjects = (running(connect, name, info.config, states.get(name), worker) for name, info in infos.items())
     return Estate(tuple(subject for subject in subjects if subject), complete=True)
+
+
+def read_estates(connects: Iterable[str]) -> Steps[dict[str, Estate | Mm2mgrError]]:
+    """Return what each of these Connect clusters runs, or why it could not be read."""
+
+    def read_estate(connect: str) -> Steps[Estate | Mm2mgrError]:
+        try:
+            return (yield from read_estate_of(connect))
+        except Mm2mgrError as error:
+            return error
+
+    names = list(connects)
+    return dict(zip(names, (yield from side_by_side(*map(read_estate, names))), strict=True))
 
 
 def harmless(keys: Iterable[str]) -> dict[str, str]:
@@ -98,21 +109,22 @@ def harmless(keys: Iterable[str]) -> dict[str, str]:
     return found
 
 
-async def refusals(client: ConnectClient, config: Mapping[str, str]) -> dict[str, str]:
+def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:
     """Return why the worker that answers would refuse a config, by key, as its validation says: also plugins that it lacks.
 
     Keys with a placeholder are left out, and not judged. What stops a validation at once stops a write, too: then the key is that of
-    the class, or "". Raises ConnectError when the worker does not tell.
+    the class, or "". Raises Mm2mgrError when the worker does not tell.
     """
     sent = {key: value for key, value in config.items() if "${" not in value}
-    class_name = sent.get("connector.class")
-    if not class_name:
+    if not sent.get("connector.class"):
         return {}
+    question = ConfigValidation.of(connect, sent)
+    snapshot = yield [question]
     try:
-        answer = await client.validate(class_name, sent)
-    except ConnectError as error:
+        answer = snapshot[question]
+    except Mm2mgrError as error:
         if "Failed to find any class that implements Connector" in error.message:
-            return {"connector.class": f"the worker has no plugin {class_name}"}
+            return {"connector.class": f"the worker has no plugin {sent['connector.class']}"}
         _, stopped, reason = error.message.partition("org.apache.kafka.common.config.ConfigException: ")
         if not stopped:
             raise
@@ -179,23 +191,32 @@ _TELLING = {
 _SENTENCE = re.compile(r"The '([^']+)' policy does not allow '[^']+' to be overridden in the connector configuration\.")
 
 
-async def probe(client: ConnectClient, overrides: Mapping[str, str]) -> WorkerFacts:
+def _probed(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts | Mm2mgrError]:
+    try:
+        return (yield from probe(connect, overrides))
+    except Mm2mgrError as error:
+        return error
+
+
+def probe(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts]:
     """Ask the worker that answers for its policy: All, None, Principal, Allowlist or `custom` (refusals with other messages).
 
-    `exactly_once` is None before Kafka 3.3, which has no such key. ConnectError when the answer lacks the policy. Other workers may
+    `exactly_once` is None before Kafka 3.3, which has no such key. Mm2mgrError when the answer lacks the policy. Other workers may
     have another policy.
     """
     wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
-    asked = {**wanted, **_TELLING}
+    question = ConfigValidation.of(connect, {**_BASE, **wanted, **_TELLING})
+    snapshot = yield [question]
     try:
-        answer = await client.validate(SOURCE_CLASS, {**_BASE, **asked})
+        answer = snapshot[question]
         if "producer.override.client.id" not in answer.keys:
             raise WrongBody("the validation does not mention the overrides that were sent")
-    except ConnectError as error:
+    except Mm2mgrError as error:
         altered = "Something between mm2mgr and the worker may have altered the answer; ask a worker directly."
-        what = f"Connect cluster '{client.target.name}': the override policy could not be found: {error.message}"
-        raise ConnectError(what, hint=error.hint or altered, cluster=client.target.name, status=error.status) from error
-    refused = {key: " ".join(reasons) for key, reasons in answer.errors.items() if key in asked}
+        what = f"Connect cluster '{connect}': the override policy could not be found: {error.message}"
+        status = error.status if isinstance(error, ConnectError) else None
+        raise ConnectError(what, hint=error.hint or altered, cluster=connect, status=status) from error
+    refused = {key: " ".join(reasons) for key, reasons in answer.errors.items() if key in {**wanted, **_TELLING}}
     return WorkerFacts(
         policy=_policy(refused),
         refused=refused,
@@ -225,8 +246,8 @@ class ClusterIds:
     unknown: dict[str, str] = field(default_factory=dict)
 
 
-async def cluster_ids(topology: Topology, aliases: Iterable[str], *, ask: bool = True) -> ClusterIds:
-    """Return the declared ids, and ask the other clusters, all at once, if they are to be asked."""
+def cluster_ids(topology: Topology, aliases: Iterable[str], *, ask: bool = True) -> Steps[ClusterIds]:
+    """Return the declared ids, and ask the other clusters if they are to be asked."""
     ids = ClusterIds()
     asked = []
     for alias in dict.fromkeys(aliases):
@@ -234,24 +255,15 @@ async def cluster_ids(topology: Topology, aliases: Iterable[str], *, ask: bool =
         if declared:
             ids.known[alias] = declared
         elif ask:
-            asked.append(alias)
-    answers = (asyncio.to_thread(_ask, topology.clusters[alias]) for alias in asked)
-    for alias, answer in zip(asked, await asyncio.gather(*answers), strict=True):
+            asked.append(ClusterId(alias))
+    snapshot = yield asked
+    for question in asked:
+        answer = snapshot.get(question)
         if isinstance(answer, Mm2mgrError):
-            ids.unknown[alias] = answer.message
+            ids.unknown[question.cluster] = answer.message
         else:
-            ids.known[alias] = answer
+            ids.known[question.cluster] = answer
     return ids
-
-
-def _ask(cluster: KafkaCluster) -> str | Mm2mgrError:
-    from mm2mgr.kafka.client import Kafka  # loads librdkafka, which a plan with declared ids does without
-
-    try:
-        with Kafka(kafka_access(cluster), _TIMEOUT_SECONDS) as kafka:
-            return kafka.cluster_id()
-    except Mm2mgrError as error:
-        return error
 
 
 _AT_ONCE = 64
@@ -347,54 +359,45 @@ class TopicListing:
     written: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_expiring(
-    access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], seconds: float
-) -> list[TopicPartition]:
-    """Return the partitions whose records from these offsets on will be deleted within so many seconds. Blocks; raises KafkaError."""
-    from mm2mgr.kafka.inspection import expiring
-
-    return expiring(access, next_offsets, seconds)
-
-
-def read_topics(
-    access: KafkaAccess,
-    wanted: Callable[[str], bool],
-    known: TopicListing | None = None,
-    timeout_seconds: float = _TIMEOUT_SECONDS,
-) -> TopicListing:
-    """Return the topics of a Kafka cluster, with the records of the wanted ones. Blocks; raises KafkaError.
-
-    What is `known` of the cluster is not asked again.
-    """
-    from mm2mgr.kafka.client import Kafka
-
-    if known and not any(wanted(topic) and topic not in known.records for topic in known.partitions):
-        return known
-    with Kafka(access, timeout_seconds) as kafka:
-        partitions = known.partitions if known else kafka.partition_counts()
-        records, written = (dict(known.records), dict(known.written)) if known else ({}, {})
-        chosen = {topic: count for topic, count in partitions.items() if wanted(topic) and topic not in records}
-        records |= dict.fromkeys(chosen, 0)
-        written |= dict.fromkeys(chosen, 0)
-        every = (TopicPartition(topic, number) for topic, count in chosen.items() for number in range(count))
-        for one, log in kafka.offsets(every).items():
-            records[one.topic] += log.end - log.start
-            written[one.topic] += log.end
+def list_topics(snapshot: Snapshot, alias: str) -> TopicListing:
+    """Return the topics of a Kafka cluster, with the records of those whose logs were asked for. Raises Mm2mgrError."""
+    partitions = snapshot[PartitionCounts(alias)]
+    records, written = dict[str, int](), dict[str, int]()
+    for topic, count in partitions.items():
+        question = TopicLogs(alias, topic, count)
+        if question in snapshot.answers:
+            logs = snapshot[question]
+            records[topic] = sum(log.end - log.start for log in logs)
+            written[topic] = sum(log.end for log in logs)
     return TopicListing(partitions, records, written)
 
 
-async def read_quotas_of(topology: Topology, aliases: Iterable[str]) -> dict[str, ProducerQuotas | str]:
-    """Read producers' quotas of declared Kafka clusters side by side; of one that does not report them, why not."""
+def list_with_records(wanted: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, TopicListing | str]]:
+    """Return the topics of Kafka clusters by alias, with the records of the wanted ones; of one that does not answer, why not."""
+    snapshot = yield [PartitionCounts(alias) for alias in wanted]
+    snapshot = yield [
+        TopicLogs(alias, topic, count)
+        for alias, is_wanted in wanted.items()
+        if not isinstance(topics := snapshot.get(PartitionCounts(alias)), Mm2mgrError)
+        for topic, count in topics.items()
+        if is_wanted(topic)
+    ]
 
-    def one(alias: str) -> ProducerQuotas | str:
+    def listed(alias: str) -> TopicListing | str:
         try:
-            return read_quotas(kafka_access(topology.clusters[alias]))
+            return list_topics(snapshot, alias)
         except Mm2mgrError as error:
-            return error.one_line
+            return error.message
 
-    asked = sorted(topology.clusters.keys() & set(aliases))
-    answers = await asyncio.gather(*(asyncio.to_thread(one, alias) for alias in asked))
-    return dict(zip(asked, answers, strict=True))
+    return {alias: listed(alias) for alias in wanted}
+
+
+def quotas_of(topology: Topology, aliases: Iterable[str]) -> Steps[dict[str, ProducerQuotas | str]]:
+    """Read producers' quotas of declared Kafka clusters; of one that does not report them, why not."""
+    questions = [Quotas(alias) for alias in sorted(topology.clusters.keys() & set(aliases))]
+    snapshot = yield questions
+    answers = ((question.cluster, snapshot.get(question)) for question in questions)
+    return {alias: each.one_line if isinstance(each, Mm2mgrError) else each for alias, each in answers}
 
 
 def user_of(alias: str, jaas: str) -> tuple[str, str]:

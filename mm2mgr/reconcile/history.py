@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING, Any
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.questions import TextsByKey
+from mm2mgr.live.read import ask_all
+from mm2mgr.live.snapshot import Steps
 from mm2mgr.reconcile.plan import Change, Named
 from mm2mgr.reconcile.quotas import QuotaResult
 from mm2mgr.secrets import mask_text, masked
@@ -288,25 +291,24 @@ async def record(topology: Topology, entries: Sequence[HistoryEntry]) -> dict[st
     return await asyncio.to_thread(recorder.close)
 
 
-async def read_topics(topology: Topology, aliases: Iterable[str]) -> dict[str, dict[str, str] | str]:
-    """Read the topic on each of these Kafka clusters side by side: the text of each key, or why it could not be read."""
-
-    def one(alias: str) -> dict[str, str] | str:
-        try:
-            return topic_of(topology, alias).read()
-        except Mm2mgrError as error:
-            return error.one_line
-
-    names = sorted(aliases)
-    answers = await asyncio.gather(*(asyncio.to_thread(one, alias) for alias in names))
-    return dict(zip(names, answers, strict=True))
+def read_topics(aliases: Iterable[str]) -> Steps[dict[str, dict[str, str] | str]]:
+    """Read the topic on each of these Kafka clusters: the text of each key, or why it could not be read."""
+    questions = [TextsByKey(alias, TOPIC) for alias in sorted(aliases)]
+    snapshot = yield questions
+    answers = ((question.cluster, snapshot.get(question)) for question in questions)
+    return {alias: each.one_line if isinstance(each, Mm2mgrError) else each for alias, each in answers}
 
 
 async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
     """Read what is recorded of this tree's owner on some Connect clusters, or on all, from their Kafka clusters side by side."""
+    return await ask_all(read_history(topology, connects), topology)
+
+
+def read_history(topology: Topology, connects: Iterable[str] | None = None) -> Steps[History]:
+    """Return the same from answers."""
     every = set(topology.connects if connects is None else connects)
     wanted = {connect for connect in every if topology.connects[connect].model.history}
-    answers = await read_topics(topology, {topology.connects[connect].kafka for connect in wanted})
+    answers = yield from read_topics({topology.connects[connect].kafka for connect in wanted})
     entries, applied = list[HistoryEntry](), dict[Named, Mapping[str, str]]()
     unread = dict.fromkeys(sorted(every - wanted), "the tree says history: false")
     for alias, answer in answers.items():

@@ -1,26 +1,34 @@
-"""Makes a plan: reads what Connect clusters run and, for writes, their workers, offsets and topics.
+"""Makes a plan: asks what Connect clusters run and, for writes, for their workers, offsets and topics.
 
-A plan without changes costs two requests per Connect cluster, whatever else runs there.
+It says what it lacks, and is told (`live.snapshot.Steps`). A plan without changes costs two requests per Connect cluster, whatever else runs there.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
-from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
-from mm2mgr.live.endpoints import connect_target, kafka_access
+from mm2mgr.live.questions import (
+    AnsweringWorker,
+    Configs,
+    ConnectorsWithStates,
+    DedicatedOffsets,
+    Expiring,
+    StoredOffsets,
+)
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, answered
+from mm2mgr.live.snapshot import Question, Snapshot, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused, rewriting
-from mm2mgr.reconcile.dedicated import read_dedicated
 from mm2mgr.reconcile.drift import LiveConnectors
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import read_estimate
@@ -31,9 +39,8 @@ from mm2mgr.reconcile.facts import (
     ask_worker,
     cluster_ids,
     harmless,
-    read_expiring,
-    read_quotas_of,
-    read_topics,
+    list_with_records,
+    quotas_of,
     refusals,
     running,
     shared_workers,
@@ -89,7 +96,6 @@ from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few, one_line
 from mm2mgr.topology import Flow, Topology, matches_nothing
 
-_REQUESTS_AT_ONCE = 8
 # Stages of a move wait up to a minute each; a person who finishes an interrupted one needs longer.
 LONGEST_PAUSE_SECONDS = 900.0
 
@@ -118,18 +124,34 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     spec: Spec | None = None,
     deadline_seconds: float = 30.0,
     skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
+    snapshot: Snapshot | None = None,
 ) -> Plan:
     """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow ids.
 
     A cluster that cannot be read is in the plan with its error; the others are planned anyway. Guards have had
     their say: what must not be written is blocked, what could not be verified is noted. With `spec`, comments in the
     tree's files silence guards as a flow's `silence:` does. Connect clusters to `skip` are not asked: what runs there is
-    unknown, with this error.
+    unknown, with this error. What a `snapshot` answers is not asked again, and beside one from a file nothing is asked.
     """
+    steps = plan_steps(topology, connectors, wish, only=only, spec=spec, skip=skip)
+    limits = Limits(connect_seconds=deadline_seconds)
+    return (await answered(steps, Clusters.of(topology), limits, snapshot))[0]
+
+
+def plan_steps(  # noqa: PLR0913  the tree in three forms, and what is wanted of it
+    topology: Topology,
+    connectors: Sequence[Connector],
+    wish: Wish | None = None,
+    *,
+    only: Iterable[str] | None = None,
+    spec: Spec | None = None,
+    skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
+) -> Steps[Plan]:
+    """Make the same plan from answers: it yields the questions that it lacks. Pure."""
     chosen = None if only is None else with_other_sides(only, topology.moved)
-    making = _Making(topology, connectors, wish or Wish(), chosen, deadline_seconds)
+    making = _Making(topology, connectors, wish or Wish(), chosen)
     making.errors.update(skip)
-    return await making.plan(lambda: from_tree(topology, making.connectors, spec))
+    return making.plan(lambda: from_tree(topology, making.connectors, spec))
 
 
 @dataclass
@@ -140,7 +162,7 @@ class _Making:
     rendered: Sequence[Connector]
     wish: Wish
     only: frozenset[str] | None
-    deadline_seconds: float
+    snapshot: Snapshot = field(default_factory=Snapshot)
     live: dict[str, _Live] = field(default_factory=dict)
     errors: dict[str, Mm2mgrError] = field(default_factory=dict)
     parts: dict[str, ClusterPlan] = field(default_factory=dict)
@@ -163,36 +185,37 @@ class _Making:
     def owners(self) -> Ownership:
         return Ownership.of(self.topology)
 
-    async def plan(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
+    def plan(self, as_lint_sees_it: Callable[[], Estate]) -> Steps[Plan]:
         """Read, compare and judge; the tree as lint sees it has the connectors in the same order."""
-        await self.ask([name for name in self.topology.connects if name not in self.errors], self.read)
+        yield from self.read_running()
         self.refuse_shared()
         self.place_heartbeats()
         connectors = (each for name in self.topology.connects for each in self.wanted(name))
         wanted = wanted_quotas(self.topology, connectors, user_of)
         asked = {each.kafka for each in wanted} | {alias for alias, _ in self.running_client_ids().values()}
-        made, read = await asyncio.gather(self.of_connectors(as_lint_sees_it), read_quotas_of(self.topology, asked))
+        made: Plan
+        made, read = yield from side_by_side(self.of_connectors(as_lint_sees_it), quotas_of(self.topology, asked))
         return (
             replace(made, quotas=quota_changes(made.owner, wanted, read, self.used_client_ids(made))) if read else made
         )
 
-    async def of_connectors(self, as_lint_sees_it: Callable[[], Estate]) -> Plan:
+    def of_connectors(self, as_lint_sees_it: Callable[[], Estate]) -> Steps[Plan]:
         """Return the plan without quotas."""
         if any(part.writes for part in self.compared()):
-            await self.ask(list(self.live), self.read_all)
+            yield from self.read_without_status()
             self.place_heartbeats()
         written = sorted({change.connect for change in self.writes()})
         contested = adopting(self.owners, self.compared()) | rewriting(self.compared())
-        ids, self.claims, _ = await asyncio.gather(
+        ids, self.claims, _ = yield from side_by_side(
             cluster_ids(self.topology, self.through_workers(), ask=bool(written)),
             read_claims(self.topology, contested),
-            self.ask(written, self.read_workers),
+            self.read_workers(written),
         )
         if self.is_as_declared(self.known(ids)):
             return self.made([refused(part, self.claims) for part in self.compared()], ids, (), MirroredState())
         run = self.all_connectors(as_lint_sees_it())
         found = widenings(self.writes(), run.desired, run.live)
-        seen = await self.read_mirrored(found, self.with_other_tasks(run))
+        seen = yield from self.read_mirrored(found, self.with_other_tasks(run))
         overs = {c.named: c.takes_over for c in self.writes() if c.takes_over}
         begun = {c.named for c in self.writes() if c.takes_over and JOURNAL_KEY in (c.before or {})}
         verdicts = {
@@ -202,17 +225,18 @@ class _Making:
             for each in found
         }
         against = {each.named: self.against(each, verdicts[each.named]) for each in found}
-        for named, objection in (*await self.ask_dedicated(), *await self.ask_retention(seen)):
+        dedicated, retention = yield from side_by_side(self.ask_dedicated(), self.ask_retention(seen))
+        for named, objection in (*dedicated, *retention):
             against.setdefault(named, []).append(objection)
         successors = {named: [old.old for old in one.again] for named, one in verdicts.items() if one.again}
         successors |= unseen_successors(run)
-        estimate = await read_estimate(self.topology.clusters, run, seen, found, verdicts, self.writes())
+        estimate = yield from read_estimate(self.topology.clusters, run, seen, found, verdicts, self.writes())
         parts = [self.with_topics(part, found, seen, verdicts).each(estimate.priced) for part in self.compared()]
         # What others claim is blocked before the guards judge: whatever is connected with it is then blocked, too.
         parts = [refused(part, self.claims) for part in parts]
         held = with_mass_deletes_held(parts, self.wish)
         judged = guarded(held, run, self.known(ids), against, successors)
-        if refusing := await self.ask_validation(judged):
+        if refusing := (yield from self.ask_validation(judged)):
             for named, objection in refusing:
                 against.setdefault(named, []).append(objection)
             judged = guarded(held, run, self.known(ids), against, successors)
@@ -339,79 +363,65 @@ class _Making:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def ask(self, names: Iterable[str], read: Callable[[str, ConnectClient], Awaitable[None]]) -> None:
-        """Ask Connect clusters side by side; one that does not answer has an error from then on."""
+    def ask(self, questions: Iterable[Question[Any]]) -> Steps[Snapshot]:
+        """Return what was read so far, with the answers to these questions."""
+        self.snapshot = yield questions
+        return self.snapshot
 
-        async def one(name: str) -> None:
-            before = self.live.get(name)
+    def take(self, name: str, live: _Live) -> None:
+        """Take in what a Connect cluster runs; what was compared holds where its configs are the same."""
+        before, self.live[name] = self.live.get(name), live
+        if before is None or live.infos != before.infos:
+            self.parts.pop(name, None)
+
+    def fail(self, name: str, error: Mm2mgrError) -> None:
+        """Take a Connect cluster for unread from now on."""
+        self.errors[name] = error
+        self.live.pop(name, None)
+        self.parts.pop(name, None)
+
+    def read_running(self) -> Steps[None]:
+        """Read what Connect clusters run, in which state, and who answers."""
+        names = [name for name in self.topology.connects if name not in self.errors]
+        snapshot = yield from self.ask(kind(name) for name in names for kind in (ConnectorsWithStates, AnsweringWorker))
+        for name in names:
             try:
-                target = connect_target(self.topology.connects[name])
-                async with ConnectClient(target, deadline_seconds=self.deadline_seconds) as client:
-                    await read(name, client)
+                (infos, states), root = snapshot[ConnectorsWithStates(name)], snapshot[AnsweringWorker(name)]
+                self.take(name, _Live(root=root, infos=infos, states=states, worker=version_of(root)))
             except Mm2mgrError as error:
-                self.errors[name] = error
-                self.live.pop(name, None)
-            now = self.live.get(name)
-            if before is None or now is None or now.infos != before.infos:  # else what was compared holds
-                self.parts.pop(name, None)
+                self.fail(name, error)
 
-        await asyncio.gather(*map(one, names))
+    def read_without_status(self) -> Steps[None]:
+        """Read connectors without a status too: one that is missing from a list is never created, nor forgotten."""
+        names = list(self.live)
+        snapshot = yield from self.ask(map(Configs, names))
+        for name in names:
+            try:
+                self.take(name, replace(self.live[name], infos=snapshot[Configs(name)]))
+            except Mm2mgrError as error:
+                self.fail(name, error)
 
-    async def read(self, name: str, client: ConnectClient) -> None:
-        """Read what it runs, in which state, and who answers."""
-        (infos, states), root = await asyncio.gather(client.infos_with_states(), client.root())
-        self.live[name] = _Live(root=root, infos=infos, states=states, worker=version_of(root))
-
-    async def read_all(self, name: str, client: ConnectClient) -> None:
-        """Read what it runs, those without a status too: one that is missing from a list is never created, nor forgotten."""
-        self.live[name] = replace(self.live[name], infos=await client.infos())
-
-    async def read_workers(self, name: str, client: ConnectClient) -> None:
+    def read_workers(self, names: Iterable[str]) -> Steps[None]:
         """Read plugins, override policy and exactly-once support."""
-        overrides = harmless(key for connector in self.wanted(name) for key in connector.config)
-        worker, failed = await ask_worker(client, overrides, self.live[name].root)
-        note = f"not verified: {failed.message}" if failed else None
-        self.live[name] = replace(self.live[name], worker=worker, note=note)
+        yield from side_by_side(*map(self.read_worker, names))
 
-    async def read_mirrored(self, found: Sequence[Widening], also: Iterable[str]) -> MirroredState:
+    def read_worker(self, name: str) -> Steps[None]:
+        overrides = harmless(key for connector in self.wanted(name) for key in connector.config)
+        try:
+            worker, failed = yield from ask_worker(name, overrides)
+            note = f"not verified: {failed.message}" if failed else None
+            self.take(name, replace(self.live[name], worker=worker, note=note))
+        except Mm2mgrError as error:
+            self.fail(name, error)
+
+    def read_mirrored(self, found: Sequence[Widening], also: Iterable[str]) -> Steps[MirroredState]:
         """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters and of `also` others."""
-        offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
         concerned = {old: hop.subject.source for each in found for old, hop in each.neighbours()}
         concerned |= {each.named: each.before.subject.source for each in found if each.before}
-        former: dict[tuple[Named, str], Mapping[TopicPartition, int]] = {}
-        turned = {(old, each.source) for each in found for old in each.opposite}
-        gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
-
-        async def stored(connector: Named, client: ConnectClient) -> None:
-            try:
-                async with gate:
-                    entries = await client.offsets(connector[1])
-                offsets[connector] = parse_stored(entries, concerned[connector])
-                former.update({(old, alias): parse_stored(entries, alias) for old, alias in turned if old == connector})
-                former[connector, ""] = parse_stored(entries, "", {*self.topology.clusters, concerned[connector]})
-            except Mm2mgrError:
-                offsets[connector] = None
-
-        async def of_connect(name: str, client: ConnectClient) -> None:
-            await asyncio.gather(*(stored(each, client) for each in concerned if each[0] == name))
-
-        topics: dict[str, TopicListing | str] = {}
-
-        async def of_kafka(alias: str, wanted: Callable[[str], bool]) -> None:
-            known = topics.get(alias)
-            if isinstance(known, str):
-                return
-            try:
-                access = kafka_access(self.topology.clusters[alias])
-                topics[alias] = await asyncio.to_thread(read_topics, access, wanted, known)
-            except Mm2mgrError as error:
-                topics[alias] = error.message
-
         aliases = {each.source for each in found}.union(also)
-        sources = {alias: StartedTopics(each for each in found if each.source == alias) for alias in aliases}
-        await asyncio.gather(
-            self.ask({connect for connect, _ in concerned}, of_connect),
-            *(of_kafka(alias, begun) for alias, begun in sorted(sources.items())),
+        sources = {alias: StartedTopics(each for each in found if each.source == alias) for alias in sorted(aliases)}
+        snapshot, topics = yield from side_by_side(
+            self.ask(StoredOffsets(*named) for named in concerned), list_with_records(sources)
         )
         begun = {
             named: tuple(taken)
@@ -421,9 +431,20 @@ class _Making:
         }
         targets = {
             alias: ArrivedTopics((each for each in found if each.target == alias), begun, unread=bool(self.errors))
-            for alias in {each.target for each in found}
+            for alias in sorted({each.target for each in found})
         }
-        await asyncio.gather(*(of_kafka(alias, arrived) for alias, arrived in sorted(targets.items())))
+        topics |= yield from list_with_records(targets)
+        offsets: dict[Named, Mapping[TopicPartition, int] | None] = {}
+        former: dict[tuple[Named, str], Mapping[TopicPartition, int]] = {}
+        turned = {(old, each.source) for each in found for old in each.opposite}
+        for named, source in concerned.items():
+            entries = snapshot.get(StoredOffsets(*named))
+            if isinstance(entries, Mm2mgrError):
+                offsets[named] = None
+                continue
+            offsets[named] = parse_stored(entries, source)
+            former.update({(old, alias): parse_stored(entries, alias) for old, alias in turned if old == named})
+            former[named, ""] = parse_stored(entries, "", {*self.topology.clusters, source})
         return MirroredState(offsets, topics, begun, former, self.topology.clusters)
 
     # --- quotas -------------------------------------------------------------------------------------------------------
@@ -465,34 +486,35 @@ class _Making:
             if c.flows
         }
 
-    async def ask_dedicated(self) -> list[tuple[Named, Objection]]:
+    def ask_dedicated(self) -> Steps[list[tuple[Named, Objection]]]:
         """Return why dedicated MirrorMakers cannot be taken over now."""
-        found = []
-        for change in self.writes():
-            over = change.takes_over
-            if over and over.dedicated and not over.move.carried:
-                try:
-                    await asyncio.to_thread(read_dedicated, kafka_access(over.dedicated), over.picks.before)
-                except Mm2mgrError as error:
-                    objection = Objection("moved", error.message, error.hint or "plan again when it can be read")
-                    found.append((change.named, objection))
-        return found
+        questions = {
+            change.named: DedicatedOffsets(over.dedicated.alias, over.picks.before)
+            for change in self.writes()
+            if (over := change.takes_over) and over.dedicated and not over.move.carried
+        }
+        snapshot = yield questions.values()
+        errors = ((named, snapshot.get(question)) for named, question in questions.items())
+        return [
+            (named, Objection("moved", error.message, error.hint or "plan again when it can be read"))
+            for named, error in errors
+            if isinstance(error, Mm2mgrError)
+        ]
 
-    async def ask_validation(self, judged: Iterable[ClusterPlan]) -> list[tuple[Named, Objection]]:
+    def ask_validation(self, judged: Iterable[ClusterPlan]) -> Steps[list[tuple[Named, Objection]]]:
         """Return what workers say against the configs that would be written; where they do not tell, that is noted."""
         writes = [change for part in judged for change in part.changes if change.action in WRITES and change.keys]
         origins = {(c.connect, c.name): c.origins for c in self.connectors}
+        # Workers whose override policy could not be asked for do not validate.
+        asked = [change for change in writes if not self.live[change.connect].note]
         refusing: list[tuple[Named, Objection]] = []
-        gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
-
-        async def validate(change: Change, client: ConnectClient) -> None:
-            try:
-                async with gate:
-                    reasons = await refusals(client, change.written)
-            except Mm2mgrError as error:
-                text = f"not verified: whether the workers accept the config of '{change.connector}' ({error.one_line})"
+        for change, reasons in zip(asked, (yield from side_by_side(*map(_validate, asked))), strict=True):
+            if isinstance(reasons, Mm2mgrError):
+                text = (
+                    f"not verified: whether the workers accept the config of '{change.connector}' ({reasons.one_line})"
+                )
                 self.unverified.setdefault(change.connect, text)
-                return
+                continue
             for key, reason in reasons.items():
                 if key in self.live[change.connect].worker.refused:
                     continue  # `policy-forbids` says that, which a tree may silence
@@ -501,32 +523,24 @@ class _Making:
                 how = f"correct {key or 'that setting'}{where}, or give the workers what it needs"
                 text = ": ".join(filter(None, (key, one_line(reason))))
                 refusing.append((change.named, Objection("refused-by-workers", text, how)))
-
-        async def of_connect(name: str, client: ConnectClient) -> None:
-            await asyncio.gather(*(validate(change, client) for change in writes if change.connect == name))
-
-        # Workers whose override policy could not be asked for do not validate.
-        await self.ask({each.connect for each in writes if not self.live[each.connect].note}, of_connect)
         return refusing
 
-    async def ask_retention(self, seen: MirroredState) -> list[tuple[Named, Objection]]:
+    def ask_retention(self, seen: MirroredState) -> Steps[list[tuple[Named, Objection]]]:
         """Return the moves whose pause would outlast records that have yet to be mirrored; what cannot be read is noted."""
-        found = []
+        questions: dict[Named, Expiring] = {}
         for change in self.writes():
             over, alias = change.takes_over, (change.config or {}).get("source.cluster.alias", "")
             stored = seen.offsets.get(over.giver) if over and not over.move.carried else None
-            if over is None or not stored or not isinstance(seen.topics.get(alias), TopicListing):
-                continue
-            named, position = change.named, {one: last + 1 for one, last in stored.items()}
-            try:
-                access = kafka_access(self.topology.clusters[alias])
-                late = await asyncio.to_thread(read_expiring, access, position, LONGEST_PAUSE_SECONDS)
-            except Mm2mgrError as error:
-                self.unverified[change.connect] = (
-                    f"not verified: retention of what moves to '{named[1]}' ({error.one_line})"
-                )
-                continue
-            if late:
+            if over and stored and isinstance(seen.topics.get(alias), TopicListing):
+                position = tuple((one, last + 1) for one, last in sorted(stored.items()))
+                questions[change.named] = Expiring(alias, position, LONGEST_PAUSE_SECONDS)
+        snapshot = yield questions.values()
+        found = []
+        for named, question in questions.items():
+            late = snapshot.get(question)
+            if isinstance(late, Mm2mgrError):
+                self.unverified[named[0]] = f"not verified: retention of what moves to '{named[1]}' ({late.one_line})"
+            elif late:
                 minutes = f"{LONGEST_PAUSE_SECONDS / 60:.0f} min"
                 why = f"retention deletes records of {few([str(one) for one in late])} within {minutes}, before they are mirrored"
                 how = "wait until the flow has caught up, or raise retention.ms of the topic for the time of the move"
@@ -608,3 +622,11 @@ class _Making:
         if unlisted:
             names, first = few([f"'{alias}'" for alias in unlisted]), next(iter(unlisted.values()))
             yield f"not verified: which topics of {names} these flows take; they could not be listed ({first})"
+
+
+def _validate(change: Change) -> Steps[dict[str, str] | Mm2mgrError]:
+    """Return what the workers say against the config that a change writes, by key."""
+    try:
+        return (yield from refusals(change.connect, change.written))
+    except Mm2mgrError as error:
+        return error

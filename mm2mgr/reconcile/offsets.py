@@ -115,9 +115,9 @@ def _two_texts(value: object) -> tuple[str, str]:
 
 
 def _state(value: object) -> str:
-    if value not in SETTABLE:
+    if not isinstance(value, str) or value not in SETTABLE:
         raise ValueError("a connector state expected")
-    return str(value)
+    return value
 
 
 def unmarked(config: Config) -> dict[str, str]:

@@ -289,7 +289,9 @@ def _protocol_name(client: Settings) -> str:
 def _compression(client: Settings) -> str:
     older = _line(client.version) < (3, 3) and client.given("compression.type")
     return (
-        f"is none of {', '.join(_COMPRESSIONS)}" if older and client.text("compression.type") not in _COMPRESSIONS else ""
+        f"is none of {', '.join(_COMPRESSIONS)}"
+        if older and client.text("compression.type") not in _COMPRESSIONS
+        else ""
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
+from tests.asking import answer_kafka
 from tests.cli.command import Command
 from tests.connect.dead_ends import dead_url
 from tests.fake_connect import MIRROR, FakeConnect, serving
@@ -85,7 +85,7 @@ def estate(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]
     other.add("copy-all", {**mirror("agg", "dr"), "mm2mgr.owner": "payments"})
     with serving(main) as main_url, serving(other) as other_url:
         made = Estate(mm2mgr, main, other, {"main": main_url, "other": other_url})
-        monkeypatch.setattr(import_module("mm2mgr.operations.who"), "read_topics", made.read_topics)
+        answer_kafka(monkeypatch, topics=made.read_topics)
         yield made
 
 

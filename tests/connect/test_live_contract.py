@@ -18,6 +18,7 @@ from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.reconcile.facts import probe, refusals
 from mm2mgr.render import Connector
+from tests.asking import from_client
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
 from tests.render.test_lists import rendered, with_doubles
@@ -91,7 +92,12 @@ STEPS: tuple[tuple[str, Callable[[ConnectClient, dict[str, str]], Awaitable[Any]
         lambda c, flow: c.put_config(NAME, flow | {"transforms": "a", "transforms.a.type": "x.Y"}),
     ),
     ("put for exactly once", lambda c, flow: c.put_config(NAME, flow | PROBE | COMMITTED | {"name": NAME})),
-    ("probe", lambda c, _: probe(c, {"admin.override.client.id": "x", "producer.override.sasl.jaas.config": "x"})),
+    (
+        "probe",
+        lambda c, _: from_client(
+            c, probe("c", {"admin.override.client.id": "x", "producer.override.sasl.jaas.config": "x"})
+        ),
+    ),
     ("names", lambda c, _: c.connectors()),
 )
 
@@ -152,7 +158,7 @@ def refused_of_drawn_trees(url: str, folder: Path) -> dict[str, object]:
     async def validate(connectors: tuple[Connector, ...]) -> None:
         async with ConnectClient(ConnectTarget("east", (url,))) as connect:
             for connector in connectors:
-                if reasons := await refusals(connect, {"name": connector.name, **connector.config}):
+                if reasons := await from_client(connect, refusals("c", {"name": connector.name, **connector.config})):
                     found[connector.name] = reasons
 
     @draw_examples(5)

@@ -9,6 +9,7 @@ import pytest
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.reconcile.facts import probe
+from tests.asking import from_client
 from tests.connect.conftest import Ask
 from tests.fake_connect import PRINCIPAL, FakeConnect
 
@@ -17,7 +18,7 @@ PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
 
 
 def asked(ask: Ask, wanted: dict[str, str] | None = None) -> WorkerFacts:
-    found = ask(lambda c: probe(c, WANTED if wanted is None else wanted))
+    found = ask(lambda c: from_client(c, probe(c.target.name, WANTED if wanted is None else wanted)))
     assert isinstance(found, WorkerFacts)
     return found
 

@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,9 +46,6 @@ class Ground:
     connectors: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     """What the topic of the history holds on each Kafka cluster."""
-
-    async def read_topics(self, _topology: object, aliases: Iterable[str]) -> dict[str, dict[str, str]]:
-        return {alias: dict(self.texts) for alias in aliases}
 
     def read_kafka(self, access: KafkaAccess, wanted: WantedLogs, _timeout_seconds: float | None = None) -> SeenKafka:
         """Answer as `observe.status.read_kafka` does, at once: five records a partition, and on the targets what was mirrored."""

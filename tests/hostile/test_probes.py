@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from mm2mgr.observe.status import ObserveOptions
+from tests.asking import answer_kafka
 from tests.cli.command import Command
 from tests.reconcile.site import Site
 
@@ -20,8 +21,7 @@ SAMPLE = 3
 def ground_of(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Ground:
     monkeypatch.setattr("mm2mgr.files.PIPE_SECONDS", 0.1)
     ground = Ground(site, mm2mgr)
-    for module in ("history", "claims"):
-        monkeypatch.setattr(f"mm2mgr.reconcile.{module}.read_topics", ground.read_topics)
+    answer_kafka(monkeypatch, texts=lambda _: dict(ground.texts))
     _, *others = ObserveOptions.__init__.__defaults__ or ()
     monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (ground.read_kafka, *others))
     monkeypatch.setattr("mm2mgr.reconcile.verify.HOLD_SECONDS", 0.0)

@@ -24,7 +24,8 @@ from httpx import Client
 
 from mm2mgr.cli import main
 from mm2mgr.operations import EstateWatch, ServeOrder, Workspace
-from mm2mgr.reconcile import apply, live, verify
+from mm2mgr.reconcile import apply, verify
+from tests.asking import answer_kafka
 from tests.cli.command import Command
 from tests.connect.forward_proxy import proxying
 from tests.fake_connect import FakeConnect, serving
@@ -238,7 +239,7 @@ def hostile(
             monkeypatch.setattr(apply, name, 0.0)
         monkeypatch.setattr(apply, "_READ_BACK_SECONDS", 0.3)
         monkeypatch.setattr(verify, "HOLD_SECONDS", 0.2)
-        monkeypatch.setattr(live, "read_topics", _no_topics)
+        answer_kafka(monkeypatch, topics=_no_topics)
         yield fakes
 
 

@@ -18,11 +18,13 @@ from mm2mgr.kafka.compacted import CompactedTopic
 from mm2mgr.kafka.lease import Holder, Lease, read_holder
 from mm2mgr.kafka.records import Producer, commit_group, mean_record_bytes, read
 from mm2mgr.link import BrokerLimits
+from mm2mgr.live.questions import TranslatedGroups
+from mm2mgr.live.reach import KafkaReach, Limits
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.estimate import read_groups
 from mm2mgr.samples.offsets import KafkaReader
 from mm2mgr.sandbox.broker import Broker
+from mm2mgr.topics.names import NameFilter
 from tests.cli.command import Command, allowed_seconds
 from tests.cli.conftest import mm2mgr
 
@@ -186,7 +188,8 @@ def test_groups_are_those_that_are_wanted_and_read_what_is_carried(access: Kafka
         kafka.create_topics({"taken": (1, 1, {}), "other": (1, 1, {})})
     for group, topic in (("billing", "taken"), ("search", "other"), ("tmp-1", "taken")):
         commit_group(access, group, {TopicPartition(topic, 0): 0})
-    assert read_groups(access, {"billing", "search", "idle"}.__contains__, {"taken"}.__contains__) == ("billing",)
+    asked = TranslatedGroups("a", NameFilter(("billing", "search", "idle"), ()), NameFilter(("taken",), ()))
+    assert asked.ask(KafkaReach(access, Limits())) == ("billing",)
 
 
 def test_one_of_two_members_holds_the_lease_and_others_are_told_who(

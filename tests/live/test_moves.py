@@ -24,8 +24,8 @@ from mm2mgr.kafka.access import librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import expiring
 from mm2mgr.kafka.records import Producer
+from mm2mgr.live.dedicated import dedicated_names
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.dedicated import dedicated_names
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.sandbox.server import Runtime
 

@@ -14,6 +14,7 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
+from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.observe.causes import CAUSES
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status
 from mm2mgr.observe.kinds import KINDS, LiveProblem
@@ -22,7 +23,6 @@ from mm2mgr.observe.reading import Failure, SeenKafka
 from mm2mgr.observe.status import Observation, ObserveOptions, WantedLogs, observe
 from mm2mgr.output import problem_text
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.dedicated import DedicatedMirrorMaker
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Flow, Topology

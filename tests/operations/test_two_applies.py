@@ -26,11 +26,12 @@ from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.compacted import CompactedTopic
 from mm2mgr.kafka.lease import SESSION_SECONDS, Holder
+from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.operations import Applied, Workspace
-from mm2mgr.reconcile import apply, estimate, leases, live
-from mm2mgr.reconcile.estimate import TopicSizes
+from mm2mgr.reconcile import apply, leases
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.history import Author
+from tests.asking import answer_kafka
 from tests.clock import Clock, jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
@@ -236,10 +237,13 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
         GroupMember.turns.step()
 
     monkeypatch.setattr(ConnectClient, "__init__", wired)
-    monkeypatch.setattr(live, "read_topics", lambda *_: TopicListing(dict.fromkeys(FLOWS, 1)))
-    monkeypatch.setattr(live, "read_expiring", lambda *_: [])
-    monkeypatch.setattr(estimate, "read_sizes", lambda *_: TopicSizes({}, {}))
-    monkeypatch.setattr(estimate, "read_groups", lambda *_: ())
+    answer_kafka(
+        monkeypatch,
+        topics=lambda *_: TopicListing(dict.fromkeys(FLOWS, 1)),
+        sizes=lambda *_: TopicSizes({}, {}),
+        groups=lambda *_: (),
+        expiring=tuple,
+    )
     monkeypatch.setattr(lease, "Lease", GroupMember)
     monkeypatch.setattr(lease, "read_holder", read_holder)
     monkeypatch.setattr(leases, "_side_by_side", side_by_side)

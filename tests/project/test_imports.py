@@ -67,7 +67,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "connect": {"timing", "text", "errors", "web", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
-    "live": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
+    "live": {"text", "errors", "secrets", "partitions", "spec", "topics", "topology", "connect", "kafka"},
     "reconcile": {
         "timing",
         "connectors",
@@ -261,6 +261,10 @@ PURE = (
     "check/old_brokers",
     "kafka/acls",
     "lint/mirroring",
+    "live/questions",
+    "live/snapshot",
+    "reconcile/estimate",
+    "reconcile/live",
     "reconcile/plan",
     "reconcile/quotas",
     "reconcile/drift",

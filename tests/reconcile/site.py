@@ -14,10 +14,10 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile import apply, arrivals, estimate, live, verify
+from mm2mgr.reconcile import apply, arrivals, verify
 from mm2mgr.reconcile.apply import apply_plan, read_back
-from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Plan, Wish
@@ -25,6 +25,7 @@ from mm2mgr.reconcile.waves import Result
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
+from tests.asking import answer_kafka
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect, serving, without_sockets
 from tests.spec.trees import write
@@ -73,15 +74,12 @@ class Site:
     called: dict[str, str] = field(default_factory=dict)
     """What the tree calls a Connect cluster, where that is another name than that of its Kafka cluster."""
 
-    def read_topics(
-        self, access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
-    ) -> TopicListing:
-        """Answer as `reconcile.access.read_topics` does; its test asks a real broker."""
+    def read_topics(self, access: KafkaAccess, wanted: Callable[[str], bool]) -> TopicListing:
+        """Answer what topics there are, with the records of the wanted ones."""
         if self.kafka is None:
             raise KafkaError("no broker answered")
         found = self.kafka[access.alias]
-        before = known.records if known else {}
-        chosen = [topic for topic in found.partitions if topic in before or wanted(topic)]
+        chosen = [topic for topic in found.partitions if wanted(topic)]
         return TopicListing(
             found.partitions,
             {topic: found.records.get(topic, 0) for topic in chosen},
@@ -89,7 +87,7 @@ class Site:
         )
 
     def read_sizes(self, access: KafkaAccess, topics: Mapping[str, int]) -> TopicSizes:
-        """Answer as `reconcile.estimate.read_sizes` does, with one partition per topic and 100 bytes per record."""
+        """Answer as `RecordSizes` does, with one partition per topic and 100 bytes per record."""
         if self.kafka is None:
             raise KafkaError("no broker answered")
         records, written = self.kafka[access.alias].records, self.kafka[access.alias].written
@@ -98,13 +96,13 @@ class Site:
         return TopicSizes(logs, dict.fromkeys(topics, 100.0))
 
     def read_stored(self, _access: KafkaAccess, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
-        """Answer as `reconcile.estimate.read_stored` does."""
+        """Answer as `StoredSizes` does."""
         return {topic: size for topic, size in self.stored.items() if topic in topics}
 
     def read_groups(
         self, _access: KafkaAccess, wanted: Callable[[str], bool], carried: Callable[[str], bool]
     ) -> tuple[str, ...]:
-        """Answer as `reconcile.estimate.read_groups` does."""
+        """Answer as `TranslatedGroups` does."""
         if self.groups is None:
             raise KafkaError("no broker answered")
         return tuple(group for group, topics in self.groups.items() if wanted(group) and any(map(carried, topics)))
@@ -193,14 +191,16 @@ def running(folder: Path) -> Iterator[Site]:
         jumping(),
     ):
         site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
-        patch.setattr(live, "read_topics", site.read_topics)
-        patch.setattr(live, "read_expiring", lambda *_: site.expiring)
-        patch.setattr(estimate, "read_sizes", site.read_sizes)
-        patch.setattr(estimate, "read_stored", site.read_stored)
-        patch.setattr(estimate, "read_groups", site.read_groups)
+        answer_kafka(
+            patch,
+            topics=site.read_topics,
+            sizes=site.read_sizes,
+            stored=site.read_stored,
+            groups=site.read_groups,
+            expiring=lambda: site.expiring,
+        )
         patch.setattr(arrivals, "read_ends", site.read_ends)
         patch.setattr(arrivals, "read_since", site.read_since)
-        patch.setattr(arrivals, "read_topics", site.read_topics)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)

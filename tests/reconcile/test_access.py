@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Producer
-from mm2mgr.reconcile.facts import TopicListing, read_topics
-from tests.kafka.conftest import closed_port, mock_cluster
+from mm2mgr.live.questions import PartitionCounts, TopicLogs
+from mm2mgr.live.reach import KafkaReach, Limits
+from mm2mgr.live.snapshot import Snapshot
+from mm2mgr.partitions import Offsets
+from mm2mgr.reconcile.facts import TopicListing, list_topics, list_with_records
+from tests.kafka.conftest import mock_cluster
 
-__all__ = ["closed_port", "mock_cluster"]
+__all__ = ["mock_cluster"]
 
 
 def test_a_cluster_that_is_source_and_target_is_listed_once(mock_cluster: KafkaAccess) -> None:
@@ -17,14 +19,20 @@ def test_a_cluster_that_is_source_and_target_is_listed_once(mock_cluster: KafkaA
         for topic, records in (("orders", 3), ("a.orders", 2), ("other", 1)):
             for _ in range(records):
                 producer.send((topic, 0), b"x")
-    as_source = read_topics(mock_cluster, {"orders"}.__contains__, timeout_seconds=5)
-    assert as_source.partitions.keys() == {"orders", "a.orders", "other"}
+    reach = KafkaReach(mock_cluster, Limits(kafka_seconds=5))
+    topics = PartitionCounts("a").ask(reach)
+    assert topics.keys() == {"orders", "a.orders", "other"}
+    snapshot = Snapshot(
+        {PartitionCounts("a"): topics} | TopicLogs.ask_all(reach, [TopicLogs("a", "orders", topics["orders"])])
+    )
+    as_source = list_topics(snapshot, "a")
     assert as_source.records == as_source.written == {"orders": 3}
-    listed = replace(as_source, partitions={**as_source.partitions, "named-only-here": 1})
-    both = read_topics(mock_cluster, {"orders", "a.orders"}.__contains__, listed, timeout_seconds=5)
-    assert both == TopicListing(listed.partitions, {"orders": 3, "a.orders": 2}, {"orders": 3, "a.orders": 2})
+    steps = list_with_records({"a": {"orders", "a.orders"}.__contains__})
+    assert snapshot.lacking(next(steps)) == []
+    assert snapshot.lacking(steps.send(snapshot)) == [TopicLogs("a", "a.orders", topics["a.orders"])]
+    reach.close()
 
 
-def test_a_cluster_of_which_everything_is_known_is_not_asked(closed_port: int) -> None:
-    known = TopicListing({"orders": 1}, {"orders": 3}, {"orders": 3})
-    assert read_topics(KafkaAccess("a", f"127.0.0.1:{closed_port}"), {"orders"}.__contains__, known) is known
+def test_a_topic_of_which_records_were_deleted_has_had_records() -> None:
+    snapshot = Snapshot({PartitionCounts("a"): {"t": 2}, TopicLogs("a", "t", 2): (Offsets(5, 7), Offsets(0, 1))})
+    assert list_topics(snapshot, "a") == TopicListing({"t": 2}, {"t": 3}, {"t": 8})

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.expand import expand
-from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.reconcile import estimate, live
-from mm2mgr.reconcile.estimate import TopicSizes
+from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Plan
@@ -26,6 +24,7 @@ from mm2mgr.reconcile.waves import Rollout
 from mm2mgr.render import HEARTBEATS_KEY, Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
+from tests.asking import answer_kafka
 from tests.clock import jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
@@ -230,13 +229,10 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeConnect]]:
     def wired(self: ConnectClient, target: Any, **options: Any) -> None:
         init(self, target, **{**options, "transport": fakes[target.name].transport()})
 
-    def read_topics(_access: KafkaAccess, *_: object) -> TopicListing:
-        return TopicListing({})
-
     monkeypatch.setattr(ConnectClient, "__init__", wired)
-    monkeypatch.setattr(live, "read_topics", read_topics)
-    monkeypatch.setattr(estimate, "read_sizes", lambda *_: TopicSizes({}, {}))
-    monkeypatch.setattr(estimate, "read_groups", lambda *_: ())
+    answer_kafka(
+        monkeypatch, topics=lambda *_: TopicListing({}), sizes=lambda *_: TopicSizes({}, {}), groups=lambda *_: ()
+    )
     with jumping():
         yield fakes
 

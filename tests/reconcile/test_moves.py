@@ -17,9 +17,10 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.reconcile import estimate, live
+from mm2mgr.live import dedicated
+from mm2mgr.live import read as live_read
+from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.reconcile.carry_out import carry_out, refusal_of_unplanned
-from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
@@ -27,6 +28,7 @@ from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.stages import stages
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
+from tests.asking import answer_kafka
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect
 from tests.reconcile import simulated
@@ -241,23 +243,19 @@ class Workers:
         def asked(target: ConnectTarget, **_: object) -> ConnectClient:
             return ConnectClient(target, deadline_seconds=5, transport=self.fakes[target.name].transport())
 
-        def listed(
-            access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
-        ) -> TopicListing:
+        def listed(access: KafkaAccess, wanted: Callable[[str], bool]) -> TopicListing:
             held = {
                 topic: sum(map(len, logs))
                 for topic, logs in self.world.clusters[self.world.at(access.bootstrap_servers)].items()
             }
-            before = known.records if known else {}
-            chosen = {topic: count for topic, count in held.items() if wanted(topic) or topic in before}
+            chosen = {topic: count for topic, count in held.items() if wanted(topic)}
             return TopicListing(dict.fromkeys(held, 1), chosen, chosen)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(live, "ConnectClient", asked)
-            patch.setattr(live, "read_topics", listed)
-            patch.setattr(live, "read_expiring", lambda *_: [])
-            patch.setattr(estimate, "read_sizes", lambda *_: TopicSizes({}, {}))
-            patch.setattr(estimate, "read_groups", lambda *_: ())
+            patch.setattr(live_read, "ConnectClient", asked)
+            answer_kafka(
+                patch, topics=listed, sizes=lambda *_: TopicSizes({}, {}), groups=lambda *_: (), expiring=tuple
+            )
             return asyncio.run(make_plan(topology, render(topology)))
 
     def apply(self, text: str, requests: int = 10**6) -> list[str]:
@@ -396,7 +394,7 @@ def test_another_alias_is_other_names_on_the_target(tmp_path: Path) -> None:
 def test_the_alias_of_a_dedicated_mirrormaker_is_part_of_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alias: str, blocked: bool
 ) -> None:
-    monkeypatch.setattr(live, "read_dedicated", lambda *_: None)
+    monkeypatch.setattr(dedicated, "read_dedicated", lambda *_: [])
     workers = Workers(tmp_path)
     workers.tick()
     text = tree(ORDERS, moved=f"{{from: {{dedicated: '{alias}->east'}}, to: 'orders:a->east'}}")

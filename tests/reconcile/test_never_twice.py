@@ -26,11 +26,10 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_markdown import plan_markdown
 from mm2mgr.output.plan_text import say_plan
-from mm2mgr.reconcile import estimate, live
 from mm2mgr.reconcile.apply import apply_plan
-from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.history import Author, Recorder
@@ -42,6 +41,7 @@ from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.render import Connector as Rendered
 from mm2mgr.spec.loader import Spec, load
 from mm2mgr.topology import Topology
+from tests.asking import answer_kafka
 from tests.clock import jumping
 from tests.fake_connect import STARTING_PAGE, FakeConnect, Fault
 from tests.reconcile.drawn import scenarios
@@ -119,13 +119,10 @@ class Estate:
                     id_ = f"{cluster}/{topic}-{number}/{self.produced}"
                     self.world.produce(cluster, topic, id_, partition=number)
 
-    def read_topics(
-        self, access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
-    ) -> TopicListing:
+    def read_topics(self, access: KafkaAccess, wanted: Callable[[str], bool]) -> TopicListing:
         """Answer what a look at a Kafka cluster would."""
         topics = self.world.clusters[self.world.at(access.bootstrap_servers)]
-        before = known.records if known else {}
-        chosen = {topic: logs for topic, logs in topics.items() if topic in before or wanted(topic)}
+        chosen = {topic: logs for topic, logs in topics.items() if wanted(topic)}
         records = {topic: sum(map(len, logs)) for topic, logs in chosen.items()}
         return TopicListing({topic: len(logs) for topic, logs in topics.items()}, records, dict(records))
 
@@ -452,9 +449,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
         init(self, target, **{**options, "transport": made.harsh[target.name].transport()})
 
     monkeypatch.setattr(ConnectClient, "__init__", wired)  # the same requests and answers, without a socket each
-    monkeypatch.setattr(live, "read_topics", made.read_topics)
-    monkeypatch.setattr(live, "read_expiring", lambda *_: [])
-    monkeypatch.setattr(estimate, "read_sizes", lambda *_: TopicSizes({}, {}))
+    answer_kafka(monkeypatch, topics=made.read_topics, sizes=lambda *_: TopicSizes({}, {}), expiring=tuple)
     with jumping():
         yield made
 

@@ -14,11 +14,12 @@ from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.reconcile.facts import PREFIXES, ask_worker, harmless, probe, read_live
+from mm2mgr.reconcile.facts import PREFIXES, ask_worker, harmless, probe
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.truth.keys import load
+from tests.asking import from_client, read_live
 from tests.live.command import Tree
 from tests.live.conftest import WORKER, serving
 from tests.live.seen import create, rest, topics, until, values, write_values
@@ -87,7 +88,7 @@ def tree(tmp_path: Path) -> Tree:
 def probed(url: str, overrides: dict[str, str]) -> WorkerFacts:
     async def main() -> WorkerFacts:
         async with ConnectClient(ConnectTarget("w", (url,)), deadline_seconds=30) as client:
-            return await probe(client, overrides)
+            return await from_client(client, probe("w", overrides))
 
     return asyncio.run(main())
 
@@ -138,7 +139,7 @@ def test_every_key_that_kafka_knows_can_be_asked_for(world: World) -> None:
 def test_what_a_worker_says_of_itself(world: World) -> None:
     async def main() -> WorkerFacts:
         async with ConnectClient(ConnectTarget("w", (world.url("principal"),)), deadline_seconds=30) as client:
-            return (await ask_worker(client, {}))[0]
+            return (await from_client(client, ask_worker("w", {})))[0]
 
     said = asyncio.run(main())
     assert (said.version, said.policy, said.exactly_once) == ("4.3.1", "Principal", True)

@@ -7,9 +7,10 @@ from typing import get_args
 import pytest
 
 from mm2mgr.assignment import listing_of, moved_partitions, predict
+from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_text import price_text
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.estimate import TopicSizes, log_bytes, moved, volume
+from mm2mgr.reconcile.estimate import log_bytes, moved, volume
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.plan import Change, Plan, with_many_changes_held
 from mm2mgr.reconcile.price import KINDS, Price, Volume

@@ -24,10 +24,9 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.reconcile import estimate, live
+from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.reconcile.apply import apply_plan
 from mm2mgr.reconcile.claims import Claim
-from mm2mgr.reconcile.estimate import TopicSizes
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder
 from mm2mgr.reconcile.live import make_plan
@@ -37,6 +36,7 @@ from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, type_of
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
+from tests.asking import answer_kafka
 from tests.clock import jumping
 from tests.examples import draw_examples
 from tests.fake_connect import FakeConnect
@@ -188,10 +188,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
         return TopicListing(dict.fromkeys(TOPICS, 1) if access.alias != "b" else {})
 
     monkeypatch.setattr(ConnectClient, "__init__", wired)
-    monkeypatch.setattr(live, "read_topics", listed)
-    monkeypatch.setattr(live, "read_expiring", lambda *_: [])
-    monkeypatch.setattr(estimate, "read_sizes", lambda *_: TopicSizes({}, {}))
-    monkeypatch.setattr(estimate, "read_groups", lambda *_: ())
+    answer_kafka(monkeypatch, topics=listed, sizes=lambda *_: TopicSizes({}, {}), groups=lambda *_: (), expiring=tuple)
     with jumping():
         yield made
 

@@ -10,10 +10,12 @@ import pytest
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.lint.subject import Estate, KafkaFacts, WorkerFacts
-from mm2mgr.reconcile.facts import ask_brokers, ask_worker, harmless, read_live
+from mm2mgr.reconcile.facts import ask_brokers, ask_worker, harmless
 from mm2mgr.spec.loader import load
+from tests.asking import from_client, read_live
 from tests.cli.command import allowed_seconds
 from tests.fake_connect import CLASSES, MIRROR, FakeConnect, serving
 from tests.kafka.conftest import closed_port
@@ -28,7 +30,7 @@ SOURCE = {"connector.class": MIRROR + "MirrorSourceConnector", "source.cluster.a
 def said(fake: FakeConnect, *keys: str) -> WorkerFacts:
     async def main() -> WorkerFacts:
         async with ConnectClient(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
-            return (await ask_worker(client, harmless(keys)))[0]
+            return (await from_client(client, ask_worker("w", harmless(keys))))[0]
 
     return asyncio.run(main())
 
@@ -62,9 +64,9 @@ def test_a_failed_probe_leaves_the_rest_and_says_why() -> None:
     fake = FakeConnect()
     fake.fail_next("PUT", "/connector-plugins", 500, "ConfigException: no number", times=9)
 
-    async def main() -> tuple[WorkerFacts, ConnectError | None]:
+    async def main() -> tuple[WorkerFacts, Mm2mgrError | None]:
         async with ConnectClient(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
-            return await ask_worker(client, {})
+            return await from_client(client, ask_worker("w", {}))
 
     worker, failed = asyncio.run(main())
     assert (worker.version, worker.policy, worker.exactly_once, worker.refused) == ("4.3.1", None, None, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,8 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.reconcile import live
 from mm2mgr.reconcile.facts import TopicListing
+from tests.asking import answer_kafka
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr
 from tests.clock import Clock, jumping
@@ -81,16 +81,11 @@ def estate(mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]
         def wired(self: ConnectClient, target: Any, **options: Any) -> None:
             init(self, target, **{**options, "transport": made.clusters[target.name].transport()})
 
-        def no_topics(
-            access: KafkaAccess, wanted: Callable[[str], bool], known: TopicListing | None = None
-        ) -> TopicListing:
-            return TopicListing({})
-
         def no_broker(_: Kafka, access: KafkaAccess, timeout_seconds: float = 10.0) -> None:
             raise KafkaError(f"{access.alias}: no broker answers")
 
         monkeypatch.setattr(ConnectClient, "__init__", wired)
-        monkeypatch.setattr(live, "read_topics", no_topics)
+        answer_kafka(monkeypatch, topics=lambda *_: TopicListing({}))
         # A real client would wait seconds for each broker that is not there, which the jumping clock cannot shorten.
         monkeypatch.setattr(Kafka, "__init__", no_broker)
         yield made

@@ -1,0 +1,280 @@
+"""What clusters can be asked, as frozen values, each with the type of its answer and how it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from mm2mgr.connect.types import (
+    ConnectorInfo,
+    ConnectorStatus,
+    Plugin,
+    SourceOffset,
+    TaskConfig,
+    Validation,
+    WorkerInfo,
+)
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
+from mm2mgr.live.record_sizes import TopicSizes, read_sizes, read_stored
+from mm2mgr.live.snapshot import Question
+from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.topics.names import NameFilter
+
+if TYPE_CHECKING:
+    from mm2mgr.connect.client import ConnectClient
+    from mm2mgr.live.reach import KafkaReach
+
+Answer_co = TypeVar("Answer_co", covariant=True)
+ConfigsAndStates = tuple[dict[str, ConnectorInfo], dict[str, str]]
+
+
+class ConnectQuestion(Question[Answer_co]):
+    """A question to one Connect cluster; `answer` is the type of the answer."""
+
+    answer: ClassVar[Any]
+
+    async def ask(self, client: ConnectClient) -> Answer_co:
+        """Return the answer; raises Mm2mgrError."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ConnectorsWithStates(ConnectQuestion[ConfigsAndStates]):
+    """All connectors with the states of those that have one yet, in one request."""
+
+    answer = ConfigsAndStates
+
+    async def ask(self, client: ConnectClient) -> ConfigsAndStates:
+        return await client.infos_with_states()
+
+
+@dataclass(frozen=True)
+class Configs(ConnectQuestion[dict[str, ConnectorInfo]]):
+    """All connectors, those without a status too."""
+
+    answer = dict[str, ConnectorInfo]
+
+    async def ask(self, client: ConnectClient) -> dict[str, ConnectorInfo]:
+        return await client.infos()
+
+
+@dataclass(frozen=True)
+class Statuses(ConnectQuestion[dict[str, ConnectorStatus]]):
+    """The states of all connectors and their tasks."""
+
+    answer = dict[str, ConnectorStatus]
+
+    async def ask(self, client: ConnectClient) -> dict[str, ConnectorStatus]:
+        return await client.statuses()
+
+
+@dataclass(frozen=True)
+class AnsweringWorker(ConnectQuestion[WorkerInfo]):
+    """Which worker answers: its version, and the id of its Kafka cluster."""
+
+    answer = WorkerInfo
+
+    async def ask(self, client: ConnectClient) -> WorkerInfo:
+        return await client.root()
+
+
+@dataclass(frozen=True)
+class Plugins(ConnectQuestion[tuple[Plugin, ...]]):
+    """The plugins of the worker that answers."""
+
+    answer = tuple[Plugin, ...]
+
+    async def ask(self, client: ConnectClient) -> tuple[Plugin, ...]:
+        return await client.plugins()
+
+
+@dataclass(frozen=True)
+class ConfigValidation(ConnectQuestion[Validation]):
+    """What the worker that answers thinks of a config; nothing is written."""
+
+    config: tuple[tuple[str, str], ...] = field(repr=False)  # may hold secrets
+    answer = Validation
+
+    @classmethod
+    def of(cls, connect: str, config: Mapping[str, str]) -> ConfigValidation:
+        return cls(connect, tuple(sorted(config.items())))
+
+    async def ask(self, client: ConnectClient) -> Validation:
+        config = dict(self.config)
+        return await client.validate(config["connector.class"], config)
+
+
+@dataclass(frozen=True)
+class StoredOffsets(ConnectQuestion[tuple[SourceOffset, ...]]):
+    """The stored source offsets of a connector."""
+
+    connector: str
+    answer = tuple[SourceOffset, ...]
+
+    async def ask(self, client: ConnectClient) -> tuple[SourceOffset, ...]:
+        return await client.offsets(self.connector)
+
+
+@dataclass(frozen=True)
+class TaskConfigs(ConnectQuestion[tuple[TaskConfig, ...]]):
+    """The configs of a connector's tasks, with what each is assigned."""
+
+    connector: str
+    answer = tuple[TaskConfig, ...]
+
+    async def ask(self, client: ConnectClient) -> tuple[TaskConfig, ...]:
+        return await client.tasks(self.connector)
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+class KafkaQuestion(Question[Answer_co]):
+    """A question to one Kafka cluster; those of one kind are asked together."""
+
+    answer: ClassVar[Any]
+
+    def ask(self, reach: KafkaReach) -> Answer_co:
+        """Return the answer; raises Mm2mgrError. Blocks."""
+        raise NotImplementedError
+
+    @classmethod
+    def ask_all(cls, reach: KafkaReach, questions: Sequence[KafkaQuestion[Any]]) -> dict[Question[Any], Any]:
+        """Return the answers, or why there is none: one after the other, unless a kind knows better."""
+        return {question: question._asked(reach) for question in questions}
+
+    def _asked(self, reach: KafkaReach) -> Answer_co | Mm2mgrError:
+        try:
+            return self.ask(reach)
+        except Mm2mgrError as error:
+            return error
+
+
+@dataclass(frozen=True)
+class ClusterId(KafkaQuestion[str]):
+    """The id of a Kafka cluster."""
+
+    answer = str
+
+    def ask(self, reach: KafkaReach) -> str:
+        return reach.kafka.cluster_id()
+
+
+@dataclass(frozen=True)
+class PartitionCounts(KafkaQuestion[dict[str, int]]):
+    """The topics that mm2mgr's login may see, with their partitions."""
+
+    answer = dict[str, int]
+
+    def ask(self, reach: KafkaReach) -> dict[str, int]:
+        return reach.kafka.partition_counts()
+
+
+@dataclass(frozen=True)
+class TopicLogs(KafkaQuestion[tuple[Offsets, ...]]):
+    """Log start and end of the partitions of a topic; those that cannot be read are left out."""
+
+    topic: str
+    partitions: int
+    answer = tuple[Offsets, ...]
+
+    @classmethod
+    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
+        every = [TopicPartition(each.topic, number) for each in questions for number in range(each.partitions)]
+        logs = reach.kafka.offsets(every)
+        found: dict[str, list[Offsets]] = {each.topic: [] for each in questions}
+        for partition in every:
+            if partition in logs:
+                found[partition.topic].append(logs[partition])
+        return {each: tuple(found[each.topic]) for each in questions}
+
+
+@dataclass(frozen=True)
+class Quotas(KafkaQuestion[ProducerQuotas]):
+    """The quotas of producers."""
+
+    answer = ProducerQuotas
+
+    def ask(self, reach: KafkaReach) -> ProducerQuotas:
+        return read_quotas(reach.access, reach.limits.measuring_seconds)
+
+
+@dataclass(frozen=True)
+class TextsByKey(KafkaQuestion[dict[str, str]]):
+    """The newest text of each key of a compacted topic of mm2mgr; nothing while it does not exist."""
+
+    topic: str
+    answer = dict[str, str]
+
+    def ask(self, reach: KafkaReach) -> dict[str, str]:
+        from mm2mgr.kafka.compacted import CompactedTopic
+
+        return CompactedTopic(reach.access, self.topic, 1, {}).read()
+
+
+@dataclass(frozen=True)
+class DedicatedOffsets(KafkaQuestion[tuple[SourceOffset, ...]]):
+    """What a dedicated MirrorMaker from a source alias stored on this target; a failure unless it was shut down cleanly."""
+
+    source: str
+    answer = tuple[SourceOffset, ...]
+
+    def ask(self, reach: KafkaReach) -> tuple[SourceOffset, ...]:
+        from mm2mgr.live.dedicated import read_dedicated
+
+        return tuple(read_dedicated(reach.access, self.source))
+
+
+@dataclass(frozen=True)
+class Expiring(KafkaQuestion[tuple[TopicPartition, ...]]):
+    """The partitions whose records from these offsets on retention deletes within so many seconds."""
+
+    next_offsets: tuple[tuple[TopicPartition, int], ...]
+    seconds: float
+    answer = tuple[TopicPartition, ...]
+
+    def ask(self, reach: KafkaReach) -> tuple[TopicPartition, ...]:
+        from mm2mgr.kafka.inspection import expiring
+
+        return tuple(expiring(reach.access, dict(self.next_offsets), self.seconds))
+
+
+@dataclass(frozen=True)
+class MeasuredTopics(KafkaQuestion[TopicSizes]):
+    """Logs and record sizes of topics, each with its partitions, measured on samples."""
+
+    topics: tuple[tuple[str, int], ...]
+    answer = TopicSizes
+
+    def ask(self, reach: KafkaReach) -> TopicSizes:
+        return read_sizes(reach, dict(self.topics))
+
+
+@dataclass(frozen=True)
+class StoredSizes(KafkaQuestion[dict[str, float]]):
+    """What a record takes in the logs of topics, each with its partitions and the size of a record before compression."""
+
+    topics: tuple[tuple[str, int, float], ...]
+    answer = dict[str, float]
+
+    def ask(self, reach: KafkaReach) -> dict[str, float]:
+        return read_stored(reach, {name: (count, size) for name, count, size in self.topics})
+
+
+@dataclass(frozen=True)
+class TranslatedGroups(KafkaQuestion[tuple[str, ...]]):
+    """The consumer groups of a filter that committed offsets on a topic of another."""
+
+    groups: NameFilter
+    topics: NameFilter
+    answer = tuple[str, ...]
+
+    def ask(self, reach: KafkaReach) -> tuple[str, ...]:
+        from mm2mgr.kafka.client import Kafka
+        from mm2mgr.kafka.inspection import translated_groups
+
+        with Kafka(reach.access, reach.limits.kafka_seconds) as kafka:
+            kafka.within(reach.limits.kafka_seconds)
+            return translated_groups(kafka, self.groups.matches, self.topics.takes)

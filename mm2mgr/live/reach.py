@@ -1,0 +1,55 @@
+"""How long a command waits for answers and how much it asks at once, and one Kafka cluster while it is asked."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from mm2mgr.kafka.access import KafkaAccess
+
+if TYPE_CHECKING:
+    from mm2mgr.kafka.client import Kafka
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a command waits for answers, and how much it asks at once.
+
+    `connect_seconds` bounds a request to Connect with all its retries, `kafka_seconds` a call to Kafka, and `measuring_seconds` one that
+    reads records, quotas or offsets by time. `at_once` are requests per Connect cluster: a read of one connector may be forwarded to the leader.
+    """
+
+    connect_seconds: float = 30.0
+    kafka_seconds: float = 3.0
+    measuring_seconds: float = 10.0
+    at_once: int = 8
+    kafka_at_once: int = 64
+
+
+@dataclass
+class KafkaReach:
+    """One Kafka cluster while it is asked: its login, and an admin client that all its questions share."""
+
+    access: KafkaAccess
+    limits: Limits
+    _opened: ExitStack = field(default_factory=ExitStack)
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def kafka(self) -> Kafka:
+        """The admin client, made when it is first used: some questions need none."""
+        with self._lock:
+            return self._client
+
+    @cached_property
+    def _client(self) -> Kafka:
+        from mm2mgr.kafka.client import Kafka  # loads librdkafka, which a plan with declared ids does without
+
+        return self._opened.enter_context(Kafka(self.access, self.limits.kafka_seconds))
+
+    def close(self) -> None:
+        """Let go of the client."""
+        self._opened.close()

@@ -1,0 +1,70 @@
+"""Sizes of the records of topics, measured on samples. Reading blocks, and raises KafkaError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mm2mgr.partitions import Offsets, TopicPartition
+
+if TYPE_CHECKING:
+    from mm2mgr.live.reach import KafkaReach
+
+_SAMPLED_PARTITIONS = 60
+_RECORDS_PER_WINDOW = 200
+_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class TopicSizes:
+    """Logs of the partitions of some topics, and the mean size of their records (key, value and headers) by topic, where measured.
+
+    Sizes are before compression.
+    """
+
+    logs: Mapping[TopicPartition, Offsets]
+    record_bytes: Mapping[str, float]
+
+
+def read_sizes(reach: KafkaReach, topics: Mapping[str, int]) -> TopicSizes:
+    """Return logs and record sizes of topics (name → partitions), sampled at the start, the middle and the end of large ones. Blocks; raises KafkaError."""
+    from mm2mgr.kafka.records import ReadLimits, mean_record_bytes
+
+    every = (TopicPartition(name, number) for name, count in topics.items() for number in range(count))
+    logs = reach.kafka.offsets(every)
+    by_size = sorted(
+        (one for one in logs if logs[one].end > logs[one].start), key=lambda one: logs[one].start - logs[one].end
+    )
+    first = {one.topic: one for one in reversed(by_size)}
+    sampled = list(dict.fromkeys((*first.values(), *by_size)))[:_SAMPLED_PARTITIONS]
+    found: dict[str, list[float]] = {}
+    for part in (0.0, 0.5, 1.0):
+        windows = {}
+        for one in sampled:
+            log = logs[one]
+            start = log.start + int(part * max(0, log.end - log.start - _RECORDS_PER_WINDOW))
+            windows[one] = Offsets(start, min(log.end, start + _RECORDS_PER_WINDOW))
+        limits = ReadLimits(_RECORDS_PER_WINDOW, limit_seconds=reach.limits.kafka_seconds)
+        for one, mean in mean_record_bytes(reach.access, windows, limits).items():
+            found.setdefault(one.topic, []).append(mean)
+    return TopicSizes(logs, {topic: sum(means) / len(means) for topic, means in found.items()})
+
+
+def read_stored(reach: KafkaReach, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
+    """Return what a record takes in the logs of topics (name → partitions, and the size of a record before compression).
+
+    Too small ones are left out. Blocks; raises KafkaError.
+    """
+    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.kafka.records import stored_record_bytes
+
+    with Kafka(reach.access, reach.limits.measuring_seconds) as kafka:
+        every = (TopicPartition(name, number) for name, (count, _) in topics.items() for number in range(count))
+        logs = kafka.offsets(every)
+    of = ({one: log for one, log in logs.items() if one.topic == name} for name in topics)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = threads.map(partial(stored_record_bytes, reach.access), of, (size for _, size in topics.values()))
+        return {name: size for name, size in zip(topics, found, strict=True) if size is not None}

@@ -1,0 +1,87 @@
+"""Answers of clusters as a value: what was asked, and what came back or why nothing did. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from mm2mgr.errors import Mm2mgrError
+
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Question(Generic[Answer_co]):
+    """Something that one cluster can be asked: a Connect cluster by its name, a Kafka cluster by its alias."""
+
+    cluster: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The answers that there are. A failed read is an answer too, so one dead cluster hides no other.
+
+    `taken_at` (seconds since 1970) is set for a snapshot that was read from a file: nothing is asked beside it.
+    """
+
+    answers: Mapping[Question[Any], Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    taken_at: float | None = None
+
+    def get(self, question: Question[Answer]) -> Answer | Mm2mgrError:
+        """Return the answer, or why there is none."""
+        if question not in self.answers:
+            return Mm2mgrError(f"{question.cluster}: unknown: not in the snapshot")
+        answer: Answer | Mm2mgrError = self.answers[question]
+        return answer
+
+    def __getitem__(self, question: Question[Answer]) -> Answer:
+        """Return the answer, or raise why there is none."""
+        answer = self.get(question)
+        if isinstance(answer, Mm2mgrError):
+            raise answer
+        return answer
+
+    def lacking(self, questions: Iterable[Question[Any]]) -> list[Question[Any]]:
+        """Return the questions that are still to be asked, each once."""
+        if self.taken_at is not None:
+            return []
+        return [question for question in dict.fromkeys(questions) if question not in self.answers]
+
+    def with_answers(self, answers: Mapping[Question[Any], Any]) -> Snapshot:
+        """Return the snapshot with more answers."""
+        return Snapshot({**self.answers, **answers}, self.taken_at) if answers else self
+
+
+Steps = Generator[Iterable[Question[Any]], Snapshot, Result]
+"""A judgement that reads: it yields the questions whose answers it lacks, is sent a snapshot that has them, and returns its result.
+
+It takes no client, no clock and no `await`, so a snapshot from a file gives what the clusters gave.
+"""
+
+
+def ask(questions: Iterable[Question[Any]]) -> Steps[Snapshot]:
+    """Return a snapshot that has the answers to these questions."""
+    return (yield questions)
+
+
+def side_by_side(*parts: Steps[Any]) -> Steps[list[Any]]:
+    """Let judgements ask in the same rounds; return their results in this order."""
+    results: dict[int, Any] = {}
+    questions: dict[int, Iterable[Question[Any]]] = {}
+    snapshot: Snapshot | None = None
+    while len(results) < len(parts):
+        for place, part in enumerate(parts):
+            if place in results:
+                continue
+            try:
+                questions[place] = next(part) if snapshot is None else part.send(snapshot)
+            except StopIteration as end:
+                results[place] = end.value
+                questions.pop(place, None)
+        if questions:
+            snapshot = yield [question for asked in questions.values() for question in asked]
+    return [results[place] for place in range(len(parts))]

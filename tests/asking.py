@@ -1,0 +1,102 @@
+"""How tests answer what `live` asks: one place for Kafka clusters, and one for a judgement that is asked by one Connect client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from mm2mgr.connect.client import ConnectClient
+from mm2mgr.connect.target import ConnectTarget
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.lint.subject import Estate
+from mm2mgr.live import read as live_read
+from mm2mgr.live.questions import (
+    Expiring,
+    MeasuredTopics,
+    PartitionCounts,
+    StoredSizes,
+    TextsByKey,
+    TopicLogs,
+    TranslatedGroups,
+)
+from mm2mgr.live.reach import KafkaReach, Limits
+from mm2mgr.live.read import Clusters, answered
+from mm2mgr.live.record_sizes import TopicSizes
+from mm2mgr.live.snapshot import Question, Snapshot, Steps
+from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.reconcile.facts import TopicListing, read_estate_of
+
+Result = TypeVar("Result")
+ReadTopics = Callable[[KafkaAccess, Callable[[str], bool]], TopicListing]
+
+
+def answer_kafka(
+    patch: pytest.MonkeyPatch,
+    *,
+    topics: ReadTopics | None = None,
+    sizes: Callable[[KafkaAccess, Mapping[str, int]], TopicSizes] | None = None,
+    stored: Callable[[KafkaAccess, Mapping[str, tuple[int, float]]], dict[str, float]] | None = None,
+    groups: Callable[[KafkaAccess, Callable[[str], bool], Callable[[str], bool]], tuple[str, ...]] | None = None,
+    expiring: Callable[[], Sequence[TopicPartition]] | None = None,
+    texts: Callable[[str], dict[str, str]] | None = None,
+) -> None:
+    """Let these answer in the place of Kafka clusters; what none of them is for is asked for as ever."""
+    asked = live_read.ask_kafka
+
+    def one(access: KafkaAccess, question: Question[Any]) -> Any:  # noqa: PLR0911  one per kind
+        match question:
+            case PartitionCounts() if topics:
+                return topics(access, lambda topic: False).partitions
+            case TopicLogs() if topics:
+                listing = topics(access, lambda topic: topic == question.topic)
+                records, written = (found.get(question.topic, 0) for found in (listing.records, listing.written))
+                return (Offsets(written - records, written),)
+            case MeasuredTopics() if sizes:
+                return sizes(access, dict(question.topics))
+            case StoredSizes() if stored:
+                return stored(access, {name: (count, size) for name, count, size in question.topics})
+            case TranslatedGroups() if groups:
+                return groups(access, question.groups.matches, question.topics.takes)
+            case TextsByKey() if texts:
+                return texts(access.alias)
+            case Expiring() if expiring:
+                return tuple(expiring())
+        return NotImplemented
+
+    def answer(reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
+        answers = {}
+        for question in questions:
+            try:
+                answers[question] = one(reach.access, question)
+            except Mm2mgrError as error:
+                answers[question] = error
+        return asked(reach, questions) if NotImplemented in answers.values() else answers
+
+    patch.setattr(live_read, "ask_kafka", answer)
+
+
+async def from_client(client: ConnectClient, steps: Steps[Result]) -> Result:
+    """Return the result of a judgement whose questions one client answers."""
+    snapshot = Snapshot()
+    try:
+        questions = next(steps)
+        while True:
+            answers: dict[Question[Any], Any] = {}
+            for question in snapshot.lacking(questions):
+                try:
+                    answers[question] = await question.ask(client)  # type: ignore[attr-defined]
+                except Mm2mgrError as error:
+                    answers[question] = error
+            snapshot = snapshot.with_answers(answers)
+            questions = steps.send(snapshot)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def read_live(target: ConnectTarget, deadline_seconds: float = 30.0) -> Estate:
+    """Return what a Connect cluster runs, as lint sees it."""
+    limits = Limits(connect_seconds=deadline_seconds)
+    return (await answered(read_estate_of(target.name), Clusters({target.name: target}), limits))[0]
