@@ -84,8 +84,8 @@ def assignment_read_back(assigned: Sequence[str]) -> Assignment | None:
     None where these are not one assignment: tasks are missing, or some still have the configuration before a change.
     """
     by_task = [list(parse_assigned(task)) for task in assigned]
-    order = tuple(one for turn in zip_longest(*by_task) for one in turn if one)
-    if any(one.partition < 0 for one in order) or len(set(order)) < len(order) or not order:
+    order = tuple(partition for turn in zip_longest(*by_task) for partition in turn if partition)
+    if any(partition.partition < 0 for partition in order) or len(set(order)) < len(order) or not order:
         return None
     if [list(task) for task in partitions_by_task(order, len(by_task))] != by_task:
         return None

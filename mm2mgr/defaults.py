@@ -36,9 +36,9 @@ class Text(str):
         return Text, (str(self), self.origin)
 
 
-def by_default(value: str, why: str) -> Text:
+def by_default(value: str, reason: str) -> Text:
     """Return a value that mm2mgr itself decides, with the reason."""
-    return Text(value, Origin("default", f"mm2mgr: {why}"))
+    return Text(value, Origin("default", f"mm2mgr: {reason}"))
 
 
 # --- client settings --------------------------------------------------------------------------------------------------

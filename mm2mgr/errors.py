@@ -243,10 +243,12 @@ def install(extra: str) -> str:
     from importlib.metadata import PackageNotFoundError, requires  # ten milliseconds that only this sentence is worth
 
     try:
-        found = [line.partition(";") for line in requires("mm2mgr") or ()]
+        requirements = [line.partition(";") for line in requires("mm2mgr") or ()]
     except PackageNotFoundError:  # run from its source
-        found = []
-    marked = [name.strip() for name, _, marker in found if marker.replace('"', "'").strip() == f"extra == '{extra}'"]
+        requirements = []
+    marked = [
+        name.strip() for name, _, marker in requirements if marker.replace('"', "'").strip() == f"extra == '{extra}'"
+    ]
     packages = [name for name in marked if not name.startswith("mm2mgr")]
     return shlex.join([sys.executable, "-m", "pip", "install", *(packages or _PACKAGES[extra])])
 

@@ -75,11 +75,11 @@ class _Expansion:
         if problem not in self.problems:  # one line of a flow declares many pairs
             self.problems.append(problem)
 
-    def unknown(self, path: PathKey, what: str, name: str, known: Iterable[str]) -> None:
-        names = sorted(known)
+    def unknown(self, path: PathKey, kind: str, name: str, known_names: Iterable[str]) -> None:
+        names = sorted(known_names)
         near = nearest(name, names, 0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}"
-        self.problem(path, f"unknown {what} '{name}'; {hint}")
+        self.problem(path, f"unknown {kind} '{name}'; {hint}")
 
     # --- clusters and Connect clusters --------------------------------------------------------------------------------
 
@@ -100,11 +100,11 @@ class _Expansion:
 
     def _limits(self, alias: str) -> tuple[BrokerLimits, dict[str, int]]:
         """Return what `link read` wrote about the brokers of a cluster, Kafka's defaults where it did not."""
-        found = self.tree.brokers.get(alias)
-        if found is None:
+        limits = self.tree.brokers.get(alias)
+        if limits is None:
             return BrokerLimits(), {}
-        sizes = (found.send_buffer, found.receive_buffer, found.request, found.message)
-        return BrokerLimits(*sizes, found.count, found.version or "", read=True), found.flows
+        sizes = (limits.send_buffer, limits.receive_buffer, limits.request, limits.message)
+        return BrokerLimits(*sizes, limits.count, limits.version or "", read=True), limits.flows
 
     def _connect_model(self, name: str, model: Connect) -> Connect:
         if model.kafka not in self.tree.clusters:
@@ -113,7 +113,9 @@ class _Expansion:
         shared = self.tree.defaults.connect
         inherited = shared.model_fields_set - model.model_fields_set
         whole = model.model_copy(update={key: getattr(shared, key) for key in inherited})
-        if whole.auth and (header := next((each for each in whole.headers if each.lower() == "authorization"), "")):
+        if whole.auth and (
+            header := next((header for header in whole.headers if header.lower() == "authorization"), "")
+        ):
             path: PathKey = ("defaults", "connect") if "headers" in inherited else ("connect", name)
             message = f"Connect cluster '{name}' has `auth` and a header {header}, which are the same: keep one"
             self.problem((*path, "headers", header), message)
@@ -187,18 +189,18 @@ class _Expansion:
                 elif alias in selector[:index]:
                     self.problem((*path, index), f"duplicate entry '{alias}'")
             return [alias for alias in dict.fromkeys(selector) if alias in self.clusters]
-        found = [
+        aliases = [
             alias
             for alias, cluster in self.clusters.items()
             if all(cluster.model.labels.get(label) in values for label, values in selector.items())
         ]
-        if not found:
-            wanted = ", ".join(f"{label}={'|'.join(values)}" for label, values in selector.items())
+        if not aliases:
+            words = ", ".join(f"{label}={'|'.join(values)}" for label, values in selector.items())
             labels = sorted(
                 {f"{key}={value}" for cluster in self.clusters.values() for key, value in cluster.model.labels.items()}
             )
-            self.problem(path, f"no cluster has the labels {wanted}; labels here: {', '.join(labels) or 'none'}")
-        return found
+            self.problem(path, f"no cluster has the labels {words}; labels here: {', '.join(labels) or 'none'}")
+        return aliases
 
     def _check_pair_names(self, path: PathKey, model: DeclaredFlow, pairs: set[str]) -> None:
         for index, pair in enumerate(model.except_):
@@ -249,9 +251,9 @@ class _Expansion:
         for name, connect in self.connects.items():
             if connect.model.exactly_once or name in asked:
                 self.connects[name] = replace(connect, exactly_once=True)
-        known = self.connects
+        connects = self.connects
         return [
-            flow if flow.connect is known[flow.connect.name] else replace(flow, connect=known[flow.connect.name])
+            flow if flow.connect is connects[flow.connect.name] else replace(flow, connect=connects[flow.connect.name])
             for flow in flows
         ]
 
@@ -260,11 +262,11 @@ class _Expansion:
         by_target = settings.run_on if isinstance(settings.run_on, dict) else {}
         for alias in by_target.keys() - self.clusters.keys():
             self.unknown((*path, alias), "cluster alias", alias, self.clusters)
-        wanted = by_target.get(target) if not isinstance(settings.run_on, str) else settings.run_on
-        if wanted is not None:
-            if wanted not in self.connects:
-                self.unknown(path, "Connect cluster", wanted, self.connects)
-            return self.connects.get(wanted)
+        connect = by_target.get(target) if not isinstance(settings.run_on, str) else settings.run_on
+        if connect is not None:
+            if connect not in self.connects:
+                self.unknown(path, "Connect cluster", connect, self.connects)
+            return self.connects.get(connect)
         near = [connect for connect in self.connects.values() if connect.kafka == target]
         if len(near) != 1:
             count = "no Connect cluster has" if not near else f"{len(near)} Connect clusters have"
@@ -301,12 +303,12 @@ class _Expansion:
             leg, "source" if near == source else "target" if near == target else "elsewhere"
         ) if leg else None
 
-    def _link(self, one: str, other: str) -> Link | None:
-        return next((link for link in self.tree.links if set(link.between) == {one, other}), None)
+    def _link(self, alias: str, other: str) -> Link | None:
+        return next((link for link in self.tree.links if set(link.between) == {alias, other}), None)
 
     def _unused_links(self, flows: list[Flow]) -> Iterator[tuple[str, str]]:
         ends = ((flow.source.alias, flow.target.alias, flow.connect.kafka) for flow in flows)
-        used = {frozenset(pair) for each in ends for pair in combinations(each, 2)}
+        used = {frozenset(pair) for end in ends for pair in combinations(end, 2)}
         for index, link in enumerate(self.tree.links):
             if frozenset(link.between) not in used:
                 yield str(self._origin(("links", index)).where), " and ".join(link.between)
@@ -314,12 +316,12 @@ class _Expansion:
     # --- checks over the whole estate ---------------------------------------------------------------------------------
 
     def _check_links(self) -> None:
-        seen: dict[frozenset[str], int] = {}
+        first_index: dict[frozenset[str], int] = {}
         for index, link in enumerate(self.tree.links):
             for end, alias in enumerate(link.between):
                 if alias not in self.clusters:
                     self.unknown(("links", index, "between", end), "cluster alias", alias, self.clusters)
-            first = seen.setdefault(frozenset(link.between), index)
+            first = first_index.setdefault(frozenset(link.between), index)
             if len(set(link.between)) == 1:
                 self.problem(("links", index), f"a link from '{link.between[0]}' to itself: name two clusters")
             elif first != index:
@@ -329,19 +331,19 @@ class _Expansion:
 
     def _check_urls(self) -> None:
         """Report one Connect cluster under two names: a plan of one would delete what the other created."""
-        seen: dict[str, str] = {}
+        names: dict[str, str] = {}
         for name, connect in self.tree.connect.items():
             for url in connect.url:
-                other = seen.setdefault(url.rstrip("/").lower(), name)
+                other = names.setdefault(url.rstrip("/").lower(), name)
                 if other != name:
                     message = f"'{name}' and '{other}' share the URL {url}: one Connect cluster must have one name"
                     self.problem(("connect", name, "url"), message)
 
     def _check_addresses(self) -> None:
-        seen: dict[str, str] = {}
+        aliases: dict[str, str] = {}
         for alias, cluster in self.clusters.items():
             for address in cluster.model.bootstrap_servers:
-                other = seen.setdefault(address, alias)
+                other = aliases.setdefault(address, alias)
                 if other != alias:
                     message = f"'{alias}' and '{other}' share the address {address}: one cluster must have one alias, else records loop"
                     self.problem(("clusters", alias, "bootstrap_servers"), message)
@@ -356,10 +358,10 @@ def _sharing_workers(flows: list[Flow]) -> list[Flow]:
     tasks: dict[str, int] = {}
     for flow in flows:
         tasks[flow.connect.name] = tasks.get(flow.connect.name, 0) + int(flow.tasks.maximum)
-    found = []
+    with_tasks = []
     for flow in flows:
         workers = flow.connect.model.workers
         shared = 1 << (ceil(tasks[flow.connect.name] / (workers.count or 1)) - 1).bit_length()
         most = shared if workers.count else min(shared, workers.tasks_per_worker)
-        found.append(replace(flow, worker_tasks=most) if flow.route else flow)
-    return found
+        with_tasks.append(replace(flow, worker_tasks=most) if flow.route else flow)
+    return with_tasks

@@ -42,8 +42,8 @@ _REFUSED = (
 class Unreadable(Exception):
     """Why a file cannot be read, as the end of a sentence that begins with its name; `missing` when there is none."""
 
-    def __init__(self, why: str, *, missing: bool = False) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, missing: bool = False) -> None:
+        super().__init__(reason)
         self.missing = missing
 
 
@@ -97,16 +97,16 @@ def _refuse(mode: int) -> None:
 
 
 def _read(opened: int, most_bytes: int, *, is_pipe: bool) -> bytes:
-    found = bytearray()
+    content = bytearray()
     waiting = select.poll()
     waiting.register(opened, select.POLLIN)
-    while len(found) <= most_bytes:
+    while len(content) <= most_bytes:
         if is_pipe and not waiting.poll(PIPE_SECONDS * 1000):
             raise Unreadable(f"cannot be read: it is a pipe, and nothing was written to it for {PIPE_SECONDS:g} s")
-        data = os.read(opened, min(_CHUNK, most_bytes + 1 - len(found)))
+        data = os.read(opened, min(_CHUNK, most_bytes + 1 - len(content)))
         if not data:
-            return bytes(found)
-        found += data
+            return bytes(content)
+        content += data
     size = f"{most_bytes // 1_000_000} MB" if most_bytes >= 1_000_000 else f"{most_bytes} bytes"
     raise Unreadable(f"is larger than {size}")
 
@@ -192,8 +192,8 @@ def check_free(path: Path, kind: FileKind) -> bool:
     except OSError as error:
         raise _unwritable(path, kind, error) from error
     if head.strip() and not kind.is_one(head):
-        what = f"{path} exists and is not {kind.name} of mm2mgr; it was left as it is"
-        raise Mm2mgrError(what, hint="name another file, or remove this one")
+        problem = f"{path} exists and is not {kind.name} of mm2mgr; it was left as it is"
+        raise Mm2mgrError(problem, hint="name another file, or remove this one")
     return True
 
 
@@ -260,24 +260,24 @@ def _unwritable(path: Path, kind: FileKind, error: OSError) -> Mm2mgrError:
 
 def cache_folder() -> Path:
     """Return $MM2MGR_CACHE, or ~/.cache/mm2mgr; Mm2mgrError where no home folder is known."""
-    given = os.environ.get("MM2MGR_CACHE")
-    return Path(given) if given else _home("MM2MGR_CACHE") / ".cache" / "mm2mgr"
+    folder = os.environ.get("MM2MGR_CACHE")
+    return Path(folder) if folder else _home("MM2MGR_CACHE") / ".cache" / "mm2mgr"
 
 
 def cache_file(name: str, *made_of: object, suffix: str = "") -> Path:
     """Return where the cache has a file or folder that fits only what it was made of, such as a Java and its jars."""
     import hashlib  # OpenSSL, which most commands never need
 
-    known = " ".join(map(str, made_of))
-    return cache_folder() / f"{name}-{hashlib.sha256(known.encode()).hexdigest()[:12]}{suffix}"
+    inputs = " ".join(map(str, made_of))
+    return cache_folder() / f"{name}-{hashlib.sha256(inputs.encode()).hexdigest()[:12]}{suffix}"
 
 
 def state_folder() -> Path:
     """Return $MM2MGR_STATE, else mm2mgr below $XDG_STATE_HOME, else ~/.local/state/mm2mgr; Mm2mgrError as above."""
-    if given := os.environ.get("MM2MGR_STATE"):
-        return Path(given)
-    given = os.environ.get("XDG_STATE_HOME")
-    return (Path(given) if given else _home("MM2MGR_STATE") / ".local" / "state") / "mm2mgr"
+    if folder := os.environ.get("MM2MGR_STATE"):
+        return Path(folder)
+    folder = os.environ.get("XDG_STATE_HOME")
+    return (Path(folder) if folder else _home("MM2MGR_STATE") / ".local" / "state") / "mm2mgr"
 
 
 def _home(variable: str) -> Path:
@@ -330,7 +330,7 @@ def _opened(path: Path) -> int:
 
 
 def _acquire(opened: int, path: Path, purpose: str, wait_seconds: float, say: Callable[[str], None]) -> None:
-    began, pause, said = timing.now(), 0.005, False
+    began, pause, reported = timing.now(), 0.005, False
     while True:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -341,8 +341,8 @@ def _acquire(opened: int, path: Path, purpose: str, wait_seconds: float, say: Ca
             how = f"is still locked after {waited:.0f} s" if wait_seconds else "is locked"
             hint = f"wait until it is done, or end it if it hangs (`fuser -v {path}` on its machine names it)"
             raise Locked(f"{purpose}: {path} {how} by {_holder(opened)}", hint=hint)
-        if not said and waited >= min(_SAID_AFTER_SECONDS, wait_seconds / 2):
-            said = True
+        if not reported and waited >= min(_SAID_AFTER_SECONDS, wait_seconds / 2):
+            reported = True
             say(f"{purpose}: waiting up to {wait_seconds:.0f} s for {path}, locked by {_holder(opened)}")
         timing.sleep(min(pause, max(0.0, wait_seconds - waited)))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -352,8 +352,8 @@ def _sign(opened: int, *, leaving: bool = False) -> None:
     """Write down who holds the lock; a disk that is full costs only the name."""
     if not _is_file(opened):
         return
-    what = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]) if sys.argv else "?"
-    name = f"process {os.getpid()} ({what}) on {os.uname().nodename} since {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]) if sys.argv else "?"
+    name = f"process {os.getpid()} ({command}) on {os.uname().nodename} since {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
     try:
         os.ftruncate(opened, 0)
         if not leaving:

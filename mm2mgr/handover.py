@@ -42,19 +42,19 @@ class _Reading:
         place = self.spec.place(*path)
         return f"{place.file}:{place.line}"
 
-    def known_once(self, path: PathKey, named: tuple[str, str], seen: dict[tuple[str, str], PathKey]) -> bool:
+    def known_once(self, path: PathKey, named: tuple[str, str], places: dict[tuple[str, str], PathKey]) -> bool:
         """Report a Connect cluster that is not declared, and an entry that is there already."""
         connect, connector = named
         if connect not in self.tree.connect:
             self.unknown((*path, "connect"), "Connect cluster", connect, self.tree.connect)
             return False
-        if first := seen.get(named):
+        if first := places.get(named):
             message = (
                 f"connector '{connector}' on Connect cluster '{connect}' is already at {self.place(*first)}: keep one"
             )
             self.problem(path, message)
             return False
-        seen[named] = path
+        places[named] = path
         return True
 
     def owner_elsewhere(self, path: PathKey, from_owner: str | None) -> None:
@@ -62,12 +62,12 @@ class _Reading:
             self.problem((*path, "from_owner"), f"'{from_owner}' is the owner of this tree: remove from_owner")
 
     def adopted(self) -> Iterable[Adopted]:
-        seen: dict[tuple[str, str], PathKey] = {}
+        places: dict[tuple[str, str], PathKey] = {}
         for index, entry in enumerate(self.tree.adopt):
             path: PathKey = ("adopt", index)
             named = entry.connect, entry.connector
             self.owner_elsewhere(path, entry.from_owner)
-            if not self.known_once(path, named, seen):
+            if not self.known_once(path, named, places):
                 continue
             if named not in self.declared and not self.moves_away(named):
                 near = nearest(entry.connector, [name for connect, name in self.declared if connect == entry.connect])
@@ -83,41 +83,41 @@ class _Reading:
         return "/".join(named) in froms or any("/" not in giver and giver not in self.flows for giver in froms)
 
     def released(self) -> Iterable[Released]:
-        seen: dict[tuple[str, str], PathKey] = {}
+        places: dict[tuple[str, str], PathKey] = {}
         for index, entry in enumerate(self.tree.release):
             path: PathKey = ("release", index)
             named = entry.connect, entry.connector
-            if not self.known_once(path, named, seen):
+            if not self.known_once(path, named, places):
                 continue
             if flow := self.declared.get(named):
-                what = f"flow '{flow.id}' still declares connector '{entry.connector}' on Connect cluster '{entry.connect}'"
-                self.problem((*path, "connector"), f"{what}: remove the flow, or this entry")
+                problem = f"flow '{flow.id}' still declares connector '{entry.connector}' on Connect cluster '{entry.connect}'"
+                self.problem((*path, "connector"), f"{problem}: remove the flow, or this entry")
             yield Released(*named, self.place(*path))
 
     # --- moved --------------------------------------------------------------------------------------------------------
 
     def moved(self) -> Iterable[Moved]:
-        seen: dict[tuple[str, str | None], PathKey] = {}
+        places: dict[tuple[str, str | None], PathKey] = {}
         gone = {entry.from_: entry for entry in self.tree.moved if isinstance(entry.from_, str) and not entry.topics}
         for index, entry in enumerate(self.tree.moved):
             path: PathKey = ("moved", index)
-            found = self.one_moved(entry, path)
-            if found is None:
+            move = self.one_moved(entry, path)
+            if move is None:
                 continue
-            self.owner_elsewhere(path, found.from_owner)
-            self.check_from(found, path)
+            self.owner_elsewhere(path, move.from_owner)
+            self.check_from(move, path)
             if entry.to not in self.flows and entry.to in gone:
                 last = gone[entry.to].to
-                message = f"'{entry.to}' itself moves on to '{last}': write one entry from: {found.written} to: {last}"
+                message = f"'{entry.to}' itself moves on to '{last}': write one entry from: {move.written} to: {last}"
                 self.problem((*path, "to"), message)
             elif entry.to not in self.flows:
                 self.unknown((*path, "to"), "flow", entry.to, self.flows)
-            for topic in found.topics or (None,):
-                first = seen.setdefault((found.written, topic), path)
+            for topic in move.topics or (None,):
+                first = places.setdefault((move.written, topic), path)
                 if first != path:
-                    what = f"'{found.written}'" if topic is None else f"topic '{topic}' of '{found.written}'"
-                    self.problem(path, f"{what} already moves at {self.place(*first)}: keep one")
-            yield found
+                    subject = f"'{move.written}'" if topic is None else f"topic '{topic}' of '{move.written}'"
+                    self.problem(path, f"{subject} already moves at {self.place(*first)}: keep one")
+            yield move
 
     def one_moved(self, entry: MovedFlow, path: PathKey) -> Moved | None:
         """Return an entry as a value; None, and a problem, when its `from` is neither flow nor connector."""
@@ -130,8 +130,8 @@ class _Reading:
             return Moved(None, (connect, name), None, *rest, entry.from_)
         if not slash and re.fullmatch(FLOW_ID, entry.from_):
             return Moved(entry.from_, None, None, *rest, entry.from_)
-        wanted = "the id of a flow (orders:dc1->agg), connect/connector, or {dedicated: source->target}"
-        self.problem((*path, "from"), f"'moved.from' should be {wanted}, not '{entry.from_}'")
+        forms = "the id of a flow (orders:dc1->agg), connect/connector, or {dedicated: source->target}"
+        self.problem((*path, "from"), f"'moved.from' should be {forms}, not '{entry.from_}'")
         return None
 
     def check_from(self, moved: Moved, path: PathKey) -> None:
@@ -152,8 +152,8 @@ class _Reading:
                 path, f"single topics move between flows of one pair: '{moved.flow}' and '{moved.to}' have two"
             )
         elif declared and not moved.topics:
-            what = f"flow '{declared.id}' is still declared"
-            self.problem(here, f"{what}: remove it, or say with topics: which of its topics move to '{moved.to}'")
+            problem = f"flow '{declared.id}' is still declared"
+            self.problem(here, f"{problem}: remove it, or say with topics: which of its topics move to '{moved.to}'")
         if moved.dedicated and moved.from_owner:
             self.problem((*path, "from_owner"), "a dedicated MirrorMaker carries no owner mark: remove from_owner")
         for index, entry in enumerate(self.tree.release):

@@ -153,7 +153,7 @@ class Clients:
     def of(cls, number: Callable[[str, str], int | None]) -> Clients | None:
         """Return them from a function of client and key; None where one of them is no number."""
         reader, writer = "source consumer", "record producer"
-        found = {
+        numbers = {
             "receive_buffer_bytes": number(reader, "receive.buffer.bytes"),
             "fetch_bytes": number(reader, "fetch.max.bytes"),
             "partition_fetch_bytes": number(reader, "max.partition.fetch.bytes"),
@@ -166,8 +166,8 @@ class Clients:
             "request_timeout_ms": number(writer, "request.timeout.ms"),
             "buffer_bytes": number(writer, "buffer.memory"),
         }
-        known = {name: value for name, value in found.items() if value is not None}
-        return cls(**known) if len(known) == len(found) else None
+        present = {name: value for name, value in numbers.items() if value is not None}
+        return cls(**present) if len(present) == len(numbers) else None
 
 
 @dataclass(frozen=True)
@@ -279,9 +279,9 @@ class _Model:
         most, least = math.ceil(traffic.partitions / tasks), max(traffic.partitions // tasks, 1)
         fuller = tasks if most == least else traffic.partitions - least * tasks
         busiest, single, whole = self.task(most), self.task(1), self.whole()
-        wanted = fuller * busiest.value + (tasks - fuller) * self.task(least).value
+        demand = fuller * busiest.value + (tasks - fuller) * self.task(least).value
         limit = busiest.limit
-        if wanted >= whole:
+        if demand >= whole:
             limit = "bandwidth"
         elif traffic.tasks > traffic.partitions:
             limit = "partitions"
@@ -293,7 +293,7 @@ class _Model:
         heap = task_heap(fetched, clients.poll_records, stored) + clients.buffer_bytes
         if stall := self.stall(fetch, request):
             return Forecast(0.0, 0.0, 0.0, "stall", "stall", fetch, request, heap, self.fetch_bytes(most), stall)
-        rates = min(single.value, whole), min(busiest.value, whole), _shared(wanted, whole, tasks)
+        rates = min(single.value, whole), min(busiest.value, whole), _shared(demand, whole, tasks)
         return Forecast(*rates, limit, busiest.limit, fetch, request, heap, self.fetch_bytes(most))
 
     def whole(self) -> float:
@@ -313,7 +313,7 @@ class _Model:
             rates.append(self.reading(self.route.reading, partitions, handed_on))
         if self.route.writing:
             rates.append(self.writing(self.route.writing, partitions))
-        return min(rates, key=lambda each: each.value)
+        return min(rates, key=lambda rate: rate.value)
 
     def reading(self, leg: Leg, partitions: int, handed_on: float) -> _Rate:
         """One fetch D in flight per broker: c D / (RTT + D/r + c D/P). A partition waits until its last fetch was polled in full.
@@ -333,7 +333,7 @@ class _Model:
             "worker": max(handing - meanwhile, 0.0) if is_polled_at_once else handing,
         }
         carried = brokers * fetch * ratio / math.fsum(parts.values())
-        longest = max(parts, key=lambda each: parts[each])
+        longest = max(parts, key=lambda part: parts[part])
         if longest == "bandwidth" and carried < _FILLED * leg.payload * ratio:
             longest = "request/response"
         return _Rate(min(carried, leg.payload * ratio), longest)
@@ -405,8 +405,8 @@ class _Model:
         return ""
 
 
-def _shared(wanted: float, whole: float, tasks: int) -> float:
+def _shared(demand: float, whole: float, tasks: int) -> float:
     """Return what a line carries for tasks that together want so much: several get less than all of it until they want more."""
-    if tasks == 1 or not wanted or math.isinf(whole):
-        return min(wanted, whole)
-    return float(wanted / (1 + (wanted / whole) ** _SHARING) ** (1 / _SHARING))
+    if tasks == 1 or not demand or math.isinf(whole):
+        return min(demand, whole)
+    return float(demand / (1 + (demand / whole) ** _SHARING) ** (1 / _SHARING))

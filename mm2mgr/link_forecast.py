@@ -123,9 +123,9 @@ def clients_of(flow: Flow) -> Clients:
 
 def client_number(flow: Flow, client: str, key: str) -> int:
     """Return a setting of a client as a number: Kafka's default where the tree unsets mm2mgr's or writes a placeholder."""
-    (found,) = (each for each in CLIENTS["source"] if each.name == client)
-    written = flow.client(found.block or "").get(key, "")
-    config = {found.layers[-1].prefix + key: written} if written.removeprefix("-").isdecimal() else {}
+    (definition,) = (definition for definition in CLIENTS["source"] if definition.name == client)
+    written = flow.client(definition.block or "").get(key, "")
+    config = {definition.layers[-1].prefix + key: written} if written.removeprefix("-").isdecimal() else {}
     return int(text_of("source", config, client, key))
 
 
@@ -174,7 +174,7 @@ def _over_round_trip(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
         return CurvePoint(seconds, rates, ("here",) if seconds == here else ())
 
     here = route.rtt_seconds
-    return Curve("round trip", tuple(map(point, _values((each / 1000 for each in _ROUND_TRIPS_MS), here))))
+    return Curve("round trip", tuple(map(point, _values((round_trip / 1000 for round_trip in _ROUND_TRIPS_MS), here))))
 
 
 def _over_tasks(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
@@ -193,7 +193,10 @@ def _over_tasks(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
 def _over_size(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
     """Change the size of a partition's fetch, or of a batch where the records are sent over the link."""
     by_settings = {settings: _clients(flow, route, settings) for settings in SETTINGS}
-    own = {name: one.partition_fetch_bytes if route.reading else one.batch_bytes for name, one in by_settings.items()}
+    own = {
+        name: clients.partition_fetch_bytes if route.reading else clients.batch_bytes
+        for name, clients in by_settings.items()
+    }
 
     def sized(clients: Clients, size: int) -> Clients:
         if route.reading:
@@ -201,9 +204,16 @@ def _over_size(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
         return replace(clients, batch_bytes=size)
 
     def point(value: float) -> CurvePoint:
-        found = {name: forecast_of(flow, route, traffic, sized(one, int(value))) for name, one in by_settings.items()}
+        forecasts = {
+            name: forecast_of(flow, route, traffic, sized(clients, int(value))) for name, clients in by_settings.items()
+        }
         marks = tuple(name for name, size in own.items() if size == value)
-        return CurvePoint(value, {name: one.flow for name, one in found.items()}, marks, found[_TREE].task_heap_bytes)
+        return CurvePoint(
+            value,
+            {name: forecast.flow for name, forecast in forecasts.items()},
+            marks,
+            forecasts[_TREE].task_heap_bytes,
+        )
 
     return Curve("fetch" if route.reading else "batch", tuple(map(point, _values(_SIZES, *own.values()))))
 
@@ -223,17 +233,17 @@ class LinkForecast:
 
     @property
     def sentences(self) -> list[str]:
-        found = [f"workers {_PLACES[self.route.placement]}, over {self.route.words}: {self.here.verdict}"]
+        sentences = [f"workers {_PLACES[self.route.placement]}, over {self.route.words}: {self.here.verdict}"]
         if self.other and not self.here.stall and not self.other.stall:
             way, end = ("produce", "source") if self.route.reading else ("consume", "target")
             words = "cannot exceed" if self.other.partition > self.here.partition else "can carry"
             then = f"with workers beside the {end} (remote {way}) {rate_text(self.other.partition)}"
-            found.append(f"one partition {words} {rate_text(self.here.partition)} here; {then}")
+            sentences.append(f"one partition {words} {rate_text(self.here.partition)} here; {then}")
         if self.unread:
-            found.append(
+            sentences.append(
                 f"the limits of {' and '.join(self.unread)} were not read, so Kafka's defaults count: mm2mgr link read"
             )
-        return found
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         other = self.other.to_dict() if self.other else None
@@ -311,14 +321,16 @@ def ceilings(
     route: Route, clients: Clients, traffic: FlowTraffic, source: BrokerLimits, target: BrokerLimits
 ) -> tuple[Ceiling, ...]:
     """Return the buffers that cap a flow and were read from brokers, on the legs that its workers have to them."""
-    found: list[Ceiling] = []
+    ceilings_found: list[Ceiling] = []
     if route.reading and source.read and source.send_buffer_bytes != BY_SYSTEM:
         ways = (source, target), (replace(source, send_buffer_bytes=BY_SYSTEM), target)
-        found += _ceiling("source", "socket.send.buffer.bytes", route, route.reading, clients, traffic, ways)
+        ceilings_found += _ceiling("source", "socket.send.buffer.bytes", route, route.reading, clients, traffic, ways)
     if route.writing and target.read and target.receive_buffer_bytes != BY_SYSTEM:
         ways = (source, target), (source, replace(target, receive_buffer_bytes=BY_SYSTEM))
-        found += _ceiling("target", "socket.receive.buffer.bytes", route, route.writing, clients, traffic, ways)
-    return tuple(found)
+        ceilings_found += _ceiling(
+            "target", "socket.receive.buffer.bytes", route, route.writing, clients, traffic, ways
+        )
+    return tuple(ceilings_found)
 
 
 def _ceiling(  # noqa: PLR0913, PLR0917  the arguments of the model, twice
@@ -330,8 +342,8 @@ def _ceiling(  # noqa: PLR0913, PLR0917  the arguments of the model, twice
     traffic: FlowTraffic,
     ways: tuple[tuple[BrokerLimits, BrokerLimits], tuple[BrokerLimits, BrokerLimits]],
 ) -> Iterator[Ceiling]:
-    one = replace(traffic, partitions=1, tasks=1)
-    now, lifted = (predict(route, clients, one, *way).partition for way in ways)
+    single = replace(traffic, partitions=1, tasks=1)
+    now, lifted = (predict(route, clients, single, *way).partition for way in ways)
     if not lifted or lifted <= GAIN_WORTH_SAYING * now:
         return
     whole = predict(route, clients, traffic, *ways[1]).flow
@@ -345,19 +357,19 @@ def _ceiling(  # noqa: PLR0913, PLR0917  the arguments of the model, twice
 
 def capped(flows: Iterable[Flow]) -> list[str]:
     """Return a sentence for each buffer of brokers that caps flows whose tasks do not make up for it: what to set, and the gain."""
-    found: dict[tuple[str, str], list[tuple[Ceiling, Flow]]] = {}
+    cappings: dict[tuple[str, str], list[tuple[Ceiling, Flow]]] = {}
     for flow in flows:
         if flow.route is None:
             continue
         tasks = int(flow.tasks.maximum)
         traffic = FlowTraffic(max(ENOUGH_PARTITIONS, tasks), tasks)
-        for each in ceilings(flow.route, clients_of(flow), traffic, flow.source.limits, flow.target_limits):
-            if each.tasks > tasks:
-                cluster = flow.source if each.end == "source" else flow.target
-                found.setdefault((cluster.alias, each.key), []).append((each, flow))
+        for ceiling in ceilings(flow.route, clients_of(flow), traffic, flow.source.limits, flow.target_limits):
+            if ceiling.tasks > tasks:
+                cluster = flow.source if ceiling.end == "source" else flow.target
+                cappings.setdefault((cluster.alias, ceiling.key), []).append((ceiling, flow))
     lines = []
-    for (alias, _), capping in sorted(found.items()):
-        each, flow = max(capping, key=lambda pair: pair[0].lifted / pair[0].now)
+    for (alias, _), capping in sorted(cappings.items()):
+        ceiling, flow = max(capping, key=lambda pair: pair[0].lifted / pair[0].now)
         more = f" and {number_of(len(capping) - 1, 'other flow')}" if len(capping) > 1 else ""
-        lines.append(f"{flow.id}{more}: {each.advice(alias)}; {each.meanwhile(int(flow.tasks.maximum))}")
+        lines.append(f"{flow.id}{more}: {ceiling.advice(alias)}; {ceiling.meanwhile(int(flow.tasks.maximum))}")
     return lines

@@ -125,14 +125,14 @@ def compiled(block: str, crossing: Crossing) -> dict[str, Text]:
 
 def compiled_clients(crossing: Crossing) -> Clients:
     """Return what both clients get where people wrote nothing, with the defaults of Kafka and Connect for the rest."""
-    found = {
+    settings = {
         "source consumer": compiled("source_consumer", crossing),
         "record producer": compiled("record_producer", crossing),
     }
     usual = dict.fromkeys(("receive.buffer.bytes", "send.buffer.bytes"), str(BY_SYSTEM))
 
     def number(client: str, key: str) -> int:
-        return int(found[client].get(key) or usual.get(key) or _KAFKAS[key])
+        return int(settings[client].get(key) or usual.get(key) or _KAFKAS[key])
 
     return Clients.of(number) or Clients()
 
@@ -162,8 +162,8 @@ def _reader(crossing: Crossing) -> dict[str, Text]:
     room = (crossing.task_bytes - _buffer(crossing) - crossing.poll_records * RECORD_HEAP_BYTES) / _HELD / brokers
     if leg is None:
         limit = _even(max(min(_NEAR_FETCH, room), 64 * KIB))
-        why = "the source is near: a larger fetch fills only memory, while the producer waits for the link"
-        return {"fetch.max.bytes": _text(limit, why), "max.partition.fetch.bytes": _text(min(limit, MIB), why)}
+        reason = "the source is near: a larger fetch fills only memory, while the producer waits for the link"
+        return {"fetch.max.bytes": _text(limit, reason), "max.partition.fetch.bytes": _text(min(limit, MIB), reason)}
     share, words = _share(leg, crossing)
     aim = _AIMS[crossing.profile]
     rate = _open(leg, crossing.source.read and window("source", crossing.source.send_buffer_bytes))
@@ -174,12 +174,12 @@ def _reader(crossing: Crossing) -> dict[str, Text]:
         f"the heap of a worker with {crossing.worker_tasks} tasks": room,
         "brokers answer with little more": _LARGEST_FETCH,
     }
-    why, most = min(bounds.items(), key=lambda each: each[1])
+    reason, most = min(bounds.items(), key=lambda bound: bound[1])
     fetch = _even(max(most, 64 * KIB))
-    why = f"link of {leg.words}: {why}"
-    result = {"fetch.max.bytes": _text(fetch, why), "max.partition.fetch.bytes": _text(fetch, why)}
-    why = f"link of {leg.words}: one poll returns a whole fetch of records of 1 kB, so that the next fetch is sent before they are handed on"
-    result["max.poll.records"] = _text(max(records_of(brokers * fetch), crossing.poll_records), why)
+    reason = f"link of {leg.words}: {reason}"
+    result = {"fetch.max.bytes": _text(fetch, reason), "max.partition.fetch.bytes": _text(fetch, reason)}
+    reason = f"link of {leg.words}: one poll returns a whole fetch of records of 1 kB, so that the next fetch is sent before they are handed on"
+    result["max.poll.records"] = _text(max(records_of(brokers * fetch), crossing.poll_records), reason)
     return result | _timeout(leg, max(fetch, crossing.largest_record) / share, "a fetch", words)
 
 
@@ -204,11 +204,11 @@ def _writer(crossing: Crossing) -> dict[str, Text]:
     leg, target = crossing.route.writing, crossing.target
     result: dict[str, Text] = {}
     if crossing.largest_record > _USUAL_RECORD + 12:  # brokers' default is 12 bytes above the producer's
-        why = f"both ends accept records of {crossing.largest_record} bytes; compared before compression"
-        result["max.request.size"] = _text(crossing.largest_record, why)
+        reason = f"both ends accept records of {crossing.largest_record} bytes; compared before compression"
+        result["max.request.size"] = _text(crossing.largest_record, reason)
     if (buffer := _buffer(crossing)) != _USUAL_BUFFER:
-        why = f"its share of the heap of a worker with {crossing.worker_tasks} tasks"
-        result["buffer.memory"] = _text(buffer, why)
+        reason = f"its share of the heap of a worker with {crossing.worker_tasks} tasks"
+        result["buffer.memory"] = _text(buffer, reason)
     if leg is None:
         return result
     aim, link = _AIMS[crossing.profile], f"link of {leg.words}"
@@ -220,14 +220,14 @@ def _writer(crossing: Crossing) -> dict[str, Text]:
         f"{link}: as large as the target's topics accept ({target.message_bytes} bytes; larger ones are refused and split)": accepted,
         f"{link}: an eighth of buffer.memory": buffer / 8,
     }
-    why, batch_bytes = min(bounds.items(), key=lambda each: each[1])
-    result["batch.size"] = _text(_even(batch_bytes), why)
+    reason, batch_bytes = min(bounds.items(), key=lambda bound: bound[1])
+    result["batch.size"] = _text(_even(batch_bytes), reason)
     result["linger.ms"] = _text(aim.linger_ms, f"{link}: a batch may wait a moment to be filled")
     if crossing.idempotent:
-        why = f"{link}: with one request in flight (Connect's default) a partition sends one batch per round trip"
-        result["max.in.flight.requests.per.connection"] = _text(_PIPELINE, why)
-        why = f"keeps order and drops repeated records with {_PIPELINE} requests in flight"
-        result |= {"enable.idempotence": _text("true", why), "acks": _text("all", "an idempotent producer needs it")}
+        reason = f"{link}: with one request in flight (Connect's default) a partition sends one batch per round trip"
+        result["max.in.flight.requests.per.connection"] = _text(_PIPELINE, reason)
+        reason = f"keeps order and drops repeated records with {_PIPELINE} requests in flight"
+        result |= {"enable.idempotence": _text("true", reason), "acks": _text("all", "an idempotent producer needs it")}
     carried = connection(
         leg, window("producer", crossing.send_buffer_bytes), window("target", target.receive_buffer_bytes)
     )[0]
@@ -251,8 +251,8 @@ def _offset_syncs(route: Route) -> dict[str, Text]:
     wait_ms = round(_SYNC_ROUND_TRIPS * trip * 1000)
     if wait_ms <= _USUAL_SYNC_BLOCK_MS:
         return {}
-    why = f"link of {trip * 1000:.0f} ms: {_SYNC_ROUND_TRIPS} round trips for the metadata of an offset sync"
-    return {"max.block.ms": by_default(str(wait_ms), why)}
+    reason = f"link of {trip * 1000:.0f} ms: {_SYNC_ROUND_TRIPS} round trips for the metadata of an offset sync"
+    return {"max.block.ms": by_default(str(wait_ms), reason)}
 
 
 def _open(leg: Leg, broker_window: float) -> float:
@@ -260,12 +260,12 @@ def _open(leg: Leg, broker_window: float) -> float:
     return connection(leg, window("producer", BY_SYSTEM), broker_window or window("target", BY_SYSTEM))[0]
 
 
-def _timeout(leg: Leg, seconds: float, what: str, words: str) -> dict[str, Text]:
+def _timeout(leg: Leg, seconds: float, subject: str, words: str) -> dict[str, Text]:
     if seconds + leg.rtt_seconds <= FETCH_SECONDS:
         return {}
     limit = math.ceil(max(1.5 * (seconds + leg.rtt_seconds), _TIMEOUT_SECONDS))
-    why = f"{what} may take {seconds:.0f} s at {words}"
-    return {"request.timeout.ms": _text(limit * 1000, why)}
+    reason = f"{subject} may take {seconds:.0f} s at {words}"
+    return {"request.timeout.ms": _text(limit * 1000, reason)}
 
 
 def _even(number: float) -> int:
@@ -274,5 +274,5 @@ def _even(number: float) -> int:
     return int(number // unit) * unit or int(number)
 
 
-def _text(value: int | str, why: str) -> Text:
-    return by_default(str(value), why)
+def _text(value: int | str, reason: str) -> Text:
+    return by_default(str(value), reason)

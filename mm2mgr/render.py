@@ -48,8 +48,8 @@ class Connector:
 
 def connectors_of(connectors: Iterable[Connector], flows: Iterable[Flow]) -> list[Connector]:
     """Return the connectors that serve one of these flows."""
-    wanted = {flow.id for flow in flows}
-    return [connector for connector in connectors if wanted.intersection(connector.flows)]
+    flow_ids = {flow.id for flow in flows}
+    return [connector for connector in connectors if flow_ids.intersection(connector.flows)]
 
 
 def render(topology: Topology, templates: Path | None = None) -> tuple[Connector, ...]:
@@ -66,9 +66,9 @@ def render(topology: Topology, templates: Path | None = None) -> tuple[Connector
 
 
 def _refuse_twins(connectors: Iterable[Connector]) -> None:
-    seen: dict[tuple[str, str], Connector] = {}
+    connectors_by_name: dict[tuple[str, str], Connector] = {}
     for connector in connectors:
-        other = seen.setdefault((connector.connect, connector.name), connector)
+        other = connectors_by_name.setdefault((connector.connect, connector.name), connector)
         if other is not connector:
             raise TemplateError(
                 f"two connectors would have the name '{connector.name}' on Connect cluster '{connector.connect}': "
@@ -258,8 +258,8 @@ def _own_offsets(flow: Flow, records: KafkaCluster, block: str) -> dict[str, dic
         # Without a name it would be called as the workers' own topic, which that Kafka's Connect may use already, and a flow
         # that reads from there would mirror it. Its offsets outrank the workers' own, so it must be in use with and without
         # exactly-once alike: a topic that comes and goes would bring old offsets back.
-        why = "offsets go where the records go; mm2*.internal is never mirrored"
-        keys = {"offsets.storage.topic": by_default(f"mm2mgr-offsets.{flow.connect.name}.internal", why), **keys}
+        reason = "offsets go where the records go; mm2*.internal is never mirrored"
+        keys = {"offsets.storage.topic": by_default(f"mm2mgr-offsets.{flow.connect.name}.internal", reason), **keys}
     return {"offsets_consumer": consumer, "offsets_admin": dict(consumer), "connector": keys}
 
 

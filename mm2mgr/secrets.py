@@ -77,14 +77,14 @@ def _is_slip(word: str) -> bool:
     )
 
 
-def _distance(one: str, other: str) -> int:
+def _distance(first: str, other: str) -> int:
     """Count the letters to change, add, leave out or swap with their neighbour to make one word of the other."""
     before, above = list[int](), list(range(len(other) + 1))
-    for row, letter in enumerate(one, 1):
+    for row, letter in enumerate(first, 1):
         here = [row]
-        for column, wanted in enumerate(other, 1):
-            cost = min(above[column] + 1, here[-1] + 1, above[column - 1] + (letter != wanted))
-            if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == wanted:
+        for column, letter_of_other in enumerate(other, 1):
+            cost = min(above[column] + 1, here[-1] + 1, above[column - 1] + (letter != letter_of_other))
+            if row > 1 and column > 1 and letter == other[column - 2] and first[row - 2] == letter_of_other:
                 cost = min(cost, before[column - 2] + 1)
             here.append(cost)
         before, above = above, here
@@ -162,9 +162,9 @@ def _may_hold_secret(value: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _remember(key: str, value: str) -> None:
-    found = {form for secret in _secrets(key, value) for form in _forms(secret)} - _known
-    if found:
-        _known.update(found)
+    new = {form for secret in _secrets(key, value) for form in _forms(secret)} - _known
+    if new:
+        _known.update(new)
         _short.cache_clear()
 
 
@@ -178,8 +178,8 @@ def forget() -> None:
 def _secrets(key: str, value: str) -> Iterator[str]:
     """Yield what is secret of a value: all of it, or the parts of a JAAS string, a PEM, a URL, a token or `user:password`."""
     for shape in _SHAPES:
-        for found in shape.finditer(value):
-            yield from _bare(found["secret"], is_login=value[found.end("secret") :].startswith("@"))
+        for match in shape.finditer(value):
+            yield from _bare(match["secret"], is_login=value[match.end("secret") :].startswith("@"))
     for user, password in _LOGIN.findall(value):  # of a value of its own a quote ends nothing
         yield password or user
     for start, end in (*_assigned(value), *_options(value)):
@@ -216,22 +216,23 @@ def _forms(secret: str) -> Iterator[str]:
         return
     as_bytes = secret.encode("utf-8", "surrogatepass")
     encoded = "".join(
-        chr(one) if chr(one).isascii() and (chr(one).isalnum() or one in b"-._~") else f"%{one:02X}" for one in as_bytes
+        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or byte in b"-._~") else f"%{byte:02X}"
+        for byte in as_bytes
     )
     yield from (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], html.escape(secret))
-    yield from (encoded, encoded.replace("%20", "+"), re.sub("%..", lambda found: found[0].lower(), encoded))
+    yield from (encoded, encoded.replace("%20", "+"), re.sub("%..", lambda match: match[0].lower(), encoded))
     yield base64.b64encode(as_bytes).decode().rstrip("=")
     yield base64.urlsafe_b64encode(as_bytes).decode().rstrip("=")
 
 
 def _without_known(text: str) -> str:
-    found = [secret for secret in tuple(_known) if len(secret) <= len(text) and secret in text]
-    if not found:
+    present = [secret for secret in tuple(_known) if len(secret) <= len(text) and secret in text]
+    if not present:
         return text
     # Longest first, in one pass: a secret that begins like another leaves no tail.
     words = (
-        f"(?<![\\w.-]){re.escape(one)}(?![\\w-]|\\.\\w)" if _WHOLE_WORD.fullmatch(one) else re.escape(one)
-        for one in sorted(found, key=len, reverse=True)
+        f"(?<![\\w.-]){re.escape(secret)}(?![\\w-]|\\.\\w)" if _WHOLE_WORD.fullmatch(secret) else re.escape(secret)
+        for secret in sorted(present, key=len, reverse=True)
     )
     return re.sub("|".join(words), MASK, text)
 
@@ -282,7 +283,7 @@ def mask_text(text: str) -> str:
     text = re.compile(_HEADER, re.IGNORECASE | re.MULTILINE).sub(_without_header, text)
     text = re.compile(_SCHEME, re.IGNORECASE).sub(_without_token, text)
     text = re.compile(_REFUSED, re.DOTALL).sub(
-        lambda found: f"{found[1]}{MASK}{found[3]}" if is_secret(found[4]) else found[0], text
+        lambda match: f"{match[1]}{MASK}{match[3]}" if is_secret(match[4]) else match[0], text
     )
     text = _without_spans(text, _assigned(text))
     return _without_spans(text, _options(text))
@@ -294,17 +295,17 @@ def cut(text: str, characters: int = TEXT_CHARACTERS) -> str:
     return text if len(text) <= characters else text[:characters] + "…"
 
 
-def _without_header(found: re.Match[str]) -> str:
+def _without_header(match: re.Match[str]) -> str:
     """Hide the value of a header up to its end, or to where a sentence goes on: three plain words, not before the third word."""
-    value, is_login = found["value"], re.match("(?i)(proxy-)?auth|(set-)?cookie", found["header"])
+    value, is_login = match["value"], re.match("(?i)(proxy-)?auth|(set-)?cookie", match["header"])
     prose = re.compile(_PROSE).match(value) if is_login else None
-    return found["header"] + (f"{MASK}{value[prose.end('value') :]}" if prose else _hidden(value))
+    return match["header"] + (f"{MASK}{value[prose.end('value') :]}" if prose else _hidden(value))
 
 
-def _without_token(found: re.Match[str]) -> str:
+def _without_token(match: re.Match[str]) -> str:
     """Hide what follows `Basic` and `Bearer` if it is no word of a sentence."""
-    token = found["token"]
-    if found["scheme"].lower() == "basic":
+    token = match["token"]
+    if match["scheme"].lower() == "basic":
         try:
             bare = token.rstrip("=").translate({45: 43, 95: 47})
             is_token = ":" in base64.b64decode(bare + "=" * (-len(bare) % 4)).decode() or len(token) > 20
@@ -313,7 +314,7 @@ def _without_token(found: re.Match[str]) -> str:
     else:
         word = token.strip("._~+/=-")
         is_token = not (word.isalpha() and word[1:].islower()) or len(word) > 20
-    return f"{found['scheme']}{found['blank']}{MASK}" if is_token else found[0]
+    return f"{match['scheme']}{match['blank']}{MASK}" if is_token else match[0]
 
 
 def _without_secret(match: re.Match[str]) -> str:
@@ -332,15 +333,15 @@ def _without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
 def _assigned(text: str) -> Iterator[tuple[int, int]]:
     """Yield where a value begins and ends that follows a key of a secret and `=`, and in JSON and YAML its colon."""
     at = 0
-    for found in re.compile(_KEY, re.MULTILINE).finditer(text):
-        if found.start() < at or not is_secret(found["key"]):
+    for match in re.compile(_KEY, re.MULTILINE).finditer(text):
+        if match.start() < at or not is_secret(match["key"]):
             continue
-        if found["colon"] and not re.compile(_YAML_KEY, re.IGNORECASE).search(found["key"]):
+        if match["colon"] and not re.compile(_YAML_KEY, re.IGNORECASE).search(match["key"]):
             continue
-        if found["glued"] and not _is_glued(text, found):
+        if match["glued"] and not _is_glued(text, match):
             continue
-        value = re.compile(_VALUE, re.DOTALL).match(text, found.end())
-        if value and _is_clear(value[0]) and not re.compile(rf"{_QUOTE}?{_JAAS}").match(text, found.end()):
+        value = re.compile(_VALUE, re.DOTALL).match(text, match.end())
+        if value and _is_clear(value[0]) and not re.compile(rf"{_QUOTE}?{_JAAS}").match(text, match.end()):
             yield value.span()
             at = value.end()
 
@@ -361,10 +362,10 @@ def _options(text: str) -> Iterator[tuple[int, int]]:
     option = re.compile(rf"\s+([\w.-]+)\s*=\s*({_VALUE})", re.DOTALL)
     for module in re.compile(_JAAS).finditer(text):
         position = module.end()
-        while position >= at and (found := option.match(text, position)):
-            position = found.end()
-            if found[1] not in _JAAS_OPEN and _is_clear(found[2]):
-                yield found.span(2)
+        while position >= at and (match := option.match(text, position)):
+            position = match.end()
+            if match[1] not in _JAAS_OPEN and _is_clear(match[2]):
+                yield match.span(2)
                 at = position
 
 

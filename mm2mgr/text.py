@@ -37,18 +37,18 @@ def visible(text: str) -> str:
         return text
     shown: list[str] = []
     marks = 2  # as many marks may follow a letter; at the start they would change what comes before the text
-    for each in text:
-        if each.isascii() and each.isprintable():
-            shown.append(each)
-            marks = 0 if each.isalnum() else 2
-        elif unicodedata.category(each)[0] == "M" and each not in _INVISIBLE:
-            shown.append(each if marks < 2 and not _selects(each) else _escape(each))
+    for char in text:
+        if char.isascii() and char.isprintable():
+            shown.append(char)
+            marks = 0 if char.isalnum() else 2
+        elif unicodedata.category(char)[0] == "M" and char not in _INVISIBLE:
+            shown.append(char if marks < 2 and not _selects(char) else _escape(char))
             marks += 1
         else:
-            hidden = not each.isprintable() or each in _INVISIBLE
-            is_reordered = unicodedata.bidirectional(each) in _RIGHT_TO_LEFT
-            shown.append(_escape(each) if hidden or is_reordered else each)
-            marks = 0 if each.isalnum() else 2
+            hidden = not char.isprintable() or char in _INVISIBLE
+            is_reordered = unicodedata.bidirectional(char) in _RIGHT_TO_LEFT
+            shown.append(_escape(char) if hidden or is_reordered else char)
+            marks = 0 if char.isalnum() else 2
     return "".join(shown)
 
 
@@ -104,12 +104,12 @@ def few(names: Sequence[str], shown: int = 3, between: str = ", ") -> str:
     return between.join(names[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
-def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, count: int = 1) -> list[str]:
+def nearest(name: str, known_names: Iterable[str], cutoff: float = 0.6, count: int = 1) -> list[str]:
     """Return the known names most like a misspelt one, best first; none below the cutoff."""
     from difflib import get_close_matches  # a command without a misspelt name does without it
 
-    spelt = {one.lower(): one for one in known}  # a name in other letters is the nearest of all
-    return [spelt[one] for one in get_close_matches(name.lower(), list(spelt), count, cutoff)]
+    spelt = {name.lower(): name for name in known_names}  # a name in other letters is the nearest of all
+    return [spelt[match] for match in get_close_matches(name.lower(), list(spelt), count, cutoff)]
 
 
 _UNITS = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))

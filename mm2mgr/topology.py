@@ -162,7 +162,7 @@ class Flow:
         first, until = defaults.METRIC_NAMES_VERSIONS
         if block in defaults.METRIC_NAMES_DEFAULTS and first <= self.selection.line < until:
             base = base | defaults.METRIC_NAMES_DEFAULTS[block]
-        result = {key: by_default(value, why) for key, (value, why) in base.items()}
+        result = {key: by_default(value, reason) for key, (value, reason) in base.items()}
         if self.crossing:
             result |= compiled(block, self.crossing)
         written: Mapping[str, str | None] = getattr(self.settings, block)
@@ -307,13 +307,13 @@ class Topology:
 
     def select(self, name: str) -> list[Flow]:
         """Return the flows that a user means by a flow id, a pair `source->target`, or a declared name."""
-        found = [flow for flow in self.flows if name in {flow.id, flow.pair, flow.name}]
-        if not found:
-            known = sorted({flow.id for flow in self.flows} | {flow.name for flow in self.flows})
-            near = nearest(name, known, 0.4, count=3)
-            hint = f"did you mean {', '.join(near)}?" if near else f"flows here: {', '.join(known[:10]) or 'none'}"
+        flows = [flow for flow in self.flows if name in {flow.id, flow.pair, flow.name}]
+        if not flows:
+            names = sorted({flow.id for flow in self.flows} | {flow.name for flow in self.flows})
+            near = nearest(name, names, 0.4, count=3)
+            hint = f"did you mean {', '.join(near)}?" if near else f"flows here: {', '.join(names[:10]) or 'none'}"
             raise Mm2mgrError(f"no flow '{name}'", hint=hint)
-        return found
+        return flows
 
 
 def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
@@ -342,12 +342,12 @@ def by_pair(flows: Iterable[Flow]) -> dict[str, list[Flow]]:
 
 def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
     """Return a message if a flow matches none of the visible topics of its source, internal ones excepted; None if it matches one."""
-    seen = [topic for topic in topics if not flow.selection.is_internal(topic)]
-    if any(map(flow.carries, seen)):
+    topics_seen = [topic for topic in topics if not flow.selection.is_internal(topic)]
+    if any(map(flow.carries, topics_seen)):
         return None
     patterns = flow.settings.topics.include
     verb = "match" if len(patterns) > 1 else "matches"
-    return f"topics: {few(patterns)} {verb} 0 of {number_of(len(seen), 'topic')} on {flow.source.alias}"
+    return f"topics: {few(patterns)} {verb} 0 of {number_of(len(topics_seen), 'topic')} on {flow.source.alias}"
 
 
 def _java(patterns: Iterable[str]) -> Items:
@@ -421,14 +421,14 @@ def _unequal(group: Sequence[Flow], shared: str, settings: Iterable[str]) -> Ite
 
 def _twins(flows: Iterable[Flow]) -> Iterator[Clash]:
     """Find flows that name one connector (`connector_name`); names that are made from aliases are compared by render."""
-    seen: dict[tuple[str, str], Flow] = {}
+    flows_by_name: dict[tuple[str, str], Flow] = {}
     for flow, type_, name in connector_names(with_heartbeats_marked(flows)):
-        other = seen.setdefault((flow.connect.name, str(name)), flow)
+        other = flows_by_name.setdefault((flow.connect.name, str(name)), flow)
         path: PathKey = ("connector_name",) if type_ == "source" else (f"{type_}s", "connector_name")
         if other is not flow and flow.origin(*path) != _BUILT_IN:
             both = f"'{other.id}' and '{flow.id}'"
-            each = "name the connector of each pair under pairs:" if other.name == flow.name else "write another name"
-            message = f"{both} would both be connector '{name}' on Connect cluster '{flow.connect.name}': {each}"
+            remedy = "name the connector of each pair under pairs:" if other.name == flow.name else "write another name"
+            message = f"{both} would both be connector '{name}' on Connect cluster '{flow.connect.name}': {remedy}"
             yield ("flows", flow.name, *path), message
 
 
@@ -439,9 +439,9 @@ def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:
         if flow.exactly_once and flow.connect.model.exactly_once is False:
             message = f"flow '{flow.name}' requires exactly-once delivery, but Connect cluster '{name}' has exactly_once: false"
             yield ("flows", flow.name, "delivery"), f"{message}: remove that, or run the flow elsewhere (run_on)"
-        for (block, key), (allowed, why) in defaults.EXACTLY_ONCE_ALLOWS.items():
+        for (block, key), (allowed, reason) in defaults.EXACTLY_ONCE_ALLOWS.items():
             concerned = flow.exactly_once if block == "source_consumer" else flow.connect.exactly_once
             value = flow.client(block).get(key) if concerned else None
             if concerned and value not in allowed:
-                message = f"{block}: {{{key}: {value or 'null'}}} on exactly-once workers ('{name}'): {why}"
+                message = f"{block}: {{{key}: {value or 'null'}}} on exactly-once workers ('{name}'): {reason}"
                 yield ("flows", flow.name, block, key), f"{message}; remove it ({flow.origin(block, key).where})"

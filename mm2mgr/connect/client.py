@@ -113,9 +113,9 @@ class ConnectClient:
         """Return what the worker thinks of a config, without writing anything; secrets of the config are masked."""
         path = f"/connector-plugins/{_quoted(plugin)}/config/validate"
         remember(config)
-        found = await self._read(self._call("PUT", path, body=dict(config)), Validation.parse)
-        errors = {key: tuple(map(mask_text, reasons)) for key, reasons in found.errors.items()}
-        return replace(found, errors=errors)
+        validation = await self._read(self._call("PUT", path, body=dict(config)), Validation.parse)
+        errors = {key: tuple(map(mask_text, reasons)) for key, reasons in validation.errors.items()}
+        return replace(validation, errors=errors)
 
     # One connector, reading
 
@@ -212,13 +212,13 @@ class ConnectClient:
 
     async def patch_offsets(self, name: str, offsets: Iterable[SourceOffset]) -> None:
         """Alter stored source offsets of a STOPPED connector (Kafka 3.6); offset None removes an entry, others stay."""
-        wanted = tuple(offsets)
+        new_entries = tuple(offsets)
 
         async def stored(deadline: Deadline) -> bool:
-            found = {entry.key: entry.offset for entry in await self.offsets(name, deadline)}
-            return all(found.get(entry.key) == entry.offset for entry in wanted)
+            stored_now = {entry.key: entry.offset for entry in await self.offsets(name, deadline)}
+            return all(stored_now.get(entry.key) == entry.offset for entry in new_entries)
 
-        body = {"offsets": [entry.to_dict() for entry in wanted]}
+        body = {"offsets": [entry.to_dict() for entry in new_entries]}
         await self._caller.write(self._about(name, "PATCH", "/offsets", body=body), stored)
 
     # How a call is made
@@ -237,17 +237,17 @@ class ConnectClient:
     ) -> ConnectorInfo:
         remember(config)
         # The worker adds the name to a config that lacks it.
-        wanted = {"name": name, **config}
+        desired = {"name": name, **config}
 
         async def stored(deadline: Deadline) -> bool:
-            return await self._config_if_there(name, deadline) == wanted
+            return await self._config_if_there(name, deadline) == desired
 
         async def is_untouched(deadline: Deadline) -> bool:
             for pause in self._caller.pauses:  # followers learn of a write a moment after the leader did
                 await asyncio.sleep(min(pause, deadline.left()))
                 live = await self._config_if_there(name, deadline)
-                if live in (before, wanted):
-                    return live != wanted
+                if live in (before, desired):
+                    return live != desired
             hint = "Somebody else wrote it at the same time, and was not overwritten; plan again."
             change = "was deleted" if live is None else "got another config"
             raise call.error(Overwritten, f"it {change} while this write waited for the workers", hint=hint)
@@ -256,7 +256,7 @@ class ConnectClient:
             hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
         answer = await self._caller.write(call, stored, is_untouched if before is not None else None)
-        return parsed(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, wanted)
+        return parsed(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, desired)
 
     async def _config_if_there(self, name: str, deadline: Deadline) -> dict[str, str] | None:
         try:

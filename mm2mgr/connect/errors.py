@@ -89,11 +89,11 @@ class Call:
     credentials: str = "no credentials"
 
     def error(
-        self, kind: type[ConnectError], what: str, *, hint: str | None = None, status: int | None = None
+        self, kind: type[ConnectError], problem: str, *, hint: str | None = None, status: int | None = None
     ) -> ConnectError:
         """Return an error of this kind that names the Connect cluster, the connector and the request."""
         who = f", connector '{self.connector}'" if self.connector is not None else ""
-        message = f"Connect cluster '{self.cluster}'{who}: {self.method} {self.path}: {what}"
+        message = f"Connect cluster '{self.cluster}'{who}: {self.method} {self.path}: {problem}"
         return kind(message, hint=hint, cluster=self.cluster, connector=self.connector, status=status)
 
 
@@ -118,9 +118,9 @@ class Answer:
             # Never the text of broken JSON: it may be half of a connector's config.
             page = self.text.lstrip().startswith("<")
             kind = f"a page: {cut(self.text[:_MASKED])}" if page else f"{len(self.text)} characters of something else"
-            what = f"HTTP {self.status} with " + (kind if self.text.strip() else "an empty body") + ", expected JSON"
+            problem = f"HTTP {self.status} with " + (kind if self.text.strip() else "an empty body") + ", expected JSON"
         self.text = ""
-        raise call.error(WrongBody, what, hint=PAGE_HINT, status=self.status)
+        raise call.error(WrongBody, problem, hint=PAGE_HINT, status=self.status)
 
     @property
     def message(self) -> str | None:
@@ -137,14 +137,14 @@ def error_of(answer: Answer, call: Call) -> ConnectError | None:
     if 200 <= answer.status < 300:
         return None
     message = answer.message
-    said = mask_text((answer.text.strip() if message is None else message)[:_MASKED])
-    return _BY_STATUS.get(answer.status, _other)(answer, call, said)
+    message_text = mask_text((answer.text.strip() if message is None else message)[:_MASKED])
+    return _BY_STATUS.get(answer.status, _other)(answer, call, message_text)
 
 
-def _invalid(answer: Answer, call: Call, said: str) -> ConnectError:
-    lines = tuple(line for line in said.splitlines() if line and not line.startswith(_FRAME))
+def _invalid(answer: Answer, call: Call, reason: str) -> ConnectError:
+    lines = tuple(line for line in reason.splitlines() if line and not line.startswith(_FRAME))
     hint = "Correct the flow; `mm2mgr render --origins` shows where each key comes from."
-    if "STOPPED state" in said:
+    if "STOPPED state" in reason:
         hint = "Stop the connector, wait until its status shows STOPPED without tasks, then try again."
     if answer.message is None:
         hint = "The web server before Connect refused the URL: it takes no connector name with / \\ or % in it."
@@ -158,9 +158,9 @@ def _invalid(answer: Answer, call: Call, said: str) -> ConnectError:
 _FRAME = ("Connector configuration is invalid and contains", "You can also find the above list of errors")
 
 
-def _refused(answer: Answer, call: Call, said: str) -> ConnectError:
-    if "Topic tracking is disabled" in said:
-        return _unsupported(answer, call, said)
+def _refused(answer: Answer, call: Call, reason: str) -> ConnectError:
+    if "Topic tracking is disabled" in reason:
+        return _unsupported(answer, call, reason)
     hint = (
         f"The request carried {call.credentials}. Check `auth`, `headers` and `tls` of Connect cluster '{call.cluster}'"
     )
@@ -168,69 +168,69 @@ def _refused(answer: Answer, call: Call, said: str) -> ConnectError:
     return call.error(ConnectAuthError, f"HTTP {answer.status}: access refused", hint=hint, status=answer.status)
 
 
-def _refused_by_proxy(answer: Answer, call: Call, said: str) -> ConnectError:
+def _refused_by_proxy(answer: Answer, call: Call, reason: str) -> ConnectError:
     hint = f"Check `proxy: {{basic: …}}` of Connect cluster '{call.cluster}'."
     return call.error(ConnectAuthError, "HTTP 407: the proxy refused access", hint=hint, status=407)
 
 
-def _missing(answer: Answer, call: Call, said: str) -> ConnectError:
+def _missing(answer: Answer, call: Call, reason: str) -> ConnectError:
     if answer.message is None:
         # Jetty answers with its own page until the worker has registered its resources.
-        what = "HTTP 404 with a page that is not from Connect: is the worker still starting?"
-        return call.error(ConnectBusy, what, hint=PAGE_HINT, status=404)
-    if said == "HTTP 404 Not Found":
-        return _unsupported(answer, call, said)
+        problem = "HTTP 404 with a page that is not from Connect: is the worker still starting?"
+        return call.error(ConnectBusy, problem, hint=PAGE_HINT, status=404)
+    if reason == "HTTP 404 Not Found":
+        return _unsupported(answer, call, reason)
     hint = "List the connectors of this Connect cluster to see the names that exist."
-    if said.startswith("No status found"):
+    if reason.startswith("No status found"):
         hint = "A connector has no status while it starts, up to minutes when its source cluster does not answer."
-    return call.error(NotFound, f"HTTP 404: {cut(said)}", hint=hint, status=404)
+    return call.error(NotFound, f"HTTP 404: {cut(reason)}", hint=hint, status=404)
 
 
-def _unsupported(answer: Answer, call: Call, said: str) -> ConnectError:
+def _unsupported(answer: Answer, call: Call, reason: str) -> ConnectError:
     hint = (
         "Check the worker's version: stop and reading offsets need Kafka 3.5, altering offsets 3.6, initial_state 3.7."
     )
-    return call.error(Unsupported, f"HTTP {answer.status}: {cut(said)}", hint=hint, status=answer.status)
+    return call.error(Unsupported, f"HTTP {answer.status}: {cut(reason)}", hint=hint, status=answer.status)
 
 
-def _conflict(answer: Answer, call: Call, said: str) -> ConnectError:
-    if "already exists" in said:
+def _conflict(answer: Answer, call: Call, reason: str) -> ConnectError:
+    if "already exists" in reason:
         hint = "Plan again: it was created meanwhile. Update it instead of creating it, or pick another name."
-        return call.error(AlreadyExists, f"HTTP 409: {cut(said)}", hint=hint, status=409)
+        return call.error(AlreadyExists, f"HTTP 409: {cut(reason)}", hint=hint, status=409)
     # Stale configuration, no known leader URL, conflicting operation: all pass by themselves.
-    return call.error(ConnectBusy, f"HTTP 409: {cut(said)}", hint=_BUSY_HINT, status=409)
+    return call.error(ConnectBusy, f"HTTP 409: {cut(reason)}", hint=_BUSY_HINT, status=409)
 
 
-def _failed(answer: Answer, call: Call, said: str) -> ConnectError:
+def _failed(answer: Answer, call: Call, reason: str) -> ConnectError:
     # The herder checks this before it acts, so nothing was written.
-    if "Request cannot be completed because a rebalance is expected" in said:
-        return call.error(ConnectBusy, f"HTTP 500: {cut(said)}", hint=_BUSY_HINT, status=500)
-    if "IO Error trying to forward REST request" in said:
-        if "Connection refused" in said:  # it was never forwarded
-            return call.error(ConnectBusy, said, hint=_BUSY_HINT, status=500)
-        return lost(call, said)
-    if "Request timed out" in said:
-        return lost(call, said)
-    if call.write and "Unrecognized field" in said:
-        return _unsupported(answer, call, said)
+    if "Request cannot be completed because a rebalance is expected" in reason:
+        return call.error(ConnectBusy, f"HTTP 500: {cut(reason)}", hint=_BUSY_HINT, status=500)
+    if "IO Error trying to forward REST request" in reason:
+        if "Connection refused" in reason:  # it was never forwarded
+            return call.error(ConnectBusy, reason, hint=_BUSY_HINT, status=500)
+        return lost(call, reason)
+    if "Request timed out" in reason:
+        return lost(call, reason)
+    if call.write and "Unrecognized field" in reason:
+        return _unsupported(answer, call, reason)
     hint = "The worker's log has the stack trace of this error."
-    return call.error(ConnectError, f"HTTP 500: {cut(said)}", hint=hint, status=500)
+    return call.error(ConnectError, f"HTTP 500: {cut(reason)}", hint=hint, status=500)
 
 
-def _other(answer: Answer, call: Call, said: str) -> ConnectError:
-    what = f"HTTP {answer.status}: {cut(said)}"
+def _other(answer: Answer, call: Call, reason: str) -> ConnectError:
+    problem = f"HTTP {answer.status}: {cut(reason)}"
     if answer.status in {429, 503}:
-        return call.error(ConnectBusy, what, hint=_BUSY_HINT, status=answer.status)
+        return call.error(ConnectBusy, problem, hint=_BUSY_HINT, status=answer.status)
     if answer.status in {502, 504}:
-        return lost(call, what)
+        return lost(call, problem)
     if 300 <= answer.status < 400 and answer.location:
         # Following it could hand the credentials to another host.
         target = urlsplit(answer.location)
         place = f"{target.scheme}://{target.hostname}" if target.hostname else "another path"
-        what = f"HTTP {answer.status}: redirected to {place}, which is not followed"
+        problem = f"HTTP {answer.status}: redirected to {place}, which is not followed"
         hint = "Put the final URL into `url` of the Connect cluster, if you trust that host; a login page wants `auth` or `headers`."
-        return call.error(ConnectError, what, hint=hint, status=answer.status)
-    return call.error(ConnectError, what, hint=PAGE_HINT, status=answer.status)
+        return call.error(ConnectError, problem, hint=hint, status=answer.status)
+    return call.error(ConnectError, problem, hint=PAGE_HINT, status=answer.status)
 
 
 _BY_STATUS = {
@@ -245,8 +245,8 @@ _BY_STATUS = {
 }
 
 
-def lost(call: Call, why: str) -> ConnectError:
+def lost(call: Call, reason: str) -> ConnectError:
     """Return the error for an answer that never came: a write may have happened, a read is simply repeated."""
     if call.write:
-        return call.error(OutcomeUnknown, f"the answer was lost: {cut(why)}", hint=_LOST_HINT)
-    return call.error(ConnectBusy, cut(why), hint=_BUSY_HINT)
+        return call.error(OutcomeUnknown, f"the answer was lost: {cut(reason)}", hint=_LOST_HINT)
+    return call.error(ConnectBusy, cut(reason), hint=_BUSY_HINT)

@@ -15,13 +15,13 @@ from mm2mgr.connect.errors import ConnectError
 from mm2mgr.secrets import remember
 
 
-def header_value(what: str, value: str) -> str:
+def header_value(name: str, value: str) -> str:
     """Return a value without surrounding white space (a file's last newline), if an HTTP header can carry it."""
     value = value.strip()
     # An HTTP library quotes an illegal header value in its error, and the token would be in the log.
     if not value or not (value.isascii() and value.isprintable()):
         hint = "Check the file or variable it comes from."
-        raise ConnectError(f"{what} is empty or holds characters that no HTTP header can carry", hint=hint)
+        raise ConnectError(f"{name} is empty or holds characters that no HTTP header can carry", hint=hint)
     return value
 
 
@@ -86,8 +86,8 @@ class ProxyServer:
         bare = self.url
         if parts.username or parts.password:
             bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-            found = BasicAuth(unquote(parts.username or ""), unquote(parts.password or ""))
-            object.__setattr__(self, "basic", self.basic or found)
+            from_url = BasicAuth(unquote(parts.username or ""), unquote(parts.password or ""))
+            object.__setattr__(self, "basic", self.basic or from_url)
         object.__setattr__(self, "url", checked_url(bare, "`proxy`", "the URL of the proxy"))
 
 

@@ -241,17 +241,17 @@ def parse_config(data: object) -> dict[str, str]:
     return body
 
 
-def as_object(data: object, what: str) -> dict[str, Any]:
+def as_object(data: object, subject: str) -> dict[str, Any]:
     """Return a JSON object, or raise WrongBody saying what was expected."""
     if not isinstance(data, dict):
-        raise WrongBody(f"expected {what} as a JSON object, got {_kind(data)}")
+        raise WrongBody(f"expected {subject} as a JSON object, got {_kind(data)}")
     return data
 
 
-def as_list(data: object, what: str) -> list[Any]:
+def as_list(data: object, subject: str) -> list[Any]:
     """Return a JSON array, or raise WrongBody saying what was expected."""
     if not isinstance(data, list):
-        raise WrongBody(f"expected {what} as a JSON array, got {_kind(data)}")
+        raise WrongBody(f"expected {subject} as a JSON array, got {_kind(data)}")
     return data
 
 

@@ -103,11 +103,11 @@ class ConnectHttp:
         before = self.target, self._http
         try:
             fresh = self.target.renewed()
-            seen = _stamps(fresh)
-            if fresh == self.target and seen == self._seen:
+            stamps = _stamps(fresh)
+            if fresh == self.target and stamps == self._seen:
                 return False
             self.target = fresh
-            self._http, self._seen = self._client(), seen
+            self._http, self._seen = self._client(), stamps
         except ConnectError:
             self.target, self._http = before
             return False
@@ -195,7 +195,9 @@ class ConnectHttp:
         tried = "\n".join(f"  {url}{way}: {_reason(failure)}" for url, failure in failures.items())
         keys = "`url`, `proxy` and `tls`" if proxy else "`url` and `tls`"
         hint = f"Check that the workers run and that {keys} of Connect cluster '{call.cluster}' are right."
-        if any(isinstance(each, httpx.ProxyError) and str(each).startswith("407") for each in failures.values()):
+        if any(
+            isinstance(failure, httpx.ProxyError) and str(failure).startswith("407") for failure in failures.values()
+        ):
             hint = (
                 f"The proxy wants other credentials: check `proxy: {{basic: …}}` of Connect cluster '{call.cluster}'."
             )
@@ -214,13 +216,15 @@ class ConnectHttp:
         seconds = deadline.attempt_seconds(call.write)
         connect_seconds = min(CONNECT_SECONDS, seconds / connect_shares)
         try:
-            found = await exchange(self._http, call.method, url + call.path, seconds, connect_seconds, json=call.body)
+            exchanged = await exchange(
+                self._http, call.method, url + call.path, seconds, connect_seconds, json=call.body
+            )
         except web.BodyRefused as refused:
             self.reached = True
-            what = f"{url}: {refused}"
-            raise (lost(call, what) if call.write else call.error(WrongBody, what, hint=PAGE_HINT)) from refused
+            problem = f"{url}: {refused}"
+            raise (lost(call, problem) if call.write else call.error(WrongBody, problem, hint=PAGE_HINT)) from refused
         self.reached = True
-        return Answer(found.status, found.text, url, found.headers.get("Location", ""))
+        return Answer(exchanged.status, exchanged.text, url, exchanged.headers.get("Location", ""))
 
 
 # 407 is that of a proxy before a plain `http:` URL.
@@ -274,10 +278,10 @@ def _stamps(target: ConnectTarget) -> tuple[object, ...]:
 
 def _stamp(path: Path | None) -> object:
     try:
-        found = path.stat() if path else None
+        status = path.stat() if path else None
     except OSError:
         return None
-    return found and (found.st_ino, found.st_size, found.st_mtime_ns)
+    return status and (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _proxy(target: ConnectTarget) -> httpx.Proxy | None:
@@ -337,8 +341,8 @@ class Caller:
             except OutcomeUnknown as lost:
                 if await self._resolved(lost, happened, deadline):
                     return None
-                what = f"{lost.message}; reading back showed that it had not happened"
-                raise ConnectBusy(what, hint=lost.hint, cluster=lost.cluster, connector=lost.connector) from lost
+                problem = f"{lost.message}; reading back showed that it had not happened"
+                raise ConnectBusy(problem, hint=lost.hint, cluster=lost.cluster, connector=lost.connector) from lost
             except (AlreadyExists, NotFound):
                 # An earlier attempt may have done it after all: then this is what it looks like.
                 if attempts > 1 and happened and await self._shows(happened, deadline):

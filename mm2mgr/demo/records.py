@@ -133,23 +133,23 @@ def compare(partition: TopicPartition, source: Sequence[RecordId], target: Seque
 
     Order is judged on the first arrivals of records that the source has, so that a loss is not reported as disorder too.
     """
-    wanted, got = Counter(source), Counter(target)
-    missing = sum((wanted - got).values())
-    extra = got - wanted
-    duplicated = sum(count for one, count in extra.items() if one in wanted)
-    unexpected = sum(count for one, count in extra.items() if one not in wanted)
-    position = {one: index for index, one in enumerate(source)}
-    arrived = [position[one] for one in dict.fromkeys(target) if one in position]
+    expected, got = Counter(source), Counter(target)
+    missing = sum((expected - got).values())
+    extra = got - expected
+    duplicated = sum(count for record_id, count in extra.items() if record_id in expected)
+    unexpected = sum(count for record_id, count in extra.items() if record_id not in expected)
+    position = {record_id: index for index, record_id in enumerate(source)}
+    arrived = [position[record_id] for record_id in dict.fromkeys(target) if record_id in position]
     return PartitionProof(partition, len(source), missing, duplicated, unexpected, arrived == sorted(arrived))
 
 
 def read_ids(access: KafkaAccess, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[RecordId]]:
     """Return (key, checksum of the value) of every record per partition, in log order."""
-    found: dict[TopicPartition, list[RecordId]] = {partition: [] for partition in partitions}
-    for record in read(access, list(found)):
+    ids: dict[TopicPartition, list[RecordId]] = {partition: [] for partition in partitions}
+    for record in read(access, list(ids)):
         checksum = zlib.crc32(record.value or b"")
-        found[TopicPartition(record.topic, record.partition)].append((record.key or b"", checksum))
-    return found
+        ids[TopicPartition(record.topic, record.partition)].append((record.key or b"", checksum))
+    return ids
 
 
 def prove(

@@ -126,8 +126,8 @@ class _Story:
         self.apply(workspace)
 
         self.step("Stop the traffic and wait until every flow has caught up")
-        for each in traffic:
-            each.stop()
+        for writer in traffic:
+            writer.stop()
         self.wait_until_caught_up(workspace)
 
         self.step("Proof by record ids: source log against target log")
@@ -191,10 +191,10 @@ class _Story:
     def status(self, workspace: Workspace) -> bool:
         """Print the status, once the workers have flushed their offsets (every 2 s in the sandbox)."""
         deadline = timing.now() + 30
-        while (seen := operations.status(workspace)).health != "ok" and timing.now() < deadline:
+        while (status := operations.status(workspace)).health != "ok" and timing.now() < deadline:
             timing.sleep(1.0)
-        say_status(seen.to_dict())
-        return seen.health == "ok"
+        say_status(status.to_dict())
+        return status.health == "ok"
 
 
 def _partitions() -> list[TopicPartition]:
@@ -237,12 +237,12 @@ def demo_folder(directory: Path) -> Iterator[None]:
 
 def _refuse_others(directory: Path) -> None:
     with writing(directory):
-        kept = [*_strange_in_tree(directory / "clusters"), *_strange_in_samples(directory / "samples")]
-    if kept:
-        named = few([str(each) for each in kept])
-        what = f"the demo would remove {named}, which no demo left like that; nothing was touched"
+        strange = [*_strange_in_tree(directory / "clusters"), *_strange_in_samples(directory / "samples")]
+    if strange:
+        named = few([str(path) for path in strange])
+        problem = f"the demo would remove {named}, which no demo left like that; nothing was touched"
         hint = "move what you want to keep away and delete the rest, or name another folder: --dir DIR"
-        raise SandboxError(what, hint=hint)
+        raise SandboxError(problem, hint=hint)
 
 
 def _strange_in_tree(tree: Path) -> list[Path]:
@@ -259,8 +259,8 @@ def _strange_in_tree(tree: Path) -> list[Path]:
 
 def _strange_in_samples(samples: Path) -> list[Path]:
     """Return what is no part of a store, and whatever is of an hour where there are more hours than a demo takes."""
-    found = sorted(samples.iterdir()) if samples.is_dir() else []
-    strange = [path for path in found if path.name not in _STORE]
+    entries = sorted(samples.iterdir()) if samples.is_dir() else []
+    strange = [path for path in entries if path.name not in _STORE]
     timed = [(table, first) for table, (first, *_) in PARTITIONED_BY.items() if first != "owner"]
     by_hour = [path for table, first in timed for path in samples.glob(f"{table}/{first}=*")]
     hours = {path.name.partition("=")[2] for path in by_hour}

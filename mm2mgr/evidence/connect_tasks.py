@@ -56,10 +56,14 @@ class _PolledEnds:
     batch: Batch
     first: dict[str, int]
 
-    def log(self, one: TopicPartition) -> tuple[str | None, int | None, int] | None:
+    def log(self, partition: TopicPartition) -> tuple[str | None, int | None, int] | None:
         """Return the topic id, start and end of a partition's log; None where its end is not known."""
-        row, batch = self.first.get(one.topic, -1) + one.partition, self.batch
-        if one.topic not in self.first or row >= len(batch) or (batch.topics[row], batch.partitions[row]) != one:
+        row, batch = self.first.get(partition.topic, -1) + partition.partition, self.batch
+        if (
+            partition.topic not in self.first
+            or row >= len(batch)
+            or (batch.topics[row], batch.partitions[row]) != partition
+        ):
             return None
         end, topic_id = _at(batch.end_offset, row), batch.topic_ids[row] if batch.topic_ids else None
         return None if end is None else (topic_id, _at(batch.start_offset, row), end)
@@ -92,30 +96,33 @@ class RecentLogs:
 
     def polled_ms(self, alias: str) -> int:
         """Return when a cluster was polled last, 0 before the first time."""
-        kept = self._clusters[alias].kept
-        return kept[-1].batch.time_ms if kept else 0
+        polled = self._clusters[alias].kept
+        return polled[-1].batch.time_ms if polled else 0
 
-    def growth(self, alias: str, one: TopicPartition, at_ms: int) -> Log | None:
+    def growth(self, alias: str, partition: TopicPartition, at_ms: int) -> Log | None:
         """Return the log of a partition as it was at a time; None where that is not known, or the topic was created anew."""
         cluster = self._clusters[alias]
-        kept = cluster.kept
-        earlier = next((each for each in reversed(kept) if each.batch.time_ms <= at_ms), None)
-        then, now = (earlier.log(one), kept[-1].log(one)) if earlier else (None, None)
+        polled = cluster.kept
+        earlier = next((ends for ends in reversed(polled) if ends.batch.time_ms <= at_ms), None)
+        then, now = (earlier.log(partition), polled[-1].log(partition)) if earlier else (None, None)
         if then is None or now is None:
             return None
         topic_id, start, end = now
         if then[0] != topic_id or end < then[2] or start is None:
             return None
-        return Log(start, then[2], cluster.record_bytes.get(one.topic))
+        return Log(start, then[2], cluster.record_bytes.get(partition.topic))
 
-    def _earlier(self, kept: tuple[_PolledEnds, ...], now_ms: int) -> tuple[_PolledEnds, ...]:
+    def _earlier(self, polled: tuple[_PolledEnds, ...], now_ms: int) -> tuple[_PolledEnds, ...]:
         """Return what stays of the polls before one: not too many, and the last one from before the horizon."""
-        if len(kept) > 1 and kept[-1].batch.time_ms - kept[-2].batch.time_ms < self._horizon_ms / _KEPT:
-            kept = kept[:-1]
-        old = sum(each.batch.time_ms <= now_ms - self._horizon_ms for each in kept)
-        kept = kept[max(0, old - 1) :]
+        if len(polled) > 1 and polled[-1].batch.time_ms - polled[-2].batch.time_ms < self._horizon_ms / _KEPT:
+            polled = polled[:-1]
+        old = sum(ends.batch.time_ms <= now_ms - self._horizon_ms for ends in polled)
+        polled = polled[max(0, old - 1) :]
         # Only the newest starts are asked for, and a large estate's take memory.
-        return (*kept[:-1], *(_PolledEnds(replace(one.batch, start_offset=None), one.first) for one in kept[-1:]))
+        return (
+            *polled[:-1],
+            *(_PolledEnds(replace(ends.batch, start_offset=None), ends.first) for ends in polled[-1:]),
+        )
 
 
 def _at(column: Whole | None, row: int) -> int | None:
@@ -132,11 +139,11 @@ def _first_rows(topics: Sequence[str]) -> dict[str, int]:
 
 def _sizes(batch: Batch) -> dict[str, float]:
     """Return the mean of the record sizes that the batch has, by topic."""
-    known: defaultdict[str, list[float]] = defaultdict(list)
+    sizes_of: defaultdict[str, list[float]] = defaultdict(list)
     for row, size in enumerate(batch.record_bytes or ()):
         if size is not None and size >= 0:
-            known[batch.topics[row]].append(size)
-    return {topic: sum(sizes) / len(sizes) for topic, sizes in known.items()}
+            sizes_of[batch.topics[row]].append(size)
+    return {topic: sum(sizes) / len(sizes) for topic, sizes in sizes_of.items()}
 
 
 @dataclass(frozen=True)
@@ -200,8 +207,8 @@ class TaskReader:
                 self._watch.store.tidy(now_ms, self._watch.keep_seconds)
                 self._tidied_hour = hour
         except Mm2mgrError as error:
-            what = error.one_line.removeprefix(f"{self.name}: ")
-            raise Mm2mgrError(f"{self.name}: task capacity is not measured: {what}", hint=error.hint) from error
+            problem = error.one_line.removeprefix(f"{self.name}: ")
+            raise Mm2mgrError(f"{self.name}: task capacity is not measured: {problem}", hint=error.hint) from error
         # A little early: the interval of the samples sets the time, and a clock must not miss it by a millisecond.
         self._due = now + 0.9 * self._watch.pace.every_seconds
         return Poll([], notes=self._notes)
@@ -213,11 +220,11 @@ class TaskReader:
         """Take a snapshot of every connector; those that do not answer in time are left out, and come first in the next one."""
         ends_at = asyncio.get_running_loop().time() + self._watch.timeout_seconds
         async with ConnectClient(connect_target(self._connect), deadline_seconds=self._watch.timeout_seconds) as client:
-            known = set(await client.connectors())
+            names = set(await client.connectors())
             turns = asyncio.Semaphore(_REQUESTS_AT_ONCE)
-            here = [one for one in self._watched if one.name in known]
-            here.sort(key=lambda one: one.snapshot.time_ms if one.snapshot else 0)
-            jobs = [asyncio.create_task(self._of_one(client, turns, one)) for one in here]
+            here = [connector for connector in self._watched if connector.name in names]
+            here.sort(key=lambda connector: connector.snapshot.time_ms if connector.snapshot else 0)
+            jobs = [asyncio.create_task(self._of_one(client, turns, connector)) for connector in here]
             if not jobs:
                 return set()
             done, late = await asyncio.wait(jobs, timeout=max(0.0, ends_at - asyncio.get_running_loop().time()))
@@ -231,8 +238,8 @@ class TaskReader:
         errors = [error for job in jobs if (error := job.exception()) is not None]
         for error in errors:
             if isinstance(error, Unsupported):
-                why = "workers do not expose connector offsets (Kafka 3.5 or newer required)"
-                raise Mm2mgrError(why) from error
+                reason = "workers do not expose connector offsets (Kafka 3.5 or newer required)"
+                raise Mm2mgrError(reason) from error
             if len(errors) == len(jobs) or not isinstance(error, Mm2mgrError):
                 raise error
         # A connector that is being restarted is not worth a note; a source that cannot be read is.
@@ -241,57 +248,70 @@ class TaskReader:
         )
         return [row for job in jobs if job.exception() is None for row in job.result()]
 
-    async def _of_one(self, client: ConnectClient, turns: asyncio.Semaphore, one: _WatchedConnector) -> list[TaskRow]:
+    async def _of_one(
+        self, client: ConnectClient, turns: asyncio.Semaphore, connector: _WatchedConnector
+    ) -> list[TaskRow]:
         async with turns:
             asked_ms = _now_ms()
-            stored = parse_stored(await client.offsets(one.name), one.flow.source.alias)
-            before, one.snapshot = one.snapshot, OffsetSnapshot(asked_ms, _now_ms(), stored)
+            stored = parse_stored(await client.offsets(connector.name), connector.flow.source.alias)
+            before, connector.snapshot = connector.snapshot, OffsetSnapshot(asked_ms, _now_ms(), stored)
             if before is None:
                 return []
             try:
-                one.unconfirmed += await self._measure(client, one, before, one.snapshot)
+                connector.unconfirmed += await self._measure(client, connector, before, connector.snapshot)
             except BaseException:  # a late answer is cancelled: the next measurement must not span what was not seen
-                one.stretches.end()
+                connector.stretches.end()
                 raise
-        return [_row(one, span) for span in self._confirmed(one)]
+        return [_row(connector, span) for span in self._confirmed(connector)]
 
-    def _confirmed(self, one: _WatchedConnector) -> list[MeasuredSpan]:
+    def _confirmed(self, connector: _WatchedConnector) -> list[MeasuredSpan]:
         """Take the measurements that a later poll of the logs has confirmed; drop those that it has refuted."""
-        polled_ms, log_of = self._watch.recent.polled_ms(one.flow.source.alias), self._logs(one.flow, _now_ms())
+        polled_ms, log_of = (
+            self._watch.recent.polled_ms(connector.flow.source.alias),
+            self._logs(connector.flow, _now_ms()),
+        )
         begun_ms = polled_ms - round(self._watch.timeout_seconds * 1000)  # a poll is stamped with its middle
-        ready = [each for each in one.unconfirmed if each.span.time_ms < begun_ms]
-        one.unconfirmed = [each for each in one.unconfirmed if each.span.time_ms >= begun_ms][-_MOST_UNCONFIRMED:]
+        ready = [unconfirmed for unconfirmed in connector.unconfirmed if unconfirmed.span.time_ms < begun_ms]
+        connector.unconfirmed = [
+            unconfirmed for unconfirmed in connector.unconfirmed if unconfirmed.span.time_ms >= begun_ms
+        ][-_MOST_UNCONFIRMED:]
 
-        def whole(each: _Unconfirmed) -> bool:
-            logs = {partition: log_of(partition) for partition in each.read_up_to}
-            return all(log is not None and log.start <= each.read_up_to[place] + 1 for place, log in logs.items())
+        def whole(unconfirmed: _Unconfirmed) -> bool:
+            logs = {partition: log_of(partition) for partition in unconfirmed.read_up_to}
+            return all(
+                log is not None and log.start <= unconfirmed.read_up_to[place] + 1 for place, log in logs.items()
+            )
 
-        return [each.span for each in ready if whole(each)]
+        return [unconfirmed.span for unconfirmed in ready if whole(unconfirmed)]
 
     async def _measure(
-        self, client: ConnectClient, one: _WatchedConnector, before: OffsetSnapshot, now: OffsetSnapshot
+        self, client: ConnectClient, connector: _WatchedConnector, before: OffsetSnapshot, now: OffsetSnapshot
     ) -> list[_Unconfirmed]:
-        found = steps(before, now, self._logs(one.flow, judged_at_ms(before, self._watch.pace)))
-        if not any(step.behind_records for step in found.values()):
-            one.stretches.rest(found.keys())
+        step_of = steps(before, now, self._logs(connector.flow, judged_at_ms(before, self._watch.pace)))
+        if not any(step.behind_records for step in step_of.values()):
+            connector.stretches.rest(step_of.keys())
             return []
-        assigned = await _assignments(client, one.name)
+        assigned = await _assignments(client, connector.name)
         mine = {partition.topic for task in assigned.values() for partition in task.partitions}
-        topics = {topic for topic in mine if not one.flow.selection.is_heartbeats(topic)}
-        compacted = await asyncio.to_thread(self._watch.compacted, one.flow.source.alias, topics)
-        found = {each: Step(None, 0) if each.topic in compacted else step for each, step in found.items()}
-        spans = one.stretches.take(before, now, found, assigned)
-        moved = found.keys() & before.committed.keys()
+        topics = {topic for topic in mine if not connector.flow.selection.is_heartbeats(topic)}
+        compacted = await asyncio.to_thread(self._watch.compacted, connector.flow.source.alias, topics)
+        step_of = {
+            partition: Step(None, 0) if partition.topic in compacted else step for partition, step in step_of.items()
+        }
+        spans = connector.stretches.take(before, now, step_of, assigned)
+        moved = step_of.keys() & before.committed.keys()
         return [
-            _Unconfirmed(each, {p: before.committed[p] for p in assigned[each.task].partitions & moved})
-            for each in spans
+            _Unconfirmed(span, {p: before.committed[p] for p in assigned[span.task].partitions & moved})
+            for span in spans
         ]
 
     def _logs(self, flow: Flow, at_ms: int) -> Callable[[TopicPartition], Log | None]:
-        def log(one: TopicPartition) -> Log | None:
-            if flow.selection.is_heartbeats(one.topic):  # compacted and not sampled; one record per second is no load
+        def log(partition: TopicPartition) -> Log | None:
+            if flow.selection.is_heartbeats(
+                partition.topic
+            ):  # compacted and not sampled; one record per second is no load
                 return Log(0, 0, 0.0)
-            return self._watch.recent.growth(flow.source.alias, one, at_ms)
+            return self._watch.recent.growth(flow.source.alias, partition, at_ms)
 
         return log
 
@@ -307,13 +327,13 @@ class TopicConfigs:
         """Return the compacted ones; Mm2mgrError when their configs may not be read."""
         now = timing.now()
         new = [topic for topic in topics if now - self._known.get((alias, topic), (-1e9, False))[0] > 3600]
-        found = self.ask(alias, new) if new else frozenset()
-        if found is None:
+        compacted = self.ask(alias, new) if new else frozenset()
+        if compacted is None:
             raise Mm2mgrError(
                 f"{alias}: no permission to read topic configs; record counts of compacted topics would be wrong",
                 hint="grant DescribeConfigs on the topics to the login of mm2mgr's own reads",
             )
-        self._known.update({(alias, topic): (now, topic in found) for topic in new})
+        self._known.update({(alias, topic): (now, topic in compacted) for topic in new})
         return frozenset(topic for topic in topics if self._known[alias, topic][1])
 
 
@@ -322,7 +342,7 @@ def task_readers(flows: Sequence[Flow], watch: TaskWatch) -> list[TaskReader]:
     by_connect: dict[str, list[Flow]] = {}
     for flow in flows:
         by_connect.setdefault(flow.connect.name, []).append(flow)
-    return [TaskReader(each[0].connect, each, watch) for each in by_connect.values()]
+    return [TaskReader(connectors[0].connect, connectors, watch) for connectors in by_connect.values()]
 
 
 async def _assignments(client: ConnectClient, name: str) -> Mapping[int, TaskAssignment]:
@@ -335,11 +355,11 @@ async def _assignments(client: ConnectClient, name: str) -> Mapping[int, TaskAss
     }
 
 
-def _row(one: _WatchedConnector, span: MeasuredSpan) -> TaskRow:
-    flow = one.flow
+def _row(connector: _WatchedConnector, span: MeasuredSpan) -> TaskRow:
+    flow = connector.flow
     return TaskRow(
         connect=flow.connect.name,
-        connector=one.name,
+        connector=connector.name,
         source=flow.source.alias,
         target=flow.target.alias,
         settings=span.settings,

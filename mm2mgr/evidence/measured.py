@@ -62,30 +62,36 @@ class MeasuredRates:
     def of_topics(self, alias: str, topics: Collection[str]) -> dict[TopicPartition, Hours]:
         """Return the rates of some topics of a cluster."""
         by_topic = self.by_cluster.get(alias, {})
-        return {one: rate for topic in topics for one, rate in by_topic.get(topic, {}).items()}
+        return {partition: rate for topic in topics for partition, rate in by_topic.get(topic, {}).items()}
 
 
 def read_rates(store: str | Path, window_seconds: float | None = None, statistic: Statistic = "p95") -> MeasuredRates:
     """Read the hours of a store's roll-ups; Mm2mgrError where nothing was rolled up. No window: the last four weeks."""
     from mm2mgr.throughput.hourly import hourly_rates
 
-    found = hourly_rates(store, window_seconds, statistic)
-    names, place = found.names, found.place
-    filled(found.table, found.hours)
+    rates_by_hour = hourly_rates(store, window_seconds, statistic)
+    names, place = rates_by_hour.names, rates_by_hour.place
+    filled(rates_by_hour.table, rates_by_hour.hours)
     topics = names.cluster[place] * max(1, len(names.topics)) + names.topic[place]
     growth: dict[str, dict[str, TopicGrowth]] = {}
-    for number, grown in levelled(found.table, topics, found.hours).items():
+    for number, grown in levelled(rates_by_hour.table, topics, rates_by_hour.hours).items():
         cluster, topic = divmod(number, max(1, len(names.topics)))
         growth.setdefault(names.clusters[cluster], {})[names.topics[topic]] = grown
     rates: dict[str, dict[str, dict[TopicPartition, Hours]]] = {}
     sizes: dict[str, dict[TopicPartition, float]] = {}
-    columns = (names.cluster[place], names.topic[place], names.partition[place], found.record_bytes)
-    for cluster, topic, partition, size, row in zip(*(column.tolist() for column in columns), found.table, strict=True):
-        alias, one = names.clusters[cluster], TopicPartition(names.topics[topic], partition)
-        rates.setdefault(alias, {}).setdefault(one.topic, {})[one] = row
-        sizes.setdefault(alias, {})[one] = size
+    columns = (names.cluster[place], names.topic[place], names.partition[place], rates_by_hour.record_bytes)
+    for cluster, topic, partition, size, row in zip(
+        *(column.tolist() for column in columns), rates_by_hour.table, strict=True
+    ):
+        alias, topic_partition = names.clusters[cluster], TopicPartition(names.topics[topic], partition)
+        rates.setdefault(alias, {}).setdefault(topic_partition.topic, {})[topic_partition] = row
+        sizes.setdefault(alias, {})[topic_partition] = size
     profiles = {alias: Profile(of, growth.get(alias, {})) for alias, of in sizes.items()}
-    window = f"{utc_text(found.first_ms / 1000)}/{utc_text(found.last_ms / 1000)}" if rates else "nothing measured"
+    window = (
+        f"{utc_text(rates_by_hour.first_ms / 1000)}/{utc_text(rates_by_hour.last_ms / 1000)}"
+        if rates
+        else "nothing measured"
+    )
     return MeasuredRates(rates, window, statistic, profiles)
 
 
@@ -94,11 +100,11 @@ def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:
     from mm2mgr.throughput.hourly import WEEKS_SECONDS, hourly, members, week_pattern
     from mm2mgr.throughput.windows import last_hours, read_window
 
-    found = read_window(store, last_hours(store, WEEKS_SECONDS))
-    window = found.window.last(max(_WEEK_HOURS, _CELLS // max(1, len(found))))
-    by_hour = hourly(store, window, found)
-    rows = {flow.id: members(found, flow.source.alias, flow.carries) for flow in flows}
-    newest = replace(found, window=window)
+    throughput = read_window(store, last_hours(store, WEEKS_SECONDS))
+    window = throughput.window.last(max(_WEEK_HOURS, _CELLS // max(1, len(throughput))))
+    by_hour = hourly(store, window, throughput)
+    rows = {flow.id: members(throughput, flow.source.alias, flow.carries) for flow in flows}
+    newest = replace(throughput, window=window)
     return {flow_id: week_pattern(newest, by_hour[own]).bytes_per_second for flow_id, own in rows.items() if len(own)}
 
 
@@ -147,8 +153,10 @@ def measured_capacities(
         history = _history(tasks.read(end_ms - _RECENT_MS, end_ms)) | history
     if not history:
         return {}
-    desired = {flow_id: one for one in connectors() for flow_id in one.flows if one.type == "source"}
-    found = {}
+    desired = {
+        flow_id: connector for connector in connectors() for flow_id in connector.flows if connector.type == "source"
+    }
+    capacities = {}
     for flow in flows:
         own = desired[flow.id]
         pair = (flow.connect.name, flow.source.alias, flow.target.alias)
@@ -160,8 +168,8 @@ def measured_capacities(
             saturated_task, lagged_seconds = held[best]
             day, _, _ = hour_of(saturated_task.ended_ms).partition("T")
             capacity = by_history(saturated_task, flow.settings.tasks.threshold, now_ms, day, whose)
-            found[flow.id] = MeasuredCapacity(capacity, lagged_seconds)
-    return found
+            capacities[flow.id] = MeasuredCapacity(capacity, lagged_seconds)
+    return capacities
 
 
 def _history(rows: Iterable[TaskRow]) -> dict[_Link, dict[str, tuple[Saturated, float]]]:
@@ -169,11 +177,11 @@ def _history(rows: Iterable[TaskRow]) -> dict[_Link, dict[str, tuple[Saturated, 
     by_connector: defaultdict[tuple[_Link, str], list[TaskRow]] = defaultdict(list)
     for row in rows:
         by_connector[_Link(row.connect, row.source, row.target, row.settings), row.connector].append(row)
-    found: defaultdict[_Link, dict[str, tuple[Saturated, float]]] = defaultdict(dict)
+    held_of_link: defaultdict[_Link, dict[str, tuple[Saturated, float]]] = defaultdict(dict)
     for (link, connector), mine in by_connector.items():
         if held := saturated(task_measurements(mine)):
-            found[link][connector] = (held, _lagged_seconds(mine))
-    return found
+            held_of_link[link][connector] = (held, _lagged_seconds(mine))
+    return held_of_link
 
 
 def _lagged_seconds(rows: Iterable[TaskRow]) -> float:

@@ -76,7 +76,7 @@ def read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
         by_connect.setdefault(flow.connect.name, []).append(flow)
 
     async def states() -> list[ConnectState]:
-        return await asyncio.gather(*(_state(each[0].connect, each) for each in by_connect.values()))
+        return await asyncio.gather(*(_state(flows[0].connect, flows) for flows in by_connect.values()))
 
     return dict(zip(by_connect, timing.run(states()), strict=True))
 
@@ -90,8 +90,8 @@ def current_assignment(listing: Listing, mirrored: Callable[[str], bool], runnin
 
 
 def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str], bool]) -> bool:
-    counts = Counter([one.topic for one in running.order])
-    numbers_fit = all(one.partition < counts[one.topic] for one in running.order)
+    counts = Counter([partition.topic for partition in running.order])
+    numbers_fit = all(partition.partition < counts[partition.topic] for partition in running.order)
     return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if mirrored(name)}
 
 
@@ -118,13 +118,13 @@ async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState
         return ConnectState(connectors, dict.fromkeys((flow.id for flow in flows), unread), note)
 
 
-async def _running(client: ConnectClient, flow: Flow, known: Collection[str]) -> Assignment | str:
+async def _running(client: ConnectClient, flow: Flow, names: Collection[str]) -> Assignment | str:
     name = flow.connector_name("source")
-    if name not in known:
+    if name not in names:
         return "not created yet"
     tasks = sorted(await client.tasks(name), key=lambda task: task.id)
-    found = assignment_read_back([task.config.get(ASSIGNED_KEY, "") for task in tasks])
-    return found or "the connector has no tasks yet"
+    order = assignment_read_back([task.config.get(ASSIGNED_KEY, "") for task in tasks])
+    return order or "the connector has no tasks yet"
 
 
 def _placement(status: ConnectorStatus) -> ConnectorPlacement:
@@ -171,9 +171,11 @@ class Evidence:
         listing = self.listings[alias]
         running = self.connects[flow.connect.name].assignments[flow.id]
         assignment = current_assignment(listing, flow.assigns, running)
-        topics = {one.topic for one in assignment.order} | {topic for topic in unlisted if flow.carries(topic)}
+        topics = {partition.topic for partition in assignment.order} | {
+            topic for topic in unlisted if flow.carries(topic)
+        }
         # Heartbeats are not sampled: one record per second is no load.
-        beats = {one: 0.0 for one in assignment.order if flow.selection.is_heartbeats(one.topic)}
+        beats = {partition: 0.0 for partition in assignment.order if flow.selection.is_heartbeats(partition.topic)}
         return Scenario(
             flow.name,
             source=alias,
@@ -211,9 +213,9 @@ def read(  # noqa: PLR0913  one argument per option
     rates = read_rates(store, window_seconds, statistic)
     by_flow = read_weeks(store, chosen) if weeks else {}
     capacities = measured_capacities(lambda: workspace.connectors, store, chosen, time.time_ns() // 1_000_000, warn)
-    found = read_listings({flow.source.alias: flow.source for flow in chosen})
-    failures = {alias: listing.message for alias, listing in found.items() if isinstance(listing, Mm2mgrError)}
-    listings = {alias: listing for alias, listing in found.items() if not isinstance(listing, Mm2mgrError)}
+    listing_of = read_listings({flow.source.alias: flow.source for flow in chosen})
+    failures = {alias: listing.message for alias, listing in listing_of.items() if isinstance(listing, Mm2mgrError)}
+    listings = {alias: listing for alias, listing in listing_of.items() if not isinstance(listing, Mm2mgrError)}
     readable = tuple(flow for flow in chosen if flow.source.alias in listings)
     return Evidence(readable, rates, listings, read_connects(readable), capacities, failures, by_flow)
 
@@ -265,9 +267,9 @@ def declared_workers(
         heartbeats = any(flow.with_heartbeats for flow in of_pair)
         checkpoints = any(flow.with_checkpoints for flow in of_pair)
         idle[of_pair[0].connect.name][pair] = heartbeats + checkpoints
-    found = {}
+    workers_of = {}
     for name, connect in connects.items():
         workers = connect.model.workers
         limits = WorkerLimits(workers.tasks_per_worker, workers.memory, workers.network)
-        found[name] = ConnectWorkers(limits, workers.count, idle[name], failover or Failover())
-    return found
+        workers_of[name] = ConnectWorkers(limits, workers.count, idle[name], failover or Failover())
+    return workers_of

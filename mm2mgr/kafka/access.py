@@ -40,10 +40,10 @@ def resolve(alias: str, text: str) -> str:
     """
 
     def value_of(match: re.Match[str]) -> str:
-        found = _look_up(alias, match)
-        if found is None:
+        secret = _look_up(alias, match)
+        if secret is None:
             raise KafkaError(f"{alias}: {match[0]} has no value on this machine", hint=_ACCESS_HINT)
-        return found
+        return secret
 
     return _PLACEHOLDER.sub(value_of, text)
 
@@ -109,9 +109,9 @@ def _sasl(alias: str, settings: Mapping[str, str]) -> dict[str, str]:
         login = parse_jaas(settings.get("sasl.jaas.config", ""))
     except ValueError as error:
         raise KafkaError(f"{alias}: sasl.jaas.config cannot be read: {error}", hint=_HINT) from error
-    wanted = _LOGIN_MODULES[mechanism]
-    if login.module != wanted:
-        _refuse(alias, f"sasl.jaas.config names {login.module}, but sasl.mechanism {mechanism} needs {wanted}")
+    module = _LOGIN_MODULES[mechanism]
+    if login.module != module:
+        _refuse(alias, f"sasl.jaas.config names {login.module}, but sasl.mechanism {mechanism} needs {module}")
     missing = [name for name in ("username", "password") if name not in login.options]
     if missing:
         _refuse(alias, f"sasl.jaas.config has no {' and no '.join(missing)}")
@@ -157,8 +157,8 @@ def _pem_lines(text: str) -> str:
     return "".join(blocks) or text
 
 
-def _refuse(alias: str, what: str) -> NoReturn:
-    raise KafkaError(f"{alias}: {what}", hint=_HINT)
+def _refuse(alias: str, problem: str) -> NoReturn:
+    raise KafkaError(f"{alias}: {problem}", hint=_HINT)
 
 
 # --- sasl.jaas.config, read with the rules of Kafka's own parser (a Java StreamTokenizer) ------------------------------
@@ -207,7 +207,7 @@ def login_user(alias: str, jaas: str) -> str:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -215,11 +215,11 @@ def _tokens(text: str) -> list[tuple[str, str]]:
             raise ValueError(f"character {position + 1} is not part of a login entry; put values in quotes")
         kind = str(match.lastgroup)
         if kind in ("double", "single"):
-            found.append(("word", _unquoted(match[kind])))
+            tokens.append(("word", _unquoted(match[kind])))
         elif kind != "skip":
-            found.append((kind, match[kind]))
+            tokens.append((kind, match[kind]))
         position = match.end()
-    return found
+    return tokens
 
 
 def _unquoted(quoted: str) -> str:

@@ -99,7 +99,7 @@ class _Meter:
     def transfer(self) -> Transfer:
         first, last = self.began, self.series[-1][0]
         warm = first + (last - first) * _WARM_UP_SHARE
-        at, carried = next((each for each in self.series if each[0] >= warm), self.series[0])
+        at, carried = next((point for point in self.series if point[0] >= warm), self.series[0])
         rate = (self.total - carried) / (last - at) if last > at else self.total / max(last - first, 1e-3)
         return Transfer(self.total, last - first, rate, self.limits.connections, self.rewinds)
 
@@ -112,8 +112,8 @@ def read_rate(access: KafkaAccess, topic: str, limits: TransferLimits) -> Transf
             raise KafkaError(
                 f"{access.alias}: no topic '{topic}' that this login may see", hint="name one with records"
             )
-        found = kafka.read_offsets([TopicPartition(topic, number) for number in range(count)]).found
-    ends = {one: offsets for one, offsets in found.items() if offsets.end > offsets.start}
+        read_ends = kafka.read_offsets([TopicPartition(topic, number) for number in range(count)]).found
+    ends = {partition: offsets for partition, offsets in read_ends.items() if offsets.end > offsets.start}
     if not ends:
         raise KafkaError(f"{access.alias}: topic '{topic}' has no records to read", hint="name one with records")
 
@@ -123,17 +123,19 @@ def read_rate(access: KafkaAccess, topic: str, limits: TransferLimits) -> Transf
         share = number // len(ends) / max(-(-limits.connections // len(ends)), 1)
         with _client(access, meter, number, _READING, confluent_kafka.Consumer) as client:
             starts = [
-                confluent_kafka.TopicPartition(*one, ends[one].start + int((ends[one].end - ends[one].start) * share))
-                for one in mine
+                confluent_kafka.TopicPartition(
+                    *partition, ends[partition].start + int((ends[partition].end - ends[partition].start) * share)
+                )
+                for partition in mine
             ]
             client.assign(starts)
             while not meter.is_over():
                 for message in client.consume(2_000, timeout=_TICK_SECONDS):
                     error = message.error()
                     if error is not None and error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                        one = TopicPartition(message.topic(), message.partition())
+                        partition = TopicPartition(message.topic(), message.partition())
                         meter.rewinds += 1
-                        client.seek(confluent_kafka.TopicPartition(*one, ends[one].start))
+                        client.seek(confluent_kafka.TopicPartition(*partition, ends[partition].start))
                     elif error is not None and error.code() != confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
                         meter.fault = error
                         meter.stopped.set()
@@ -198,15 +200,15 @@ def _measured(
     threads: Sequence[threading.Thread] = [
         threading.Thread(target=run, args=(number,), daemon=True) for number in range(limits.connections)
     ]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     try:
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.join()
     except KeyboardInterrupt:
         meter.stopped.set()
-        for each in threads:
-            each.join(_FIRST_ANSWER_SECONDS)
+        for thread in threads:
+            thread.join(_FIRST_ANSWER_SECONDS)
         raise
     for error in errors:
         if isinstance(error, KafkaError):

@@ -79,9 +79,9 @@ class Failures:
 
     def no_answer(self, timeout_seconds: float) -> KafkaError:
         """Build the error for no answer in time, with the refused login or connection that explains it."""
-        why = f": {self.cut(self.last.str())}" if self.last is not None else ""
+        reason = f": {self.cut(self.last.str())}" if self.last is not None else ""
         servers, alias = self.access.bootstrap_servers, self.access.alias
-        message = f"{alias}: no broker of {servers} answered within {timeout_seconds:g} s{why}"
+        message = f"{alias}: no broker of {servers} answered within {timeout_seconds:g} s{reason}"
         return KafkaError(message, hint=_hint(self.last.code() if self.last and self.is_refused else None))
 
     def cut(self, text: str) -> str:
@@ -207,14 +207,14 @@ class Kafka:
             return absent if error.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART else None
 
     @contextmanager
-    def doing(self, what: str) -> Iterator[None]:
+    def doing(self, task: str) -> Iterator[None]:
         """Turn the library's errors into KafkaErrors that name the cluster and what was being done."""
         try:
             yield
         except (confluent_kafka.KafkaException, TimeoutError, ValueError) as error:
             if hasattr(self, "admin"):
                 self.admin.poll(0)  # delivers the background error that explains a time-out
-            raise self.failures.error(error, what, self.timeout_seconds) from error
+            raise self.failures.error(error, task, self.timeout_seconds) from error
 
     # --- the cluster and its topics -----------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class Kafka:
             for batch in batches(list(dict.fromkeys(partitions)), _PARTITIONS_PER_REQUEST):
                 starts = self._list_offsets(batch, _EARLIEST, read)
                 ends = self._list_offsets(list(starts), _LATEST, read, committed=committed)
-                read.found.update({one: Offsets(starts[one], end) for one, end in ends.items()})
+                read.found.update({partition: Offsets(starts[partition], end) for partition, end in ends.items()})
         if read.failed and not read.found and read.unanswered:
             self.admin.poll(0)
             raise self.failures.no_answer(self.timeout_seconds)
@@ -287,13 +287,13 @@ class Kafka:
         by_time: dict[int, list[TopicPartition]] = {}
         for partition, time_ms in since_ms.items():
             by_time.setdefault(time_ms, []).append(partition)
-        read, found = OffsetsRead({}, {}), {}
+        read, read_offsets_since = OffsetsRead({}, {}), {}
         with self.doing("looking up offsets by time"):
             for time_ms, partitions in by_time.items():
                 for batch in batches(partitions, _PARTITIONS_PER_REQUEST):
                     spec = OffsetSpec.for_timestamp(time_ms)
-                    found.update(self._list_offsets(batch, spec, read))
-        return found
+                    read_offsets_since.update(self._list_offsets(batch, spec, read))
+        return read_offsets_since
 
     def wait_for_controller(self, timeout_seconds: float) -> None:
         """Wait until the controller, without which no topic can be created, is one of the brokers; KafkaError if it is none in time."""
@@ -310,12 +310,12 @@ class Kafka:
                     )
                 self.admin.poll(0.1)
 
-    def create_topics(self, wanted: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> list[str]:
+    def create_topics(self, topics: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> list[str]:
         """Create topics given as name: (partitions, replication factor, configs); return the names that were new.
 
         Returns when every partition can be read. A topic that exists already is left as it is.
         """
-        new = [NewTopic(name, count, factor, config=dict(more)) for name, (count, factor, more) in wanted.items()]
+        new = [NewTopic(name, count, factor, config=dict(more)) for name, (count, factor, more) in topics.items()]
         created = []
         for name, future in self.admin.create_topics(new, request_timeout=self.left()).items() if new else []:
             with self.doing(f"creating topic {name}"):
@@ -325,7 +325,7 @@ class Kafka:
                 except confluent_kafka.KafkaException as error:
                     if error.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
-        self._wait_until_readable({name: count for name, (count, _, _) in wanted.items()})
+        self._wait_until_readable({name: count for name, (count, _, _) in topics.items()})
         return created
 
     def delete_topic(self, topic: str) -> None:
@@ -345,8 +345,8 @@ class Kafka:
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         """Return the ids of these topics; absent: one that cannot be described, and every one before Kafka 2.8."""
         with self.doing("describing topics"):
-            found = self._identities(sorted(names))
-        return {name: topic_id for name, (topic_id, _) in found.items() if topic_id}
+            identities = self._identities(sorted(names))
+        return {name: topic_id for name, (topic_id, _) in identities.items() if topic_id}
 
     def _without_leaders(self, counts: Mapping[str, int]) -> list[TopicPartition]:
         # Listing also refreshes librdkafka's cache, which otherwise remembers a topic as unknown for 30 s.
@@ -358,11 +358,11 @@ class Kafka:
             for number, partition in topic.partitions.items()
             if partition.leader >= 0
         }
-        return [one for one in _partitions(counts) if one not in led]
+        return [partition for partition in _partitions(counts) if partition not in led]
 
     def _identities(self, names: list[str]) -> dict[str, tuple[str | None, bool]]:
         """Topic id and internal flag; a topic that cannot be described is left out, for its offsets still count."""
-        found: dict[str, tuple[str | None, bool]] = {}
+        identities: dict[str, tuple[str | None, bool]] = {}
         for batch in batches(names):
             asked = confluent_kafka.TopicCollection(batch)
             for name, future in self.admin.describe_topics(asked, request_timeout=self.left()).items():
@@ -371,15 +371,15 @@ class Kafka:
                 except confluent_kafka.KafkaException:
                     continue
                 topic_id = str(described.topic_id)
-                found[name] = (None if topic_id == _NO_TOPIC_ID else topic_id, bool(described.is_internal))
-        return found
+                identities[name] = (None if topic_id == _NO_TOPIC_ID else topic_id, bool(described.is_internal))
+        return identities
 
     def _list_offsets(
         self, partitions: list[TopicPartition], spec: OffsetSpec, read: OffsetsRead, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
         """Ask for one end of the log in bulk; partitions without an answer go to `read.failed`."""
         offsets: dict[TopicPartition, int] = {}
-        asked = {confluent_kafka.TopicPartition(*one): spec for one in partitions}
+        asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
         more = {"isolation_level": confluent_kafka.IsolationLevel.READ_COMMITTED} if committed else {}
         answers = self.admin.list_offsets(asked, request_timeout=self.left(), **more) if asked else {}
         for key, future in answers.items():

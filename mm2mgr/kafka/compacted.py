@@ -61,13 +61,13 @@ class CompactedTopic:
         """Return the newest text of each key, the newest last; nothing while the topic does not exist."""
         if not self.exists():
             return {}
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for record in read(self.access, [TopicPartition(self.name, 0)], timeout_seconds=_SECONDS):
             key = (record.key or b"").decode("utf-8", "replace")
-            found.pop(key, None)
+            values.pop(key, None)
             if record.value is not None:
-                found[key] = record.value.decode("utf-8", "replace")
-        return found
+                values[key] = record.value.decode("utf-8", "replace")
+        return values
 
     def create(self) -> None:
         """Create the topic if it does not exist."""

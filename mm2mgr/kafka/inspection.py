@@ -94,8 +94,8 @@ def view_cluster(kafka: Kafka) -> ClusterView:
         cluster = kafka.first_answer(asked, while_down=True)
         listed = kafka.admin.list_topics(timeout=kafka.left()).topics
         groups = kafka.result(kafka.admin.list_consumer_groups(request_timeout=kafka.left()))
-        wanted = confluent_kafka.TopicCollection(["__consumer_offsets"])
-        (offsets_topic,) = kafka.admin.describe_topics(wanted, request_timeout=kafka.left()).values()
+        topic = confluent_kafka.TopicCollection(["__consumer_offsets"])
+        (offsets_topic,) = kafka.admin.describe_topics(topic, request_timeout=kafka.left()).values()
         described = kafka.unless_refused(offsets_topic, absent=False)
     return ClusterView(
         str(cluster.cluster_id),
@@ -111,7 +111,9 @@ def group_members(kafka: Kafka, group: str) -> int:
     """Return how many members a group of any kind has now; 0 for one that does not exist."""
     with kafka.doing(f"describing group {group}"):
         # describe_consumer_groups refuses groups of Connect workers: "is not a consumer group (connect)".
-        return sum(len(each.members) for each in kafka.admin.list_groups(group=group, timeout=kafka.left()))
+        return sum(
+            len(description.members) for description in kafka.admin.list_groups(group=group, timeout=kafka.left())
+        )
 
 
 def committed_offsets(kafka: Kafka, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
@@ -123,14 +125,14 @@ def committed_offsets(kafka: Kafka, groups: Sequence[str]) -> dict[str, dict[Top
             )[group]
             for group in groups
         }
-        found = {group: kafka.unless_refused(future) for group, future in asked.items()}
+        answers = {group: kafka.unless_refused(future) for group, future in asked.items()}
     return {
         group: {
-            TopicPartition(one.topic, one.partition): one.offset
-            for one in answer.topic_partitions or []
-            if one.offset >= 0
+            TopicPartition(position.topic, position.partition): position.offset
+            for position in answer.topic_partitions or []
+            if position.offset >= 0
         }
-        for group, answer in found.items()
+        for group, answer in answers.items()
         if answer is not None
     }
 
@@ -150,8 +152,8 @@ class BrokerAddress:
 
 def broker_addresses(kafka: Kafka) -> tuple[BrokerAddress, ...]:
     """Return the brokers of a cluster by id, which any login may ask for; the first call to make, as it notices a refused login."""
-    found = sorted(kafka.listing().brokers.values(), key=lambda broker: int(broker.id))
-    return tuple(BrokerAddress(each.id, each.host, each.port) for each in found)
+    brokers = sorted(kafka.listing().brokers.values(), key=lambda broker: int(broker.id))
+    return tuple(BrokerAddress(broker.id, broker.host, broker.port) for broker in brokers)
 
 
 def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, str]]:
@@ -159,16 +161,18 @@ def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, 
     with kafka.doing("reading the brokers' settings"):
         # Each broker is asked in person, so one request cannot hold two of them.
         asked = {
-            one: kafka.admin.describe_configs(
-                [ConfigResource(ConfigResource.Type.BROKER, str(one))], request_timeout=kafka.left()
+            broker: kafka.admin.describe_configs(
+                [ConfigResource(ConfigResource.Type.BROKER, str(broker))], request_timeout=kafka.left()
             )
-            for one in brokers
+            for broker in brokers
         }
-        answers = {one: kafka.unless_refused(future) for one, each in asked.items() for future in each.values()}
+        answers = {
+            broker: kafka.unless_refused(future) for broker, futures in asked.items() for future in futures.values()
+        }
     return {
-        one: {key: entry.value for key, entry in found.items() if entry.value is not None}
-        for one, found in answers.items()
-        if found
+        broker: {key: entry.value for key, entry in entries.items() if entry.value is not None}
+        for broker, entries in answers.items()
+        if entries
     }
 
 
@@ -193,16 +197,16 @@ class TopicSettings:
 def topic_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSettings]:
     """Return the settings of topics; absent: there is no such topic, or this login may not read its settings."""
     with kafka.doing("reading topic configs"):
-        found = topic_entries(kafka, topics)
-    return {name: _settings(entries) for name, entries in found.items() if entries}
+        entries_of = topic_entries(kafka, topics)
+    return {name: _settings(entries) for name, entries in entries_of.items() if entries}
 
 
 def _settings(entries: Mapping[str, Any]) -> TopicSettings:
-    shown = {key: one for key, one in entries.items() if one.value is not None and not one.is_sensitive}
+    shown = {key: entry for key, entry in entries.items() if entry.value is not None and not entry.is_sensitive}
     on_topic = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return TopicSettings(
-        {key: one.value for key, one in shown.items()},
-        {key: one.value for key, one in shown.items() if one.source == on_topic},
+        {key: entry.value for key, entry in shown.items()},
+        {key: entry.value for key, entry in shown.items() if entry.source == on_topic},
     )
 
 
@@ -210,58 +214,64 @@ def topic_limits(kafka: Kafka, topics: Iterable[str]) -> dict[str, int]:
     """Return max.message.bytes per topic; absent: there is no such topic, or this login may not read its settings."""
     with kafka.doing("reading size limits"):
         configs = topic_entries(kafka, topics)
-    return {name: int(found["max.message.bytes"].value) for name, found in configs.items() if found}
+    return {name: int(entries["max.message.bytes"].value) for name, entries in configs.items() if entries}
 
 
-def translated_groups(kafka: Kafka, wanted: Callable[[str], bool], carried: Callable[[str], bool]) -> tuple[str, ...]:
+def translated_groups(kafka: Kafka, is_taken: Callable[[str], bool], carried: Callable[[str], bool]) -> tuple[str, ...]:
     """Return the wanted groups that committed offsets on a topic that is carried, by name."""
     with kafka.doing("listing consumer groups"):
         asked = kafka.admin.list_consumer_groups(request_timeout=kafka.left())
         listed = kafka.first_answer(asked, while_down=False).valid
-    offsets = committed_offsets(kafka, sorted(each.group_id for each in listed if wanted(each.group_id)))
-    return tuple(group for group, found in offsets.items() if any(carried(one.topic) for one in found))
+    offsets = committed_offsets(kafka, sorted(group.group_id for group in listed if is_taken(group.group_id)))
+    return tuple(
+        group for group, partitions in offsets.items() if any(carried(partition.topic) for partition in partitions)
+    )
 
 
 def message_limit(kafka: Kafka, brokers: Sequence[int]) -> int | None:
     """Return the smallest message.max.bytes of the brokers, None where this login may not read it."""
-    return min((int(each["message.max.bytes"]) for each in broker_configs(kafka, brokers).values()), default=None)
+    return min((int(config["message.max.bytes"]) for config in broker_configs(kafka, brokers).values()), default=None)
 
 
 def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0) -> frozenset[str] | None:
     """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is refused."""
     with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
         kafka.within(timeout_seconds)
-        found = topic_entries(kafka, topics, absent={})
-    if any(configs is None for configs in found.values()):
+        configs_of = topic_entries(kafka, topics, absent={})
+    if any(configs is None for configs in configs_of.values()):
         return None
     return frozenset(
-        name for name, configs in found.items() if configs and "compact" in configs["cleanup.policy"].value
+        name for name, configs in configs_of.items() if configs and "compact" in configs["cleanup.policy"].value
     )
 
 
 def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
     """Return for how many seconds each topic keeps a record, None for ever; absent: it is gone, or its settings may not be read."""
-    found: dict[str, float | None] = {}
+    seconds_of: dict[str, float | None] = {}
     with kafka.doing("reading retention"):
         entries = topic_entries(kafka, topics)
     for name, configs in entries.items():
         if configs:
             kept_ms = int(configs["retention.ms"].value) if "retention.ms" in configs else -1
             deletes = kept_ms >= 0 and "delete" in configs["cleanup.policy"].value
-            found[name] = kept_ms / 1000 if deletes else None
-    return found
+            seconds_of[name] = kept_ms / 1000 if deletes else None
+    return seconds_of
 
 
 def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], seconds: float) -> list[TopicPartition]:
     """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or are so already."""
     with Kafka(access) as kafka:
-        kept = retention(kafka, {one.topic for one in next_offsets})
+        retention_of = retention(kafka, {partition.topic for partition in next_offsets})
         until_ms = int((time.time() + seconds) * 1000)
-        kept_ms = {name: round(1000 * each) for name, each in kept.items() if each is not None}
+        kept_ms = {name: round(1000 * seconds) for name, seconds in retention_of.items() if seconds is not None}
         since = {p: until_ms - kept_ms[p.topic] for p in next_offsets if p.topic in kept_ms}
         ends, first = kafka.offsets(since), kafka.offsets_since(since)
-    left = {one: first[one] if first[one] >= 0 else ends[one].end for one in first if one in ends}
-    return sorted(one for one, offset in left.items() if next_offsets[one] < offset)
+    left = {
+        partition: first[partition] if first[partition] >= 0 else ends[partition].end
+        for partition in first
+        if partition in ends
+    }
+    return sorted(partition for partition, offset in left.items() if next_offsets[partition] < offset)
 
 
 def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
@@ -274,25 +284,25 @@ def topic_acls(kafka: Kafka, topics: Collection[str]) -> dict[str, frozenset[Acl
     """Return the literal ACLs of each of these topics; nothing when this login may not read them."""
     with kafka.doing("reading ACLs"):
         asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.left())
-        found = _acls(kafka, operation_names(kafka.result(asked)), _EVERY_LITERAL_TOPIC_ACL)
+        acls = _acls(kafka, operation_names(kafka.result(asked)), _EVERY_LITERAL_TOPIC_ACL)
     by_topic: dict[str, set[Acl]] = {name: set() for name in topics}
-    for acl in found or ():
+    for acl in acls or ():
         if acl.name in by_topic:
             by_topic[acl.name].add(acl)
-    return {} if found is None else {name: frozenset(each) for name, each in by_topic.items()}
+    return {} if acls is None else {name: frozenset(principals) for name, principals in by_topic.items()}
 
 
-def _acls(kafka: Kafka, operations: Collection[str], wanted: AclBindingFilter) -> tuple[Acl, ...] | None:
+def _acls(kafka: Kafka, operations: Collection[str], pattern: AclBindingFilter) -> tuple[Acl, ...] | None:
     if "Describe" not in operations:
         return None
-    found = kafka.result(kafka.admin.describe_acls(wanted, request_timeout=kafka.left()))
-    return tuple(_acl(binding) for binding in found if binding.restype in _KINDS)
+    bindings = kafka.result(kafka.admin.describe_acls(pattern, request_timeout=kafka.left()))
+    return tuple(_acl(binding) for binding in bindings if binding.restype in _KINDS)
 
 
 def operation_names(described: Any) -> frozenset[str]:
     """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be described."""
-    found = getattr(described, "authorized_operations", None) or []
-    return frozenset(_operation(each) for each in found)
+    operations = getattr(described, "authorized_operations", None) or []
+    return frozenset(_operation(operation) for operation in operations)
 
 
 def _operation(operation: Any) -> str:
@@ -324,17 +334,17 @@ def _by_code(kafka: Kafka, future: Future[Any], judged: Callable[[Any], T], by_c
 
 def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right, Permission]:
     """Ask for each right; KafkaError when the brokers stop answering."""
-    wanted = list(dict.fromkeys(rights))
-    of_topics = [right for right in wanted if right.kind == "topic"]
-    said: dict[Right, Permission] = {}
+    distinct = list(dict.fromkeys(rights))
+    of_topics = [right for right in distinct if right.kind == "topic"]
+    permissions: dict[Right, Permission] = {}
     with kafka.doing("asking for rights"):
-        said |= {right: _of_cluster(kafka, right, view) for right in wanted if right.kind == "cluster"}
-    said |= {right: "open" for right in wanted if right.kind == "transactional id"}
+        permissions |= {right: _of_cluster(kafka, right, view) for right in distinct if right.kind == "cluster"}
+    permissions |= {right: "open" for right in distinct if right.kind == "transactional id"}
     with kafka.doing("asking for rights"):
-        said |= _of_groups(kafka, [right for right in wanted if right.kind == "group"])
-        said |= _of_topics(kafka, [right for right in of_topics if right.operation != "Create"])
-        said |= _asked(kafka, "Create", of_topics)  # which Create on the cluster allows too
-    return said
+        permissions |= _of_groups(kafka, [right for right in distinct if right.kind == "group"])
+        permissions |= _of_topics(kafka, [right for right in of_topics if right.operation != "Create"])
+        permissions |= _asked(kafka, "Create", of_topics)  # which Create on the cluster allows too
+    return permissions
 
 
 def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
@@ -372,10 +382,10 @@ def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
         operations |= {
             name: _by_code(kafka, future, operation_names, _REFUSED | _MISSING) for name, future in asked.items()
         }
-    said = {right: _read(right, operations[right.name]) for right in rights}
+    permissions = {right: _read(right, operations[right.name]) for right in rights}
     for operation in ("DescribeConfigs", "AlterConfigs", "Alter"):
-        said |= _asked(kafka, operation, [right for right in rights if said[right] == "open"])
-    return said
+        permissions |= _asked(kafka, operation, [right for right in rights if permissions[right] == "open"])
+    return permissions
 
 
 def _read(right: Right, operations: frozenset[str] | None) -> Permission:
@@ -393,11 +403,11 @@ Send = Callable[[AdminClient, list[str], float], Mapping[str, Future[Any]]]
 
 
 def _asked(kafka: Kafka, operation: str, rights: Iterable[Right]) -> dict[Right, Permission]:
-    said: dict[Right, Permission] = {}
+    permissions: dict[Right, Permission] = {}
     for batch in batches([right for right in rights if right.operation == operation]):
         answers = _ASKED[operation](kafka.admin, [right.name for right in batch], kafka.left())
-        said |= {right: _by_code(kafka, answers[right.name], lambda _: "yes", _PERMISSIONS) for right in batch}
-    return said
+        permissions |= {right: _by_code(kafka, answers[right.name], lambda _: "yes", _PERMISSIONS) for right in batch}
+    return permissions
 
 
 def _create(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
@@ -406,14 +416,16 @@ def _create(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str
 
 def _describe_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-    return {one.name: future for one, future in admin.describe_configs(resources, request_timeout=seconds).items()}
+    return {
+        resource.name: future for resource, future in admin.describe_configs(resources, request_timeout=seconds).items()
+    }
 
 
 def _alter_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
     change = ConfigEntry("retention.ms", "604800000", incremental_operation=AlterConfigOpType.SET)
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[change]) for name in names]
     asked = admin.incremental_alter_configs(resources, validate_only=True, request_timeout=seconds)
-    return {one.name: future for one, future in asked.items()}
+    return {resource.name: future for resource, future in asked.items()}
 
 
 def _alter(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:

@@ -68,9 +68,9 @@ def read_quotas(access: KafkaAccess, timeout_seconds: float = 10.0) -> ProducerQ
         answer = line.ask(_DESCRIBE, _EVERY_ENTITY)
         answer.number("i")
         line.check(answer.number("h"), answer.text(), "reading client quotas")
-        found = answer.each(lambda: (answer.entity(), dict(answer.each(lambda: (answer.text(), answer.number("d"))))))
+        entries = answer.each(lambda: (answer.entity(), dict(answer.each(lambda: (answer.text(), answer.number("d"))))))
     return ProducerQuotas(
-        brokers, {entity: values[RATE_KEY] for entity, values in found if entity and RATE_KEY in values}
+        brokers, {entity: values[RATE_KEY] for entity, values in entries if entity and RATE_KEY in values}
     )
 
 
@@ -82,8 +82,8 @@ def write_quotas(
     with _connected(access, timeout_seconds) as line:
         answer = line.ask(_ALTER, struct.pack(">i", len(rates)) + entries + b"\0")  # and not for validation only
         answer.number("i")
-        found = answer.each(lambda: (answer.number("h"), answer.text(), answer.entity()))
-    return {entity: _reason(code, why) for code, why, entity in found if code and entity}
+        results = answer.each(lambda: (answer.number("h"), answer.text(), answer.entity()))
+    return {entity: _reason(code, message) for code, message, entity in results if code and entity}
 
 
 # --- what is sent, and what comes back ----------------------------------------------------------------------------------
@@ -115,9 +115,9 @@ class _Answer:
         self.data, self.at = data, 0
 
     def number(self, form: str) -> Any:
-        (found,) = struct.unpack_from(f">{form}", self.data, self.at)
+        (number,) = struct.unpack_from(f">{form}", self.data, self.at)
         self.at += struct.calcsize(f">{form}")
-        return found
+        return number
 
     def text(self) -> str | None:
         return self._text(self.number("h"))
@@ -147,10 +147,10 @@ class _Answer:
         return None if size < 0 else self.number(f"{size}s").decode()
 
 
-def _reason(code: int, why: str | None) -> str:
+def _reason(code: int, message: str | None) -> str:
     if code == _NO_RIGHT:
         return "this login may not do that"
-    return cut(" ".join(mask_text(why or f"error {code}").split()), _LONGEST_REASON)
+    return cut(" ".join(mask_text(message or f"error {code}").split()), _LONGEST_REASON)
 
 
 class _Line:
@@ -175,10 +175,10 @@ class _Line:
             answer.number("B")
         return answer
 
-    def check(self, code: int, why: str | None, doing: str) -> None:
+    def check(self, code: int, message: str | None, doing: str) -> None:
         if code:
             hint = RIGHTS if code == _NO_RIGHT else _REACH
-            raise KafkaError(f"{self.access.alias}: {doing} failed: {_reason(code, why)}", hint=hint)
+            raise KafkaError(f"{self.access.alias}: {doing} failed: {_reason(code, message)}", hint=hint)
 
     def log_in(self, mechanism: str, user: str, password: str) -> None:
         answer = self.ask(_HANDSHAKE, _text(mechanism))
@@ -204,10 +204,10 @@ class _Line:
         signed = ",".join((first, theirs, last)).encode()
         key = hmac.digest(salted, b"Client Key", digest)
         signature = hmac.digest(hashlib.new(digest, key).digest(), signed, digest)
-        proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
+        proof = bytes(key_byte ^ other for key_byte, other in zip(key, signature, strict=True))
         answer = self._authenticated(f"{last},p={b64encode(proof).decode()}".encode())
-        wanted = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
-        if not hmac.compare_digest(answer, b"v=" + b64encode(wanted)):
+        expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
+        if not hmac.compare_digest(answer, b"v=" + b64encode(expected)):
             raise ValueError("the broker does not know the password")
 
 
@@ -215,26 +215,26 @@ class _Line:
 def _connected(access: KafkaAccess, timeout_seconds: float) -> Iterator[_Line]:
     """Yield a connection that is logged in, to the first bootstrap server that takes it."""
     config, end = librdkafka_config(access), time.monotonic() + timeout_seconds
-    servers = [each.strip() for each in config["bootstrap.servers"].split(",") if each.strip()]
-    why = ""
+    servers = [server.strip() for server in config["bootstrap.servers"].split(",") if server.strip()]
+    reason = ""
     for number, server in enumerate(servers):
         host, _, port = server.rpartition(":")
         try:
             # A server that is silent must leave time for the others.
             opened = socket.create_connection((host.strip("[]"), int(port)), _left(end) / (len(servers) - number))
         except (OSError, ValueError) as error:
-            why = f": {words_of(error)}"
+            reason = f": {words_of(error)}"
             continue
         with opened as plain, _errors_of(access, timeout_seconds):
             plain.settimeout(_left(end))
             is_open = not config["security.protocol"].endswith("SSL")
             with plain if is_open else tls_of(config).wrap_socket(plain, server_hostname=host.strip("[]")) as line:
-                found = _Line(access, line, end)
+                session = _Line(access, line, end)
                 if mechanism := config.get("sasl.mechanism"):
-                    found.log_in(mechanism, config["sasl.username"], config["sasl.password"])
-                yield found
+                    session.log_in(mechanism, config["sasl.username"], config["sasl.password"])
+                yield session
                 return
-    raise KafkaError(f"{access.alias}: no broker of {access.bootstrap_servers} answered{why}", hint=_REACH)
+    raise KafkaError(f"{access.alias}: no broker of {access.bootstrap_servers} answered{reason}", hint=_REACH)
 
 
 @contextmanager
@@ -246,8 +246,10 @@ def _errors_of(access: KafkaAccess, timeout_seconds: float) -> Iterator[None]:
             f"{access.alias}: no answer about client quotas within {timeout_seconds:g} s", hint=_REACH
         ) from error
     except (OSError, ValueError, KeyError, struct.error, RecursionError) as error:
-        why = "the answer is not Kafka's" if isinstance(error, struct.error) else cut(words_of(error), _LONGEST_REASON)
-        raise KafkaError(f"{access.alias}: asking about client quotas failed: {why}", hint=_REACH) from error
+        reason = (
+            "the answer is not Kafka's" if isinstance(error, struct.error) else cut(words_of(error), _LONGEST_REASON)
+        )
+        raise KafkaError(f"{access.alias}: asking about client quotas failed: {reason}", hint=_REACH) from error
 
 
 def _left(end: float) -> float:

@@ -89,18 +89,20 @@ class LogEnds:
 
     def _read_in_bulk(self) -> Ends:
         try:
-            first, last = (self._answers(each) for each in self._asked)
+            first, last = (self._answers(side) for side in self._asked)
         except confluent_kafka.KafkaException:  # one silent broker fails the call for the partitions of all others too
             return self._read_one_by_one()
-        failed = Counter(self._failures.cut(one.error.str()) for one in last if one.error)
+        failed = Counter(self._failures.cut(partition.error.str()) for partition in last if partition.error)
         both = zip(first, last, strict=True)
         failed.update(self._failures.cut(low.error.str()) for low, high in both if low.error and not high.error)
         # A failed partition keeps the negative number that it was asked with.
-        starts, ends = (array("q", [max(one.offset, UNKNOWN) for one in each]) for each in (first, last))
+        starts, ends = (
+            array("q", [max(partition.offset, UNKNOWN) for partition in answers]) for answers in (first, last)
+        )
         return Ends(starts, ends, failed)
 
     def _answers(self, asked: list[Any]) -> list[Any]:
-        return [one for part in _in_bulk(self._consumer, asked, self._timeout_seconds, map) for one in part]
+        return [partition for part in _in_bulk(self._consumer, asked, self._timeout_seconds, map) for partition in part]
 
     def _read_one_by_one(self) -> Ends:
         read = self._kafka.read_offsets(self._partitions)
@@ -108,8 +110,8 @@ class LogEnds:
         if read.failed and not read.found and read.unanswered:
             raise KafkaError(f"{self._kafka.access.alias}: no partition could be read")
         none = (UNKNOWN, UNKNOWN)
-        found = [(o.start, o.end) if (o := read.found.get(one)) else none for one in self._partitions]
-        starts, ends = (array("q", side) for side in zip(*found, strict=True))
+        bounds = [(o.start, o.end) if (o := read.found.get(partition)) else none for partition in self._partitions]
+        starts, ends = (array("q", side) for side in zip(*bounds, strict=True))
         return Ends(starts, ends, Counter(read.failed.values()))
 
 
@@ -119,7 +121,7 @@ def _both_sides(partitions: Iterable[TopicPartition]) -> tuple[list[Any], list[A
 
 
 def _asking(side: int, partitions: Iterable[TopicPartition]) -> list[Any]:
-    return [confluent_kafka.TopicPartition(*one, side) for one in partitions]
+    return [confluent_kafka.TopicPartition(*partition, side) for partition in partitions]
 
 
 def _in_bulk(
@@ -140,9 +142,9 @@ def read_logs(kafka: Kafka, partitions: Sequence[TopicPartition], starts: Contai
         return kafka.read_offsets(partitions)
     limits = {"socket.timeout.ms": max(1000, int(kafka.timeout_seconds * 1000))}
     consumer, _ = open_client(confluent_kafka.Consumer, kafka.access, {**_OF_ENDS, **limits})
-    found: dict[TopicPartition, Offsets] = {}
-    whole = [one for one in partitions if starts is None or one.topic in starts]
-    ends_only = [one for one in partitions if starts is not None and one.topic not in starts]
+    read_ends: dict[TopicPartition, Offsets] = {}
+    whole = [partition for partition in partitions if starts is None or partition.topic in starts]
+    ends_only = [partition for partition in partitions if starts is not None and partition.topic not in starts]
     asked = (*_both_sides(whole), _asking(confluent_kafka.OFFSET_END, ends_only))
     try:
         with ThreadPoolExecutor(_CALLS_AT_ONCE) as threads:
@@ -150,17 +152,21 @@ def read_logs(kafka: Kafka, partitions: Sequence[TopicPartition], starts: Contai
             for lows, highs in zip(first, last, strict=True):
                 for low, high in zip(lows, highs, strict=True):
                     if not (low.error or high.error):
-                        found[TopicPartition(low.topic, low.partition)] = Offsets(low.offset, high.offset)
+                        read_ends[TopicPartition(low.topic, low.partition)] = Offsets(low.offset, high.offset)
             for highs in others:
-                found.update(
-                    {TopicPartition(one.topic, one.partition): Offsets(0, one.offset) for one in highs if not one.error}
+                read_ends.update(
+                    {
+                        TopicPartition(high.topic, high.partition): Offsets(0, high.offset)
+                        for high in highs
+                        if not high.error
+                    }
                 )
     except confluent_kafka.KafkaException:  # one silent broker fails a call for the partitions of all others too
         pass
     finally:
         consumer.close()
-    rest = kafka.read_offsets([one for one in partitions if one not in found])
-    return replace(rest, found={**found, **rest.found})
+    rest = kafka.read_offsets([partition for partition in partitions if partition not in read_ends])
+    return replace(rest, found={**read_ends, **rest.found})
 
 
 @dataclass(frozen=True)
@@ -229,16 +235,25 @@ def stored_record_bytes(
 
     def take(text: str) -> None:
         nonlocal received, records, snapshots
-        found = json.loads(text)
-        of = (one for topic in found["topics"].values() for one in topic["partitions"].values())
-        received, records = sum(each["rxbytes"] for each in found["brokers"].values()), sum(one["rxmsgs"] for one in of)
+        statistics = json.loads(text)
+        of = (partition for topic in statistics["topics"].values() for partition in topic["partitions"].values())
+        received, records = (
+            sum(broker["rxbytes"] for broker in statistics["brokers"].values()),
+            sum(partition["rxmsgs"] for partition in of),
+        )
         snapshots += 1
 
-    chosen = sorted(logs, key=lambda one: (logs[one].start - logs[one].end, one))[:_STORED_PARTITIONS]
+    chosen = sorted(logs, key=lambda partition: (logs[partition].start - logs[partition].end, partition))[
+        :_STORED_PARTITIONS
+    ]
     window = max(1, int(_STORED_BYTES_WANTED / max(1.0, record_bytes) / max(1, len(chosen))))
-    starts = {one: max(logs[one].start, logs[one].end - window) for one in chosen if logs[one].end > logs[one].start}
+    starts = {
+        partition: max(logs[partition].start, logs[partition].end - window)
+        for partition in chosen
+        if logs[partition].end > logs[partition].start
+    }
     more = {"statistics.interval.ms": 50, "stats_cb": take, "fetch.message.max.bytes": _STORED_BYTES_WANTED}
-    open_ends, deadline = {one: logs[one].end for one in starts}, time.monotonic() + timeout_seconds
+    open_ends, deadline = {partition: logs[partition].end for partition in starts}, time.monotonic() + timeout_seconds
     with consuming(access, starts, more) as (consume, _):
         # A count is of use once all ends are reached: then nothing is received whose records are not counted yet.
         while (open_ends or snapshots <= last) and time.monotonic() < deadline:
@@ -261,9 +276,9 @@ def read(
 
     KafkaError when nothing new arrives for `timeout_seconds` although an end is not reached.
     """
-    wanted = list(dict.fromkeys(partitions))
+    distinct = list(dict.fromkeys(partitions))
     with Kafka(access, timeout_seconds) as kafka:
-        known = kafka.read_offsets(wanted)
+        known = kafka.read_offsets(distinct)
     if known.failed:
         first, reason = next(iter(known.failed.items()))
         raise KafkaError(f"{access.alias}: {len(known.failed)} partitions cannot be read; {first}: {reason}")
@@ -301,9 +316,11 @@ def _consume(consumer: Any, seconds: float) -> list[Any]:
     while True:
         left = max(0.0, end - time.monotonic())
         messages = consumer.consume(_BATCH, timeout=min(left, 0.2)) or consumer.consume(1, left)
-        found = [each for each in messages if not each.error() or each.error().code() != _NO_RIGHT_ON_GROUP]
-        if found or left == 0.0:
-            return found
+        usable = [
+            message for message in messages if not message.error() or message.error().code() != _NO_RIGHT_ON_GROUP
+        ]
+        if usable or left == 0.0:
+            return usable
 
 
 def fault_of(message: Any) -> confluent_kafka.KafkaError | None:
@@ -325,11 +342,11 @@ def _stopped_short(
     access: KafkaAccess, open_ends: Mapping[TopicPartition, int], failures: Failures, timeout_seconds: float
 ) -> KafkaError:
     partition, end = next(iter(open_ends.items()))
-    why = f" ({failures.cut(failures.last.str())})" if failures.last else ""
+    reason = f" ({failures.cut(failures.last.str())})" if failures.last else ""
     many = f"{len(open_ends)} partitions" if len(open_ends) > 1 else "one partition"
     return KafkaError(
         f"{access.alias}: no record for {timeout_seconds:g} s, {many} short of the end, such as {partition} "
-        f"before offset {end}{why}",
+        f"before offset {end}{reason}",
         hint="an open transaction or an unavailable partition leader stops readers before the end of the log",
     )
 
@@ -345,14 +362,14 @@ def _bytes_of(message: Any) -> int:
 
 def _record(message: Any) -> Record:
     kind, timestamp = message.timestamp()
-    known = kind != confluent_kafka.TIMESTAMP_NOT_AVAILABLE
+    has_time = kind != confluent_kafka.TIMESTAMP_NOT_AVAILABLE
     return Record(
         message.topic(),
         message.partition(),
         message.offset(),
         message.key(),
         message.value(),
-        timestamp if known else None,
+        timestamp if has_time else None,
     )
 
 
@@ -429,17 +446,17 @@ def commit_group(
     The group is joined for real: MirrorCheckpointConnector passes over groups that never had a member ("simple" ones).
     """
     settings, failures = client_settings(access, {"group.id": group, "enable.auto.commit": False})
-    wanted = [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+    positions = [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
     consumer = None
     try:
         consumer = confluent_kafka.Consumer(settings)
         consumer.subscribe(sorted({partition.topic for partition in offsets}))
         deadline = time.monotonic() + timeout_seconds
-        while len(consumer.assignment()) < len(wanted):
+        while len(consumer.assignment()) < len(positions):
             if time.monotonic() > deadline:
                 raise failures.no_answer(timeout_seconds)
             consumer.poll(0.1)
-        consumer.commit(offsets=wanted, asynchronous=False)
+        consumer.commit(offsets=positions, asynchronous=False)
     except (confluent_kafka.KafkaException, ValueError) as error:
         raise failures.error(error, f"committing offsets of group {group}", timeout_seconds) from error
     finally:

@@ -60,14 +60,14 @@ def round_trip(
     broker: BrokerAddress, *, config: Mapping[str, str], timeout_seconds: float, samples: int = 10
 ) -> RoundTrip:
     """Measure one broker with the TLS settings of a client's configuration."""
-    tls, why = None, ""
+    tls, problem = None, ""
     if config["security.protocol"].endswith("SSL"):
         try:
             tls = tls_of(config)
         except (OSError, ValueError) as error:
-            why = f"only connects were timed: {words_of(error)}"
+            problem = f"only connects were timed: {words_of(error)}"
     connects, requests = list[float](), list[float]()
-    ask = not why
+    ask = not problem
     for _ in range(samples):
         try:
             began = time.perf_counter()
@@ -77,12 +77,12 @@ def round_trip(
                     try:
                         requests.append(_request(line, broker.host, tls))
                     except (OSError, ValueError) as error:
-                        ask, why = False, f"only connects were timed: {words_of(error)}"
+                        ask, problem = False, f"only connects were timed: {words_of(error)}"
         except OSError as error:
             if not connects:
                 return RoundTrip(str(broker), why=f"no connection: {words_of(error)}")
             break
-    return RoundTrip(str(broker), median(connects), min(requests, default=None), why)
+    return RoundTrip(str(broker), median(connects), min(requests, default=None), problem)
 
 
 def _request(line: socket.socket, host: str, tls: ssl.SSLContext | None) -> float:
@@ -106,13 +106,13 @@ def _asked(line: socket.socket) -> float:
 
 def received(line: socket.socket, count: int) -> bytes:
     """Return the next bytes of a connection, exactly so many; ConnectionResetError where it ends before."""
-    found = b""
-    while len(found) < count:
-        data = line.recv(count - len(found))
+    data_read = b""
+    while len(data_read) < count:
+        data = line.recv(count - len(data_read))
         if not data:
             raise ConnectionResetError("the broker closed the connection")
-        found += data
-    return found
+        data_read += data
+    return data_read
 
 
 def tls_of(config: Mapping[str, str]) -> ssl.SSLContext:

@@ -28,33 +28,33 @@ def written_at(
 
     Partitions are absent whose record did not come in time, or has no timestamp. One record of each is looked at.
     """
-    found: dict[TopicPartition, float] = {}
+    written: dict[TopicPartition, float] = {}
     deadline = time.monotonic() + limit_seconds
     for names in batches(list(positions), _PARTITIONS_AT_ONCE):
-        waiting = {one: positions[one] for one in names}
+        waiting = {partition: positions[partition] for partition in names}
         if time.monotonic() >= deadline:
             break
         with consuming(access, waiting, {"fetch.message.max.bytes": _BATCH_BYTES}) as (consume, _):
             while waiting and (left := deadline - time.monotonic()) > 0:
                 for message in consume(left):
-                    one = TopicPartition(message.topic(), message.partition())
-                    if waiting.pop(one, None) is None or fault_of(message) or message.error():
+                    partition = TopicPartition(message.topic(), message.partition())
+                    if waiting.pop(partition, None) is None or fault_of(message) or message.error():
                         continue
                     kind, stamp = message.timestamp()
                     if kind != confluent_kafka.TIMESTAMP_NOT_AVAILABLE:
-                        found[one] = stamp / 1000
-    return found
+                        written[partition] = stamp / 1000
+    return written
 
 
 def newest_record_at(kafka: Kafka, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
     """Return the largest timestamp in each partition, in seconds since 1970; absent: it is empty, cannot be read, or its brokers
     are older than Kafka 3.0."""
-    found: dict[TopicPartition, float] = {}
+    newest: dict[TopicPartition, float] = {}
     with kafka.doing("reading the newest timestamps"):
-        asked = {confluent_kafka.TopicPartition(*one): _NEWEST for one in partitions}
+        asked = {confluent_kafka.TopicPartition(*partition): _NEWEST for partition in partitions}
         answers = kafka.admin.list_offsets(asked, request_timeout=kafka.left()) if asked else {}
         for key, future in answers.items():
             answer = kafka.unless_refused(future)
             if answer is not None and answer.timestamp is not None and answer.timestamp > 0:
-                found[TopicPartition(key.topic, key.partition)] = answer.timestamp / 1000
-    return found
+                newest[TopicPartition(key.topic, key.partition)] = answer.timestamp / 1000
+    return newest

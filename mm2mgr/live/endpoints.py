@@ -52,8 +52,8 @@ def connect_target(connect: ConnectCluster) -> ConnectTarget:
     )
 
 
-def _basic(connect: ConnectCluster, basic: Basic, what: str) -> BasicAuth:
-    where = f"{what}.basic"
+def _basic(connect: ConnectCluster, basic: Basic, field: str) -> BasicAuth:
+    where = f"{field}.basic"
     return BasicAuth(
         _resolved(connect, basic.username, f"{where}.username"), _resolved(connect, basic.password, f"{where}.password")
     )
@@ -85,9 +85,9 @@ def _proxy(connect: ConnectCluster) -> ProxyServer | None:
         raise ConnectError(f"Connect cluster '{connect.name}': {error.message}", hint=error.hint) from error
 
 
-def _resolved(connect: ConnectCluster, text: str, what: str) -> str:
+def _resolved(connect: ConnectCluster, text: str, field: str) -> str:
     try:
-        return resolve(f"Connect cluster '{connect.name}', {what}", text)
+        return resolve(f"Connect cluster '{connect.name}', {field}", text)
     except KafkaError as error:
         hint = "provide this variable or file on the machine that runs mm2mgr"
         raise ConnectError(error.message, hint=hint) from error

@@ -82,26 +82,28 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
     those that were begun have FINISH_SECONDS to end: then a change without a result was not begun. `states` is filled on the way. `guard` is asked before each write.
     """
     halt, rollout = halt or asyncio.Event(), (rollout or Rollout()).of_plan(plan.writes)
-    given: dict[Named, list[Change]] = {}
+    givers: dict[Named, list[Change]] = {}
     for change in plan.writes:
         if change.moves_to:
-            given.setdefault(change.moves_to, []).append(change)
+            givers.setdefault(change.moves_to, []).append(change)
     deletions = {change.named: _Deletion() for change in plan.writes if change.named in rollout.first}
     for change in plan.writes:
         for named in change.follows:
             if named in deletions:
                 deletions[named].connects.add(change.connect)
     states = {} if states is None else states
-    work = _Work(topology, rollout, report, begin, deadline_seconds, halt, states, given, deletions, guard)
+    work = _Work(topology, rollout, report, begin, deadline_seconds, halt, states, givers, deletions, guard)
     clusters = [cluster for part in plan.clusters if (cluster := _Cluster(work, part)).waves]
-    work.canary.awaited.update(each.connect for each in clusters if any(map(rollout.is_canary, each.part.changes)))
+    work.canary.awaited.update(
+        cluster.connect for cluster in clusters if any(map(rollout.is_canary, cluster.part.changes))
+    )
     async with asyncio.TaskGroup() as group:
-        parts = [group.create_task(each.run()) for each in clusters]
+        parts = [group.create_task(cluster.run()) for cluster in clusters]
         watch = group.create_task(_cut_short(halt, parts))
         if parts:
             await asyncio.wait(parts)
         watch.cancel()
-    return [result for each in clusters for result in (*each.results.values(), *each.given)]
+    return [result for cluster in clusters for result in (*cluster.results.values(), *cluster.given)]
 
 
 async def _cut_short(halt: asyncio.Event, parts: Iterable[asyncio.Task[None]]) -> None:
@@ -119,14 +121,14 @@ class _Canary:
         self._trouble: tuple[Trouble, str] | None = None
         self._known = asyncio.Event()
 
-    def record(self, connect: str, verdict: Verdict, why: str = "") -> None:
+    def record(self, connect: str, verdict: Verdict, reason: str = "") -> None:
         """Take in the verdict of a Connect cluster; a second one changes nothing."""
         if connect in self.awaited:
             self.awaited.discard(connect)
             if verdict != "ok":
                 self._trouble = self._trouble or (
                     verdict,
-                    f"the canary on Connect cluster '{connect}' is not good: {why}",
+                    f"the canary on Connect cluster '{connect}' is not good: {reason}",
                 )
         if self._trouble or not self.awaited:
             self._known.set()
@@ -134,10 +136,10 @@ class _Canary:
     async def trouble(self, halt: asyncio.Event) -> tuple[Trouble, str] | None:
         """Wait until all are good, and return what keeps the others from beginning."""
         if self.awaited and not self._known.is_set():
-            waits = [asyncio.ensure_future(each.wait()) for each in (self._known, halt)]
+            waits = [asyncio.ensure_future(event.wait()) for event in (self._known, halt)]
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for each in waits:
-                each.cancel()
+            for wait in waits:
+                wait.cancel()
         return self._trouble
 
 
@@ -201,7 +203,7 @@ class _Cluster:
             target = connect_target(self.work.topology.connects[self.connect])
             writer = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
         except Mm2mgrError as error:  # its credentials or certificates are not there any more
-            for change in (each for wave in self.waves for each in wave if each.action != "no-op"):
+            for change in (change for wave in self.waves for change in wave if change.action != "no-op"):
                 self.record(_result(change, error, 0.0))
             self.work.canary.record(self.connect, "failed", error.one_line)
             return
@@ -242,17 +244,17 @@ class _Cluster:
             wave = Wave(self.connect, number, len(self.waves), tuple(change.connector for change in changes))
             work.report(WaveBegun(wave))
             await self._write(changes)
-            verdict, why = await self._verified(verification, wave, changes)
+            verdict, reason = await self._verified(verification, wave, changes)
             if verdict != "ok":
                 if verdict == "failed" and rollout.rollback:
                     await self._roll_back(client, verification)
-                return self._halted(verdict, why)
+                return self._halted(verdict, reason)
         work.canary.record(self.connect, "ok")
         return None
 
     async def _write(self, changes: Sequence[Change]) -> None:
-        proved = [each for each in self.part.writes if each.needs_offsets and each.connector in self.results]
-        refused = {flow for each in proved if self.results[each.connector].error is not None for flow in each.flows}
+        proved = [write for write in self.part.writes if write.needs_offsets and write.connector in self.results]
+        refused = {flow for write in proved if self.results[write.connector].error is not None for flow in write.flows}
         async with asyncio.TaskGroup() as group:
             for change in changes:
                 if change.action == "no-op":
@@ -278,25 +280,25 @@ class _Cluster:
         async with self.gate:
             if self.work.halt.is_set():
                 return
-            given = self.work.given.get(change.named, ())
+            givers = self.work.given.get(change.named, ())
             warnings: list[str] = []
-            for each in (change, *given):
-                self.work.begin(each)
+            for each_change in (change, *givers):
+                self.work.begin(each_change)
             begun = timing.now()
             try:
                 # Each write to dead workers would wait out a deadline of its own: 120 s for every eight connectors.
                 error = (
                     _error(change, *_UNTRIED)
                     if self.is_gone
-                    else await self._carried_out(change, given, warnings.append)
+                    else await self._carried_out(change, givers, warnings.append)
                 )
             except asyncio.CancelledError:
                 error = _error(change, "interrupted while it was written", "apply again to finish it")
         if not change.takes_over:  # else it may be the other Connect cluster
             self.is_gone = self.is_gone or _no_worker_answers(error)
         self.record(_with_warnings(_result(change, error, timing.now() - begun), warnings))
-        for each in given:
-            self.given.append(_result(each, error, timing.now() - begun))
+        for giver in givers:
+            self.given.append(_result(giver, error, timing.now() - begun))
             self.work.report(self.given[-1])
 
     async def _carried_out(
@@ -320,69 +322,77 @@ class _Cluster:
 
     async def _verified(self, verification: Verification, wave: Wave, changes: Sequence[Change]) -> tuple[Verdict, str]:
         """Return the verdict on a wave, and what is wrong; a write that was refused broke nothing, unless it goes first."""
-        results = [self.results[each.connector] for each in changes if each.connector in self.results]
-        refused = [each for each in results if each.error is not None]
+        results = [self.results[change.connector] for change in changes if change.connector in self.results]
+        refused = [result for result in results if result.error is not None]
         if refused and self.work.rollout.is_canary(changes[0]):
             return "failed", f"{refused[0].connector}: {refused[0].error}"
         if self.work.halt.is_set() or self.is_gone or not self.work.rollout.wait_seconds:
             return "ok", ""
-        failed = {each.connector for each in refused}
+        failed = {result.connector for result in refused}
         is_canary = self.work.rollout.is_canary(changes[0])
         verdict = await verification.check(
-            (each for each in changes if each.connector not in failed), is_canary=is_canary
+            (change for change in changes if change.connector not in failed), is_canary=is_canary
         )
         if self.work.halt.is_set():
             return "ok", ""
         # Nothing else has to wait for what was not written, but not all of the wave runs.
         shown: Verdict = "failed" if refused and verdict == "ok" else verdict
-        self.work.report(WaveVerified(wave, shown, tuple(each.connector for each in refused)))
-        found = [
-            f"{name}: {seen.state}"
-            for (connect, name), seen in self.work.states.items()
-            if connect == self.connect and seen.verdict == verdict
+        self.work.report(WaveVerified(wave, shown, tuple(result.connector for result in refused)))
+        states = [
+            f"{name}: {settled.state}"
+            for (connect, name), settled in self.work.states.items()
+            if connect == self.connect and settled.verdict == verdict
         ]
-        return verdict, few(found, 1) if verdict != "ok" else ""
+        return verdict, few(states, 1) if verdict != "ok" else ""
 
     def _is_succeeded(self, connector: str) -> bool:
         """Tell whether a connector was deleted so that one of another Connect cluster could begin, which a rollback here does not end."""
         deletion = self.work.deletions.get((self.connect, connector))
         return deletion is not None and bool(deletion.connects - {self.connect})
 
-    def _halted(self, verdict: Trouble, why: str) -> None:
+    def _halted(self, verdict: Trouble, reason: str) -> None:
         left = tuple(c.connector for c in self.part.writes if c.connector not in self.results and not c.moves_to)
-        self.work.canary.record(self.connect, verdict, why)
-        self.work.report(Halted(self.connect, verdict, why, left))
+        self.work.canary.record(self.connect, verdict, reason)
+        self.work.report(Halted(self.connect, verdict, reason, left))
 
     async def _roll_back(self, client: ConnectClient, verification: Verification) -> None:
         """Take back what this apply wrote here, except what somebody else changed since, and wait until that runs again."""
         done = {name: result.change for name, result in self.results.items() if result.error is None and result.change}
         try:
             live = {name: info.config for name, info in (await client.infos()).items()}
-            kept = {name: "it was changed since" for name in done if not is_as_written(done[name], live.get(name))}
-            kept |= {name: "it finished a move of offsets" for name in done if JOURNAL_KEY in (done[name].before or {})}
-            kept |= {name: "offsets moved, so the way back is a move, too" for name in done if done[name].takes_over}
-            kept |= {
+            not_undone = {
+                name: "it was changed since" for name in done if not is_as_written(done[name], live.get(name))
+            }
+            not_undone |= {
+                name: "it finished a move of offsets" for name in done if JOURNAL_KEY in (done[name].before or {})
+            }
+            not_undone |= {
+                name: "offsets moved, so the way back is a move, too" for name in done if done[name].takes_over
+            }
+            not_undone |= {
                 name: "what followed it on another Connect cluster stays" for name in done if self._is_succeeded(name)
             }
         except Mm2mgrError as error:
-            kept = dict.fromkeys(done, error.one_line)
-        inverses = [inverse_of(done[name], verification.state_before(name)) for name in done if name not in kept]
+            not_undone = dict.fromkeys(done, error.one_line)
+        inverses = [inverse_of(done[name], verification.state_before(name)) for name in done if name not in not_undone]
 
         async def undo(inverse: Change) -> None:
             async with self.gate:
                 if error := await self._carried_out(inverse):
-                    kept[inverse.connector] = error.one_line
+                    not_undone[inverse.connector] = error.one_line
 
         for action in ("delete", "update", "create"):  # what is new goes before what it replaced comes back
-            await asyncio.gather(*(undo(each) for each in inverses if each.action == action))
+            await asyncio.gather(*(undo(inverse) for inverse in inverses if inverse.action == action))
         for name in done:
             verification.forget(name)
             hint = "look at it with mm2mgr describe, then apply the tree as it was"
             failed = (
-                {"error": f"not rolled back: {kept[name]}", "hint": hint} if name in kept else {"rolled_back": True}
+                {"error": f"not rolled back: {not_undone[name]}", "hint": hint}
+                if name in not_undone
+                else {"rolled_back": True}
             )
             self.results[name] = replace(self.results[name], **failed)
-        undone = [each for each in inverses if each.connector not in kept]
+        undone = [inverse for inverse in inverses if inverse.connector not in not_undone]
         self.work.report(RolledBack(self.connect, tuple(self.results[name] for name in done)))
         await verification.check(undone)
 
@@ -397,7 +407,7 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
         if result.is_done and result.change:
             by_cluster.setdefault(result.connect, []).append(result)
 
-    async def one(connect: str, done: list[Result]) -> list[Result]:
+    async def read_cluster(connect: str, done: list[Result]) -> list[Result]:
         try:
             target = connect_target(topology.connects[connect])
             async with ConnectClient(target, deadline_seconds=deadline_seconds) as client:
@@ -405,7 +415,7 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
         except Mm2mgrError as error:
             return [replace(result, doubt=f"written, but not read back: {error.one_line}") for result in done]
 
-    parts = await asyncio.gather(*(one(connect, done) for connect, done in by_cluster.items()))
+    parts = await asyncio.gather(*(read_cluster(connect, done) for connect, done in by_cluster.items()))
     return [result for part in parts for result in part]
 
 
@@ -419,7 +429,7 @@ async def _read_back(client: ConnectClient, owner: str, done: list[Result]) -> l
     end, others, latest = timing.now() + _READ_BACK_SECONDS, set[str](), timing.now() + _LONGEST_RACE_SECONDS
     while True:
         live = {name: info.config for name, info in (await client.infos()).items()}
-        wrong = [found for result in done if (found := _overwritten(result, live.get(result.connector), owner))]
+        wrong = [problem for result in done if (problem := _overwritten(result, live.get(result.connector), owner))]
         if new := {result.connector for result in wrong} - others:
             others |= new  # another process is writing right now, and may write more of these
             end = max(end, min(timing.now() + race, latest))
@@ -435,20 +445,20 @@ def _overwritten(result: Result, live: Mapping[str, str] | None, owner: str) -> 
         return None
     written = change.written
     if change.action == "delete":
-        what = "it was deleted, but exists again"
+        problem = "it was deleted, but exists again"
     elif live is None:
-        what = "it was written, but no longer exists"
+        problem = "it was written, but no longer exists"
     elif keys := differing(written, live):
-        what = f"it was written, but overwritten since (keys: {keys})"
+        problem = f"it was written, but overwritten since (keys: {keys})"
     else:
         return None
-    error = _error(change, what, other_writer(owner))
+    error = _error(change, problem, other_writer(owner))
     return replace(result, error=error.message, hint=error.hint)
 
 
 def _no_worker_answers(error: Mm2mgrError | None) -> bool:
     """Tell whether every URL was dead until the deadline, for the write or for reading back what became of it."""
-    return error is not None and any(isinstance(each, ConnectUnreachable) for each in (error, error.__cause__))
+    return error is not None and any(isinstance(failure, ConnectUnreachable) for failure in (error, error.__cause__))
 
 
 _UNTRIED = "skipped: the previous write got no response from any URL", "bring the workers back, then apply again"
@@ -468,8 +478,8 @@ def _with_warnings(result: Result, warnings: Sequence[str]) -> Result:
     return replace(result, hint="; ".join(filter(None, (result.hint, *warnings))) or None)
 
 
-def _error(change: Change, what: str, hint: str) -> ConnectError:
-    return error_at(change.named, what, hint)
+def _error(change: Change, problem: str, hint: str) -> ConnectError:
+    return error_at(change.named, problem, hint)
 
 
 def _result(change: Change, error: Mm2mgrError | None, seconds: float) -> Result:

@@ -117,21 +117,21 @@ class _Sides:
         before, after = self.clients(self.live), self.clients(self.desired)
         names = set(before) & set(after)
         plain = {name: self._plain(before[name], key) for name in names}
-        read = {name: found for name, found in plain.items() if found}
+        read = {name: value for name, value in plain.items() if value}
         if read:
-            return all(self._of(before[name], found) == self._of(after[name], found) for name, found in read.items())
-        known = {scope: load().find(scope, key, self.version or Setting().version) for scope in CLASSES.values()}
-        definition = known[self.type]
+            return all(self._of(before[name], value) == self._of(after[name], value) for name, value in read.items())
+        definitions = {scope: load().find(scope, key, self.version or Setting().version) for scope in CLASSES.values()}
+        definition = definitions[self.type]
         if definition is None:  # nothing reads a client's key in vain, or one of another connector of MirrorMaker
-            return key.startswith(tuple(PREFIX_BLOCKS)) or any(known.values())
-        one, other = self._both(key, definition)
-        return one == other or self._is_off(key)
+            return key.startswith(tuple(PREFIX_BLOCKS)) or any(definitions.values())
+        live, other = self._both(key, definition)
+        return live == other or self._is_off(key)
 
     def _both(self, key: str, definition: Key) -> tuple[object, object]:
         """Return what a key of the connector says on either side."""
         sides = (config.get(key, definition.default) for config in (self.live, self.desired))
-        one, other = (None if value is None else _meaning(key, value, definition.type) for value in sides)
-        return one, other
+        first, other = (None if value is None else _meaning(key, value, definition.type) for value in sides)
+        return first, other
 
     def _is_off(self, key: str) -> bool:
         """Tell whether a key is the interval of a job that runs on neither side."""
@@ -141,10 +141,10 @@ class _Sides:
 
     def only_escapes(self, key: str) -> bool:
         """Tell whether a list of names and patterns differs only in the dots of names, which match any character without a backslash."""
-        one, other = self.live.get(key), self.desired.get(key)
-        if key not in _SETS - {"bootstrap.servers"} or one is None or other is None:
+        live, other = self.live.get(key), self.desired.get(key)
+        if key not in _SETS - {"bootstrap.servers"} or live is None or other is None:
             return False
-        return {java_pattern(item) for item in _items(one)} == {java_pattern(item) for item in _items(other)}
+        return {java_pattern(item) for item in _items(live)} == {java_pattern(item) for item in _items(other)}
 
     def _plain(self, client: ConfiguredClient, key: str) -> str:
         return next((name for layer in client.client.layers if (name := layer.plain(key))), "")

@@ -105,7 +105,7 @@ class Connectors:
 def guarded(
     parts: Sequence[ClusterPlan],
     connectors: Connectors,
-    known: ClusterFacts,
+    facts: ClusterFacts,
     also: Objections,
     again: Mapping[Named, Sequence[Named]],
 ) -> tuple[ClusterPlan, ...]:
@@ -114,40 +114,43 @@ def guarded(
     What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again` names,
     for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
     """
-    alone = _joined(_alone(parts, connectors, known), also)
+    alone = _joined(_alone(parts, connectors, facts), also)
     while True:
-        said = _joined(alone, together(parts, connectors))
-        held = (_with_their_flows(part.each(partial(_held, said=said))) for part in parts)
+        against = _joined(alone, together(parts, connectors))
+        held = (_with_their_flows(part.each(partial(_held, against=against))) for part in parts)
         now = with_units_held(with_predecessors_kept(held, again))
         if now == tuple(parts):
-            return tuple(part.each(partial(_warned, said=said)) for part in now)
+            return tuple(part.each(partial(_warned, said=against)) for part in now)
         parts = now
 
 
-def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, known: ClusterFacts) -> Objections:
+def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterFacts) -> Objections:
     """Return the objections to each connector by itself: all errors where something is written, else very few."""
     result: dict[Named, Sequence[Objection]] = {}
     for part in parts:
         changed = [change for change in part.changes if change.action in WRITES]
         named = [change.named for change in part.changes]
-        subjects = tuple(connectors.desired[each] for each in named if each in connectors.desired)
-        worker = known.workers.get(part.connect)
+        subjects = tuple(connectors.desired[name] for name in named if name in connectors.desired)
+        worker = facts.workers.get(part.connect)
         if not changed:
-            subjects = tuple(subject for subject in subjects if may_go_astray(subject.config, worker, known))
+            subjects = tuple(subject for subject in subjects if may_go_astray(subject.config, worker, facts))
         rules = ALONE if changed else _UNCHANGED
-        against = objections(part.connect, Estate(subjects, connectors.files), known, rules) if subjects else {}
+        against = objections(part.connect, Estate(subjects, connectors.files), facts, rules) if subjects else {}
         for change in part.changes:
-            said = (*against.get(change.connector, ()), *_state_too_new(change, worker.version if worker else None))
-            result[part.connect, change.connector] = said
+            against_change = (
+                *against.get(change.connector, ()),
+                *_state_too_new(change, worker.version if worker else None),
+            )
+            result[part.connect, change.connector] = against_change
     return result
 
 
-def may_go_astray(config: Mapping[str, str], worker: WorkerFacts | None, known: ClusterFacts) -> bool:
+def may_go_astray(config: Mapping[str, str], worker: WorkerFacts | None, facts: ClusterFacts) -> bool:
     """Tell whether an unchanged connector is worth a closer look: its workers may run on another Kafka, or be old."""
     if worker is None or worker.version is None or numbers(worker.version) < (4, 0):
         return True
     target = config.get("target.cluster.alias", "")
-    return known.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
+    return facts.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
 
 
 def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
@@ -191,7 +194,7 @@ def overlaps(
         theirs = [hop for hop in group if names[hop.subject] in others]
         there = {id(topics[named]): topics[named] for named in (names[hop.subject] for hop in mine)}
         if mine and theirs:
-            catalog = Catalog({topic for each in there.values() for topic in each})
+            catalog = Catalog({topic for topics in there.values() for topic in topics})
             for hop, rival, shared in arriving_alike(mine, theirs, catalog):
                 if own := [topic for topic in shared if topic in topics[names[hop.subject]]]:
                     yield names[hop.subject], names[rival.subject], own
@@ -205,8 +208,8 @@ def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Co
         ours = connectors.is_abandoned((connect, name))
         held = connectors.deletes_held
         pruned = f"it is deleted in a later round: {held}" if held else "--prune deletes it"
-        what = f"no longer declared: {pruned}" if ours else "not managed by this tree: stop or delete it there"
-        parts.append(f"'{name}' on Connect cluster '{connect}' is {what}")
+        place = f"no longer declared: {pruned}" if ours else "not managed by this tree: stop or delete it there"
+        parts.append(f"'{name}' on Connect cluster '{connect}' is {place}")
     return "; or ".join(parts)
 
 
@@ -217,15 +220,15 @@ def _objection(finding: Finding, remedy: str) -> Objection:
     return Objection(finding.rule, reason, remedy, blocks=False)
 
 
-def _joined(one: Objections, other: Objections) -> Objections:
-    return {key: (*one.get(key, ()), *other.get(key, ())) for key in dict.fromkeys((*one, *other))}
+def _joined(first: Objections, other: Objections) -> Objections:
+    return {key: (*first.get(key, ()), *other.get(key, ())) for key in dict.fromkeys((*first, *other))}
 
 
 def objections(
-    connect: str, estate: Estate, known: ClusterFacts, rules: Sequence[Rule] = ALONE
+    connect: str, estate: Estate, facts: ClusterFacts, rules: Sequence[Rule] = ALONE
 ) -> dict[str, tuple[Objection, ...]]:
     """Return the objections to each connector by name."""
-    subjects = [informed(subject, known.workers.get(connect), known.cluster_ids) for subject in estate.subjects]
+    subjects = [informed(subject, facts.workers.get(connect), facts.cluster_ids) for subject in estate.subjects]
     pairs_with_heartbeats = {
         subject.pair for subject in subjects if subject.type == "source" and mirrors_heartbeats(subject)
     }
@@ -235,13 +238,13 @@ def objections(
             hits.setdefault(hit.subject, []).append(finding)
     against = {}
     for subject in subjects:
-        said = [
-            *(_objection(each, _remedy(connect, subject, each, known)) for each in reported(hits.get(subject, ()))),
+        against_subject = [
+            *(_objection(hit, _remedy(connect, subject, hit, facts)) for hit in reported(hits.get(subject, ()))),
             *_unknown_to_the_worker(subject, pairs_with_heartbeats),
-            *_disputed(subject, connect, known),
+            *_disputed(subject, connect, facts),
         ]
-        if said:
-            against[subject.name] = tuple(said)
+        if against_subject:
+            against[subject.name] = tuple(against_subject)
     return against
 
 
@@ -258,12 +261,12 @@ def informed(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str
     return replace(subject, worker=worker, source_kafka=source, target_kafka=target)
 
 
-def _remedy(connect: str, subject: Subject, finding: Finding, known: ClusterFacts) -> str:
+def _remedy(connect: str, subject: Subject, finding: Finding, facts: ClusterFacts) -> str:
     """Return the fix, in terms of a tree whose Connect clusters are known."""
     if finding.rule == "wrong-kafka" and writes_through_workers(subject.config):
         # Never a bootstrap.servers by hand: mm2mgr writes the override, with its security, once it knows where workers live.
         live_on = subject.worker.cluster_id
-        alias = next((alias for alias, each in known.cluster_ids.items() if each == live_on), "…")
+        alias = next((alias for alias, cluster_id in facts.cluster_ids.items() if cluster_id == live_on), "…")
         return f"the workers run on the Kafka cluster with id {live_on}: correct connect: {{{connect}: {{kafka: {alias}}}}} or its url"
     refused = [key for key in subject.config if key in subject.worker.refused]
     tuning = [key.removeprefix(RECORDS) for key in refused if key.startswith(RECORDS)]
@@ -300,47 +303,49 @@ def mirrors_heartbeats(source: Subject) -> bool:
     return source.flag(HEARTBEATS_KEY, default=True)
 
 
-def _disputed(subject: Subject, connect: str, known: ClusterFacts) -> Iterator[Objection]:
+def _disputed(subject: Subject, connect: str, facts: ClusterFacts) -> Iterator[Objection]:
     """Two Connect clusters are declared on one Kafka cluster but run on two: without its id, it is unknown which one is right."""
-    alias = known.shared.get(connect)
-    mine = _id_of(known, connect)
-    if alias is None or mine is None or alias in known.cluster_ids or not writes_through_workers(subject.config):
+    alias = facts.shared.get(connect)
+    mine = _id_of(facts, connect)
+    if alias is None or mine is None or alias in facts.cluster_ids or not writes_through_workers(subject.config):
         return
     others = [
-        name for name, theirs in known.shared.items() if theirs == alias and _id_of(known, name) not in (None, mine)
+        name for name, theirs in facts.shared.items() if theirs == alias and _id_of(facts, name) not in (None, mine)
     ]
     if others:
         yield Objection(
             "wrong-kafka",
             f"Connect clusters '{connect}' and '{others[0]}' are both declared on Kafka '{alias}', but their workers run on "
-            f"two: {mine} and {_id_of(known, others[0])}",
+            f"two: {mine} and {_id_of(facts, others[0])}",
             f"correct `kafka:` of the one that is wrong, or write clusters: {{{alias}: {{cluster_id: …}}}} to say which",
         )
 
 
-def _id_of(known: ClusterFacts, connect: str) -> str | None:
-    worker = known.workers.get(connect)
+def _id_of(facts: ClusterFacts, connect: str) -> str | None:
+    worker = facts.workers.get(connect)
     return worker.cluster_id if worker else None
 
 
-def _held(change: Change, said: Objections) -> Change:
+def _held(change: Change, against: Objections) -> Change:
     """Block what would be written."""
-    blocking = [each for each in said.get(change.named, ()) if each.blocks]
+    blocking = [objection for objection in against.get(change.named, ()) if objection.blocks]
     if change.action == "update" and change.only_rests:
-        blocking = [each for each in blocking if each.rule == _STATE_TOO_NEW]
+        blocking = [objection for objection in blocking if objection.rule == _STATE_TOO_NEW]
     if not blocking or change.action not in WRITES:
         return change
-    remedies = "; ".join(dict.fromkeys(each.remedy for each in blocking))
+    remedies = "; ".join(dict.fromkeys(objection.remedy for objection in blocking))
     return change.blocked("; ".join(dict.fromkeys(map(str, blocking))), remedies)
 
 
 def _warned(change: Change, said: Objections) -> Change:
     """Say what only warns; of what runs already, or cannot be written anyway, all."""
     against = said.get(change.named, ())
-    warnings = [each for each in against if not each.blocks or change.action == "no-op"]
+    warnings = [objection for objection in against if not objection.blocks or change.action == "no-op"]
     if not warnings:
         return change
-    return replace(change, warnings=(*change.warnings, *dict.fromkeys(f"{each} ({each.remedy})" for each in warnings)))
+    return replace(
+        change, warnings=(*change.warnings, *dict.fromkeys(f"{warning} ({warning.remedy})" for warning in warnings))
+    )
 
 
 def _state_too_new(change: Change, version: str | None) -> Iterator[Objection]:
@@ -364,8 +369,10 @@ def _state_too_new(change: Change, version: str | None) -> Iterator[Objection]:
 
 def _with_their_flows(part: ClusterPlan) -> ClusterPlan:
     """A checkpoint connector without its flow would run and translate nothing: it waits, and so do the heartbeats."""
-    blocked = (each for each in part.changes if each.type == "source" and each.action == "blocked" and each.flows)
-    waiting = {each.flows[0]: each.connector for each in blocked}
+    blocked = (
+        change for change in part.changes if change.type == "source" and change.action == "blocked" and change.flows
+    )
+    waiting = {change.flows[0]: change.connector for change in blocked}
 
     def held(change: Change) -> Change:
         served = [flow for flow in change.flows if flow in waiting]

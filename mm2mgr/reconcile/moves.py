@@ -71,7 +71,7 @@ def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: Bot
     begun = [named for named in sorted(estate.owned) if JOURNAL_KEY in estate.live[named]]
     if not moved and not begun:
         return parts
-    planning = _Planning(estate, {each.named: each for part in parts for each in part.changes})
+    planning = _Planning(estate, {change.named: change for part in parts for change in part.changes})
     begun = [named for named in begun if estate.is_whole or named in planning.changes]
     continued = [entry for entry in moved if planning.receiver(entry) in begun]
     for entry in continued:
@@ -83,15 +83,15 @@ def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: Bot
             planning.take(entry)
     for named in begun:
         planning.hold_unconfirmed(named)
-    known = {part.connect for part in parts}
-    more = {connect: ClusterPlan(connect) for connect, _ in planning.changes if connect not in known}
+    connects = {part.connect for part in parts}
+    more = {connect: ClusterPlan(connect) for connect, _ in planning.changes if connect not in connects}
     return [planning.part(part) for part in (*parts, *more.values())]
 
 
 def with_other_sides(flows: Iterable[str], moved: Iterable[Moved]) -> frozenset[str]:
     """Return the ids of chosen flows with those that take over from them, or that they take over from: both change, or none."""
     chosen, moved = set(flows), tuple(moved)
-    while more := {each for m in moved for each in (m.flow, m.to) if each and {m.flow, m.to} & chosen} - chosen:
+    while more := {flow for m in moved for flow in (m.flow, m.to) if flow and {m.flow, m.to} & chosen} - chosen:
         chosen |= more
     return frozenset(chosen)
 
@@ -111,8 +111,8 @@ class _Planning:
         """Return the plan of a Connect cluster as it is now; what gives its topics away is no longer left over."""
         if part.error:
             return part
-        known = {change.connector for change in part.changes}
-        added = [c for (connect, name), c in self.changes.items() if connect == part.connect and name not in known]
+        names = {change.connector for change in part.changes}
+        added = [c for (connect, name), c in self.changes.items() if connect == part.connect and name not in names]
         left = tuple(name for name in part.left_over if (part.connect, name) not in self.changes)
         strangers = sum(c.named in self.estate.live and c.named not in self.estate.owned for c in added)
         changes = (*(self.changes[part.connect, name] for name in (c.connector for c in part.changes)), *added)
@@ -124,10 +124,10 @@ class _Planning:
         estate, receiver = self.estate, self.receiver(entry)
         if receiver is None:
             return
-        found = self.givers(entry, receiver)
+        givers = self.givers(entry, receiver)
         change = self.changes.get(receiver)
         if change is None:  # its Connect cluster could not be read: what it takes over stays as it is
-            for giver in found if receiver[0] in estate.unread else ():
+            for giver in givers if receiver[0] in estate.unread else ():
                 self.hold(
                     giver,
                     f"its topics move to {connector_text(receiver)}, which could not be read",
@@ -135,34 +135,34 @@ class _Planning:
             return
         journal = Journal.of(estate.live.get(receiver, {}))
         if journal and not journal.is_readable:
-            for giver in found:
+            for giver in givers:
                 self.hold(giver, f"{connector_text(receiver)}, which takes over its topics, has an unreadable journal")
             return
         if journal and journal.move:
-            if journal.move.giver in found or journal.move.giver not in estate.live:
+            if journal.move.giver in givers or journal.move.giver not in estate.live:
                 self.arrange(change, journal.move.giver, entry, journal)
             return
-        if len(found) > 1:
-            names = few([f"{connect}/{name}" for connect, name in found])
+        if len(givers) > 1:
+            names = few([f"{connect}/{name}" for connect, name in givers])
             self.block(
                 change, f"'{entry.written}' may be any of {names}", f"write one of them as from: at {entry.place}"
             )
-        elif found and self.is_due(change, found[0], entry):
-            self.arrange(change, found[0], entry, None)
+        elif givers and self.is_due(change, givers[0], entry):
+            self.arrange(change, givers[0], entry, None)
         elif entry.connector and entry.connector[0] in estate.unread and change.action == "create":
             self.block(
                 change,
                 f"Connect cluster '{entry.connector[0]}', on which '{entry.connector[1]}' runs, could not be read",
                 "",
             )
-        elif estate.unread and entry.flow and not found and change.action == "create":
-            unread = few([f"'{each}'" for each in estate.unread])
+        elif estate.unread and entry.flow and not givers and change.action == "create":
+            unread = few([f"'{connect}'" for connect in estate.unread])
             self.block(change, f"flow '{entry.flow}' was not found, and Connect cluster {unread} could not be read", "")
         else:
-            note = self.what_became_of(entry, change, found)
+            note = self.what_became_of(entry, change, givers)
             self.notes.setdefault(receiver[0], []).append(f"moved: {note}")
 
-    def what_became_of(self, entry: Moved, change: Change, found: Sequence[Named]) -> str:
+    def what_became_of(self, entry: Moved, change: Change, givers: Sequence[Named]) -> str:
         """Return what an entry comes to that moves nothing now."""
         where, config = f"the line at {entry.place}", self.estate.live.get(change.named)
         has = self.estate.selection(change.named, unmarked(config)) if config else None
@@ -176,9 +176,9 @@ class _Planning:
                 f"nothing that runs carries the mark of '{entry.written}', so '{entry.to}' takes over nothing: a connector that was "
                 f"adopted carries none before its first change, so write its name as from: CONNECT/CONNECTOR, or remove {where}"
             )
-        if found and not entry.topics and not entry.dedicated:
+        if givers and not entry.topics and not entry.dedicated:
             return (
-                f"'{entry.to}' runs already and begins to take nothing, so {connector_text(found[0])} gives it nothing; {where} can go, and "
+                f"'{entry.to}' runs already and begins to take nothing, so {connector_text(givers[0])} gives it nothing; {where} can go, and "
                 "--prune deletes what is no longer declared"
             )
         return f"'{entry.written}' is '{entry.to}' now; {where} can go"
@@ -186,7 +186,7 @@ class _Planning:
     def receiver(self, entry: Moved) -> Named | None:
         """Return the connector that an entry moves topics to."""
         desired = self.estate.desired.items()
-        return next((each for each, c in desired if c.type == "source" and c.flows[0] == entry.to), None)
+        return next((named for named, c in desired if c.type == "source" and c.flows[0] == entry.to), None)
 
     def givers(self, entry: Moved, receiver: Named) -> list[Named]:
         """Return the connectors that an entry may mean."""
@@ -247,9 +247,15 @@ class _Planning:
             return
         if change is None or change.action == "delete":
             config, shown = self.estate.live[receiver], self.estate.states.get(receiver, "")
-            kept = unmarked(config)
+            unmarked_config = unmarked(config)
             change = Change(
-                *receiver, "source", "update", keys=diff(config, kept), config=kept, before=config, shown=shown
+                *receiver,
+                "source",
+                "update",
+                keys=diff(config, unmarked_config),
+                config=unmarked_config,
+                before=config,
+                shown=shown,
             )
         self.arrange(change, journal.move.giver, None, journal)
 
@@ -282,7 +288,7 @@ class _Planning:
         if over.back and over.move.created:
             change = replace(change, action="delete", keys=diff(estate.live[receiver], {}), config=None, state=None)
         self.changes[receiver] = replace(change, takes_over=over, reason=said)
-        beside = [each for each, _ in over.beside]
+        beside = [companion for companion, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
         to = f"its topics move to {connector_text(receiver)}"
         if over.before is not None and not over.back and over.keeps is None and not over.leaves:
@@ -304,8 +310,10 @@ class _Planning:
             if over.leaves:
                 gives = replace(gives, reason=f"{to}; it stays, STOPPED, until --prune deletes it")
             self.changes[giver] = gives
-        for each in beside:
-            self.changes[each] = self.deleted(each, receiver, f"it served only '{giver[1]}', whose topics move")
+        for companion in beside:
+            self.changes[companion] = self.deleted(
+                companion, receiver, f"it served only '{giver[1]}', whose topics move"
+            )
 
     def taken_over(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> TakeOver:
         """Return what a receiver takes over, and how far that is already."""
@@ -328,7 +336,7 @@ class _Planning:
         planned = self.changes.get(giver)
         leaves = entry is None and not back and keeps is None and not (planned and planned.action == "delete")
         stay = move.partial or back or entry is None
-        gone = () if stay else tuple((each, estate.live[each]) for each in self.beside(giver, move.pair))
+        gone = () if stay else tuple((companion, estate.live[companion]) for companion in self.beside(giver, move.pair))
         now = Journal(declared or then, needs=journal.needs if journal else (), move=move)
         kafka = estate.clusters[(change.config or {})["target.cluster.alias"]] if not giver[0] and not back else None
         resting = None
@@ -355,15 +363,17 @@ class _Planning:
         had, has = estate.live.get(giver), estate.live.get(receiver)
         if had and keeps is not None and unmarked(had) == dict(keeps) and move.carried:
             had = None  # it is narrowed already, so it says no more what moves
-        wanted = estate.desired[receiver].config if receiver in estate.desired and entry else None
+        config = estate.desired[receiver].config if receiver in estate.desired and entry else None
         takes: list[Selection | NameFilter | None] = [estate.selection(giver, had) if had else None]
-        takes += [estate.selection(receiver, wanted) if wanted else None]
+        takes += [estate.selection(receiver, config) if config else None]
         if entry and entry.topics:
-            takes.append(NameFilter(tuple(java_pattern(each) for each in entry.topics), ()))
+            takes.append(NameFilter(tuple(java_pattern(topic) for topic in entry.topics), ()))
         leaves = [estate.selection(giver, keeps) if keeps is not None else None]
         if has and not move.created and not move.carried:
             leaves.append(estate.selection(receiver, unmarked(has)))
-        return tuple(each for each in takes if each), tuple(each for each in leaves if each)
+        return tuple(selection for selection in takes if selection), tuple(
+            selection for selection in leaves if selection
+        )
 
     def rested(
         self, receiver: Named, giver: Named, entry: Moved, move: Move
@@ -378,15 +388,25 @@ class _Planning:
             leaves.append(estate.selection(giver, estate.desired[giver].config))
         if (has := estate.live.get(receiver)) and not move.created and not move.carried:
             leaves.append(estate.selection(receiver, unmarked(has)))
-        return tuple(each for each in takes if each), tuple(each for each in leaves if each)
+        return tuple(selection for selection in takes if selection), tuple(
+            selection for selection in leaves if selection
+        )
 
     def beside(self, giver: Named, pair: tuple[str, str]) -> Iterator[Named]:
         """Yield the connectors of the giver's pair, there, that nothing else needs: heartbeats and checkpoints."""
         live, desired = self.estate.live, self.estate.desired
-        of_pair = [each for each in self.estate.owned if each[0] == giver[0] and each not in desired and each != giver]
-        of_pair = [each for each in of_pair if set(aliases_of(live[each])) == set(pair)]
-        if not any(type_of(live[each]) == "source" and each not in self.concerned for each in of_pair):
-            yield from (each for each in of_pair if type_of(live[each]) != "source" and each not in self.concerned)
+        of_pair = [
+            companion
+            for companion in self.estate.owned
+            if companion[0] == giver[0] and companion not in desired and companion != giver
+        ]
+        of_pair = [companion for companion in of_pair if set(aliases_of(live[companion])) == set(pair)]
+        if not any(type_of(live[companion]) == "source" and companion not in self.concerned for companion in of_pair):
+            yield from (
+                companion
+                for companion in of_pair
+                if type_of(live[companion]) != "source" and companion not in self.concerned
+            )
 
     def refusals(
         self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None
@@ -421,14 +441,14 @@ class _Planning:
         if journal and journal.move:
             yield from self.stuck(change, journal.move, had, entry)
         least = (3, 7) if change.action == "create" else (3, 6)
-        why = {
+        purposes = {
             giver: "offsets are exact only of a STOPPED connector (KIP-875)",
             receiver: "it is created STOPPED and given offsets (KIP-980)",
         }
         for named, lowest in ((giver, (3, 6)), (receiver, least)):
             version = estate.workers.get(named[0], WorkerFacts()).version
             if version and numbers(version) < lowest:
-                needs = f"{why[named]}, which needs {lowest[0]}.{lowest[1]}"
+                needs = f"{purposes[named]}, which needs {lowest[0]}.{lowest[1]}"
                 yield (
                     f"the workers of Connect cluster '{named[0]}' run Kafka {version}: {needs}",
                     "upgrade them; or add --allow mirror-again",
@@ -438,7 +458,7 @@ class _Planning:
             if before and after and storage_topic(before) != storage_topic(after):
                 yield f"where {whose} stores offsets changes at the same time", "apply that change first, then the move"
         configs = [(giver, had), (giver, keeps), (receiver, live and unmarked(live)), (receiver, config)]
-        unknown = any(each and estate.selection(named, each) is None for named, each in configs)
+        unknown = any(config and estate.selection(named, config) is None for named, config in configs)
         if entry and (entry.topics or live) and unknown:
             yield (
                 "which topics its connectors take is unknown (their topic.filter.class is not Kafka's)",

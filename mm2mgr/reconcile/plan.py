@@ -273,11 +273,11 @@ class Plan:
 
     def flow_prices(self) -> dict[str, Price]:
         """Return what is written for each flow costs; a connector that serves several flows counts for each of them."""
-        found: dict[str, Price] = {}
+        prices: dict[str, Price] = {}
         for change in self.writes:
             for flow in change.flows if change.price != Price() else ():
-                found[flow] = found.get(flow, Price()) + change.price
-        return found
+                prices[flow] = prices.get(flow, Price()) + change.price
+        return prices
 
     def counts(self) -> dict[str, int]:
         """Return how many connectors each action concerns."""
@@ -333,10 +333,10 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
     they have.
     """
     wish, states, tasks, workers = wish or Wish(), states or {}, tasks or {}, workers or WorkerClients()
-    wanted = sorted(desired, key=lambda connector: (connector.pair, ORDER[connector.type], connector.name))
+    ordered = sorted(desired, key=lambda connector: (connector.pair, ORDER[connector.type], connector.name))
     lists: list[ListEntry] = []
     changes = []
-    for connector in wanted:
+    for connector in ordered:
         config, state = live.get(connector.name), states.get(connector.name, "")
         entry = owners.adopted.get((connect, connector.name))
         if entry:
@@ -345,18 +345,18 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
         else:
             change = _compare(owners, connect, connector, config, state=state)
         changes.append(change)
-    names = {connector.name for connector in wanted}
+    names = {connector.name for connector in ordered}
     ours = {name for name, config in live.items() if owners.is_ours((connect, name), config)}
     left_over = sorted(ours - names)
     if wish.prune:
         changes += [_delete(connect, name, live[name]) for name in left_over]
     lists += [owners.released_entry(named, live.get(named[1])) for named in owners.released if named[0] == connect]
-    seen = (
-        with_price(replace(each, shown=states.get(each.connector, ""), tasks=tasks.get(each.connector, 0)))
-        for each in changes
+    shown_changes = (
+        with_price(replace(change, shown=states.get(change.connector, ""), tasks=tasks.get(change.connector, 0)))
+        for change in changes
     )
     left = () if wish.prune else tuple(left_over)
-    return ClusterPlan(connect, tuple(seen), left, len(live) - len(ours), lists=tuple(lists))
+    return ClusterPlan(connect, tuple(shown_changes), left, len(live) - len(ours), lists=tuple(lists))
 
 
 def with_price(change: Change) -> Change:
@@ -380,12 +380,12 @@ def with_predecessors_kept(
     clusters = tuple(clusters)
     changes = {c.named: c for cluster in clusters for c in cluster.changes}
     blocked = {new: olds for new, olds in again.items() if new not in changes or changes[new].action == "blocked"}
-    kept = {old: new for new, olds in blocked.items() for old in olds}
+    successors = {old: new for new, olds in blocked.items() for old in olds}
     # Its heartbeat and checkpoint connectors are named after the same pair, and run beside it.
-    beside = {(old[0], _pair_of(changes[old])): new for old, new in kept.items() if old in changes}
+    beside = {(old[0], _pair_of(changes[old])): new for old, new in successors.items() if old in changes}
 
     def kept_or_not(change: Change) -> Change:
-        new = kept.get(change.named)
+        new = successors.get(change.named)
         if new is None and change.type != "source" and change.action == "delete":
             new = beside.get((change.connect, _pair_of(change)))
         narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
@@ -439,7 +439,7 @@ def with_many_changes_held(plan: Plan) -> Plan:
     def held(change: Change) -> Change:
         return change if change.action in {"no-op", "blocked"} else change.blocked(reason, remedy)
 
-    quotas = tuple(each.blocked(reason, remedy) if each.is_write else each for each in plan.quotas)
+    quotas = tuple(quota.blocked(reason, remedy) if quota.is_write else quota for quota in plan.quotas)
     return replace(plan, clusters=tuple(cluster.each(held) for cluster in plan.clusters), quotas=quotas)
 
 
@@ -470,17 +470,17 @@ def _compare(
     runs = state in {"RUNNING", "FAILED"}
     along = move_text(live, desired_config, runs=runs) if moves else ""
     turn = _turn(state, desired.state)
-    found = change("update", keys, along) if keys or turn else change("no-op")
+    change_found = change("update", keys, along) if keys or turn else change("no-op")
     if turn:
-        found = replace(found, state=turn)
+        change_found = replace(change_found, state=turn)
     if moves and not runs and (journal := Journal.of(live)):  # what runs has nothing to prove
-        found = replace(found, needs_offsets=journal.needs)
+        change_found = replace(change_found, needs_offsets=journal.needs)
     if desired.state is None and state in RESTING and JOURNAL_KEY not in live:
-        return replace(found, rests=state)
+        return replace(change_found, rests=state)
     if desired.state is None or state in SETTLED:
-        return found
+        return change_found
     unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"
-    return replace(found, warnings=(unknown,))
+    return replace(change_found, warnings=(unknown,))
 
 
 def _adopt(  # noqa: PLR0913  both sides, and what is known of them
@@ -497,31 +497,29 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
     listed = ListEntry("adopt", entry.connector, entry.place)
     is_marked = live is not None and not owners.is_adopted(entry.named, live)
     if live is None:
-        why = "nothing of that name runs there, and a new connector would mirror everything from the start"
-        change = change.blocked(why, f"correct {entry.place}, or remove that entry")
+        reason = "nothing of that name runs there, and a new connector would mirror everything from the start"
+        change = change.blocked(reason, f"correct {entry.place}, or remove that entry")
     elif not is_marked and (other := another_connector(desired, live)):
-        why = f"the connector to be adopted {other}"
+        reason = f"the connector to be adopted {other}"
         remove = (
             f"if another connector is meant, correct {entry.place}; else remove that entry, and {_without(desired)}"
         )
-        change = change.blocked(why, remove)
+        change = change.blocked(reason, remove)
     if live is None or change.action == "blocked":
         return change, replace(listed, says=f"not adopted: {change.reason}")
     if is_marked:
         return change, replace(listed, says="it carries the owner mark", done=True)
-    found = compare(desired, live, workers)
-    if found.differing:
-        rest = (
-            f"{number_of(len(found.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds already"
-        )
-        why = f"adopted: the tree differs in {few(found.differing)}; {rest}"
+    comparison = compare(desired, live, workers)
+    if comparison.differing:
+        rest = f"{number_of(len(comparison.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds already"
+        reason = f"adopted: the tree differs in {few(comparison.differing)}; {rest}"
         says = "its owner mark is written with this change; then this line can go"
-        return replace(change, reason="; ".join(filter(None, (change.reason, why)))), replace(listed, says=says)
+        return replace(change, reason="; ".join(filter(None, (change.reason, reason)))), replace(listed, says=says)
     # With the config that it has: what only pauses or stops it leaves that as it is.
     rests = replace(change, action="update", keys=(), config=live) if change.state else None
     says = "nothing is written until its config must change, and the owner mark then: this line is needed until then"
     nothing = replace(change, action="no-op", keys=(), config=None, reason="")
-    return rests or nothing, replace(listed, says=f"adopted; {says}", pending=found.pending)
+    return rests or nothing, replace(listed, says=f"adopted; {says}", pending=comparison.pending)
 
 
 def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:

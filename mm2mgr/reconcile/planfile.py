@@ -105,7 +105,9 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
     names = [cluster["connect"] for cluster in plan["clusters"]] + [
         str(cluster["error"]) for cluster in plan["clusters"]
     ]
-    names += [change[key] for one in plan["clusters"] for change in one["changes"] for key in ("connector", "action")]
+    names += [
+        change[key] for cluster in plan["clusters"] for change in cluster["changes"] for key in ("connector", "action")
+    ]
     if not all(isinstance(name, str) for name in names):
         raise TypeError("a name that is not text")
     templates = document["templates"]
@@ -114,14 +116,14 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
         b"\0" in os.fsencode(path) for path in paths
     ):  # other types, and characters that no path can hold, are refused too
         raise ValueError("an invalid path")
-    found = PlanFile(
+    plan_file = PlanFile(
         tuple(document["clusters"]),
         templates,
         None if only is None else tuple(str(flow) for flow in only),
         plan,
     )
-    found.wish  # noqa: B018  a number that is none shows here
-    return found
+    plan_file.wish  # noqa: B018  a number that is none shows here
+    return plan_file
 
 
 def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
@@ -138,15 +140,16 @@ def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
         shown = few(differences, 5, "; ")
         raise StalePlan(f"the plan is stale: {shown}", hint=_ANEW)
     unread = {cluster["connect"] for cluster in reviewed["clusters"] if cluster["error"]}
-    why = "it could not be read when the plan was made, so its changes were never reviewed"
+    reason = "it could not be read when the plan was made, so its changes were never reviewed"
     return replace(
         now,
         clusters=tuple(
-            ClusterPlan(part.connect, error=why, hint=_ANEW) if part.connect in unread and not part.error else part
+            ClusterPlan(part.connect, error=reason, hint=_ANEW) if part.connect in unread and not part.error else part
             for part in now.clusters
         ),
         quotas=tuple(
-            each.blocked(why, _ANEW) if each.is_write and _unread_quota(reviewed, each) else each for each in now.quotas
+            quota.blocked(reason, _ANEW) if quota.is_write and _unread_quota(reviewed, quota) else quota
+            for quota in now.quotas
         ),
     )
 
@@ -195,7 +198,7 @@ _QuotaKey = tuple[str, str, str]
 
 
 def _by_entity(quotas: Sequence[dict[str, Any]]) -> dict[_QuotaKey, dict[str, Any]]:
-    return {(each["kafka"], each["client_id"], each["user"] or ""): each for each in quotas}
+    return {(quota["kafka"], quota["client_id"], quota["user"] or ""): quota for quota in quotas}
 
 
 def _changed_quotas(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -253,7 +256,7 @@ def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
     Words and steps follow from the rest; where a move of two connectors was cut short, they are other ones."""
     if change is None:
         return None
-    said = {
+    not_reviewed = {
         "remedy",
         "warnings",
         "takes",
@@ -267,4 +270,6 @@ def _essence(change: dict[str, Any] | None) -> dict[str, Any] | None:
         "follows",
     }
     keys = [{name: value for name, value in key.items() if name != "origin"} for key in change["keys"]]
-    return {"keys": keys} | {name: each for name, each in change.items() if name not in said and each is not None}
+    return {"keys": keys} | {
+        name: value for name, value in change.items() if name not in not_reviewed and value is not None
+    }

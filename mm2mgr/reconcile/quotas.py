@@ -107,8 +107,8 @@ class UsedClientIds:
 
 def client_id_of(owner: str, config: Mapping[str, str]) -> ClientId | None:
     """Return the client id of a connector that a quota of this owner may be for; None where it has none."""
-    found = config.get(CLIENT_ID_KEY, "")
-    return (config.get("target.cluster.alias", ""), found) if found.startswith(quota_mark(owner)) else None
+    client_id = config.get(CLIENT_ID_KEY, "")
+    return (config.get("target.cluster.alias", ""), client_id) if client_id.startswith(quota_mark(owner)) else None
 
 
 def wanted_quotas(
@@ -119,37 +119,37 @@ def wanted_quotas(
     Only where the connector itself brings the login of its record producer is a user part of the quota.
     """
     flows = {flow.id: flow for flow in topology.flows}
-    found: dict[tuple[str, QuotaEntity], WantedQuota] = {}
+    quotas: dict[tuple[str, QuotaEntity], WantedQuota] = {}
     for connector in connectors:
         flow = flows[connector.flows[0]]
         if connector.type != "source" or (limit := flow.catch_up) is None:
             continue
         user, note = user_of(flow.target.alias, connector.config.get("producer.override.sasl.jaas.config", ""))
         entity = QuotaEntity(connector.config[CLIENT_ID_KEY], user)
-        one = WantedQuota(flow.target.alias, entity, limit.bytes_per_second, (), note)
-        one = found.setdefault((one.kafka, entity), one)
-        found[one.kafka, entity] = replace(one, flows=(*one.flows, flow.id))
-    return tuple(found.values())
+        quota = WantedQuota(flow.target.alias, entity, limit.bytes_per_second, (), note)
+        quota = quotas.setdefault((quota.kafka, entity), quota)
+        quotas[quota.kafka, entity] = replace(quota, flows=(*quota.flows, flow.id))
+    return tuple(quotas.values())
 
 
 def quota_changes(
-    owner: str, wanted: Iterable[WantedQuota], read: Mapping[str, ProducerQuotas | str], used: UsedClientIds
+    owner: str, desired: Iterable[WantedQuota], read: Mapping[str, ProducerQuotas | str], used: UsedClientIds
 ) -> tuple[QuotaChange, ...]:
     """Compare wanted quotas with what was read of each Kafka cluster, or with why it could not be read."""
-    wanted = tuple(wanted)
+    desired = tuple(desired)
     return tuple(
         change
         for kafka, answer in sorted(read.items())
-        for change in _on(owner, kafka, [each for each in wanted if each.kafka == kafka], answer, used)
+        for change in _on(owner, kafka, [quota for quota in desired if quota.kafka == kafka], answer, used)
     )
 
 
 def _on(
-    owner: str, kafka: str, wanted: list[WantedQuota], answer: ProducerQuotas | str, used: UsedClientIds
+    owner: str, kafka: str, desired: list[WantedQuota], answer: ProducerQuotas | str, used: UsedClientIds
 ) -> Iterator[QuotaChange]:
-    ids = {each.entity.client_id for each in wanted}
+    ids = {quota.entity.client_id for quota in desired}
     if isinstance(answer, str):
-        entities = {each.entity: (each.bytes_per_second, each.flows) for each in wanted}
+        entities = {quota.entity: (quota.bytes_per_second, quota.flows) for quota in desired}
         gone = {named[1] for named in used.concerned if named[0] == kafka and not used.is_kept(named)} - ids
         for entity, (limit, flows) in [*entities.items(), *((QuotaEntity(name), (None, ())) for name in sorted(gone))]:
             unknown = QuotaChange(kafka, entity, "blocked", bytes_per_second=limit, flows=flows)
@@ -157,18 +157,18 @@ def _on(
                 unknown, reason=f"quotas could not be read: {answer}", remedy="plan again when they can be read"
             )
         return
-    for each in wanted:
-        before, after = answer.rates.get(each.entity), rate_per_broker(each.bytes_per_second, answer.brokers)
+    for quota in desired:
+        before, after = answer.rates.get(quota.entity), rate_per_broker(quota.bytes_per_second, answer.brokers)
         action: Literal["create", "update", "no-op"]
         action = "create" if before is None else "no-op" if before == after else "update"
         change = QuotaChange(
-            kafka, each.entity, action, before, after, each.bytes_per_second, answer.brokers, each.flows
+            kafka, quota.entity, action, before, after, quota.bytes_per_second, answer.brokers, quota.flows
         )
-        yield replace(change, notes=tuple(_notes(each, answer)))
+        yield replace(change, notes=tuple(_notes(quota, answer)))
     for entity, rate in sorted(answer.rates.items()):
         named = kafka, entity.client_id
         is_meant = used.is_whole or named in used.concerned or entity.client_id in ids
-        is_ours = entity.client_id.startswith(quota_mark(owner)) and all(entity != each.entity for each in wanted)
+        is_ours = entity.client_id.startswith(quota_mark(owner)) and all(entity != quota.entity for quota in desired)
         if is_ours and is_meant and not used.is_kept(named):
             reason = (
                 "no connector has its client id any more" if entity.client_id not in ids else "the login is another one"
@@ -181,14 +181,14 @@ def rate_per_broker(bytes_per_second: float, brokers: int) -> int:
     return max(1, int(bytes_per_second / max(brokers, 1)))
 
 
-def _notes(wanted: WantedQuota, answer: ProducerQuotas) -> Iterator[str]:
+def _notes(wanted_quota: WantedQuota, answer: ProducerQuotas) -> Iterator[str]:
     """Yield why the quota is not for a user, and which others Kafka prefers to it (ClientQuotaManager's order)."""
-    if wanted.note:
-        yield wanted.note
+    if wanted_quota.note:
+        yield wanted_quota.note
     default = [
-        each
-        for each in answer.rates
-        if each.user == DEFAULT and each.client_id in {"", DEFAULT, wanted.entity.client_id}
+        entity
+        for entity in answer.rates
+        if entity.user == DEFAULT and entity.client_id in {"", DEFAULT, wanted_quota.entity.client_id}
     ]
-    if default and not wanted.entity.user:
-        yield f"Kafka prefers the quota of {few([str(each) for each in default])}, so this one has no effect on users without their own"
+    if default and not wanted_quota.entity.user:
+        yield f"Kafka prefers the quota of {few([str(entity) for entity in default])}, so this one has no effect on users without their own"

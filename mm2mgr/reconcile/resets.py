@@ -77,21 +77,27 @@ def resets(
 
     `begins_at` is the consumer's auto.offset.reset, by which a partition without an entry begins, or one whose entry left its log.
     """
-    outside = [f"{one} has {log.start} to {log.end}" for one, log in sorted(logs.items()) if not _holds(log, to)]
+    outside = [
+        f"{partition} has {log.start} to {log.end}" for partition, log in sorted(logs.items()) if not _holds(log, to)
+    ]
     if outside:
         raise Mm2mgrError(
             f"offset {to} is not in every log: {few(outside)}", hint="name topics and partitions that have it"
         )
-    found = tuple(_reset(one, log, to, stored.get(one), begins_at) for one, log in sorted(logs.items()))
+    resets_by_partition = tuple(
+        _reset(partition, log, to, stored.get(partition), begins_at) for partition, log in sorted(logs.items())
+    )
     if begins_at != "earliest" and (
-        first := [str(each.partition) for each in found if each.wanted is None and each.log.end]
+        first := [str(reset.partition) for reset in resets_by_partition if reset.wanted is None and reset.log.end]
     ):
-        what = f"{few(first)} would go on at offset 0, for which no entry can be stored, and without one the consumer's"
+        problem = (
+            f"{few(first)} would go on at offset 0, for which no entry can be stored, and without one the consumer's"
+        )
         raise Mm2mgrError(
-            f"{what} auto.offset.reset={begins_at} decides",
+            f"{problem} auto.offset.reset={begins_at} decides",
             hint="set source_consumer: {auto.offset.reset: earliest} first",
         )
-    return found
+    return resets_by_partition
 
 
 def _holds(log: Offsets, to: Place) -> bool:
@@ -102,8 +108,8 @@ def _reset(partition: TopicPartition, log: Offsets, to: Place, stored: int | Non
     place = {"earliest": log.start, "latest": log.end}[to] if isinstance(to, str) else to
     before = goes_on(log, stored, begins_at)
     # An entry is the last mirrored offset, and cannot be negative.
-    wanted = place - 1 if place else None
-    return OffsetReset(partition, log, stored, wanted, max(0, before - place), max(0, place - before))
+    new_offset = place - 1 if place else None
+    return OffsetReset(partition, log, stored, new_offset, max(0, before - place), max(0, place - before))
 
 
 def goes_on(log: Offsets, stored: int | None, begins_at: str = "earliest") -> int:
@@ -113,12 +119,12 @@ def goes_on(log: Offsets, stored: int | None, begins_at: str = "earliest") -> in
     return log.end if begins_at == "latest" else log.start
 
 
-def by_topic(found: Iterable[OffsetReset]) -> dict[str, dict[str, int]]:
+def by_topic(offset_resets: Iterable[OffsetReset]) -> dict[str, dict[str, int]]:
     """Return for each topic how many partitions change, and how many records come again or are skipped."""
     topics: dict[str, dict[str, int]] = {}
-    for each in found:
-        one = topics.setdefault(each.partition.topic, {"partitions": 0, "again": 0, "skipped": 0})
-        one["partitions"] += each.is_change
-        one["again"] += each.again
-        one["skipped"] += each.skipped
+    for reset in offset_resets:
+        counts = topics.setdefault(reset.partition.topic, {"partitions": 0, "again": 0, "skipped": 0})
+        counts["partitions"] += reset.is_change
+        counts["again"] += reset.again
+        counts["skipped"] += reset.skipped
     return topics

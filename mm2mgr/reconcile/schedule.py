@@ -122,38 +122,38 @@ def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_
 
     Connectors share the budget of moved partitions in the order of the plan.
     """
-    found, left = {}, rules.moved_partitions
+    reasons, left = {}, rules.moved_partitions
     for change in plan.changes:
         saving = _saving(change, savings)
         if saving is None:
             continue
         (key,) = change.keys
-        why = _too_early(saving, rules, now_seconds)
-        if why is None and left is not None:
+        reason = _too_early(saving, rules, now_seconds)
+        if reason is None and left is not None:
             every = saving.partitions
             moved = None if every is None else moved_partitions(every, int(key.before or 0), saving.tasks)
             if moved is None:
-                why = "the number of partitions that would move is unknown, run mm2mgr size (--move-budget)"
+                reason = "the number of partitions that would move is unknown, run mm2mgr size (--move-budget)"
             elif moved > left:
-                why = f"{number_of(moved, 'partition')} would move, {left} left of the budget (--move-budget)"
+                reason = f"{number_of(moved, 'partition')} would move, {left} left of the budget (--move-budget)"
             else:
                 left -= moved
-        if why:
-            found[change.named] = why
-    return found
+        if reason:
+            reasons[change.named] = reason
+    return reasons
 
 
 def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
     """Return the plan with these updates held: shown with their reason, and not written."""
 
     def held(change: Change) -> Change:
-        why = reasons.get(change.named)
-        if not why or not _lowers_tasks(change):
+        reason = reasons.get(change.named)
+        if not reason or not _lowers_tasks(change):
             return change
         (key,) = change.keys
-        sentence = f"waiting with {key.after} instead of {key.before} tasks: {why}"
+        sentence = f"waiting with {key.after} instead of {key.before} tasks: {reason}"
         warnings = (*change.warnings, sentence)
-        return replace(change, action="no-op", config=None, waits=why, warnings=warnings, price=Price(), steps=())
+        return replace(change, action="no-op", config=None, waits=reason, warnings=warnings, price=Price(), steps=())
 
     return replace(plan, clusters=tuple(part.each(held) for part in plan.clusters))
 
@@ -162,8 +162,8 @@ def _saving(change: Change, savings: Mapping[str, Saving]) -> Saving | None:
     """Return the saving that an update is for; None where it is for something else."""
     if not _lowers_tasks(change):
         return None
-    found = (savings[flow] for flow in change.flows if flow in savings)
-    return next((saving for saving in found if str(saving.tasks) == change.keys[0].after), None)
+    savings_of_change = (savings[flow] for flow in change.flows if flow in savings)
+    return next((saving for saving in savings_of_change if str(saving.tasks) == change.keys[0].after), None)
 
 
 def _lowers_tasks(change: Change) -> bool:

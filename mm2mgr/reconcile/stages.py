@@ -209,20 +209,20 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
 
 def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Iterable[Stage]:
     """Yield how a connector comes to store its offsets elsewhere, or how a journal that was found ends."""
-    live, wanted, journal = dict(change.before or {}), dict(change.config or {}), Journal.of(change.before or {})
+    live, desired, journal = dict(change.before or {}), dict(change.config or {}), Journal.of(change.before or {})
     rests = change.shown if change.shown in RESTING else ""
     was = journal.then if journal else rests or "RUNNING"
-    then, behind = wished or was, left_at(live, wanted)
+    then, behind = wished or was, left_at(live, desired)
     yield Compare(named, owner, live, None if journal else rests)
     if journal and journal.needs and behind is None and change.shown in {"RUNNING", "FAILED"}:
         if wished and wished != "RUNNING":
             yield SetState(named, wished)
-        yield WriteConfig(named, unmarked(wanted), "without the journal: it runs, so there is nothing to prove")
+        yield WriteConfig(named, unmarked(desired), "without the journal: it runs, so there is nothing to prove")
         return
     if change.needs_offsets:
-        yield Prove(named, change.needs_offsets, aliases_of(wanted)[0])
+        yield Prove(named, change.needs_offsets, aliases_of(desired)[0])
     if behind is None:
-        yield from _finished(named, wanted, then)
+        yield from _finished(named, desired, then)
         return
     if journal is None:
         yield Undo(_finished(named, live, was))
@@ -232,14 +232,14 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
             lenient = {key: value for key, value in live.items() if key != "exactly.once.support"}
             yield WriteConfig(named, Journal(then).marked(lenient), "the journal")
     # Whoever resumes it before its offsets are there would let it begin at the first record: it has no tasks until then.
-    moving = Journal(then, behind).marked({**wanted, "enabled": "false"})
+    moving = Journal(then, behind).marked({**desired, "enabled": "false"})
     yield Stop(named)
     if place(live) != behind:  # cut short before: only the config that it had then finds them
         yield WriteConfig(named, at(behind, moving), "the place of its offsets", known=True)
     yield ReadOffsets(named)
     yield WriteConfig(named, moving, "the new place of its offsets", known=True)
     yield from (WriteOffsets(named, noted=journal is not None), ReadBack(named), Undo())
-    yield from _finished(named, wanted, then)
+    yield from _finished(named, desired, then)
 
 
 def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
@@ -257,10 +257,10 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
     Both configs speak of the move from the moment that both are stopped: so what was begun can be ended also where the tree
     no longer asks for it.
     """
-    move, giver, live, wanted = over.move, over.giver, change.before, dict(change.config or {})
+    move, giver, live, desired = over.move, over.giver, change.before, dict(change.config or {})
     began = live is not None and Journal.of(live) is not None
     # A receiver that somebody resumes before it has its offsets would begin at the first record: it has no tasks until then.
-    kept = {**wanted, "enabled": "false"} if move.created else unmarked(live or {})
+    resting = {**desired, "enabled": "false"} if move.created else unmarked(live or {})
     rests = (change.shown if change.shown in RESTING else "") if live is not None and not began else None
     if live is not None:
         yield Compare(named, owner, live, rests)
@@ -268,13 +268,13 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
         yield Compare(giver, owner, over.before, None if began or move.giver_then == "RUNNING" else move.giver_then)
     is_marked = over.before is not None and Journal.of(over.before) is not None
     if over.back:
-        yield from _taken_back(named, kept, over, unmark=is_marked)
+        yield from _taken_back(named, resting, over, unmark=is_marked)
         return
-    carried = replace(over.journal, needs=(), move=replace(move, carried=True)).marked(wanted)
+    carried = replace(over.journal, needs=(), move=replace(move, carried=True)).marked(desired)
     gives = Journal(move.giver_then, gives=named)
     if not move.carried:
         needs = change.needs_offsets
-        marked = replace(over.journal, needs=needs).marked(kept)
+        marked = replace(over.journal, needs=needs).marked(resting)
         if live is None:
             yield Create(named, marked, "STOPPED")
         elif not began:
@@ -282,14 +282,14 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
         # What an earlier apply created is left to the next one: only a journal says that it never ran.
         left = (*_giver_goes_on(over), Stop(named))
         is_left = live is not None and move.created
-        yield from (Undo(left if is_left else _taken_back(named, kept, over, unmark=is_marked)), Stop(named))
+        yield from (Undo(left if is_left else _taken_back(named, resting, over, unmark=is_marked)), Stop(named))
         if over.dedicated:
             yield ReadDedicated(giver, over.dedicated, over.picks)
         else:
             yield Stop(giver)
             if over.before is not None and not is_marked:
                 yield WriteConfig(giver, gives.marked(over.before), "the journal")
-                yield Undo(left if is_left else _taken_back(named, kept, over, unmark=True))
+                yield Undo(left if is_left else _taken_back(named, resting, over, unmark=True))
             yield ReadOffsets(giver, over.picks)
         yield from (WriteOffsets(named, over.picks), ReadBack(named, over.picks), *_carry_resting(named, over))
         if needs:
@@ -306,11 +306,11 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
     then: list[tuple[Named, Config, str]] = [(named, carried, over.journal.then)]
     if over.before is not None and over.keeps is not None:
         then.append((giver, over.keeps, move.giver_then))
-    yield from (SetState(each, state) for each, _, state in then if state != "STOPPED")
-    yield from (Verify(each, config, state) for each, config, state in then)
-    for each, config in over.beside:
-        yield from (Compare(each, owner, config), Delete(each))
-    yield WriteConfig(named, wanted, "without the journal")
+    yield from (SetState(connector, state) for connector, _, state in then if state != "STOPPED")
+    yield from (Verify(connector, config, state) for connector, config, state in then)
+    for companion, config in over.beside:
+        yield from (Compare(companion, owner, config), Delete(companion))
+    yield WriteConfig(named, desired, "without the journal")
 
 
 def _carry_resting(named: Named, over: TakeOver) -> Iterable[Stage]:
@@ -377,9 +377,9 @@ def written_by(todo: Iterable[Stage]) -> set[Named]:
 def steps_of(change: Change, owner: str) -> tuple[str, ...]:
     """Describe what is done for a change; of a list for two connectors each step names its connector."""
     todo = stages(change, owner)
-    several = len({each.named for each in todo if not isinstance(each, Undo)}) > 1
-    named = ("" if isinstance(each, Undo) or not several else f"{'/'.join(each.named)}: " for each in todo)
-    return tuple(f"{name}{explain(each)}" for name, each in zip(named, todo, strict=True))
+    several = len({step.named for step in todo if not isinstance(step, Undo)}) > 1
+    named = ("" if isinstance(step, Undo) or not several else f"{'/'.join(step.named)}: " for step in todo)
+    return tuple(f"{name}{explain(step)}" for name, step in zip(named, todo, strict=True))
 
 
 def explain(stage: Stage) -> str:  # noqa: PLR0911, PLR0912  one sentence for each kind

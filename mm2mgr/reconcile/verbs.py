@@ -121,8 +121,8 @@ def decide(
         warning=_against(order, target),
         kind=type_of(info.config.get("connector.class", "")) or "",
     )
-    if why := untouchable(info, target.named, owners):
-        return replace(turn, action="refused", detail=why[0], hint=why[1])
+    if refusal := untouchable(info, target.named, owners):
+        return replace(turn, action="refused", detail=refusal[0], hint=refusal[1])
     if order.verb == "restart":
         return _restart(order, turn, status)
     if order.verb == "resume" and before == "FAILED":
@@ -177,18 +177,20 @@ def _instead(target: Target, live: Mapping[str, ConnectorInfo]) -> str:
 async def look(topology: Topology, order: Order, targets: Iterable[Target]) -> list[Turn]:
     """Read the Connect clusters concerned, side by side, and decide; nothing is written."""
 
-    async def one(name: str, wanted: Sequence[Target]) -> list[Turn]:
+    async def look_at_cluster(name: str, targets: Sequence[Target]) -> list[Turn]:
         try:
             target = connect_target(topology.connects[name])
             async with ConnectClient(target, deadline_seconds=_READ_SECONDS) as client:
                 live, statuses = await asyncio.gather(client.infos(), client.statuses())
         except Mm2mgrError as error:
-            return [Turn(each, "failed", detail=error.message, hint=error.hint) for each in wanted]
+            return [Turn(target, "failed", detail=error.message, hint=error.hint) for target in targets]
         owners = Ownership.of(topology)
-        return [decide(order, each, owners, live, statuses.get(each.connector)) for each in wanted]
+        return [decide(order, target, owners, live, statuses.get(target.connector)) for target in targets]
 
-    found = await asyncio.gather(*(one(name, mine) for name, mine in by_cluster(targets).items()))
-    turns = [turn for turns in found for turn in turns]
+    turns_by_cluster = await asyncio.gather(
+        *(look_at_cluster(name, mine) for name, mine in by_cluster(targets).items())
+    )
+    turns = [turn for turns in turns_by_cluster for turn in turns]
     stopped = any(turn.action == "write" and turn.before == "STOPPED" for turn in turns)
     return await _with_givers_held(topology, turns) if stopped else turns
 
@@ -204,7 +206,7 @@ async def _with_givers_held(topology: Topology, turns: Iterable[Turn]) -> list[T
         except Mm2mgrError:
             unread.append(name)
             return {}
-        journals = ((each.name, Journal.of(each.config)) for each in infos.values())
+        journals = ((info.name, Journal.of(info.config)) for info in infos.values())
         return {journal.move.giver: f"{name}/{by}" for by, journal in journals if journal and journal.move}
 
     parts = await asyncio.gather(*map(receivers, topology.connects))
@@ -224,7 +226,7 @@ async def _with_givers_held(topology: Topology, turns: Iterable[Turn]) -> list[T
 async def carry_out(topology: Topology, order: Order, turns: Sequence[Turn], report: Report) -> list[Turn]:
     """Send what was decided, Connect clusters side by side; returns before the connectors are there."""
 
-    async def one(name: str, mine: Sequence[Turn]) -> list[Turn]:
+    async def carry_out_in_cluster(name: str, mine: Sequence[Turn]) -> list[Turn]:
         gate = asyncio.Semaphore(_AT_ONCE)
         try:
             connect = ConnectClient(connect_target(topology.connects[name]), deadline_seconds=_WRITE_SECONDS)
@@ -241,7 +243,7 @@ async def carry_out(topology: Topology, order: Order, turns: Sequence[Turn], rep
             return list(await asyncio.gather(*map(send, mine)))
 
     writes = [turn for turn in turns if turn.action == "write"]
-    parts = await asyncio.gather(*(one(name, mine) for name, mine in by_cluster(writes).items()))
+    parts = await asyncio.gather(*(carry_out_in_cluster(name, mine) for name, mine in by_cluster(writes).items()))
     sent = {turn.name: turn for part in parts for turn in part}
     return [sent.get(turn.name, turn) for turn in turns]
 
@@ -267,8 +269,8 @@ async def _sent(client: ConnectClient, order: Order, turn: Turn) -> Turn:
 One = TypeVar("One", Target, Turn)
 
 
-def by_cluster(each: Iterable[One]) -> dict[str, list[One]]:
-    found: dict[str, list[One]] = {}
-    for one in each:
-        found.setdefault((one.target if isinstance(one, Turn) else one).connect, []).append(one)
-    return found
+def by_cluster(items: Iterable[One]) -> dict[str, list[One]]:
+    items_by_cluster: dict[str, list[One]] = {}
+    for item in items:
+        items_by_cluster.setdefault((item.target if isinstance(item, Turn) else item).connect, []).append(item)
+    return items_by_cluster

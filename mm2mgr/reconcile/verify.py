@@ -51,8 +51,8 @@ States = dict[Named, Settled]
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict on all of them."""
-    found = set(verdicts)
-    return "failed" if "failed" in found else "inconclusive" if "inconclusive" in found else "ok"
+    distinct = set(verdicts)
+    return "failed" if "failed" in distinct else "inconclusive" if "inconclusive" in distinct else "ok"
 
 
 class Watched:
@@ -94,8 +94,8 @@ class Watched:
 
     def take(self, tasks: Iterable[TaskConfig]) -> None:
         """Compare the tasks' configs, each of which holds the connector's, by the keys that the write changed."""
-        found = list(tasks)
-        configs = [task.config for task in found]
+        tasks_now = list(tasks)
+        configs = [task.config for task in tasks_now]
         # Where the tree has a placeholder, workers may show another text.
         readable = [key for key in self._keys if "${" not in f"{key.before}{key.after}"]
         self._tasks_have_it = bool(configs) and all(
@@ -103,12 +103,12 @@ class Watched:
             for config in configs
         )
         if self.arrivals:
-            assigned = [one for task in found for one in task.assigned]
+            assigned = [partition for task in tasks_now for partition in task.assigned]
             self.arrivals.set_partitions(assigned, is_new=self._tasks_have_it)
 
     def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:
         """Return its state in this reading, and whether it is reliable."""
-        seen = self.judged(info, status)
+        settled = self.judged(info, status)
         # Tasks of a connector that rests take the config when it runs again; one that failed gives them none.
         alone = status is not None and status.state not in {"RUNNING", "UNASSIGNED"}
         lost = info is None or info.config != self.written
@@ -120,21 +120,21 @@ class Watched:
         self.is_on_its_way = False
         self.is_good_if_late = not self._ran and (
             (without_tasks and self._before is not None and self._before.runs and not self._before.tasks)
-            or (not belongs and seen.state.endswith(AS_BEFORE))
+            or (not belongs and settled.state.endswith(AS_BEFORE))
         )
-        if self._seen != (seen, belongs):
-            self._seen, self._since = (seen, belongs), now
-        if seen.verdict == "inconclusive":
-            return seen, False
+        if self._seen != (settled, belongs):
+            self._seen, self._since = (settled, belongs), now
+        if settled.verdict == "inconclusive":
+            return settled, False
         if not belongs:
-            return Settled(f"{seen.state}, but its tasks still have the previous config", "inconclusive"), False
+            return Settled(f"{settled.state}, but its tasks still have the previous config", "inconclusive"), False
         # Each worker answers from its own copy of Connect's config topic, and a busy one may not have read the write yet.
         is_known_at_once = self.change.action == "no-op" or (
             self.change.action == "create" and not lost and (not without_tasks or self.takes_topics is False)
         )
         if is_known_at_once or now - self._since >= self._hold_seconds:
-            return seen, True
-        return Settled(f"{seen.state}, possibly from before the write", "inconclusive"), False
+            return settled, True
+        return Settled(f"{settled.state}, possibly from before the write", "inconclusive"), False
 
     def awaits_record(self) -> Settled:
         """Return its state while it runs without having written any of the records that it has to copy."""
@@ -146,10 +146,12 @@ class Watched:
         """Return its state while it runs, by whether what its source gets since the update arrives at the target."""
         if self.arrivals is None:
             return Settled("RUNNING", "ok")
-        what = said(self.arrivals)
+        arrivals = said(self.arrivals)
         self.is_broken_if_late = self.arrivals.is_broken
         self.is_on_its_way = self.is_good_if_late = bool(self.arrivals.waiting) and not self.arrivals.overdue
-        return Settled(f"RUNNING, {what}" if what else "RUNNING", "inconclusive" if self.arrivals.waiting else "ok")
+        return Settled(
+            f"RUNNING, {arrivals}" if arrivals else "RUNNING", "inconclusive" if self.arrivals.waiting else "ok"
+        )
 
     def judged(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:  # noqa: PLR0911
         """Return what a reading shows, whether or not it belongs to the new config."""
@@ -187,8 +189,8 @@ class Watched:
             return Settled(
                 "RUNNING, no tasks although topics match (wrong credentials, or a right is missing)", "inconclusive"
             )
-        why = "its source cluster does not answer or refuses it" if self._ran else WHY_NO_TASKS
-        return Settled(f"RUNNING, no tasks yet ({why})", "inconclusive")
+        reason = "its source cluster does not answer or refuses it" if self._ran else WHY_NO_TASKS
+        return Settled(f"RUNNING, no tasks yet ({reason})", "inconclusive")
 
 
 def tasks_of(info: ConnectorInfo, status: ConnectorStatus) -> list[TaskStatus | None]:
@@ -275,11 +277,13 @@ class Verification:
         which has to prove something.
         """
         chosen = [change for change in changes if change.action != "delete"]
-        watched = [self._watched(each, is_canary) for each in chosen]
+        watched = [self._watched(change, is_canary) for change in chosen]
         written_at = time.time()
-        for each in watched:
-            self._good.pop(each.name, None)
-        concerned = [(self._client.target.name, name) for name in (*self._good, *(each.name for each in watched))]
+        for connector in watched:
+            self._good.pop(connector.name, None)
+        concerned = [
+            (self._client.target.name, name) for name in (*self._good, *(connector.name for connector in watched))
+        ]
         end, pause, waited = timing.now() + self._wait_seconds, _FIRST_PAUSE_SECONDS, False
         while watched or self._good:
             watched = await self._look(watched)
@@ -287,12 +291,12 @@ class Verification:
             if not watched or is_over or self._halt.is_set():
                 break
             if not waited:
-                self._waits([each.name for each in watched])
+                self._waits([connector.name for connector in watched])
                 waited = True
             await paused(min(pause, end - timing.now()), self._halt)
             pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
-        for each in watched if not self._halt.is_set() else ():
-            self._set(each, await self._judged_late(each, None if is_canary else written_at))
+        for connector in watched if not self._halt.is_set() else ():
+            self._set(connector, await self._judged_late(connector, None if is_canary else written_at))
         return worst(self.states[named].verdict for named in concerned)
 
     async def _judged_late(self, watched: Watched, written_at: float | None) -> Settled:
@@ -312,11 +316,11 @@ class Verification:
         self._good.pop(name, None)
         self.states.pop((self._client.target.name, name), None)
 
-    def _named(self, each: Watched) -> Named:
-        return self._client.target.name, each.name
+    def _named(self, watched: Watched) -> Named:
+        return self._client.target.name, watched.name
 
-    def _set(self, each: Watched, seen: Settled) -> None:
-        self.states[self._named(each)] = seen
+    def _set(self, watched: Watched, settled: Settled) -> None:
+        self.states[self._named(watched)] = settled
 
     def _watched(self, change: Change, is_canary: bool) -> Watched:
         arrivals = self._logs.watching(change) if self._logs else None
@@ -334,55 +338,59 @@ class Verification:
         try:
             return await self._looked(watched)
         except Mm2mgrError as error:
-            for each in watched:
-                each.is_broken_if_late = each.is_good_if_late = False
-                self._set(each, Settled(f"unknown: {error.one_line}", "inconclusive"))
+            for connector in watched:
+                connector.is_broken_if_late = connector.is_good_if_late = False
+                self._set(connector, Settled(f"unknown: {error.one_line}", "inconclusive"))
             return watched
 
     async def _looked(self, watched: list[Watched]) -> list[Watched]:
         # Tasks first: a status that is read after they had the config is at least not older than that.
-        await asyncio.gather(*(self._ask_tasks(each) for each in watched if each.asks_tasks))
-        await asyncio.gather(*(self._ask_topics(each) for each in watched if each.is_without_tasks))
+        await asyncio.gather(*(self._ask_tasks(connector) for connector in watched if connector.asks_tasks))
+        await asyncio.gather(*(self._ask_topics(connector) for connector in watched if connector.is_without_tasks))
         infos, statuses = await self._client.infos_with_statuses()
-        if any(name not in infos for name in (*self._good, *(each.name for each in watched))):
+        if any(name not in infos for name in (*self._good, *(connector.name for connector in watched))):
             infos |= await self._client.infos()  # that list leaves out what has no status yet
         now, reliable = timing.now(), []
-        for each in self._good.values():
-            seen = each.judged(infos.get(each.name), statuses.get(each.name))
-            if seen.verdict == "failed":
-                self._set(each, seen)
-        for each in watched:
-            seen, relied = each.look(infos.get(each.name), statuses.get(each.name), now)
-            self._set(each, seen)
+        for connector in self._good.values():
+            settled = connector.judged(infos.get(connector.name), statuses.get(connector.name))
+            if settled.verdict == "failed":
+                self._set(connector, settled)
+        for connector in watched:
+            settled, relied = connector.look(infos.get(connector.name), statuses.get(connector.name), now)
+            self._set(connector, settled)
             if relied:
-                reliable.append(each)
-        running = [each for each in reliable if not each.arrived and self.states[self._named(each)].verdict == "ok"]
+                reliable.append(connector)
+        running = [
+            connector
+            for connector in reliable
+            if not connector.arrived and self.states[self._named(connector)].verdict == "ok"
+        ]
         await asyncio.gather(*map(self._ask_record, running))
         await self._read_logs(watched, reliable)
-        for each in reliable:
-            if each in running and not each.arrived:
-                self._set(each, each.awaits_record())
-            elif self.states[self._named(each)] == Settled("RUNNING", "ok"):
-                self._set(each, each.judges_arrivals())
-        good = [each for each in reliable if self.states[self._named(each)].verdict == "ok"]
-        self._good |= {each.name: each for each in good}
-        ended = [each for each in reliable if self.states[self._named(each)].verdict != "inconclusive"]
-        return [each for each in watched if each not in ended]
+        for connector in reliable:
+            if connector in running and not connector.arrived:
+                self._set(connector, connector.awaits_record())
+            elif self.states[self._named(connector)] == Settled("RUNNING", "ok"):
+                self._set(connector, connector.judges_arrivals())
+        good = [connector for connector in reliable if self.states[self._named(connector)].verdict == "ok"]
+        self._good |= {connector.name: connector for connector in good}
+        ended = [connector for connector in reliable if self.states[self._named(connector)].verdict != "inconclusive"]
+        return [connector for connector in watched if connector not in ended]
 
     async def _read_logs(self, watched: Iterable[Watched], reliable: Sequence[Watched]) -> None:
         """Read log ends of what was updated: once at first, and then from when its tasks are seen to run."""
         if self._logs is None:
             return
-        runs = {id(each.arrivals) for each in reliable}
-        asked = [each.arrivals for each in watched if each.arrivals]
+        runs = {id(connector.arrivals) for connector in reliable}
+        asked = [connector.arrivals for connector in watched if connector.arrivals]
         chosen = [arrivals for arrivals in asked if id(arrivals) in runs or not arrivals.now]
         for arrivals, ends in await self._logs.read(chosen):
             arrivals.take(ends, timing.now(), runs=id(arrivals) in runs)
 
-    async def _ask_tasks(self, each: Watched) -> None:
+    async def _ask_tasks(self, connector: Watched) -> None:
         async with self._gate:
             with suppress(NotFound):  # deleted: the infos show it
-                each.take(await self._client.tasks(each.name))
+                connector.take(await self._client.tasks(connector.name))
 
     async def _ask_topics(self, watched: Watched) -> None:
         """Ask once whether an updated connector without tasks has anything to take."""
@@ -394,13 +402,15 @@ class Verification:
         ):
             watched.takes_topics = await self._logs.takes_topics(watched.change)
 
-    async def _ask_record(self, each: Watched) -> None:
+    async def _ask_record(self, connector: Watched) -> None:
         """Ask for the first record that the target acknowledged: at once in the topics written to, later in stored offsets."""
         async with self._gate:
             try:
-                each.arrived = bool(await self._client.topics(each.name) or await self._client.offsets(each.name))
+                connector.arrived = bool(
+                    await self._client.topics(connector.name) or await self._client.offsets(connector.name)
+                )
             except (NotFound, Unsupported):
-                each.arrived = True  # these workers do not report it
+                connector.arrived = True  # these workers do not report it
 
 
 async def paused(seconds: float, halt: asyncio.Event) -> None:

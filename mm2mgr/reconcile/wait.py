@@ -63,23 +63,27 @@ async def watch(topology: Topology, order: Order, turns: Sequence[Turn], wait_se
     three flush intervals are added to `wait_seconds`: Connect goes on to flush what tasks had sent before they paused.
     """
 
-    async def one(name: str, mine: Sequence[Turn]) -> list[_Watched]:
+    async def watch_cluster(name: str, mine: Sequence[Turn]) -> list[_Watched]:
         flush = topology.connects[name].model.flush_interval
         watched = [_Watched(order, turn, 2 * flush) for turn in mine]
-        end = timing.now() + wait_seconds + (3 * flush if any(each.needs_steady_offsets for each in watched) else 0.0)
+        end = (
+            timing.now()
+            + wait_seconds
+            + (3 * flush if any(connector.needs_steady_offsets for connector in watched) else 0.0)
+        )
         try:
             target = connect_target(topology.connects[name])
         except Mm2mgrError as error:  # its credentials are gone since the request was sent
-            for each in watched:
-                each.unknown(error)
+            for connector in watched:
+                connector.unknown(error)
             return watched
         async with ConnectClient(target, deadline_seconds=_READ_SECONDS) as client:
             await _until_settled(client, watched, end)
         return watched
 
     mine = [turn for turn in turns if turn.written or (turn.action == "none" and turn.before == order.goal)]
-    parts = await asyncio.gather(*(one(name, group) for name, group in by_cluster(mine).items()))
-    settled = {each.turn.name: each.result() for part in parts for each in part}
+    parts = await asyncio.gather(*(watch_cluster(name, group) for name, group in by_cluster(mine).items()))
+    settled = {connector.turn.name: connector.result() for part in parts for connector in part}
     return [replace(turn, settled=settled.get(turn.name)) for turn in turns]
 
 
@@ -88,17 +92,19 @@ async def _until_settled(client: ConnectClient, watched: Sequence[_Watched], end
     while True:
         try:
             infos, statuses = await asyncio.gather(client.infos(), client.statuses())
-            for each in unsettled:
-                each.look(infos.get(each.connector), statuses.get(each.connector), timing.now())
-            await asyncio.gather(*(each.look_at_offsets(client, gate) for each in unsettled if each.awaits_offsets))
+            for connector in unsettled:
+                connector.look(infos.get(connector.connector), statuses.get(connector.connector), timing.now())
+            await asyncio.gather(
+                *(connector.look_at_offsets(client, gate) for connector in unsettled if connector.awaits_offsets)
+            )
         except Mm2mgrError as error:
-            for each in unsettled:
-                each.unknown(error)
-        unsettled = [each for each in unsettled if not each.is_settled]
+            for connector in unsettled:
+                connector.unknown(error)
+        unsettled = [connector for connector in unsettled if not connector.is_settled]
         if not unsettled or timing.now() >= end:
             return
         pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
-        if all(each.awaits_offsets for each in unsettled):
+        if all(connector.awaits_offsets for connector in unsettled):
             pause = min(max(unsettled[0].still_seconds / 12, _FIRST_PAUSE_SECONDS), _LONGEST_FLUSH_PAUSE_SECONDS)
         await asyncio.sleep(max(0.0, min(pause, end - timing.now())))
 
@@ -122,12 +128,12 @@ class _Watched:
 
     def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> None:
         """Take in one reading of its state."""
-        seen = judge(self._goal, info, status, is_source=self.turn.kind == "source")
-        if seen != self.settled:
-            self.settled, self._since = seen, now
-        hold = verify.HOLD_SECONDS if seen.verdict == "failed" else self._hold_seconds
-        self.is_settled = seen.verdict != "inconclusive" and now - self._since >= hold
-        self.awaits_offsets = self.needs_steady_offsets and seen.verdict == "ok"
+        settled = judge(self._goal, info, status, is_source=self.turn.kind == "source")
+        if settled != self.settled:
+            self.settled, self._since = settled, now
+        hold = verify.HOLD_SECONDS if settled.verdict == "failed" else self._hold_seconds
+        self.is_settled = settled.verdict != "inconclusive" and now - self._since >= hold
+        self.awaits_offsets = self.needs_steady_offsets and settled.verdict == "ok"
         if not self.awaits_offsets:
             self._offsets = None
         elif self.is_settled:
@@ -138,17 +144,17 @@ class _Watched:
         try:
             async with gate:
                 asked = timing.now()
-                found = {entry.key: entry.offset for entry in await client.offsets(self.connector)}
+                offsets = {entry.key: entry.offset for entry in await client.offsets(self.connector)}
         except Unsupported:
-            why = "whether its stored offsets still change is unknown: its workers do not show them (Kafka 3.5 does)"
-            self.settled = Settled(f"{self.settled.state}; {why}", "inconclusive")
+            reason = "whether its stored offsets still change is unknown: its workers do not show them (Kafka 3.5 does)"
+            self.settled = Settled(f"{self.settled.state}; {reason}", "inconclusive")
             self.is_settled, self.awaits_offsets = True, False
             return
         except Mm2mgrError as error:
             self.unknown(error)
             return
-        if self._offsets != found:
-            self._offsets, self._offsets_since = found, timing.now()
+        if self._offsets != offsets:
+            self._offsets, self._offsets_since = offsets, timing.now()
         still = max(0.0, asked - self._offsets_since)  # from the end of the first answer to the newest question
         if still >= self.still_seconds:
             self.is_settled = True

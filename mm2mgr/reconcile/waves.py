@@ -39,7 +39,7 @@ class Rollout:
 
     def of_plan(self, changes: Iterable[Change]) -> Rollout:
         """Return it with what these changes delete before others of them begin."""
-        followed = [(named, self.is_canary(each)) for each in changes for named in each.follows]
+        followed = [(named, self.is_canary(change)) for change in changes for named in change.follows]
         before_canary = frozenset(named for named, is_canary in followed if is_canary)
         return replace(self, first=frozenset(named for named, _ in followed), before_canary=before_canary)
 
@@ -198,9 +198,9 @@ def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
             0 if change.action == "delete" else 1 + ORDER[change.type],
         )
 
-    canary = [each for each in part.changes if each.action == "no-op" and rollout.is_canary(each)]
+    canary = [change for change in part.changes if change.action == "no-op" and rollout.is_canary(change)]
     writes = [
-        each for each in part.writes if not each.moves_to
+        write for write in part.writes if not write.moves_to
     ]  # the others are written with what takes over from them
     for _, alike in groupby(sorted((*writes, *canary), key=rank), key=rank):
         changes = list(alike)

@@ -172,15 +172,15 @@ class Rows:
         if not 0 <= partition < self._wanted[topic].partitions:
             self.doubts["of a partition that its topic does not have"] += 1
             return
-        if kept := self._believed(values):
-            self._rows.setdefault(at_ms, {})[topic, partition] = kept
+        if believed := self._believed(values):
+            self._rows.setdefault(at_ms, {})[topic, partition] = believed
 
     def share_out(self, topic: str, at_ms: int, rates: Mapping[str, object]) -> None:
         """Give each partition of a topic the same part of the topic's rates."""
         if topic in self._wanted and (believed := self._believed(rates)):
             count = self._wanted[topic].partitions
-            kept = {name: rate / count for name, rate in believed.items()}
-            self._rows.setdefault(at_ms, {}).update({(topic, number): kept for number in range(count)})
+            row = {name: rate / count for name, rate in believed.items()}
+            self._rows.setdefault(at_ms, {}).update({(topic, number): row for number in range(count)})
 
     def batches(self) -> list[Batch]:
         """Return one batch per sample time, oldest first."""
@@ -198,15 +198,17 @@ class Rows:
         return [*self.doubts.notes(), note]
 
     def _believed(self, values: Mapping[str, object]) -> dict[str, float]:
-        checked = {name: self.doubts.number(each, LARGEST[name]) for name, each in values.items() if each is not None}
-        return {name: each for name, each in checked.items() if each is not None}
+        checked = {
+            name: self.doubts.number(value, LARGEST[name]) for name, value in values.items() if value is not None
+        }
+        return {name: value for name, value in checked.items() if value is not None}
 
     def _batch(self, time_ms: int, rows: Mapping[tuple[str, int], Mapping[str, float]]) -> Batch:
         columns: dict[str, Any] = {}
         for name in {name for row in rows.values() for name in row}:
             column = [row.get(name) for row in rows.values()]
             is_whole = LARGEST[name] == _WHOLE
-            columns[name] = [None if each is None else int(each) for each in column] if is_whole else column
+            columns[name] = [None if value is None else int(value) for value in column] if is_whole else column
         topics = [topic for topic, _ in rows]
         topic_ids = [self._wanted[topic].topic_id for topic in topics]
         places = [partition for _, partition in rows]

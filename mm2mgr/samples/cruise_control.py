@@ -49,8 +49,8 @@ class CruiseControlSource:
         window_ms = min(after - before for before, after in pairwise(ends))
         if window_ms > _LONGEST_WINDOW_MS:
             raise self.http.error(f"its windows end {window_ms / _LONGEST_WINDOW_MS:.0f} days apart: a clock is wrong")
-        wanted = ends[-1:] if since_ms is None else [end for end in ends if end - 1 > since_ms]
-        for end in wanted:
+        new_ends = ends[-1:] if since_ms is None else [end for end in ends if end - 1 > since_ms]
+        for end in new_ends:
             yield self._window(inventory, end, window_ms)
 
     def _window_ends(self) -> list[int]:
@@ -99,8 +99,8 @@ class CruiseControlSource:
             raise self._warming(shorten(reason))
         raise self.http.refused(answer, reason)
 
-    def _warming(self, what: str) -> SourceError:
-        return self.http.error(f"not ready: {what}", "it warms up after a start; two finished windows are needed")
+    def _warming(self, reason: str) -> SourceError:
+        return self.http.error(f"not ready: {reason}", "it warms up after a start; two finished windows are needed")
 
 
 def _add(rows: Rows, names: TopicNames, record: object, last_ms: int) -> None:

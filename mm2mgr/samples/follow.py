@@ -113,7 +113,7 @@ def follow(
         answers = list(zip(asked, polls, strict=True))
         left_out = {line.reader.name: dict(poll.left_out) for line, poll in answers if poll.left_out}
         owners = (clock.news, *(line.news for line in lines), keeper.news)
-        news = [said for each in owners for said in dict.fromkeys(each.take())]
+        news = [message for owner in owners for message in dict.fromkeys(owner.take())]
         progress(Round(number, samples, failures, left_out, news))
         return [line for line, poll in answers if poll.has_more]
 

@@ -33,7 +33,10 @@ class WantedLog:
 
 
 def log_histories(
-    store: Store, wanted: Mapping[str, Sequence[WantedLog]], now_ms: int, warn: Callable[[str], None] = lambda _: None
+    store: Store,
+    logs_of_clusters: Mapping[str, Sequence[WantedLog]],
+    now_ms: int,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> dict[str, list[LogHistory]]:
     """Return the samples around each wanted offset and those of the last minutes, by cluster in the order of what is wanted.
 
@@ -42,21 +45,21 @@ def log_histories(
     """
     table, until = StoredTable(store, SAMPLES, warn), time.monotonic() + _MOST_SECONDS
     hours = {hour: of for hour, of in by_period(table.files()).items() if hour_start_ms(hour) <= now_ms}
-    search = _Search(wanted, now_ms)
+    search = _Search(logs_of_clusters, now_ms)
     for hour in sorted(hours, reverse=True)[:_MOST_HOURS]:
         if search.is_done and hour_end_ms(hour) < now_ms - _RECENT_MS:
             break
         if time.monotonic() > until:
             break
         search.take(list(_rows(table, hours[hour], search.clusters)))
-    found = iter(search.found())
-    return {alias: [next(found) for _ in logs] for alias, logs in wanted.items()}
+    histories = iter(search.found())
+    return {alias: [next(histories) for _ in logs] for alias, logs in logs_of_clusters.items()}
 
 
 def _rows(table: StoredTable, files: Sequence[DataFile], clusters: frozenset[str]) -> Iterator[Any]:
     for file in files:
         low, high = file.bounds.get("cluster", (min(clusters, default=""), max(clusters, default="")))
-        if not any(low <= each <= high for each in clusters):
+        if not any(low <= cluster <= high for cluster in clusters):
             continue
         rows = table.read_or_warn(file, _COLUMNS)
         if rows is not None:
@@ -67,9 +70,9 @@ class _Search:
     """The wanted logs as places in arrays, and the samples that were found of each. Flows to several targets read the same
     partition at different offsets: each such place is in a layer of its own."""
 
-    def __init__(self, wanted: Mapping[str, Sequence[WantedLog]], now_ms: int) -> None:
-        self.clusters = frozenset(alias for alias, logs in wanted.items() if logs)
-        self._logs = [(alias, log) for alias, logs in wanted.items() for log in logs]
+    def __init__(self, logs_of_clusters: Mapping[str, Sequence[WantedLog]], now_ms: int) -> None:
+        self.clusters = frozenset(alias for alias, logs in logs_of_clusters.items() if logs)
+        self._logs = [(alias, log) for alias, logs in logs_of_clusters.items() for log in logs]
         self._blocks, self._layers = _numbered(self._logs)
         self._ids = {(alias, log.partition.topic): log.topic_id for alias, log in self._logs}
         self._position = np.array([log.position for _, log in self._logs], np.int64)
@@ -85,10 +88,10 @@ class _Search:
 
     def take(self, batches: Sequence[Any]) -> None:
         """Take the samples of one hour; hours come newest first."""
-        found = [columns for batch in batches for columns in self._of(batch)]
-        if not found:
+        columns_of_batches = [columns for batch in batches for columns in self._of(batch)]
+        if not columns_of_batches:
             return
-        place, times, ends, sizes = (np.concatenate(each) for each in zip(*found, strict=True))
+        place, times, ends, sizes = (np.concatenate(parts) for parts in zip(*columns_of_batches, strict=True))
         order = np.lexsort((times, place))
         place, times, ends, sizes = place[order], times[order], ends[order], sizes[order]
         for at in np.flatnonzero(~np.isnan(sizes))[::-1].tolist():
@@ -132,19 +135,19 @@ class _Search:
 
     def found(self) -> list[LogHistory]:
         """Return what was kept of each wanted log."""
-        made = [LogHistory()] * len(self._logs)
+        histories = [LogHistory()] * len(self._logs)
         if not self._kept:
-            return made
-        place, times, ends = (np.concatenate(each) for each in zip(*self._kept, strict=True))
+            return histories
+        place, times, ends = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
         order = np.lexsort((times, place))
         place, times, ends = place[order], times[order], ends[order]
         starts = np.flatnonzero(np.append(True, place[1:] != place[:-1])).tolist()
         for first, end in zip(starts, [*starts[1:], len(place)], strict=True):
             log = int(place[first])
-            made[log] = LogHistory(
+            histories[log] = LogHistory(
                 tuple(times[first:end].tolist()), tuple(ends[first:end].tolist()), self._bytes.get(log)
             )
-        return made
+        return histories
 
 
 def _numbered(logs: Sequence[tuple[str, WantedLog]]) -> tuple[dict[tuple[str, str], tuple[int, int]], list[Any]]:
@@ -159,7 +162,7 @@ def _numbered(logs: Sequence[tuple[str, WantedLog]]) -> tuple[dict[tuple[str, st
     layers: list[Any] = []
     for number, (alias, log) in enumerate(logs):
         at = blocks[alias, log.partition.topic][0] + log.partition.partition
-        layer = next((each for each in layers if each[at] < 0), None)
+        layer = next((layer for layer in layers if layer[at] < 0), None)
         if layer is None:
             layers.append(layer := np.full(length, -1, np.int64))
         layer[at] = number

@@ -115,9 +115,9 @@ class Http:
         hints |= dict.fromkeys((301, 302, 303, 307, 308), "check `url`: a redirect is not followed")
         return self.error(f"HTTP {answer.status}: {reason}", hints.get(answer.status))
 
-    def error(self, what: str, hint: str | None = None) -> SourceError:
+    def error(self, reason: str, hint: str | None = None) -> SourceError:
         """Build an error that names this endpoint."""
-        return SourceError(f"{self.endpoint.name} at {self.endpoint.url}: {what}", hint=hint)
+        return SourceError(f"{self.endpoint.name} at {self.endpoint.url}: {reason}", hint=hint)
 
     def _failed(self, error: Exception) -> SourceError:
         if isinstance(error, web.Broken):
@@ -158,12 +158,12 @@ def shorten(text: str) -> str:
     return cut(" ".join(mask_text(text[:_MASKED]).split()), _LONGEST_REASON)
 
 
-def _answer(found: web.Exchanged) -> HttpAnswer:
+def _answer(exchanged: web.Exchanged) -> HttpAnswer:
     try:
-        decoded = json.loads(found.text)
+        decoded = json.loads(exchanged.text)
     except (ValueError, RecursionError):
         decoded = None
-    return HttpAnswer(found.status, found.headers, decoded, cut(found.text[:_MASKED], _LONGEST_REASON))
+    return HttpAnswer(exchanged.status, exchanged.headers, decoded, cut(exchanged.text[:_MASKED], _LONGEST_REASON))
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -55,18 +55,18 @@ class RecordSizes:
         rows = self._due(topics, ends, timing.now())
         if not rows:
             return {}
-        wanted = {one: Offsets(ends.start[row], ends.end[row]) for row, one in rows.items()}
-        sizes = mean_record_bytes(access, wanted, _ending(_SHORT_LOOK, until))
-        if len(rows) < _PARTITIONS_PER_LOOK and (longer := self._longer(wanted, sizes)):
+        offsets = {partition: Offsets(ends.start[row], ends.end[row]) for row, partition in rows.items()}
+        sizes = mean_record_bytes(access, offsets, _ending(_SHORT_LOOK, until))
+        if len(rows) < _PARTITIONS_PER_LOOK and (longer := self._longer(offsets, sizes)):
             sizes |= mean_record_bytes(access, longer, _ending(_LONG_LOOK, until))
         now = timing.now()
-        self._asked_at.update({one.topic: now for one in wanted})
-        self._answered_at.update({one.topic: now for one in sizes})
-        return {row: sizes[one] for row, one in rows.items() if one in sizes}
+        self._asked_at.update({partition.topic: now for partition in offsets})
+        self._answered_at.update({partition.topic: now for partition in sizes})
+        return {row: sizes[partition] for row, partition in rows.items() if partition in sizes}
 
     def forget_others(self, topics: Sequence[TopicRows]) -> None:
         """Forget topics that are gone."""
-        names = {each.topic for each in topics}
+        names = {topic.topic for topic in topics}
         for times in (self._answered_at, self._asked_at):
             for gone in times.keys() - names:
                 del times[gone]
@@ -78,23 +78,25 @@ class RecordSizes:
 
         More of fuller logs, as they carry more; but by the square root, so that a full old one does not take everything.
         """
-        roots = {one: math.sqrt(looked[one].end - looked[one].start) for one in sizes}
-        share = _LONG_LOOK.limit_bytes / 2 / max(1.0, sum(root * sizes[one] for one, root in roots.items()))
+        roots = {partition: math.sqrt(looked[partition].end - looked[partition].start) for partition in sizes}
+        share = _LONG_LOOK.limit_bytes / 2 / max(1.0, sum(root * sizes[partition] for partition, root in roots.items()))
         longer = {}
-        for one, root in roots.items():
+        for partition, root in roots.items():
             records = min(int(share * root), _LONG_LOOK.records_per_partition)
-            if min(records, looked[one].end - looked[one].start) > _SHORT_LOOK.records_per_partition:
-                longer[one] = Offsets(max(looked[one].start, looked[one].end - records), looked[one].end)
+            if min(records, looked[partition].end - looked[partition].start) > _SHORT_LOOK.records_per_partition:
+                longer[partition] = Offsets(
+                    max(looked[partition].start, looked[partition].end - records), looked[partition].end
+                )
         return longer
 
     def _due(self, topics: Sequence[TopicRows], ends: Ends, now: float) -> dict[int, TopicPartition]:
         """Return rows to look at: the fullest of each topic that is due, then, while there is room, its others."""
         waiting = [t for t in topics if now - self._answered_at.get(t.topic, _LONG_AGO) >= self.every_seconds]
-        waiting.sort(key=lambda each: self._asked_at.get(each.topic, _LONG_AGO))
+        waiting.sort(key=lambda numbers: self._asked_at.get(numbers.topic, _LONG_AGO))
         chosen: dict[int, TopicPartition] = {}
         others: list[tuple[int, TopicPartition]] = []
-        for each in waiting:
-            ordered = _fullest(each, ends)
+        for numbers in waiting:
+            ordered = _fullest(numbers, ends)
             chosen.update(ordered[:_PARTITIONS_PER_TOPIC])
             if len(chosen) >= _PARTITIONS_PER_LOOK:
                 return chosen
@@ -131,16 +133,16 @@ class _WatchedTopics:
 
     @classmethod
     def of(cls, infos: dict[str, TopicInfo]) -> _WatchedTopics:
-        made = cls([], [], array("i"), [])
+        watched = cls([], [], array("i"), [])
         for topic, info in sorted(infos.items()):
-            made.topics.append(TopicRows(topic, len(made.names), info.partitions))
-            made.names += [topic] * info.partitions
-            made.topic_ids += [info.topic_id] * info.partitions
-            made.numbers.extend(range(info.partitions))
-        return made
+            watched.topics.append(TopicRows(topic, len(watched.names), info.partitions))
+            watched.names += [topic] * info.partitions
+            watched.topic_ids += [info.topic_id] * info.partitions
+            watched.numbers.extend(range(info.partitions))
+        return watched
 
     def partitions(self) -> list[TopicPartition]:
-        return [TopicPartition(*one) for one in zip(self.names, self.numbers, strict=True)]
+        return [TopicPartition(*pair) for pair in zip(self.names, self.numbers, strict=True)]
 
     def went_back(self, ends: array[int]) -> bool:
         """Tell whether a log is shorter than last time: truncated, or of a topic created anew."""
@@ -199,9 +201,9 @@ class KafkaReader:
         return Poll([batch], ends.failed)
 
     def _look_at_topics(self, logs: LogEnds) -> None:
-        wanted = Inventory(self.name, logs.topics(), self.accepts).wanted()
+        topics = Inventory(self.name, logs.topics(), self.accepts).wanted()
         self._looked_at = timing.now()
-        self._watched = _WatchedTopics.of(wanted)
+        self._watched = _WatchedTopics.of(topics)
         logs.watch(self._watched.partitions())
         if self.sizes:
             self.sizes.forget_others(self._watched.topics)

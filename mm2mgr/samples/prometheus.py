@@ -127,20 +127,20 @@ def discovery(labels: Mapping[str, str]) -> str:
 
 def known_names() -> list[str]:
     """Return the names of all metrics that mm2mgr can use."""
-    ends = [each.end.name for each in OFFSETS]
-    return list(dict.fromkeys([*ends, *(each.bytes_in.name for each in COUNTERS)]))
+    ends = [metrics.end.name for metrics in OFFSETS]
+    return list(dict.fromkeys([*ends, *(metrics.bytes_in.name for metrics in COUNTERS)]))
 
 
-def chosen(found: Iterable[Mapping[str, str]]) -> Present:
+def chosen(present: Iterable[Mapping[str, str]]) -> Present:
     """Choose from the label sets of the answer to `discovery`: the first known of each kind."""
-    there = list(found)
+    there = list(present)
 
     def is_there(metric: Metric) -> bool:
-        wanted = {"__name__": metric.name, **metric.labels}
-        return any(wanted.items() <= labels.items() for labels in there)
+        labels_of_metric = {"__name__": metric.name, **metric.labels}
+        return any(labels_of_metric.items() <= labels.items() for labels in there)
 
-    offsets = next((each for each in OFFSETS if is_there(each.end)), None)
-    counters = next((each for each in COUNTERS if is_there(each.bytes_in)), None)
+    offsets = next((metrics for metrics in OFFSETS if is_there(metrics.end)), None)
+    counters = next((metrics for metrics in COUNTERS if is_there(metrics.bytes_in)), None)
     return Present(offsets, counters)
 
 
@@ -220,19 +220,25 @@ class PrometheusSource:
     def _offsets_of(
         self, inventory: Inventory, present: Present, times: list[int], step_ms: int, since_ms: int | None
     ) -> Gathered:
-        known, labels = present.offsets, self.reading.labels
-        assert known is not None
-        ends, scraped = (self._ask(query(known.end, labels), times, step_ms) for query in (per_partition, scraped_at))
-        starts = self._ask(per_partition(known.start, labels), times, step_ms)
-        sizes = self._ask(per_partition(known.log_bytes, labels), times, step_ms) if known.log_bytes else {}
+        offset_metrics, labels = present.offsets, self.reading.labels
+        assert offset_metrics is not None
+        ends, scraped = (
+            self._ask(query(offset_metrics.end, labels), times, step_ms) for query in (per_partition, scraped_at)
+        )
+        starts = self._ask(per_partition(offset_metrics.start, labels), times, step_ms)
+        sizes = (
+            self._ask(per_partition(offset_metrics.log_bytes, labels), times, step_ms)
+            if offset_metrics.log_bytes
+            else {}
+        )
         bytes_per_record = self._record_bytes(present.counters, times, step_ms)
-        names = _names(inventory, ends, known.keeps_dots)
+        names = _names(inventory, ends, offset_metrics.keeps_dots)
         sized = _names(inventory, bytes_per_record, keeps_dots=False)
-        record_bytes = {sized.topic(label): each for (label, _), each in bytes_per_record.items()}
-        rows = Rows(inventory, PROMETHEUS_PREFIX + known.end.name)
-        for place, each in ends.items():
+        record_bytes = {sized.topic(label): size for (label, _), size in bytes_per_record.items()}
+        rows = Rows(inventory, PROMETHEUS_PREFIX + offset_metrics.end.name)
+        for place, ends_at_place in ends.items():
             topic = names.topic(place[0])
-            for time, end in each.items() if topic is not None else ():
+            for time, end in ends_at_place.items() if topic is not None else ():
                 at_ms = _milliseconds(scraped.get(place, {}).get(time), time)
                 if since_ms is None or at_ms > since_ms:
                     values = {"end_offset": end, "record_bytes": record_bytes.get(topic, {}).get(time)}
@@ -267,9 +273,9 @@ class PrometheusSource:
         bytes_in, records_in = (self._ask(query, times, window_ms) for query in self._rate_queries(counters))
         names = _names(inventory, bytes_in, keeps_dots=False)
         rows = Rows(inventory, PROMETHEUS_PREFIX + counters.bytes_in.name, window_ms)
-        for place, each in bytes_in.items():
+        for place, rates_at_place in bytes_in.items():
             topic = names.topic(place[0])
-            for time, rate in each.items() if topic is not None else ():
+            for time, rate in rates_at_place.items() if topic is not None else ():
                 records = records_in.get(place, {}).get(time)
                 rows.share_out(str(topic), time - 1, {"bytes_per_second": rate, "records_per_second": records})
         return self._gathered(rows, [*names.notes(), _SHARED])
@@ -287,14 +293,14 @@ class PrometheusSource:
 
     def _discover(self, now_ms: int) -> Present:
         query = {"query": discovery(self.reading.labels), "time": _seconds(now_ms)}
-        found = chosen([each["metric"] for each in self._result("/api/v1/query", query, "vector")])
-        if not found.offsets and not found.counters:
+        metrics = chosen([series["metric"] for series in self._result("/api/v1/query", query, "vector")])
+        if not metrics.offsets and not metrics.counters:
             labels = matchers(self.reading.labels)
             raise self.http.error(
                 f"no series with {labels} of a metric that shows the load of partitions",
                 f"check `labels`, and that one of these is scraped: {', '.join(known_names())}",
             )
-        return found
+        return metrics
 
     def _ask(self, query: str, times: list[int], step_ms: int) -> Cells:
         span = {"start": _seconds(times[0]), "end": _seconds(times[-1]), "step": _seconds(step_ms)}
@@ -314,9 +320,11 @@ class PrometheusSource:
             raise self.http.refused(answer, f"{body.get('errorType', '')} {body.get('error', '')}".strip())
         # "infos" and "warnings" come with answers that are not whole, such as one of several stores that was silent.
         for key in ("warnings", "infos"):
-            said = body.get(key)
-            texts = [each for each in said[:10] if isinstance(each, str)] if isinstance(said, list) else []
-            self._warnings += [f"Prometheus says: {shorten(each)}" for each in texts]
+            messages = body.get(key)
+            texts = (
+                [message for message in messages[:10] if isinstance(message, str)] if isinstance(messages, list) else []
+            )
+            self._warnings += [f"Prometheus says: {shorten(text)}" for text in texts]
         data = body.get("data")
         if not isinstance(data, dict) or data.get("resultType") != kind or not _well_formed(data.get("result"), kind):
             raise self.http.error(f"the answer is not a {kind} of Prometheus' HTTP API")
@@ -358,10 +366,10 @@ def _partition(label: str | None) -> int | None:
 def _well_formed(result: object, kind: str) -> bool:
     key = "values" if kind == "matrix" else "value"
     return isinstance(result, list) and all(
-        isinstance(each, dict)
-        and isinstance(each.get("metric"), dict)
-        and all(isinstance(value, str) for value in each["metric"].values())
-        and isinstance(each.get(key), list)
-        and (kind == "vector" or all(isinstance(point, list) and len(point) == 2 for point in each[key]))
-        for each in result
+        isinstance(series, dict)
+        and isinstance(series.get("metric"), dict)
+        and all(isinstance(value, str) for value in series["metric"].values())
+        and isinstance(series.get(key), list)
+        and (kind == "vector" or all(isinstance(point, list) and len(point) == 2 for point in series[key]))
+        for series in result
     )

@@ -79,7 +79,9 @@ def _protocol_error(error: BaseException) -> BaseException | None:
     """Return what is wrong with an answer, from the errors that led to this one; None where there was no answer."""
     is_one = isinstance(error, HTTPException | InvalidHeader) and not isinstance(error, RemoteDisconnected)
     inner = (
-        error.__cause__ or error.__context__ or next((one for one in error.args if isinstance(one, Exception)), None)
+        error.__cause__
+        or error.__context__
+        or next((argument for argument in error.args if isinstance(argument, Exception)), None)
     )
     return error if is_one else None if inner is None else _protocol_error(inner)
 

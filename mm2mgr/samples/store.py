@@ -77,13 +77,13 @@ class SampleStore:
         if not self._claimed:
             self.table.create()
             self._claimed = True
-        made = [_table(batch, self.table.schema) for batch in sorted(batches, key=lambda one: one.cluster)]
-        kept = sum(map(len, made))
-        if kept:
-            self.table.append(pa.concat_tables(made))
+        tables = [_table(batch, self.table.schema) for batch in sorted(batches, key=lambda batch: batch.cluster)]
+        row_count = sum(map(len, tables))
+        if row_count:
+            self.table.append(pa.concat_tables(tables))
         elif not self.table.exists():
             raise gone(self.table.uri)
-        return kept
+        return row_count
 
     def hours(self) -> list[str]:
         """Return the hours that have samples, oldest first."""
@@ -173,7 +173,7 @@ class TaskRow:
     uncertain_ms: int
 
 
-_COLUMNS = [each.name for each in fields(TaskRow)]
+_COLUMNS = [field.name for field in fields(TaskRow)]
 
 
 class TaskStore:
@@ -213,12 +213,12 @@ class TaskStore:
         for hour, several in by_period(state.files).items():
             if hour_end_ms(hour) <= now_ms and len(several) > 1:
                 read = {file: rows for file in several if (rows := self._rows(file)) is not None}
-                kept = _longest({row for rows in read.values() for row in rows})
+                longest = _longest({row for rows in read.values() for row in rows})
                 if len(read) > 1:
                     with writing(self._table.uri):
-                        one = self._table.write_file((hour,), [_arrow(kept, self._table.file_schema)])
+                        file = self._table.write_file((hour,), [_arrow(longest, self._table.file_schema)])
                     old += read
-                    new += [one] if one else []
+                    new += [file] if file else []
         with suppress(Conflict):
             self._table.replace(state, old, new)
         if files:
@@ -237,7 +237,7 @@ def _arrow(rows: Iterable[TaskRow | LossRow | SharedLag], schema: Any, **others:
     names = [name for name in schema.names if name not in others]
     values = [astuple(row) for row in rows]
     columns = {name: [row[at] for row in values] for at, name in enumerate(names)} | others
-    return pa.table([pa.array(columns[each.name], each.type) for each in schema], schema=schema)
+    return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
 def _longest(rows: Iterable[TaskRow]) -> list[TaskRow]:
@@ -245,8 +245,8 @@ def _longest(rows: Iterable[TaskRow]) -> list[TaskRow]:
     by_task: defaultdict[tuple[str, str, str], defaultdict[int, list[TaskRow]]] = defaultdict(lambda: defaultdict(list))
     for row in sorted(rows, key=lambda row: row.time_ms):
         by_task[row.connect, row.connector, row.settings][row.task].append(row)
-    kept = [sorted(tasks.values(), key=_lagged, reverse=True)[:_TASKS_PER_CONNECTOR] for tasks in by_task.values()]
-    return [row for tasks in kept for task in tasks for row in task]
+    longest = [sorted(tasks.values(), key=_lagged, reverse=True)[:_TASKS_PER_CONNECTOR] for tasks in by_task.values()]
+    return [row for tasks in longest for task in tasks for row in task]
 
 
 def _lagged(rows: Sequence[TaskRow]) -> tuple[int, int]:
@@ -279,9 +279,9 @@ class LossStore:
         """Return all rows; none where there is no table."""
         names = self._table.file_schema.names
         files = (file for file in self._table.files() if file.values[0] == self._owner)
-        found = (self._table.read_or_warn(file, names) for file in files)
-        columns = ([table[name].to_pylist() for name in names] for table in found if table is not None)
-        return [LossRow(*row) for each in columns for row in zip(*each, strict=True)]
+        tables = (self._table.read_or_warn(file, names) for file in files)
+        columns = ([table[name].to_pylist() for name in names] for table in tables if table is not None)
+        return [LossRow(*row) for column_block in columns for row in zip(*column_block, strict=True)]
 
 
 # --- lag --------------------------------------------------------------------------------------------------------------
@@ -304,12 +304,12 @@ class LagStore:
 
     def read(self, now_ms: int) -> list[SharedLag]:
         """Return the rows of this hour and of the one before, each once, in no order; none where there is no table."""
-        names = [each.name for each in fields(SharedLag)]
+        names = [field.name for field in fields(SharedLag)]
         files = (file for file in self._table.files() if hour_end_ms(file.values[0]) > now_ms - HOUR_MS)
-        found = (self._table.read_or_warn(file, ["owner", *names]) for file in files)
-        mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in found if table is not None]
+        tables = (self._table.read_or_warn(file, ["owner", *names]) for file in files)
+        mine = [table.filter(pc.equal(table["owner"], self._owner)) for table in tables if table is not None]
         columns = ([table[name].to_pylist() for name in names] for table in mine)
-        return list({SharedLag(*row) for each in columns for row in zip(*each, strict=True)})
+        return list({SharedLag(*row) for column_block in columns for row in zip(*column_block, strict=True)})
 
 
 # --- files --------------------------------------------------------------------------------------------------------------
@@ -334,8 +334,8 @@ def _may_name(file: DataFile, alias: str, prefix: str) -> bool:
 
 def _table(batch: Batch, schema: Any) -> Any:
     length = len(batch)
-    values = {name: _column(given, schema.field(name).type) for name, given in batch.values().items()}
-    known = [column.is_valid() for column in values.values() if column is not None]
+    values = {name: _column(column, schema.field(name).type) for name, column in batch.values().items()}
+    has_value = [column.is_valid() for column in values.values() if column is not None]
     constants = {
         "hour": hour_of(batch.time_ms),
         "cluster": batch.cluster,
@@ -349,28 +349,28 @@ def _table(batch: Batch, schema: Any) -> Any:
         "topic_id": pa.array(batch.topic_ids, pa.string()) if batch.topic_ids else None,
     }
     columns: dict[str, Any] = {**values, **names, **constants}
-    rows = [_filled(columns[each.name], each.type, length) for each in schema]
+    rows = [_filled(columns[field.name], field.type, length) for field in schema]
     table = pa.Table.from_arrays(rows, schema=schema)
-    return table.filter(reduce(pc.or_, known)) if known else table.slice(0, 0)
+    return table.filter(reduce(pc.or_, has_value)) if has_value else table.slice(0, 0)
 
 
-def _column(given: Any, kind: Any) -> Any:
+def _column(values: Any, kind: Any) -> Any:
     """Make an Arrow column, null where a whole number is negative; None stays None."""
-    if given is None:
+    if values is None:
         return None
-    if isinstance(given, array) and given.itemsize * 8 == kind.bit_width:
-        column = pa.Array.from_buffers(kind, len(given), [None, pa.py_buffer(given)])
+    if isinstance(values, array) and values.itemsize * 8 == kind.bit_width:
+        column = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
     else:
-        column = pa.array(given, kind)
+        column = pa.array(values, kind)
     if not pa.types.is_integer(kind):
         return column
     return pc.if_else(pc.less(column, pa.scalar(0, kind)), pa.scalar(None, kind), column)
 
 
-def _filled(given: Any, kind: Any, length: int) -> Any:
-    if isinstance(given, pa.Array):
-        return given
-    return pa.nulls(length, kind) if given is None else pa.repeat(pa.scalar(given, kind), length)
+def _filled(values: Any, kind: Any, length: int) -> Any:
+    if isinstance(values, pa.Array):
+        return values
+    return pa.nulls(length, kind) if values is None else pa.repeat(pa.scalar(values, kind), length)
 
 
 def _sorted(samples: Any) -> Any:

@@ -100,8 +100,8 @@ class TableSnapshot:
 def arrow_schema(name: str) -> Any:
     """Return the Arrow schema of a table."""
     lists = {"list<int16>": pa.list_(pa.int16()), "list<int32>": pa.list_(pa.int32())}
-    kinds = {one.name: lists.get(one.type) or getattr(pa, one.type)() for one in TABLES[name]}
-    return pa.schema([pa.field(one.name, kinds[one.name], one.nullable) for one in TABLES[name]])
+    kinds = {column.name: lists.get(column.type) or getattr(pa, column.type)() for column in TABLES[name]}
+    return pa.schema([pa.field(column.name, kinds[column.name], column.nullable) for column in TABLES[name]])
 
 
 class StoredTable:
@@ -129,7 +129,7 @@ class StoredTable:
     @property
     def file_schema(self) -> Any:
         """The columns that are in the files: without the partition columns."""
-        return pa.schema([each for each in self.schema if each.name not in self.partitioned_by])
+        return pa.schema([field for field in self.schema if field.name not in self.partitioned_by])
 
     def exists(self) -> bool:
         """Say whether the table was created."""
@@ -179,8 +179,8 @@ class StoredTable:
 
     def _holds_other_files(self) -> bool:
         with reaching(self.uri):
-            found = self.filesystem.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
-            return any(not each.path.strip("/").startswith("_delta_log") for each in found)
+            infos = self.filesystem.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
+            return any(not info.path.strip("/").startswith("_delta_log") for info in infos)
 
     def append(self, rows: Any) -> None:
         """Add rows in one commit; beside other writers, and Mm2mgrError where the table is gone."""
@@ -234,20 +234,20 @@ class StoredTable:
             self._check_columns(opened)
             actions = pa.table(opened.get_add_actions(flatten=True))
         keys = [f"partition.{name}" for name in self.partitioned_by]
-        limits = {one: (f"min.{one}", f"max.{one}") for one in _BOUNDED}
-        limits = {one: pair for one, pair in limits.items() if set(pair) <= set(actions.column_names)}
-        wanted = ["path", "size_bytes", "num_records", *keys, *(key for pair in limits.values() for key in pair)]
-        found, refused = [], {}
-        for row in actions.select(wanted).to_pylist():
+        limits = {column: (f"min.{column}", f"max.{column}") for column in _BOUNDED}
+        limits = {column: pair for column, pair in limits.items() if set(pair) <= set(actions.column_names)}
+        column_names = ["path", "size_bytes", "num_records", *keys, *(key for pair in limits.values() for key in pair)]
+        files, refused = [], {}
+        for row in actions.select(column_names).to_pylist():
             bounds = {name: (row[low], row[high]) for name, (low, high) in limits.items()}
-            bounds = {name: pair for name, pair in bounds.items() if all(isinstance(one, str) for one in pair)}
+            bounds = {name: pair for name, pair in bounds.items() if all(isinstance(bound, str) for bound in pair)}
             values = tuple(str(row[key]) for key in keys)
             if reason := self._objection(row["path"], values, links):
                 refused[f"{self.uri}/{row['path']}"] = reason
             else:
-                found.append(DataFile(row["path"], row["size_bytes"], row["num_records"] or 0, values, bounds))
+                files.append(DataFile(row["path"], row["size_bytes"], row["num_records"] or 0, values, bounds))
         self._name_refused(refused)
-        return TableSnapshot(sorted(found, key=lambda one: (one.values, one.path)), opened, refused)
+        return TableSnapshot(sorted(files, key=lambda file: (file.values, file.path)), opened, refused)
 
     def _check_columns(self, table: DeltaTable) -> None:
         """Refuse a table of somebody else; a column that can be null may be missing, as in tables of earlier versions."""
@@ -309,8 +309,11 @@ class StoredTable:
             table = state.table or DeltaTable(self.uri)
             now_ms, names, changes = time.time_ns() // 1_000_000, self.partitioned_by, not same_rows
             actions: list[AddAction | RemoveAction] = [
-                *(AddAction(one.path, one.size, _named(names, one), now_ms, changes, _statistics(one)) for one in new),
-                *(RemoveAction(one.path, changes, now_ms, one.size, _named(names, one)) for one in old),
+                *(
+                    AddAction(file.path, file.size, _named(names, file), now_ms, changes, _statistics(file))
+                    for file in new
+                ),
+                *(RemoveAction(file.path, changes, now_ms, file.size, _named(names, file)) for file in old),
             ]
             commit = CommitProperties(app_transactions=[Transaction(_ONE_WRITER, now_ms)], max_commit_retries=100)
             try:
@@ -357,10 +360,10 @@ class StoredTable:
                 self.filesystem.open_output_stream(path) as stream,
                 pq.ParquetWriter(stream, self.file_schema, compression="zstd", **options) as writer,
             ):
-                for each in tables:
-                    writer.write_table(each, row_group_size=ROWS_PER_GROUP)
-                    rows += len(each)
-                    _widen(bounds, each)
+                for table in tables:
+                    writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+                    rows += len(table)
+                    _widen(bounds, table)
             if not rows and not keep_empty:
                 self.filesystem.delete_file(path)
                 return None
@@ -381,7 +384,9 @@ class StoredTable:
         except OSError:
             return False
 
-    def read_file(self, file: DataFile, columns: Sequence[str], wanted: Callable[[Any], bool] = lambda _: True) -> Any:
+    def read_file(
+        self, file: DataFile, columns: Sequence[str], is_needed: Callable[[Any], bool] = lambda _: True
+    ) -> Any:
         """Return columns of a file, without the row groups whose metadata is not `wanted`; strings as dictionaries.
 
         UnreadableFile where it is damaged, MissingFile where it is gone; OSError where it cannot be reached. A column that can be null
@@ -394,7 +399,7 @@ class StoredTable:
             with self.filesystem.open_input_file(file.path) as opened:
                 parquet = pq.ParquetFile(opened, read_dictionary=[name for name in STRINGS if name in columns])
                 present = [name for name in columns if name in parquet.schema_arrow.names]
-                groups = [n for n in range(parquet.num_row_groups) if wanted(parquet.metadata.row_group(n))]
+                groups = [n for n in range(parquet.num_row_groups) if is_needed(parquet.metadata.row_group(n))]
                 table = parquet.read_row_groups(groups, columns=present, use_threads=False)
             return self._conform(table, columns)
         # pyarrow raises these for a footer or a page that makes no sense, depending on where the damage lies.
@@ -427,7 +432,7 @@ class StoredTable:
         return pa.schema(kinds).empty_table()
 
     def _conform(self, table: Any, columns: Sequence[str]) -> Any:
-        found = []
+        converted = []
         for name in columns:
             kind = self.schema.field(name)
             if name not in table.column_names:
@@ -442,16 +447,16 @@ class StoredTable:
                     column = column.cast(kind.type)  # an error where a value does not fit
             if name in STRINGS and not pa.types.is_dictionary(column.type):
                 column = column.cast(pa.string()).dictionary_encode()
-            found.append(column)
-        return pa.table(found, names=list(columns))
+            converted.append(column)
+        return pa.table(converted, names=list(columns))
 
 
 def by_period(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
     """Return files by their hour or day, in their order."""
-    found: dict[str, list[DataFile]] = {}
+    files_by_period: dict[str, list[DataFile]] = {}
     for file in files:
-        found.setdefault(file.values[0], []).append(file)
-    return found
+        files_by_period.setdefault(file.values[0], []).append(file)
+    return files_by_period
 
 
 def gone(uri: str) -> Mm2mgrError:
@@ -524,8 +529,12 @@ class Share:
     def may_hold(self, group: Any) -> bool:
         """Tell from the metadata of a row group whether it can have rows of the share."""
         columns = [group.column(place) for place in range(group.num_columns)]
-        limits = {one.path_in_schema: one.statistics for one in columns if one.path_in_schema in ("cluster", "topic")}
-        if any(one is None or not one.has_min_max for one in limits.values()) or len(limits) < 2:
+        limits = {
+            column.path_in_schema: column.statistics
+            for column in columns
+            if column.path_in_schema in ("cluster", "topic")
+        }
+        if any(limit is None or not limit.has_min_max for limit in limits.values()) or len(limits) < 2:
             return True
         cluster, topic = limits["cluster"], limits["topic"]
         return (cluster.max, topic.max) >= self.low and (self.high is None or (cluster.min, topic.min) < self.high)
@@ -555,15 +564,15 @@ def read_share(
     table: StoredTable, files: Iterable[DataFile], columns: Sequence[str], share: Share
 ) -> tuple[Any, dict[str, str]]:
     """Return the rows of a share in the order of the files, and the reason for each file left out."""
-    found, unreadable = [table.no_rows(columns)], {}
+    tables, unreadable = [table.no_rows(columns)], {}
     for file in files:
         try:
-            found.append(share.rows(table.read_file(file, columns, share.may_hold)))
+            tables.append(share.rows(table.read_file(file, columns, share.may_hold)))
         except UnreadableFile as error:
             if isinstance(error, MissingFile) and not is_remote(table.store):
                 raise  # what has the file only on another machine must not be counted without it
             unreadable[f"{table.uri}/{file.path}"] = error.message
-    return pa.concat_tables(found), unreadable
+    return pa.concat_tables(tables), unreadable
 
 
 def shares_of(table: StoredTable, files: Sequence[DataFile], rows_per_share: int) -> list[Share]:
@@ -577,7 +586,7 @@ def shares_of(table: StoredTable, files: Sequence[DataFile], rows_per_share: int
     for alike in kinds.values():
         # The polls of a cluster are much alike: one represents all of them. Rewritten files have topics of their own.
         read = _representative(alike)
-        scale = sum(one.rows for one in alike) / max(1, sum(one.rows for one in read))
+        scale = sum(share.rows for share in alike) / max(1, sum(share.rows for share in read))
         for file in read:
             try:
                 names = table.read_file(file, ("cluster", "topic"))
@@ -610,8 +619,8 @@ def codes_of(column: Any) -> tuple[list[str | None], Any]:
 
 
 def _representative(alike: Sequence[DataFile]) -> Sequence[DataFile]:
-    largest = max(alike, key=lambda one: one.rows)
-    return [one for one in alike if 2 * one.rows > largest.rows] if len(alike) <= 8 else [largest]
+    largest = max(alike, key=lambda share: share.rows)
+    return [share for share in alike if 2 * share.rows > largest.rows] if len(alike) <= 8 else [largest]
 
 
 def _counts(batch: Any) -> Iterator[tuple[TopicName, int]]:

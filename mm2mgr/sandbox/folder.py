@@ -72,8 +72,8 @@ def is_claimed(folder: Path, use: str) -> bool:
     if not names:
         return False
     if not _is_marked(folder, use):
-        what = f"{folder} was not made by `mm2mgr {use}` (it holds {few(names)}, and no {MARKER} file of it); nothing was touched"
-        raise SandboxError(what, hint=_OTHER)
+        problem = f"{folder} was not made by `mm2mgr {use}` (it holds {few(names)}, and no {MARKER} file of it); nothing was touched"
+        raise SandboxError(problem, hint=_OTHER)
     _refuse_ways_out(folder)
     return True
 
@@ -118,9 +118,9 @@ def _refuse_ways_out(folder: Path) -> None:
             except OSError:
                 continue  # a running broker deletes files
             if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-                what = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+                kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
                 hint = f"remove it, or {_OTHER}"
-                raise SandboxError(f"{path} is {what}, which mm2mgr never puts there; nothing was touched", hint=hint)
+                raise SandboxError(f"{path} is {kind}, which mm2mgr never puts there; nothing was touched", hint=hint)
 
 
 # --- the YAML tree of a sandbox ---------------------------------------------------------------------------------------

@@ -112,12 +112,12 @@ def _stamp(artifacts: Sequence[Artifact], sizes: dict[str, int]) -> dict[str, ob
 
 def _complete(directory: Path, artifacts: Sequence[Artifact]) -> None:
     """Fetch what is absent or altered, then write the stamp; what is good stays, so that a retry asks for the rest."""
-    wanted = [artifact for artifact in artifacts if not _is_good(directory / artifact.file_name, artifact)]
-    if wanted:
+    missing = [artifact for artifact in artifacts if not _is_good(directory / artifact.file_name, artifact)]
+    if missing:
         ivy_cache = directory / "ivy"
-        fetched = _fetch(wanted, ivy_cache)
-        altered = [artifact for artifact in wanted if not _is_good(fetched / artifact.file_name, artifact)]
-        for artifact in wanted:
+        fetched = _fetch(missing, ivy_cache)
+        altered = [artifact for artifact in missing if not _is_good(fetched / artifact.file_name, artifact)]
+        for artifact in missing:
             if artifact not in altered:
                 (fetched / artifact.file_name).replace(directory / artifact.file_name)
         shutil.rmtree(ivy_cache, ignore_errors=True)  # also drops an altered download, so that a retry asks again

@@ -49,17 +49,17 @@ def find_java() -> Java:
     """Return the first Java of version 17 or newer; raise JavaMissing with every candidate that was refused."""
     refused: list[str] = []
     for executable, origin in _candidates():
-        found = _ask(executable, origin)
-        if found is None:
+        java = _ask(executable, origin)
+        if java is None:
             refused.append(f"{origin}: {executable} did not answer")
-        elif found.version < MINIMUM_VERSION:
-            refused.append(f"{origin}: {executable} is Java {found.version}")
+        elif java.version < MINIMUM_VERSION:
+            refused.append(f"{origin}: {executable} is Java {java.version}")
         else:
-            return found
+            return java
     commands = ", ".join(f"`{command}`" for command in COMMANDS_THAT_NEED_JAVA)
-    seen = f" Found but refused: {'; '.join(refused)}." if refused else ""
+    also_found = f" Found but refused: {'; '.join(refused)}." if refused else ""
     raise JavaMissing(
-        f"Java {MINIMUM_VERSION} or newer is needed by {commands}, and none was found.{seen}",
+        f"Java {MINIMUM_VERSION} or newer is needed by {commands}, and none was found.{also_found}",
         hint=f"install a JDK or JRE {MINIMUM_VERSION}+ from the system's packages, or: {install('java')}",
     )
 

@@ -47,14 +47,14 @@ class Layout:
     def __post_init__(self) -> None:
         names = [*self.kafka_clusters, *self.connect]
         if strange := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
-            what = f"invalid name for a server of the sandbox: {strange[0]!r}"
-            raise SandboxError(what, hint="use letters, digits, . _ and -")
+            problem = f"invalid name for a server of the sandbox: {strange[0]!r}"
+            raise SandboxError(problem, hint="use letters, digits, . _ and -")
         if len(set(names)) < len(names):
             raise SandboxError(f"two servers of the sandbox have the same name: {', '.join(names)}")
         for name, kafka in self.connect.items():
             if kafka not in self.kafka_clusters:
-                what = f"Connect cluster {name} is declared to run on {kafka}"
-                raise SandboxError(f"{what}, which is not a cluster of the sandbox")
+                problem = f"Connect cluster {name} is declared to run on {kafka}"
+                raise SandboxError(f"{problem}, which is not a cluster of the sandbox")
 
     @property
     def kafka_clusters(self) -> tuple[str, ...]:
@@ -128,9 +128,9 @@ class Sandbox:
     def status(self) -> list[ProcessState]:
         """Return every recorded server, brokers first; empty when nothing was started here."""
         return [
-            ProcessState(each.name, each.kind, each.running, each.process.pid, each.address, each.log_file)
-            for each in self.servers().values()
-            if each.process
+            ProcessState(server.name, server.kind, server.running, server.process.pid, server.address, server.log_file)
+            for server in self.servers().values()
+            if server.process
         ]
 
     def servers(self) -> dict[str, Server]:
@@ -171,8 +171,8 @@ class Sandbox:
         if state is None:
             return State(layout or Layout(), {})
         if layout is not None and layout != state.layout:
-            what = f"{self.directory} holds a sandbox of another layout"
-            raise SandboxError(what, hint="stop it first: mm2mgr sandbox down")
+            problem = f"{self.directory} holds a sandbox of another layout"
+            raise SandboxError(problem, hint="stop it first: mm2mgr sandbox down")
         return state
 
     def _brokers(self, state: State, runtime: Runtime | None) -> list[Broker]:
@@ -211,7 +211,7 @@ class Sandbox:
         server.kill()
         if is_new:
             shutil.rmtree(server.directory / "data", ignore_errors=True)
-        if not any(each.running for each in self.servers().values()):
+        if not any(server.running for server in self.servers().values()):
             self.state_file.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:

@@ -44,8 +44,8 @@ class ProcessId:
         deadline = timing.now() + 1.0
         while self.alive():
             # A process that is about to run a program, or to end, has none for a moment.
-            if (found := _words_of(self.pid)) or timing.now() > deadline:
-                return found or ["?"]
+            if (words := _words_of(self.pid)) or timing.now() > deadline:
+                return words or ["?"]
             timing.sleep(POLL_SECONDS)
         return []
 
@@ -166,7 +166,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def wait_until(
-    ready: Callable[[], bool], process: ProcessId, what: str, timeout_seconds: float, tail: Callable[[], str]
+    ready: Callable[[], bool], process: ProcessId, server: str, timeout_seconds: float, tail: Callable[[], str]
 ) -> None:
     """Wait until `ready()`; raise ProcessDied at once when the process ends, SandboxError at the deadline."""
     deadline = timing.now() + timeout_seconds
@@ -175,9 +175,9 @@ def wait_until(
             if console := _consoles.get(process.pid):  # what the process said last may not be written down yet
                 with suppress(subprocess.TimeoutExpired):
                     console.wait(_CONSOLE_SECONDS)
-            raise ProcessDied(f"{what} ended while starting. The end of its log:\n{tail()}")
+            raise ProcessDied(f"{server} ended while starting. The end of its log:\n{tail()}")
         if timing.now() > deadline:
-            raise SandboxError(f"{what} was not ready after {timeout_seconds:.0f} s. The end of its log:\n{tail()}")
+            raise SandboxError(f"{server} was not ready after {timeout_seconds:.0f} s. The end of its log:\n{tail()}")
         timing.sleep(POLL_SECONDS)
 
 
@@ -189,8 +189,8 @@ def last_lines(path: Path, lines: int = 15, line_characters: int = 300) -> list[
             text = file.read().decode(errors="replace")
     except OSError:
         return []
-    kept = [line for line in text.splitlines() if not line.startswith("\tat ")]  # frames would push the cause out
-    return [line[:line_characters] for line in kept[-lines:]]
+    own_lines = [line for line in text.splitlines() if not line.startswith("\tat ")]  # frames would push the cause out
+    return [line[:line_characters] for line in own_lines[-lines:]]
 
 
 def _reap() -> None:

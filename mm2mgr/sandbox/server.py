@@ -186,15 +186,17 @@ class Server(ABC):
     def adopt(self, process: ProcessId | None, ports: Mapping[str, int]) -> None:
         """Take over a server that another Python process started; SandboxError when it was not started for this folder."""
         if set(ports) != set(self.port_names):
-            what = f"{self.kind} {self.name}: the sandbox's state does not have the ports {', '.join(self.port_names)}"
-            raise SandboxError(what, hint="end its Java processes by hand, then delete state.json")
+            problem = (
+                f"{self.kind} {self.name}: the sandbox's state does not have the ports {', '.join(self.port_names)}"
+            )
+            raise SandboxError(problem, hint="end its Java processes by hand, then delete state.json")
         # Anyone can write a number and a start time into a file; only a process of this folder has it on its command line.
         words = process.words() if process else []
         named = [word.removeprefix(_LOG_DIRECTORY) for word in words if word.startswith(_LOG_DIRECTORY)]
         if process and words and self.directory.resolve() not in [Path(name).resolve() for name in named]:
-            what = f"process {process.pid}, recorded as {self.kind} {self.name}, was not started in {self.directory}"
+            problem = f"process {process.pid}, recorded as {self.kind} {self.name}, was not started in {self.directory}"
             hint = "it was left alone; if the folder was moved, end its Java processes by hand, then delete state.json"
-            raise SandboxError(what, hint=hint)
+            raise SandboxError(problem, hint=hint)
         self.process, self.ports, self._served_before = process, dict(ports), True
 
     def log_tail(self) -> str:
@@ -280,7 +282,7 @@ def start_all(
         for server in servers:
             if not server.running:
                 started.append(server)
-                server.begin(archives_classes=[each.kind for each in started].count(server.kind) == 1)
+                server.begin(archives_classes=[server.kind for server in started].count(server.kind) == 1)
                 changed(server)
         for server in started:
             server.wait_ready(timeout_seconds)

@@ -42,21 +42,21 @@ class Login:
 
     def admits(self, authorization: str) -> bool:
         """Tell whether a header `Authorization` has the token or the password; takes equally long wherever they differ."""
-        scheme, _, given = authorization.partition(" ")
+        scheme, _, credentials = authorization.partition(" ")
         if scheme.lower() == "bearer" and self.token:
-            return _is_same(given.strip(), self.token)
+            return _is_same(credentials.strip(), self.token)
         if scheme.lower() == "basic" and self.password:
             try:
-                user, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+                user, _, password = base64.b64decode(credentials.strip(), validate=True).decode().partition(":")
             except ValueError:  # no Base64, not even ASCII, or no UTF-8 in it
                 return False
             return _is_same(user, self.user) & _is_same(password, self.password)
         return False
 
 
-def _is_same(one: str, other: str) -> bool:
+def _is_same(first: str, other: str) -> bool:
     """Compare digests in constant time, so that not even the length shows."""
-    digests = (hashlib.sha256(text.encode(errors="surrogateescape")).digest() for text in (one, other))
+    digests = (hashlib.sha256(text.encode(errors="surrogateescape")).digest() for text in (first, other))
     return hmac.compare_digest(*digests)
 
 
@@ -172,51 +172,51 @@ class _Pages:
         self._view, self._clock, self._ticks, self._closed = view, clock, ticks, closed
 
     def healthz(self, request: Request) -> Response:
-        found = self._view().health_dict(self._ticks())
-        return JSONResponse(found, 200 if found["state"] == "ok" else 503)
+        health = self._view().health_dict(self._ticks())
+        return JSONResponse(health, 200 if health["state"] == "ok" else 503)
 
     def metrics(self, request: Request) -> Response:
         return Response(exposition(self._view(), self._ticks(), self._closed), headers={"Content-Type": METRICS_TYPE})
 
     def api_status(self, request: Request) -> Response:
-        found = self._view().to_dict(self._ticks())
-        return JSONResponse({**found, "status": found["status"] and with_sentences(found["status"])})
+        status = self._view().to_dict(self._ticks())
+        return JSONResponse({**status, "status": status["status"] and with_sentences(status["status"])})
 
     def api_flow(self, request: Request) -> Response:
-        found = self._view().flow_dict(request.query_params.get("id", ""))
-        if found is None:
+        flow = self._view().flow_dict(request.query_params.get("id", ""))
+        if flow is None:
             return JSONResponse({"error": "no flow has this id"}, 404)
-        return JSONResponse(with_sentences(found))
+        return JSONResponse(with_sentences(flow))
 
     def api_watchdog(self, request: Request) -> Response:
-        found = self._view().watchdog
-        if found is None:
+        watchdog = self._view().watchdog
+        if watchdog is None:
             return JSONResponse({"error": "no watchdog runs in this process: mm2mgr serve --watchdog"}, 404)
-        if found.last is None:
+        if watchdog.last is None:
             return JSONResponse({"error": "the watchdog has not looked yet"}, 503)
-        return JSONResponse(found.to_dict())
+        return JSONResponse(watchdog.to_dict())
 
     def api_survey(self, request: Request) -> Response:
-        made = _survey_dict(self._view())
-        if made is None:
+        survey = _survey_dict(self._view())
+        if survey is None:
             return JSONResponse({"error": "not made yet"}, 503)
-        return JSONResponse({"taken_at": made["taken_at"], **made[request.scope["path"].rpartition("/")[2]]})
+        return JSONResponse({"taken_at": survey["taken_at"], **survey[request.scope["path"].rpartition("/")[2]]})
 
     def overview(self, request: Request) -> Response:
         view = self._view().to_dict(self._ticks())
         return self._html(request, "overview", view, serve_page.overview(self._clock(), view))
 
     def flows(self, request: Request) -> Response:
-        view, wanted = self._view().to_dict(self._ticks()), request.query_params
-        found = serve_page.flows(view, wanted.get("source", ""), wanted.get("target", ""))
-        return self._html(request, "flows", view, found)
+        view, query = self._view().to_dict(self._ticks()), request.query_params
+        context = serve_page.flows(view, query.get("source", ""), query.get("target", ""))
+        return self._html(request, "flows", view, context)
 
     def flow(self, request: Request) -> Response:
         now, newest = self._clock(), self._view()
-        view, found = newest.to_dict(self._ticks()), newest.flow_dict(request.query_params.get("id", ""))
-        if found is None:
+        view, flow = newest.to_dict(self._ticks()), newest.flow_dict(request.query_params.get("id", ""))
+        if flow is None:
             return self._html(request, "flows", view, serve_page.flows(view) | {"heading": "No flow has this id"}, 404)
-        return self._html(request, "flow", view, serve_page.flow(now, found, _survey_dict(newest)))
+        return self._html(request, "flow", view, serve_page.flow(now, flow, _survey_dict(newest)))
 
     def losses(self, request: Request) -> Response:
         view = self._view().to_dict(self._ticks())
@@ -224,27 +224,27 @@ class _Pages:
 
     def watchdog(self, request: Request) -> Response:
         newest = self._view()
-        found = survey_page.watchdog(newest.watchdog.to_dict() if newest.watchdog else None)
-        return self._html(request, "table", newest.to_dict(self._ticks()), found)
+        context = survey_page.watchdog(newest.watchdog.to_dict() if newest.watchdog else None)
+        return self._html(request, "table", newest.to_dict(self._ticks()), context)
 
     def surveyed(self, request: Request) -> Response:
         newest = self._view()
         page = {"findings": survey_page.findings, "changes": survey_page.changes, "plan": survey_page.plan}
-        found = page[request.scope["path"].removeprefix("/")](_survey_dict(newest))
-        return self._html(request, "table", newest.to_dict(self._ticks()), found)
+        context = page[request.scope["path"].removeprefix("/")](_survey_dict(newest))
+        return self._html(request, "table", newest.to_dict(self._ticks()), context)
 
     def _html(
-        self, request: Request, page: str, view: dict[str, Any], found: dict[str, Any], status: int = 200
+        self, request: Request, page: str, view: dict[str, Any], context: dict[str, Any], status: int = 200
     ) -> Response:
-        wanted = request.query_params.get("refresh", "")
-        seconds = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 6 else None
+        refresh = request.query_params.get("refresh", "")
+        seconds = int(refresh) if refresh.isascii() and refresh.isdecimal() and len(refresh) < 6 else None
         if seconds is not None:
             seconds = min(max(seconds, _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS)
-        return HTMLResponse(serve_page.html(page, view, seconds, **found), status)
+        return HTMLResponse(serve_page.html(page, view, seconds, **context), status)
 
 
 def _survey_dict(view: EstateView) -> dict[str, Any] | None:
-    made = view.survey
-    if made is None:
+    survey = view.survey
+    if survey is None:
         return None
-    return {"taken_at": made.taken_at, "findings": made.findings, "plan": made.plan, "history": made.history}
+    return {"taken_at": survey.taken_at, "findings": survey.findings, "plan": survey.plan, "history": survey.history}

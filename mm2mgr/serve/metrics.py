@@ -144,8 +144,8 @@ def exposition(view: EstateView, tick: float, closed: Mapping[str, int] = Mappin
 
 
 class _Collected(Collector):
-    def __init__(self, found: list[Metric]) -> None:
-        self._found = found
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._found = metrics
 
     def collect(self) -> Iterable[Metric]:
         return self._found
@@ -153,11 +153,11 @@ class _Collected(Collector):
 
 def families(view: EstateView, tick: float, closed: Mapping[str, int] = MappingProxyType({})) -> Iterator[Metric]:
     """Yield every metric with its values, those without a value too."""
-    found = {**_of_looks(view, tick, closed), **_of_flows(view), **_of_the_estate(view)}
+    samples = {**_of_looks(view, tick, closed), **_of_flows(view), **_of_the_estate(view)}
     for name, metric in METRICS.items():
-        made = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-        family = made(name, metric.meaning, labels=("owner", *metric.labels))
-        for labels, value in found.get(name, ()):
+        family_class = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+        family = family_class(name, metric.meaning, labels=("owner", *metric.labels))
+        for labels, value in samples.get(name, ()):
             family.add_metric((view.owner, *labels), value)
         yield family
 
@@ -191,14 +191,14 @@ def _of_flows(view: EstateView) -> dict[str, list[Row]]:
         if value is not None:
             rows.setdefault(name, []).append((labels, float(value)))
 
-    for one in view.look.status.flows if view.look else ():
-        add("mm2mgr_flow_info", 1.0, one.flow, *one.pair.split("->"), one.connect)
+    for flow in view.look.status.flows if view.look else ():
+        add("mm2mgr_flow_info", 1.0, flow.flow, *flow.pair.split("->"), flow.connect)
         for health in HEALTHS:
-            add("mm2mgr_flow_health", one.health == health, one.flow, health)
-        states = Counter(task.state if task.state in TASK_STATES else "other" for task in one.tasks)
+            add("mm2mgr_flow_health", flow.health == health, flow.flow, health)
+        states = Counter(task.state if task.state in TASK_STATES else "other" for task in flow.tasks)
         for state in TASK_STATES:
-            add("mm2mgr_flow_tasks", states[state], one.flow, state)
-        add("mm2mgr_flow_problems", len(one.problems), one.flow)
+            add("mm2mgr_flow_tasks", states[state], flow.flow, state)
+        add("mm2mgr_flow_problems", len(flow.problems), flow.flow)
     for name, total in view.look.totals.items() if view.look else ():
         add("mm2mgr_flow_lag_records", total.records.value, name)
         add("mm2mgr_flow_lag_bytes", total.bytes.value, name)
@@ -212,8 +212,8 @@ def _of_flows(view: EstateView) -> dict[str, list[Row]]:
     for facts in view.look.lag.flows if view.look else ():
         beat = facts.heartbeat_seconds
         add("mm2mgr_flow_heartbeat_age_seconds", beat if isinstance(beat, float) else None, facts.flow)
-    for name, known in view.known.items():
-        add("mm2mgr_flow_known_timestamp_seconds", known.taken_at, name)
+    for name, flow_view in view.known.items():
+        add("mm2mgr_flow_known_timestamp_seconds", flow_view.taken_at, name)
     return rows
 
 
@@ -222,17 +222,17 @@ def _of_the_estate(view: EstateView) -> dict[str, list[Row]]:
     if view.look:
         status = view.look.status
         problems = status.problems()
-        found = Counter(one.kind for one in problems)
-        single = Counter((one.kind, one.subject.connect, one.subject.flow) for one in problems)
+        counts = Counter(problem.kind for problem in problems)
+        single = Counter((problem.kind, problem.subject.connect, problem.subject.flow) for problem in problems)
         rows["mm2mgr_problem"] = [(labels, float(count)) for labels, count in single.items()]
-        rows["mm2mgr_problems"] = [((kind,), float(found[kind])) for kind in KINDS]
+        rows["mm2mgr_problems"] = [((kind,), float(counts[kind])) for kind in KINDS]
         rows["mm2mgr_open_losses"] = [((), float(len(status.losses)))]
         unread = Counter(where.partition(" ")[0] for where in status.failures)
         rows["mm2mgr_unreadable_clusters"] = [((kind,), float(unread[kind])) for kind in ("connect", "kafka")]
     if view.survey and "error" not in view.survey.findings:
-        severities = Counter(one["severity"] for one in view.survey.findings["findings"])
+        severities = Counter(finding["severity"] for finding in view.survey.findings["findings"])
         rows["mm2mgr_findings"] = [((word,), float(severities[word])) for word in SEVERITIES]
     if view.survey and "error" not in view.survey.plan:
-        changes = [one for cluster in view.survey.plan["clusters"] for one in cluster["changes"]]
-        rows["mm2mgr_plan_changes"] = [((), float(sum(one["action"] != "no-op" for one in changes)))]
+        changes = [change for cluster in view.survey.plan["clusters"] for change in cluster["changes"]]
+        rows["mm2mgr_plan_changes"] = [((), float(sum(change["action"] != "no-op" for change in changes)))]
     return rows

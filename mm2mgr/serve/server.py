@@ -67,9 +67,9 @@ def check_tls(binding: Binding) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(binding.certificate, binding.key, password=lambda: "")
     except OSError as error:  # ssl.SSLError too
-        why = error.strerror if not isinstance(error, ssl.SSLError) else "not a certificate with its unencrypted key"
+        reason = error.strerror if not isinstance(error, ssl.SSLError) else "not a certificate with its unencrypted key"
         raise InvalidArgument(
-            "tls-certificate", f"{binding.certificate} and {binding.key} cannot be used: {why}"
+            "tls-certificate", f"{binding.certificate} and {binding.key} cannot be used: {reason}"
         ) from error
 
 

@@ -65,20 +65,20 @@ def saturated(
     `measurements` may come in any order; the first measurement of a stretch only opens it. A stretch is cut into spans that last at least so
     long, each of which counts by its time.
     """
-    ordered = sorted(measurements, key=lambda one: (one.task, one.time_ms))
+    ordered = sorted(measurements, key=lambda span: (span.task, span.time_ms))
     spans = [
         span
-        for (_, lags), stretch in groupby(ordered, key=lambda one: (one.task, one.lag_records > 0))
+        for (_, lags), stretch in groupby(ordered, key=lambda span: (span.task, span.lag_records > 0))
         if lags
         for span in _spans(list(stretch), sustained_seconds)
     ]
     if not spans:
         return None
-    spans.sort(key=lambda one: one.bytes_per_second)
-    seconds = math.fsum(one.seconds for one in spans)
-    passed = accumulate(one.seconds for one in spans)
-    low = next(one for one, upto in zip(spans, passed, strict=True) if upto >= LOW_QUANTILE * seconds)
-    return Saturated(low.bytes_per_second, seconds, max(one.ended_ms for one in spans))
+    spans.sort(key=lambda span: span.bytes_per_second)
+    seconds = math.fsum(span.seconds for span in spans)
+    passed = accumulate(span.seconds for span in spans)
+    low = next(span for span, upto in zip(spans, passed, strict=True) if upto >= LOW_QUANTILE * seconds)
+    return Saturated(low.bytes_per_second, seconds, max(span.ended_ms for span in spans))
 
 
 def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connector: str = "") -> Capacity:
@@ -89,8 +89,8 @@ def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connect
     days = max(0.0, (now_ms - held.ended_ms) / 1000) / _DAY_SECONDS
     age = f"{days:.0f} days ago" if days >= 2 else f"{days * 24:.0f} h ago"
     tasks = f"tasks of {connector}" if connector else "tasks"
-    why = f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this or more for three quarters of that time"
-    return Capacity(held.bytes_per_second, threshold, why)
+    reason = f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this or more for three quarters of that time"
+    return Capacity(held.bytes_per_second, threshold, reason)
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capac
     """Return the measured capacity, except where it is the lower one and there is little to it: then the reason has both."""
     if measured is None:
         return otherwise
-    found = measured.capacity
-    if found.bytes_per_second >= otherwise.bytes_per_second or measured.lagged_seconds >= LOWERING_SECONDS:
-        return found
-    little = f"{rate_text(found.bytes_per_second)} {found.why}, observed for less than an hour of lag, so it does not lower the estimate"
+    capacity = measured.capacity
+    if capacity.bytes_per_second >= otherwise.bytes_per_second or measured.lagged_seconds >= LOWERING_SECONDS:
+        return capacity
+    little = f"{rate_text(capacity.bytes_per_second)} {capacity.why}, observed for less than an hour of lag, so it does not lower the estimate"
     return replace(otherwise, why=f"{otherwise.why}; {little}" if otherwise.why else little)
 
 
@@ -116,8 +116,8 @@ def by_hand(declared: Capacity, measured: MeasuredCapacity | None) -> Capacity:
     """Return a capacity written by hand: it stays, and the reason says what was measured."""
     if measured is None:
         return declared
-    found = measured.capacity
-    return replace(declared, why=f"set by hand; {rate_text(found.bytes_per_second)} {found.why}")
+    capacity = measured.capacity
+    return replace(declared, why=f"set by hand; {rate_text(capacity.bytes_per_second)} {capacity.why}")
 
 
 def by_link(forecast: Forecast, route: Route, default: Capacity) -> Capacity:
@@ -127,8 +127,8 @@ def by_link(forecast: Forecast, route: Route, default: Capacity) -> Capacity:
     """
     if forecast.stall or forecast.task >= default.bytes_per_second:
         return default
-    why = f"by the link: {route.words}, limited by {LIMITS[forecast.task_limit]}"
-    return Capacity(forecast.task, default.threshold, why)
+    reason = f"by the link: {route.words}, limited by {LIMITS[forecast.task_limit]}"
+    return Capacity(forecast.task, default.threshold, reason)
 
 
 def _spans(stretch: list[TaskMeasurement], sustained_seconds: float) -> Iterator[Saturated]:
@@ -237,8 +237,11 @@ def steps(
     before: OffsetSnapshot, now: OffsetSnapshot, log_of: Callable[[TopicPartition], Log | None]
 ) -> dict[TopicPartition, Step]:
     """Return the partitions whose commits moved; `log_of` returns a log as of `judged_at_ms`, or None."""
-    moved = [one for one, offset in now.committed.items() if before.committed.get(one) != offset]
-    return {one: _step(before.committed.get(one), now.committed[one], log_of(one)) for one in moved}
+    moved = [partition for partition, offset in now.committed.items() if before.committed.get(partition) != offset]
+    return {
+        partition: _step(before.committed.get(partition), now.committed[partition], log_of(partition))
+        for partition in moved
+    }
 
 
 def _step(before: int | None, now: int, log: Log | None) -> Step:
@@ -267,7 +270,7 @@ class Stretches:
         self,
         before: OffsetSnapshot,
         now: OffsetSnapshot,
-        found: Mapping[TopicPartition, Step],
+        step_of: Mapping[TopicPartition, Step],
         assigned: Mapping[int, TaskAssignment],
     ) -> list[MeasuredSpan]:
         """Return a measurement for each task that committed and lags; the stretches of all that changed or caught up end."""
@@ -276,14 +279,14 @@ class Stretches:
             del self._open[task]
         for task, current in assigned.items():
             since_ms = self._since(task, current, now)
-            mine = [found[one] for one in current.partitions if one in found]
-            lag = sum(one.behind_records for one in mine)
+            mine = [step_of[partition] for partition in current.partitions if partition in step_of]
+            lag = sum(step.behind_records for step in mine)
             if not mine:
                 continue
             if not lag:
                 self._open.pop(task, None)
                 continue
-            carried = [one.carried_bytes for one in mine if one.carried_bytes is not None]
+            carried = [step.carried_bytes for step in mine if step.carried_bytes is not None]
             span_ms = now.time_ms - since_ms if since_ms is not None and len(carried) == len(mine) else 0
             rate = sum(carried) / span_ms * 1000 if span_ms else 0.0
             uncertain_ms = now.time_ms - before.asked_ms
@@ -293,7 +296,7 @@ class Stretches:
 
     def rest(self, moved: Collection[TopicPartition]) -> None:
         """Note commits none of which is behind: their tasks have caught up."""
-        self._open = {task: one for task, one in self._open.items() if one[0].partitions.isdisjoint(moved)}
+        self._open = {task: stretch for task, stretch in self._open.items() if stretch[0].partitions.isdisjoint(moved)}
 
     def end(self) -> None:
         """End all stretches: something could not be seen."""
@@ -301,8 +304,8 @@ class Stretches:
 
     def _since(self, task: int, current: TaskAssignment, now: OffsetSnapshot) -> int | None:
         """Return when the last commit of a task was seen; None when its assignment changed or it was down."""
-        known, since_ms = self._open.get(task, (None, 0))
-        if known == current and 0 < now.time_ms - since_ms <= self._gap_ms:  # a clock may be set back
+        assigned, since_ms = self._open.get(task, (None, 0))
+        if assigned == current and 0 < now.time_ms - since_ms <= self._gap_ms:  # a clock may be set back
             return since_ms
         self._open.pop(task, None)
         return None

@@ -192,14 +192,14 @@ def share_of(tasks: int, workers: int) -> int:
     return math.ceil(tasks / workers)
 
 
-def over_limits(worker: WorkerLimits, found: Fullest) -> tuple[Limit, ...]:
+def over_limits(worker: WorkerLimits, fullest: Fullest) -> tuple[Limit, ...]:
     """Return the limits of a worker that are broken by what it has."""
     heap = math.inf if worker.heap_bytes is None else worker.heap_bytes * HEAP_SHARE
     network = math.inf if worker.network_bytes_per_second is None else worker.network_bytes_per_second
     over: dict[Limit, bool] = {
-        "tasks": found.tasks > worker.tasks,
-        "memory": found.heap_bytes > heap,
-        "network": found.bytes_per_second > network,
+        "tasks": fullest.tasks > worker.tasks,
+        "memory": fullest.heap_bytes > heap,
+        "network": fullest.bytes_per_second > network,
     }
     return tuple(limit for limit, is_over in over.items() if is_over)
 
@@ -207,7 +207,7 @@ def over_limits(worker: WorkerLimits, found: Fullest) -> tuple[Limit, ...]:
 def need(load: ConnectLoad) -> WorkerNeed:
     """Return how many workers hold every limit."""
     by_limit = {limit: _needed(load, limit) for limit in get_args(Limit)}
-    asked = [one for one in by_limit.values() if one is not None]
+    asked = [workers for workers in by_limit.values() if workers is not None]
     workers = max(asked) if len(asked) == len(by_limit) else None
     at = fullest(load, workers or load.today or max(1, load.tasks))
     return WorkerNeed(
@@ -247,7 +247,7 @@ def _pairs_alone(load: ConnectLoad) -> list[ConnectLoad]:
 
 
 def _with_spare(needs: Sequence[WorkerNeed]) -> int:
-    return sum((one.workers_needed or one.fullest.workers) + 1 for one in needs)
+    return sum((need.workers_needed or need.fullest.workers) + 1 for need in needs)
 
 
 def _needed(load: ConnectLoad, limit: Limit) -> int | None:

@@ -94,13 +94,13 @@ class Load:
     @cached_property
     def heavy(self) -> list[int]:
         """The positions that no task can carry."""
-        return [int(one) for one in np.flatnonzero(self.alone_share > 1)]
+        return [int(place) for place in np.flatnonzero(self.alone_share > 1)]
 
     @cached_property
     def sometimes_heavy(self) -> list[int]:
         """The other positions that no task can carry in some hours."""
         above = (self._shares > 1).any(axis=1)
-        return [int(one) for one in np.flatnonzero(above & (self.alone_share <= 1))]
+        return [int(place) for place in np.flatnonzero(above & (self.alone_share <= 1))]
 
     @cached_property
     def least(self) -> int:
@@ -231,9 +231,9 @@ def _by_task(table: Any, count: int, add: Any = np.add) -> Any:
     if not count:
         return np.zeros((0, table.shape[1]))
     whole = len(table) // count * count
-    found = add.reduce(table[:whole].reshape(-1, count, table.shape[1]), axis=0, dtype=np.float64)
-    found[: len(table) - whole] = add(found[: len(table) - whole], table[whole:])
-    return found
+    table_sums = add.reduce(table[:whole].reshape(-1, count, table.shape[1]), axis=0, dtype=np.float64)
+    table_sums[: len(table) - whole] = add(table_sums[: len(table) - whole], table[whole:])
+    return table_sums
 
 
 def _left_out(statistic: Statistic, hours: int) -> int:
@@ -255,7 +255,7 @@ def complete(
     """Give each partition its own rate, else the mean of its topic's measured partitions in each hour, else the flow's median
     in each hour, else the default: partitions × hours.
     """
-    own = [_possible(rates.get(one)) for one in order]
+    own = [_possible(rates.get(partition)) for partition in order]
     width = max((len(rate) for rate in own if rate is not None), default=1)
     kind = next((rate.dtype for rate in own if rate is not None and len(rate) > 1), np.float64)
     table = np.zeros((len(order), width), kind)
@@ -268,7 +268,8 @@ def complete(
     missing = [position for position, rate in enumerate(own) if rate is None]
     other = np.median(table[measured], axis=0) if measured and missing else default_bytes_per_second
     means = {
-        topic: table[topics[topic]].mean(axis=0) for topic in {order[one].topic for one in missing} & topics.keys()
+        topic: table[topics[topic]].mean(axis=0)
+        for topic in {order[partition].topic for partition in missing} & topics.keys()
     }
     for position in missing:
         table[position] = means.get(order[position].topic, other)
@@ -281,9 +282,9 @@ def _possible(rate: Hours | None) -> Any:
     """Drop what no partition can have: a source that reports NaN, infinity or less than nothing has not measured."""
     if rate is None:
         return None
-    found = np.atleast_1d(rate)
-    low, high = found.min(), found.max()  # NaN if any is
-    return found if low >= 0 and high < math.inf else None
+    rates = np.atleast_1d(rate)
+    low, high = rates.min(), rates.max()  # NaN if any is
+    return rates if low >= 0 and high < math.inf else None
 
 
 _WEEK_HOURS = 168
@@ -339,13 +340,13 @@ def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGr
     risen already is not raised again, and growth that is a week old and more raises the days before it. With less than eight
     days of history nothing is compared: the newest day is enough of it.
     """
-    found: dict[int, TopicGrowth] = {}
+    growth_of: dict[int, TopicGrowth] = {}
     if not len(table):
-        return found
+        return growth_of
     age = int(hours[-1]) - np.asarray(hours)
     if age[0] < _WEEK_HOURS:
-        return found
-    column = {int(one): place for place, one in enumerate(age)}
+        return growth_of
+    column = {int(hours): place for place, hours in enumerate(age)}
     starts = np.flatnonzero(np.diff(topics, prepend=-1))
     ends = np.append(starts[1:], len(table))
     first = 0
@@ -358,9 +359,9 @@ def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGr
         for place in np.flatnonzero(growths[0] > 1):
             block[starts[first + place] - low : ends[first + place] - low] *= factors[place].astype(table.dtype)
             number = int(topics[starts[first + place]])
-            found[number] = TopicGrowth(float(growths[0][place]), int(growths[1][place]))
+            growth_of[number] = TopicGrowth(float(growths[0][place]), int(growths[1][place]))
         first = last
-    return found
+    return growth_of
 
 
 def _factors(sums: Any, age: Any, column: dict[int, int]) -> tuple[Any, tuple[Any, Any]]:
@@ -392,9 +393,9 @@ def _ratios(sums: Any, column: dict[int, int], day: int, weeks: int) -> tuple[An
     """Return median and lower quartile of a day's hours over those some weeks before; 1 where too few can be compared."""
     ages = range(day * _DAY_HOURS, (day + 1) * _DAY_HOURS)
     pairs = [
-        (column[one], column[one + weeks * _WEEK_HOURS])
-        for one in ages
-        if one in column and one + weeks * _WEEK_HOURS in column
+        (column[age], column[age + weeks * _WEEK_HOURS])
+        for age in ages
+        if age in column and age + weeks * _WEEK_HOURS in column
     ]
     if len(pairs) < _LEAST_PAIRS:
         return np.ones(len(sums)), np.ones(len(sums))

@@ -91,53 +91,53 @@ class Placement:
         """Say what is unusual: other workers than declared, too much for one, tasks without a worker, or nothing to be read."""
         if self.note:
             return [f"Running tasks could not be read, so an even spread is assumed: {self.note}."]
-        seen = len(self.workers)
-        said = []
-        if declared is not None and seen and seen != declared:
-            at_work = f"{seen} of them" if seen < declared else f"but {seen}"
+        worker_count = len(self.workers)
+        sentences = []
+        if declared is not None and worker_count and worker_count != declared:
+            at_work = f"{worker_count} of them" if worker_count < declared else f"but {worker_count}"
             workers = number_of(declared, "worker")
-            said.append(f"{workers} declared (workers: count), {at_work} with tasks or connectors.")
-        said += [self._too_much(one) for one in self.workers if one.over_limits]
-        said += [
-            f"{one.flow_id} runs {number_of(one.tasks, 'task')}: the busiest handles "
-            f"{rate_text(one.busiest_bytes_per_second)}, {one.busiest_share * 100:.0f} % of the usable capacity."
-            for one in self.flows
-            if not one.fits
+            sentences.append(f"{workers} declared (workers: count), {at_work} with tasks or connectors.")
+        sentences += [self._too_much(worker) for worker in self.workers if worker.over_limits]
+        sentences += [
+            f"{flow.flow_id} runs {number_of(flow.tasks, 'task')}: the busiest handles "
+            f"{rate_text(flow.busiest_bytes_per_second)}, {flow.busiest_share * 100:.0f} % of the usable capacity."
+            for flow in self.flows
+            if not flow.fits
         ]
         if self.nowhere:
-            said.append(f"Tasks without a worker now: {listed(self.nowhere)}.")
-        return said
+            sentences.append(f"Tasks without a worker now: {listed(self.nowhere)}.")
+        return sentences
 
     def to_dict(self, declared: int | None) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
-            "workers": [{**asdict(one), "flow_tasks": one.flow_tasks} for one in self.workers],
-            "flows": [asdict(one) for one in self.flows],
+            "workers": [{**asdict(worker), "flow_tasks": worker.flow_tasks} for worker in self.workers],
+            "flows": [asdict(flow) for flow in self.flows],
             "nowhere": list(self.nowhere),
             "reasons": self.sentences(declared),
             "read": not self.note,
         }
 
-    def _too_much(self, one: WorkerNow) -> str:
+    def _too_much(self, worker: WorkerNow) -> str:
         network, heap = self.limits.network_bytes_per_second, self.limits.heap_bytes
         words = {
-            "tasks": f"{one.flow_tasks} tasks of at most {self.limits.tasks}",
-            "memory": f"{size_text(one.heap_bytes)} of heap, more than fits {size_text(heap or 0)}",
-            "network": f"{rate_text(one.bytes_per_second)} each way of {rate_text(network or 0)}",
+            "tasks": f"{worker.flow_tasks} tasks of at most {self.limits.tasks}",
+            "memory": f"{size_text(worker.heap_bytes)} of heap, more than fits {size_text(heap or 0)}",
+            "network": f"{rate_text(worker.bytes_per_second)} each way of {rate_text(network or 0)}",
         }
-        return f"{one.worker} is overloaded as placed now: {listed([words[each] for each in one.over_limits])}."
+        return f"{worker.worker} is overloaded as placed now: {listed([words[limit] for limit in worker.over_limits])}."
 
 
 def placement_of(
-    seen: Iterable[ConnectorPlacement], flows: Mapping[str, FlowRun], limits: WorkerLimits | None = None
+    placements: Iterable[ConnectorPlacement], flows: Mapping[str, FlowRun], limits: WorkerLimits | None = None
 ) -> Placement:
     """Return who has what; `flows` are those of the tree by the name of the connector that moves their records.
 
     Task i of n carries what round-robin assignment gives it, whatever number of tasks `size` recommends.
     """
     limits = limits or WorkerLimits()
-    connectors = sorted(seen, key=lambda one: one.name)
-    instances = Counter([one.worker for one in connectors if one.worker])
+    connectors = sorted(placements, key=lambda placement: placement.name)
+    instances = Counter([connector.worker for connector in connectors if connector.worker])
     held_by: dict[str, list[_Held]] = {name: [] for name in instances}
     nowhere, running = [], []
     for connector in connectors:
@@ -153,7 +153,7 @@ def placement_of(
             else:
                 held_by.setdefault(task.worker, []).append(held)
     workers = [_worker(name, instances[name], held, limits) for name, held in held_by.items()]
-    workers.sort(key=lambda one: (-one.bytes_per_second, -one.tasks, one.worker))
+    workers.sort(key=lambda flow: (-flow.bytes_per_second, -flow.tasks, flow.worker))
     return Placement(tuple(workers), tuple(nowhere), flows=tuple(running), limits=limits)
 
 
@@ -171,7 +171,7 @@ def _held(connector: ConnectorPlacement, run: FlowRun | None) -> Iterator[tuple[
     count = len(connector.tasks)
     by_task = run.load.hours_of(count) if run else ()
     heap = run.buffers.heap_bytes(math.ceil(len(run.load.hours) / count)) if run and count else SIDE_TASK_HEAP_BYTES
-    for task in sorted(connector.tasks, key=lambda one: one.number):
+    for task in sorted(connector.tasks, key=lambda task: task.number):
         hours = by_task[task.number] if task.number < len(by_task) else 0.0
         yield task, _Held(run, task.number, hours, heap)
 
@@ -179,12 +179,14 @@ def _held(connector: ConnectorPlacement, run: FlowRun | None) -> Iterator[tuple[
 def _worker(name: str, connectors: int, held: Sequence[_Held], limits: WorkerLimits) -> WorkerNow:
     numbers: dict[str, list[int]] = {}
     hours: Any = 0.0
-    for one in held:
-        if one.run:
-            numbers.setdefault(one.run.flow_id, []).append(one.number)
-            hours = hours + one.hours
-    runs = [one.run for one in held if one.run]
+    for task in held:
+        if task.run:
+            numbers.setdefault(task.run.flow_id, []).append(task.number)
+            hours = hours + task.hours
+    runs = [task.run for task in held if task.run]
     load = float(statistic_of(hours, runs[0].load.statistic)) if runs and not isinstance(hours, float) else 0.0
-    heap = WORKER_HEAP_BYTES + math.fsum(one.heap_bytes for one in held)
+    heap = WORKER_HEAP_BYTES + math.fsum(task.heap_bytes for task in held)
     over = over_limits(limits, Fullest(1, len(runs), load, heap))
-    return WorkerNow(name, connectors, len(held), {each: tuple(n) for each, n in numbers.items()}, load, heap, over)
+    return WorkerNow(
+        name, connectors, len(held), {flow_id: tuple(n) for flow_id, n in numbers.items()}, load, heap, over
+    )

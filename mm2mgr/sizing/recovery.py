@@ -114,9 +114,9 @@ def behind_seconds(load: ConnectLoad, lag: Lag) -> float | None:
     """
     if lag.records is None:
         return lag.seconds
-    known = [run for run in load.runs if run.records_per_second]
-    records = math.fsum(run.records_per_second or 0 for run in known)
-    size = math.fsum(run.load.total for run in known)
+    rated = [run for run in load.runs if run.records_per_second]
+    records = math.fsum(run.records_per_second or 0 for run in rated)
+    size = math.fsum(run.load.total for run in rated)
     return lag.records * size / (records * load.bytes_per_second) if size else None
 
 
@@ -130,8 +130,8 @@ def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = (
         )
     usual = [max(1, workers // 2), workers, workers + 1, math.ceil(workers * 1.5), workers * 2, workers * 3]
     chosen = sorted(set(counts or usual))
-    found = utilisations(load, workers, [len(run.per_task) for run in load.runs])
-    limited = tuple(run.flow_id for run in load.runs if run.limit_used and found[run.flow_id] == run.limit_used)
+    shares = utilisations(load, workers, [len(run.per_task) for run in load.runs])
+    limited = tuple(run.flow_id for run in load.runs if run.limit_used and shares[run.flow_id] == run.limit_used)
     return Outlook(lag.text, losses, tuple(recovery(load, count, behind) for count in chosen), limited=limited)
 
 
@@ -164,7 +164,7 @@ def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:
     after = _catch_up(utilisations(load, left, tasks), seconds)
     after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
     rest = fullest(load, left)
-    found = WorkerLoss(
+    outcome = WorkerLoss(
         lost,
         workers=left,
         stopped_tasks=min(load.tasks, fullest(load, workers).tasks * lost),
@@ -175,14 +175,14 @@ def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:
         behind_anyway=before,
         reason="",
     )
-    return replace(found, reason=_loss_reason(load, rest, found))
+    return replace(outcome, reason=_loss_reason(load, rest, outcome))
 
 
 def _catch_up(busy: Mapping[str, float], behind: float) -> CatchUp:
     times = {flow_id: catch_up_seconds(behind, utilisation) for flow_id, utilisation in busy.items()}
-    known = {flow_id: seconds for flow_id, seconds in times.items() if seconds is not None}
-    last = max(known, key=known.__getitem__, default="")
-    return CatchUp(known.get(last), last, tuple(flow_id for flow_id in times if flow_id not in known))
+    caught_up = {flow_id: seconds for flow_id, seconds in times.items() if seconds is not None}
+    last = max(caught_up, key=caught_up.__getitem__, default="")
+    return CatchUp(caught_up.get(last), last, tuple(flow_id for flow_id in times if flow_id not in caught_up))
 
 
 def _raised(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[int]:
@@ -199,35 +199,35 @@ def _raised(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[int]:
     ]
 
 
-def _loss_reason(load: ConnectLoad, rest: Fullest, found: WorkerLoss) -> str:
+def _loss_reason(load: ConnectLoad, rest: Fullest, outcome: WorkerLoss) -> str:
     left = f"the remaining {number_of(rest.workers, 'worker')}" if rest.workers > 1 else "the remaining worker"
     runs = f"then {'runs' if rest.workers == 1 else 'run'} up to {number_of(rest.tasks, 'task')}"
-    said = (
-        f"{number_of(found.lost, 'worker')} lost of {found.workers + found.lost}: up to {found.stopped_tasks} of "
-        f"{number_of(load.tasks, 'task')} stop for {_stopped(load, found)}; {left} {runs}{' each' if rest.workers > 1 else ''}"
+    sentence = (
+        f"{number_of(outcome.lost, 'worker')} lost of {outcome.workers + outcome.lost}: up to {outcome.stopped_tasks} of "
+        f"{number_of(load.tasks, 'task')} stop for {_stopped(load, outcome)}; {left} {runs}{' each' if rest.workers > 1 else ''}"
     )
     words = {
         "tasks": f"more than {number_of(load.worker.tasks, 'task')}",
         "memory": f"{size_text(rest.heap_bytes)} of heap, so it may run out of memory, and so may the worker that takes over",
         "network": f"{rate_text(rest.bytes_per_second)} each way",
     }
-    said += f"; too much for one: {listed([words[limit] for limit in found.broken])}." if found.broken else "."
-    if found.behind_anyway:
-        said += f" Falling behind even with all workers: {listed(found.behind_anyway)}."
-    if found.after.never:
-        said += f" Falling behind until a worker is back: {listed(found.after.never)}."
-    if found.after.seconds is None or "memory" in found.broken:
-        return said
-    who = "All others have" if found.after.never or found.behind_anyway else "All flows have"
-    return f"{said} {who} caught up {span_text(found.after.seconds)} after that, {found.after.last_flow} last."
+    sentence += f"; too much for one: {listed([words[limit] for limit in outcome.broken])}." if outcome.broken else "."
+    if outcome.behind_anyway:
+        sentence += f" Falling behind even with all workers: {listed(outcome.behind_anyway)}."
+    if outcome.after.never:
+        sentence += f" Falling behind until a worker is back: {listed(outcome.after.never)}."
+    if outcome.after.seconds is None or "memory" in outcome.broken:
+        return sentence
+    who = "All others have" if outcome.after.never or outcome.behind_anyway else "All flows have"
+    return f"{sentence} {who} caught up {span_text(outcome.after.seconds)} after that, {outcome.after.last_flow} last."
 
 
-def _stopped(load: ConnectLoad, found: WorkerLoss) -> str:
+def _stopped(load: ConnectLoad, outcome: WorkerLoss) -> str:
     """Say how long tasks stop, and why that is shorter when the leader of the Connect group was lost."""
-    session, delay = (span_text(each) for each in (load.failover.session_seconds, load.failover.delay_seconds))
+    session, delay = (span_text(seconds) for seconds in (load.failover.session_seconds, load.failover.delay_seconds))
     if not load.failover.delay_seconds:
         return f"about {session} (session.timeout.ms)"
-    leader = "it was" if found.lost == 1 else "one of them was"
+    leader = "it was" if outcome.lost == 1 else "one of them was"
     return (
         f"about {span_text(load.failover.stopped_seconds)} (session.timeout.ms of {session}, then "
         f"scheduled.rebalance.max.delay.ms of {delay}), or about {span_text(load.failover.leader_stopped_seconds)} if {leader} "

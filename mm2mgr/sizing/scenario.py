@@ -59,9 +59,13 @@ class Scenario:
     def record_bytes(self) -> float | None:
         """The mean size of its records; None where none was measured."""
         sizes = self.profile.record_bytes
-        known = [(float(np.mean(rate)), sizes[one]) for one, rate in self.rates.items() if sizes.get(one, 0.0) > 0]
-        records = sum(volume / size for volume, size in known)
-        return sum(volume for volume, _ in known) / records if records else None
+        sized_rates = [
+            (float(np.mean(rate)), sizes[partition])
+            for partition, rate in self.rates.items()
+            if sizes.get(partition, 0.0) > 0
+        ]
+        records = sum(volume / size for volume, size in sized_rates)
+        return sum(volume for volume, _ in sized_rates) / records if records else None
 
     @property
     def flow_id(self) -> str:
@@ -74,8 +78,8 @@ class Scenario:
 
     def without(self, topic: str) -> Scenario:
         """Return the scenario without one of its topics."""
-        kept = {one: rate for one, rate in self.rates.items() if one.topic != topic}
-        return self.with_topics(lambda name: name != topic and self.carries(name), kept)
+        rates = {partition: rate for partition, rate in self.rates.items() if partition.topic != topic}
+        return self.with_topics(lambda name: name != topic and self.carries(name), rates)
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,9 @@ class FlowView:
 
 def sized(scenario: Scenario) -> SizedFlow:
     """Size one flow."""
-    known = flow_load(scenario.assignment, scenario.rates, scenario.rules, scenario.profile)
-    sizing = size_load(scenario.flow_id, known, scenario.rules, scenario.now)
-    return SizedFlow(sizing, known.load, scenario.rules.bounds, scenario.assignment.order)
+    flow_load_now = flow_load(scenario.assignment, scenario.rates, scenario.rules, scenario.profile)
+    sizing = size_load(scenario.flow_id, flow_load_now, scenario.rules, scenario.now)
+    return SizedFlow(sizing, flow_load_now.load, scenario.rules.bounds, scenario.assignment.order)
 
 
 def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers]) -> Outcome:
@@ -139,21 +143,25 @@ def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers
 
 def _limits_used(scenarios: Iterable[Scenario], flows: Mapping[str, SizedFlow]) -> dict[str, float]:
     """Return by flow the traffic under its catch-up limit as a share of that; flows over one link without a limit of their own share the link's."""
-    found = {each.flow_id: flows[each.flow_id].load.total / each.own_limit for each in scenarios if each.own_limit}
+    shares = {
+        scenario.flow_id: flows[scenario.flow_id].load.total / scenario.own_limit
+        for scenario in scenarios
+        if scenario.own_limit
+    }
     sharing: dict[str, list[Scenario]] = {}
     for scenario in scenarios:
         if scenario.link_limit and not scenario.own_limit:
             sharing.setdefault(scenario.pair, []).append(scenario)
     for alike in sharing.values():
-        total = math.fsum(flows[each.flow_id].load.total for each in alike)
-        found |= {each.flow_id: total / each.link_limit for each in alike if each.link_limit}
-    return found
+        total = math.fsum(flows[scenario.flow_id].load.total for scenario in alike)
+        shares |= {scenario.flow_id: total / scenario.link_limit for scenario in alike if scenario.link_limit}
+    return shares
 
 
-def with_workers_seen(found: Outcome, counts: Mapping[str, int]) -> Outcome:
+def with_workers_seen(outcome: Outcome, counts: Mapping[str, int]) -> Outcome:
     """Judge by the workers seen at work where the tree declares no number."""
-    loads = {name: replace(load, today=load.today or counts.get(name) or None) for name, load in found.loads.items()}
-    return Outcome(found.flows, loads, {name: need(load) for name, load in loads.items()})
+    loads = {name: replace(load, today=load.today or counts.get(name) or None) for name, load in outcome.loads.items()}
+    return Outcome(outcome.flows, loads, {name: need(load) for name, load in loads.items()})
 
 
 def flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
@@ -179,7 +187,7 @@ def with_traffic(scenarios: Iterable[Scenario], factor: float) -> tuple[Scenario
     return tuple(
         replace(
             scenario,
-            rates={one: rate * factor for one, rate in scenario.rates.items()},
+            rates={partition: rate * factor for partition, rate in scenario.rates.items()},
             rules=replace(scenario.rules, default_bytes_per_second=scenario.rules.default_bytes_per_second * factor),
         )
         for scenario in scenarios
@@ -208,7 +216,7 @@ def with_topic_moved(scenarios: Collection[Scenario], topic: str, flow_ids: Coll
         if giver is None:
             return scenario
         if scenario.flow_id in flow_ids:
-            gained = {one: rate for one, rate in giver.rates.items() if one.topic == topic}
+            gained = {partition: rate for partition, rate in giver.rates.items() if partition.topic == topic}
             carries = scenario.carries
             return scenario.with_topics(lambda name: name == topic or carries(name), {**scenario.rates, **gained})
         return scenario.without(topic) if scenario.carries(topic) else scenario
@@ -229,10 +237,10 @@ def with_topic_split(scenarios: Collection[Scenario], topic: str, name: str) -> 
             continue
         found.append(scenario.without(topic))
         if scenario.pair not in there:
-            own = {one: rate for one, rate in scenario.rates.items() if one.topic == topic}
-            made = replace(scenario, name=name, now=None).with_topics(lambda other: other == topic, own)
-            there[scenario.pair] = made.flow_id
-            found.append(made)
+            own = {partition: rate for partition, rate in scenario.rates.items() if partition.topic == topic}
+            split = replace(scenario, name=name, now=None).with_topics(lambda other: other == topic, own)
+            there[scenario.pair] = split.flow_id
+            found.append(split)
     return tuple(found)
 
 
@@ -248,8 +256,8 @@ def with_target(
     for scenario in scenarios:
         pair = f"{scenario.source}->{alias}"
         if scenario.name in names and scenario.source != alias and (scenario.name, pair) not in there:
-            made = replace(scenario, target=alias, connect=connect, now=None, link_limit=None)
-            new.setdefault((scenario.name, pair), made.with_topics(scenario.carries, scenario.rates))
+            moved = replace(scenario, target=alias, connect=connect, now=None, link_limit=None)
+            new.setdefault((scenario.name, pair), moved.with_topics(scenario.carries, scenario.rates))
     return (*scenarios, *new.values())
 
 
@@ -280,9 +288,9 @@ def flow_view(sized: SizedFlow, measured: Collection[TopicPartition], week: Week
 def _hottest(sized: SizedFlow, measured: Collection[TopicPartition]) -> tuple[tuple[str, float], ...]:
     """Return the measured partitions with the highest rates, of those that Kafka has now."""
     rates = dict(zip(sized.order, sized.load.alone.tolist(), strict=True))
-    known = [one for one in sized.order if one in measured and rates[one] > 0]
-    known.sort(key=lambda one: (-rates[one], one))
-    return tuple((str(one), rates[one]) for one in known[:_HOTTEST])
+    measured_order = [partition for partition in sized.order if partition in measured and rates[partition] > 0]
+    measured_order.sort(key=lambda partition: (-rates[partition], partition))
+    return tuple((str(partition), rates[partition]) for partition in measured_order[:_HOTTEST])
 
 
 def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
@@ -294,7 +302,7 @@ def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
         flows[flow_id] = {**both, "why_fewer_tasks": _why_fewer(old, new)}
     for name in dict.fromkeys((*before.needs, *after.needs)):
         needs = before.needs.get(name), after.needs.get(name)
-        connects[name] = dict(zip(("before", "after"), (one and one.to_dict() for one in needs), strict=True))
+        connects[name] = dict(zip(("before", "after"), (need and need.to_dict() for need in needs), strict=True))
     changed = {flow_id: both for flow_id, both in flows.items() if both["before"] != both["after"]}
     return {
         "flows": changed,
@@ -312,19 +320,21 @@ def _why_fewer(before: Sizing | None, after: Sizing | None) -> str | None:
     """
     if before is None or after is None or after.bytes_per_second <= before.bytes_per_second:
         return None
-    said = f"{after.flow_id}: {after.tasks} instead of {number_of(before.tasks, 'task')} despite more traffic"
+    sentence = f"{after.flow_id}: {after.tasks} instead of {number_of(before.tasks, 'task')} despite more traffic"
     if after.tasks < before.tasks:
-        hot_before = {(one.topic, one.partition) for one in before.hot_partitions}
-        hot = [one for one in after.hot_partitions if (one.topic, one.partition) not in hot_before]
+        hot_before = {(hot_partition.topic, hot_partition.partition) for hot_partition in before.hot_partitions}
+        hot = [
+            hot_partition
+            for hot_partition in after.hot_partitions
+            if (hot_partition.topic, hot_partition.partition) not in hot_before
+        ]
         if after.capped_by == "limit":
-            return f"{said}: capped by its limit."
+            return f"{sentence}: capped by its limit."
         if hot:
-            names = listed([f"{one.topic}-{one.partition}" for one in hot])
+            names = listed([f"{hot_partition.topic}-{hot_partition.partition}" for hot_partition in hot])
             alone = "alone exceeds" if len(hot) == 1 else "each alone exceed"
-            return f"{said}: {names} {alone} the usable capacity of a task, so more tasks do not help there; for the rest {after.tasks} are enough."
-        return (
-            f"{said}: its partitions are assigned in another order, or alone exceed the usable capacity in more hours."
-        )
+            return f"{sentence}: {names} {alone} the usable capacity of a task, so more tasks do not help there; for the rest {after.tasks} are enough."
+        return f"{sentence}: its partitions are assigned in another order, or alone exceed the usable capacity in more hours."
     now = after.now
     if now is None or after.tasks >= now.tasks:
         return None
@@ -341,33 +351,36 @@ def _consequences(before: Outcome, after: Outcome) -> list[str]:
     short, short_before = _short(after), _short(before)
     pairs = set(map(_pair, after.sizings))
     cold = [f"{name} of {pair}" for name, pair in hot_before if (name, pair) not in hot and pair in pairs]
-    newly_short = [one for one in short if one not in short_before]
+    newly_short = [flow_id for flow_id in short if flow_id not in short_before]
     changes = (
-        ("New hot partitions (adding tasks does not help)", [hot[one] for one in hot if one not in hot_before]),
+        (
+            "New hot partitions (adding tasks does not help)",
+            [hot[partition] for partition in hot if partition not in hot_before],
+        ),
         ("No longer hot", cold),
         ("Capped by their limit, with more load on a task than planned", newly_short),
         (
             "At or above their catch-up limit, so that they fall behind",
-            [one for one in _held(after) if one not in _held(before)],
+            [flow_id for flow_id in _held(after) if flow_id not in _held(before)],
         ),
     )
-    said = [f"{what}: {listed(names)}." for what, names in changes if names]
+    sentences = [f"{subject}: {listed(names)}." for subject, names in changes if names]
     both = ((before.sizings.get(flow_id), sizing) for flow_id, sizing in after.sizings.items())
-    said += [why for one in both if (why := _why_fewer(*one))]
+    sentences += [reason for pair in both if (reason := _why_fewer(*pair))]
     for name in dict.fromkeys((*before.needs, *after.needs)):
         old, new = before.needs.get(name), after.needs.get(name)
         if new is None:
-            said.append(f"{name}: no traffic left.")
+            sentences.append(f"{name}: no traffic left.")
         elif old is None or old.reasons[-1] != new.reasons[-1]:
-            said.append(f"{name}: {new.reasons[-1]}")
-    return said
+            sentences.append(f"{name}: {new.reasons[-1]}")
+    return sentences
 
 
-def _hot(found: Outcome) -> dict[tuple[str, str], str]:
+def _hot(outcome: Outcome) -> dict[tuple[str, str], str]:
     """Return hot partitions by name and pair, whichever flow they are in, each with how many times it is too much."""
     return {
         (name := f"{hot.topic}-{hot.partition}", _pair(flow_id)): f"{name} of {flow_id} ({hot.factor:.1f} times)"
-        for flow_id, sizing in found.sizings.items()
+        for flow_id, sizing in outcome.sizings.items()
         for hot in sizing.hot_partitions
     }
 
@@ -376,16 +389,16 @@ def _pair(flow_id: str) -> str:
     return flow_id.partition(":")[2]
 
 
-def _short(found: Outcome) -> list[str]:
+def _short(outcome: Outcome) -> list[str]:
     return [
         flow_id
-        for flow_id, sizing in found.sizings.items()
+        for flow_id, sizing in outcome.sizings.items()
         if sizing.capped_by == "limit" and sizing.busiest_bytes_per_second > sizing.usable_bytes_per_second
     ]
 
 
-def _held(found: Outcome) -> list[str]:
-    return [run.flow_id for load in found.loads.values() for run in load.runs if run.limit_used >= 1]
+def _held(outcome: Outcome) -> list[str]:
+    return [run.flow_id for load in outcome.loads.values() for run in load.runs if run.limit_used >= 1]
 
 
 def _of_flow(sizing: Sizing) -> dict[str, Any]:
@@ -401,15 +414,15 @@ def _of_flow(sizing: Sizing) -> dict[str, Any]:
     }
 
 
-def _totals(found: Outcome) -> dict[str, Any]:
-    needs = found.needs.values()
-    asked = [one.workers_needed for one in needs]
-    today = [one.workers_today for one in needs if one.workers_today]
+def _totals(outcome: Outcome) -> dict[str, Any]:
+    needs = outcome.needs.values()
+    asked = [need.workers_needed for need in needs]
+    today = [need.workers_today for need in needs if need.workers_today]
     return {
-        "flows": len(found.sizings),
-        "bytes_per_second": math.fsum(one.bytes_per_second for one in needs),
-        "tasks": sum(one.tasks for one in needs),
+        "flows": len(outcome.sizings),
+        "bytes_per_second": math.fsum(need.bytes_per_second for need in needs),
+        "tasks": sum(need.tasks for need in needs),
         "workers_needed": None if None in asked else sum(count or 0 for count in asked),
         "workers_today": sum(today) if today else None,
-        "hot_partitions": sum(len(one.hot_partitions) for one in found.sizings.values()),
+        "hot_partitions": sum(len(sizing.hot_partitions) for sizing in outcome.sizings.values()),
     }

@@ -54,7 +54,10 @@ def decide(
     evidence: Mapping[str, SizedFlow], before: Mapping[str, EarlierSizing], policy: Policy, when_seconds: int
 ) -> dict[str, Decision]:
     """Decide for each flow id."""
-    return {flow_id: _decide(each, before.get(flow_id), policy, when_seconds) for flow_id, each in evidence.items()}
+    return {
+        flow_id: _decide(flow_evidence, before.get(flow_id), policy, when_seconds)
+        for flow_id, flow_evidence in evidence.items()
+    }
 
 
 def _decide(evidence: SizedFlow, before: EarlierSizing | None, policy: Policy, when_seconds: int) -> Decision:
@@ -65,15 +68,17 @@ def _decide(evidence: SizedFlow, before: EarlierSizing | None, policy: Policy, w
         return _change(evidence, before, sizing.tasks, when_seconds)
     if sizing.tasks == before.tasks:
         return Decision(before.tasks, before.changed_seconds, 0, (), before.is_saving)
-    why = _blind(evidence, policy)
-    if why is None and (sizing.tasks > before.tasks or not evidence.load.fits(before.tasks)):
-        why = _not_worth_it(evidence, before, policy)
-        return _change(evidence, before, sizing.tasks, when_seconds) if why is None else _stay(sizing, before, why)
+    reason = _blind(evidence, policy)
+    if reason is None and (sizing.tasks > before.tasks or not evidence.load.fits(before.tasks)):
+        reason = _not_worth_it(evidence, before, policy)
+        return (
+            _change(evidence, before, sizing.tasks, when_seconds) if reason is None else _stay(sizing, before, reason)
+        )
     step = _next_below(evidence, before.tasks, policy.hysteresis)
-    if why is None and step is not None:
+    if reason is None and step is not None:
         return _change(evidence, before, step, when_seconds)
     share = f"{policy.hysteresis * 100:g} % of the usable capacity"
-    return _stay(sizing, before, why or f"with fewer tasks the busiest would exceed {share}, or peaks would not fit")
+    return _stay(sizing, before, reason or f"with fewer tasks the busiest would exceed {share}, or peaks would not fit")
 
 
 def _not_worth_it(evidence: SizedFlow, before: EarlierSizing, policy: Policy) -> str | None:
@@ -81,12 +86,12 @@ def _not_worth_it(evidence: SizedFlow, before: EarlierSizing, policy: Policy) ->
 
     Mostly that is a larger one. But assignment goes by position, so a flow can be too small with 5 tasks and fit with 3.
     """
-    load, wanted = evidence.load, evidence.sizing.tasks
+    load, recommended = evidence.load, evidence.sizing.tasks
     if before.tasks < evidence.bounds.minimum:
         return None
     if load.fits(before.tasks):
         return "the current tasks fit"
-    if not load.fits(wanted) and load.busiest(wanted) > policy.hysteresis * load.busiest(before.tasks):
+    if not load.fits(recommended) and load.busiest(recommended) > policy.hysteresis * load.busiest(before.tasks):
         return "both are overloaded, and more tasks would barely relieve the busiest one"
     return None
 
@@ -112,17 +117,17 @@ def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | Non
 def _change(evidence: SizedFlow, before: EarlierSizing, tasks: int, when_seconds: int) -> Decision:
     partitions = len(evidence.load.hours)
     count = moved_partitions(partitions, before.tasks, tasks)
-    said = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} move to another task."
+    reason = f"Changed from {before.tasks}: {count} of {number_of(partitions, 'partition')} move to another task."
     if evidence.sizing.tasks < tasks < before.tasks:
         busiest = rate_text(evidence.load.busiest(tasks))
-        said += f" One step towards {evidence.sizing.tasks}; the busiest handles {busiest}."
+        reason += f" One step towards {evidence.sizing.tasks}; the busiest handles {busiest}."
     is_saving = tasks < before.tasks <= evidence.most and evidence.load.fits(before.tasks)
-    return Decision(tasks, when_seconds, count, (said,), is_saving)
+    return Decision(tasks, when_seconds, count, (reason,), is_saving)
 
 
-def _stay(sizing: Sizing, before: EarlierSizing, why: str) -> Decision:
-    said = f"Stays at {before.tasks} instead of {sizing.tasks}: {why}."
-    return Decision(before.tasks, before.changed_seconds, 0, (said,), before.is_saving)
+def _stay(sizing: Sizing, before: EarlierSizing, reason: str) -> Decision:
+    sentence = f"Stays at {before.tasks} instead of {sizing.tasks}: {reason}."
+    return Decision(before.tasks, before.changed_seconds, 0, (sentence,), before.is_saving)
 
 
 def settled(evidence: SizedFlow, decision: Decision) -> Sizing:
@@ -145,7 +150,7 @@ def overrides_document(
     `changed` when a flow's number last became another one. `savings`: the partitions of flows whose number only saves tasks.
     """
     entries = {}
-    for sizing in sorted(sizings, key=lambda one: one.flow_id):
+    for sizing in sorted(sizings, key=lambda partition: partition.flow_id):
         entry: dict[str, Any] = {
             "tasks_max": sizing.tasks,
             "reason": " ".join(sizing.reasons),

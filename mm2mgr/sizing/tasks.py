@@ -185,28 +185,28 @@ class SizedFlow:
         return partitions if self.bounds.limit is None else min(self.bounds.limit, partitions)
 
 
-def size_load(flow_id: str, known: FlowLoad, rules: Rules, now: CurrentTasks | None) -> Sizing:
+def size_load(flow_id: str, flow_load: FlowLoad, rules: Rules, now: CurrentTasks | None) -> Sizing:
     """Size one flow; measured partitions that no longer exist are named and not counted."""
-    load, coverage = known.load, known.coverage
+    load, coverage = flow_load.load, flow_load.coverage
     tasks, capped_by = _tasks(load, rules.bounds)
-    found = Sizing(
+    sizing = Sizing(
         flow_id,
         tasks=tasks,
         bytes_per_second=load.total,
         busiest_bytes_per_second=load.busiest(tasks),
         usable_bytes_per_second=rules.capacity.usable_bytes_per_second,
-        assignment=known.assignment.source,
+        assignment=flow_load.assignment.source,
         measured_partitions=coverage.measured,
         topic_rate_partitions=coverage.topic,
         flow_rate_partitions=coverage.flow,
         default_partitions=coverage.default,
-        hot_partitions=_hot(known),
+        hot_partitions=_hot(flow_load),
         capped_by=capped_by,
-        now=_judge(known, now, tasks) if now else None,
-        growth=known.growth,
+        now=_judge(flow_load, now, tasks) if now else None,
+        growth=flow_load.growth,
         reasons=(),
     )
-    return replace(found, reasons=tuple(_reasons(found, known, rules)))
+    return replace(sizing, reasons=tuple(_reasons(sizing, flow_load, rules)))
 
 
 def flow_load(
@@ -218,19 +218,23 @@ def flow_load(
     """
     profile = profile or Profile()
     resolved, coverage = complete(assignment.order, rates, rules.default_bytes_per_second)
-    sizes = [profile.record_bytes.get(one, math.nan) for one in assignment.order] if profile.record_bytes else None
+    sizes = (
+        [profile.record_bytes.get(partition, math.nan) for partition in assignment.order]
+        if profile.record_bytes
+        else None
+    )
     capacity = rules.capacity
     limits = (capacity.usable_bytes_per_second, rules.statistic, capacity.bytes_per_second)
     load = Load(resolved, *limits, sizes, capacity.usable_records_per_second, rules.bounds.partitions)
-    topics = dict.fromkeys(one.topic for one in assignment.order)
+    topics = dict.fromkeys(partition.topic for partition in assignment.order)
     growth = {topic: profile.growth[topic] for topic in topics if topic in profile.growth}
     return FlowLoad(assignment, load, coverage, rates.keys(), growth)
 
 
-def _judge(known: FlowLoad, now: CurrentTasks, recommended: int) -> Judgement:
-    load = known.load
+def _judge(flow_load: FlowLoad, now: CurrentTasks, recommended: int) -> Judgement:
+    load = flow_load.load
     verdict: Fit = "fits"
-    if not known.coverage.measured and len(load.hours):
+    if not flow_load.coverage.measured and len(load.hours):
         verdict = "not measured"
     elif load.fits(now.tasks):
         verdict = "more than needed" if recommended < now.tasks else "fits"
@@ -257,12 +261,14 @@ def _tasks(load: Load, bounds: Bounds) -> tuple[int, Literal["limit", "partition
     return min(range(start, most + 1), key=load.strain), "limit"
 
 
-def _hot(known: FlowLoad) -> tuple[HotPartition, ...]:
+def _hot(flow_load: FlowLoad) -> tuple[HotPartition, ...]:
     """Return the measured partitions that no task can carry, worst first."""
-    load, order = known.load, known.assignment.order
-    heavy = [place for place in load.heavy if order[place] in known.measured]
+    load, order = flow_load.load, flow_load.assignment.order
+    heavy = [place for place in load.heavy if order[place] in flow_load.measured]
     heavy.sort(key=lambda place: (-load.alone[place], order[place]))
-    return tuple(HotPartition(*order[one], float(load.alone[one]), float(load.alone_share[one])) for one in heavy)
+    return tuple(
+        HotPartition(*order[place], float(load.alone[place]), float(load.alone_share[place])) for place in heavy
+    )
 
 
 _ORDERS = {
@@ -272,27 +278,27 @@ _ORDERS = {
 }
 
 
-def _reasons(sizing: Sizing, known: FlowLoad, rules: Rules) -> Iterator[str]:
+def _reasons(sizing: Sizing, flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
     """Yield the reasons in the order of the computation: load, coverage, growth, bounds, assignment, hot partitions, today's number."""
-    if len(known.load.hours):
-        yield from _load_reasons(known, rules)
-        yield from _bounds_reasons(sizing, known.load, rules.bounds)
-        yield _assignment_reason(sizing, known, rules.bounds)
-        yield from _hot_reasons(sizing, known)
+    if len(flow_load.load.hours):
+        yield from _load_reasons(flow_load, rules)
+        yield from _bounds_reasons(sizing, flow_load.load, rules.bounds)
+        yield _assignment_reason(sizing, flow_load, rules.bounds)
+        yield from _hot_reasons(sizing, flow_load)
         if sizing.now and sizing.now.by_hand:
             yield _by_hand(sizing, sizing.now)
     else:
         yield "No matching topic exists yet; one task is enough."
-    if gone := sorted({one.topic for one in set(known.measured) - set(known.assignment.order)}):
+    if gone := sorted({partition.topic for partition in set(flow_load.measured) - set(flow_load.assignment.order)}):
         yield f"Measured but no longer in Kafka, so ignored: {listed(gone)}."
 
 
-def _load_reasons(known: FlowLoad, rules: Rules) -> Iterator[str]:
-    load, coverage, capacity = known.load, known.coverage, rules.capacity
+def _load_reasons(flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
+    load, coverage, capacity = flow_load.load, flow_load.coverage, rules.capacity
     partitions, hours = number_of(len(load.hours), "partition"), load.hours.shape[1]
     share = f"{capacity.threshold * 100:g} %"
-    why = f"; {capacity.why}" if capacity.why else ""
-    usable = f"{rate_text(load.usable)} usable per task ({rate_text(capacity.bytes_per_second)} × {share}{why})"
+    reason = f"; {capacity.why}" if capacity.why else ""
+    usable = f"{rate_text(load.usable)} usable per task ({rate_text(capacity.bytes_per_second)} × {share}{reason})"
     total = f"{rate_text(load.total)} over {partitions}"
     total += f" at the same time ({rules.statistic} of {hours} hours)" if hours > 1 else ""
     least, heavy = number_of(load.least, "task"), len(load.heavy)
@@ -309,11 +315,14 @@ def _load_reasons(known: FlowLoad, rules: Rules) -> Iterator[str]:
         (coverage.flow, "the median of the flow"),
         (coverage.default, f"the default of {rate_text(rules.default_bytes_per_second)}"),
     )
-    taken = "".join(f", {count} {'takes' if count == 1 else 'take'} {what}" for count, what in others if count)
+    taken = "".join(f", {count} {'takes' if count == 1 else 'take'} {traffic}" for count, traffic in others if count)
     yield f"Of {partitions}, {coverage.measured} have a rate of their own{taken}."
-    if known.growth:
-        most = sorted(known.growth.items(), key=lambda item: (-item[1].factor, item[0]))
-        names = [f"{topic} {one.factor:.1f} times in {number_of(one.weeks, 'week')}" for topic, one in most]
+    if flow_load.growth:
+        most = sorted(flow_load.growth.items(), key=lambda item: (-item[1].factor, item[0]))
+        names = [
+            f"{topic} {topic_growth.factor:.1f} times in {number_of(topic_growth.weeks, 'week')}"
+            for topic, topic_growth in most
+        ]
         yield f"Traffic grew: {listed(names)}. Earlier hours count at the level of the newest day."
 
 
@@ -332,26 +341,26 @@ def _bounds_reasons(sizing: Sizing, load: Load, bounds: Bounds) -> Iterator[str]
         else:
             yield f"Capped by the limit of {limit}: no number up to it fits; with {tasks} the busiest task has the least load."
     if tasks < load.least:
-        each = rate_text(load.total / tasks)
-        yield f"The load needs {load.least}; with {number_of(tasks, 'task')}, each handles {each} on average."
+        average = rate_text(load.total / tasks)
+        yield f"The load needs {load.least}; with {number_of(tasks, 'task')}, each handles {average} on average."
 
 
-def _assignment_reason(sizing: Sizing, known: FlowLoad, bounds: Bounds) -> str:
-    load, tasks, assignment = known.load, sizing.tasks, known.assignment
+def _assignment_reason(sizing: Sizing, flow_load: FlowLoad, bounds: Bounds) -> str:
+    load, tasks, assignment = flow_load.load, sizing.tasks, flow_load.assignment
     share = f"{rate_text(load.busiest(tasks))}, {load.busiest_share(tasks) * 100:.0f} % of the usable capacity"
     note = f" ({assignment.note})" if assignment.note else ""
-    said = f"With round-robin assignment in {_ORDERS[assignment.source]}{note}, the busiest of {number_of(tasks, 'task')} handles {share}."
+    sentence = f"With round-robin assignment in {_ORDERS[assignment.source]}{note}, the busiest of {number_of(tasks, 'task')} handles {share}."
     first = max(load.least, bounds.minimum)
     if tasks <= first or sizing.capped_by:
-        return said
-    return f"{said} With {number_of(first, 'task')}, one would handle {rate_text(load.busiest(first))}."
+        return sentence
+    return f"{sentence} With {number_of(first, 'task')}, one would handle {rate_text(load.busiest(first))}."
 
 
-def _hot_reasons(sizing: Sizing, known: FlowLoad) -> Iterator[str]:
-    load, hot = known.load, sizing.hot_partitions
+def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:
+    load, hot = flow_load.load, sizing.hot_partitions
     if hot:
         names = [f"{h.topic}-{h.partition} ({rate_text(h.bytes_per_second)}, {h.factor:.1f} times)" for h in hot]
-        times = max(math.ceil(one.factor) for one in hot)
+        times = max(math.ceil(hot_partition.factor) for hot_partition in hot)
         loads = load.per_task(sizing.tasks)
         beside = max(loads[place % len(loads)] - load.alone[place] for place in load.heavy)
         yield (
@@ -362,7 +371,7 @@ def _hot_reasons(sizing: Sizing, known: FlowLoad) -> Iterator[str]:
     if load.sometimes_heavy:
         peaks = load.hours.max(axis=1)
         worst = sorted(load.sometimes_heavy, key=lambda place: -peaks[place])
-        names = [f"{known.assignment.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
+        names = [f"{flow_load.assignment.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
         yield f"In some hours a single partition exceeds the usable capacity of a task, and adding tasks does not help: {listed(names)}."
 
 

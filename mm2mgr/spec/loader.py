@@ -78,8 +78,10 @@ def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyTy
     except ValidationError as error:
         from mm2mgr.spec.mistakes import mistakes  # nothing of it is needed where nothing is wrong
 
-        found = mistakes(error, merged.values)
-        raise SpecError([Problem(nearest_place(merged.places, path), message) for path, message in found]) from error
+        problems_found = mistakes(error, merged.values)
+        raise SpecError(
+            [Problem(nearest_place(merged.places, path), message) for path, message in problems_found]
+        ) from error
     return Spec(tree, merged.values, merged.places, tuple(str(path) for path, _ in files), overrides)
 
 
@@ -116,7 +118,7 @@ class _Merged:
         for key, value in document.values.items():
             before = self.values.get(key)
             if (key in OVERRIDE_KEYS) != is_override:
-                names = " and ".join(f"{each}:" for each in OVERRIDE_KEYS)
+                names = " and ".join(f"{key}:" for key in OVERRIDE_KEYS)
                 rule = f"only files in an {OVERRIDES}/ folder contain {names}, and nothing else"
                 self.problems.append(Problem(document.places[key,], f"'{key}' does not belong in this file: {rule}"))
             elif value is None:
@@ -164,19 +166,21 @@ def tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[P
     files: list[tuple[Path, bool]] = []
     problems: list[Problem] = []
 
-    def refuse(path: object, why: str) -> None:
-        problems.append(Problem(Place(str(path), 1, 1), why))
+    def refuse(path: object, reason: str) -> None:
+        problems.append(Problem(Place(str(path), 1, 1), reason))
 
     for source in sources:
         try:
             mode = source.stat().st_mode
         except OSError as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-            what = "no such file or folder" if missing else _unreadable(error)
-            raise Mm2mgrError(f"{source}: {what}", hint="name the tree with --clusters, or run mm2mgr init") from error
+            reason = "no such file or folder" if missing else _unreadable(error)
+            raise Mm2mgrError(
+                f"{source}: {reason}", hint="name the tree with --clusters, or run mm2mgr init"
+            ) from error
         if stat.S_ISDIR(mode):
-            found = sorted(_below(source, refuse))
-            files += [(path, OVERRIDES in path.parent.relative_to(source).parts) for path in found]
+            paths = sorted(_below(source, refuse))
+            files += [(path, OVERRIDES in path.parent.relative_to(source).parts) for path in paths]
         else:
             files.append((source, source.parent.name == OVERRIDES))
     return files, problems
@@ -190,7 +194,7 @@ def _below(source: Path, refuse: Callable[[object, str], None]) -> Iterator[Path
     def unreadable(error: OSError) -> None:
         refuse(error.filename or source, _unreadable(error))
 
-    seen: set[tuple[int, int]] = set()  # links may lead back up
+    visited: set[tuple[int, int]] = set()  # links may lead back up
     for name, folders, names in os.walk(source, followlinks=True, onerror=unreadable):
         folder = Path(name)
         try:
@@ -201,13 +205,13 @@ def _below(source: Path, refuse: Callable[[object, str], None]) -> Iterator[Path
         leads_out = resolved_within(folder, source) is None
         if leads_out:
             refuse(name, _LEADS_OUT)
-        if leads_out or (here.st_dev, here.st_ino) in seen:
+        if leads_out or (here.st_dev, here.st_ino) in visited:
             folders.clear()
             continue
-        seen.add((here.st_dev, here.st_ino))
+        visited.add((here.st_dev, here.st_ino))
         # A dot hides: Kubernetes mounts a ConfigMap as x.yaml -> ..data/x.yaml, and ..data holds every file again.
-        folders[:] = sorted(one for one in folders if not one.startswith("."))
-        shown = [one for one in (*names, *folders) if not one.startswith(".")]
+        folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
+        shown = [name for name in (*names, *folders) if not name.startswith(".")]
         yield from (path for path in map(folder.joinpath, shown) if _is_readable(path, source, refuse))
 
 

@@ -42,9 +42,9 @@ def mistakes(error: ValidationError, values: Any, base: PathKey = (), of: str = 
     kinds = {path: items[0]["type"] for path, items in groups.items()}
     wrong_keys = {path for path, items in groups.items() if any(map(_is_key, items))}
     unknown = {path: _unknown((*base, *path)) for path, kind in kinds.items() if kind == "extra_forbidden"}
-    meant = {(*path[:-1], wanted) for path, (wanted, _) in unknown.items()}
+    meant = {(*path[:-1], meant_key) for path, (meant_key, _) in unknown.items()}
     not_indented = {path[:-1] for path in groups if _is_of_entry((*base, *path))}
-    found = []
+    messages = []
     for path, items in groups.items():
         is_empty_entry = path[:-1] in not_indented and items[0]["input"] is None
         below_wrong_key = any(path[:length] in wrong_keys for length in range(len(path)))
@@ -62,8 +62,8 @@ def mistakes(error: ValidationError, values: Any, base: PathKey = (), of: str = 
             predicate = _predicate(path, items, base)
             entry = "an entry of " if isinstance(path[-1], int) and predicate.startswith(" ") else ""
             message = f"{entry}'{name}'{of}{predicate}"
-        found.append((path, message))
-    return found
+        messages.append((path, message))
+    return messages
 
 
 def _real_path(item: Any, values: Any) -> PathKey:
@@ -94,9 +94,9 @@ def _predicate(path: PathKey, items: Sequence[Any], base: PathKey) -> str:  # no
     deepest = max(len(item["loc"]) for item in items)
     items = [item for item in items if len(item["loc"]) == deepest]
     first, node, value = items[0], node_at((*base, *path)), items[0]["input"]
-    said = "; ".join(dict.fromkeys(filter(None, map(_words, items))))
+    expectation = "; ".join(dict.fromkeys(filter(None, map(_words, items))))
     if _is_key(first):
-        words = f"the key should be {said}" if said.startswith("a ") else said
+        words = f"the key should be {expectation}" if expectation.startswith("a ") else expectation
         is_arrow = len(path) == 2 and path[0] == "flows" and "->" in str(path[-1])
         return f": {words}{_for_example('NAME', node) if is_arrow else ''}"
     if first["type"] == "missing":
@@ -104,13 +104,13 @@ def _predicate(path: PathKey, items: Sequence[Any], base: PathKey) -> str:  # no
     if value is None:
         is_needed = is_required((*base, *path))
         is_block = definition_of(node) or values_of(node) is not None
-        wanted = "write its keys indented below it" if is_block else "write a value"
-        return f" is empty: {wanted}{'' if is_needed else ' or remove the key'}{_for_example(path[-1], node)}"
-    if said:
+        remedy = "write its keys indented below it" if is_block else "write a value"
+        return f" is empty: {remedy}{'' if is_needed else ' or remove the key'}{_for_example(path[-1], node)}"
+    if expectation:
         shown = _shown(path, value)
-        if said.startswith("a "):
-            return f" should be {said}" + (f", not {shown}" if shown else "")
-        return f": {said}" + (f" (got {shown})" if shown and shown.strip("'") not in said else "")
+        if expectation.startswith("a "):
+            return f" should be {expectation}" + (f", not {shown}" if shown else "")
+        return f": {expectation}" + (f" (got {shown})" if shown and shown.strip("'") not in expectation else "")
     if isinstance(value, str | list | dict) and not value:
         return f" is empty: write a value{_for_example(path[-1], node)}"
     if limit := next((item["ctx"]["le"] for item in items if item["type"] == "less_than_equal"), None):
@@ -185,7 +185,7 @@ def _remedy(path: PathKey, node: Node, value: object) -> str:
 def _meant(node: Node, kinds: Sequence[Node], value: object) -> object:  # noqa: PLR0911 - one return a kind
     """Return a value of the right kind that somebody who wrote this one probably meant; None if none is likely."""
     for kind in kinds:
-        words = {_bare(one): one for one in [*kind.get("enum", ()), *filter(None, [kind.get("const")])]}
+        words = {_bare(literal): literal for literal in [*kind.get("enum", ()), *filter(None, [kind.get("const")])]}
         if isinstance(value, str) and (near := nearest(_bare(value), words, 0.8)):
             return words[near[0]]
         if kind.get("type") == "boolean" and str(value).lower() in _SWITCHES:
@@ -228,11 +228,11 @@ def _example(node: Node) -> Any:
     if "examples" in node:
         return node["examples"][0]
     for choice in node.get("anyOf", ()):
-        if (found := _example(choice)) is not None:
-            return found
+        if (example := _example(choice)) is not None:
+            return example
     for kind, below in (("list", node.get("items")), ("map", values_of(node))):
-        if isinstance(below, Mapping) and (found := _example(below)) is not None:
-            return [found] if kind == "list" else {"NAME": found}
+        if isinstance(below, Mapping) and (example := _example(below)) is not None:
+            return [example] if kind == "list" else {"NAME": example}
     return None
 
 
@@ -286,31 +286,31 @@ _ALSO_CALLED = {
 def _unknown(path: PathKey) -> tuple[str, str]:  # noqa: PLR0911 - one return a kind of key
     """Return the key that was meant ("" where none is likely) and what to write instead of an unknown one."""
     key, above = str(path[-1]), node_at(path[:-1])
-    known = sorted({name for choice in choices(above) for name in choice.get("properties", ())})
+    known_names = sorted({name for choice in choices(above) for name in choice.get("properties", ())})
     if len(path) == 1:
-        known = [name for name in known if name not in models.OVERRIDE_KEYS]  # they are not written by hand
-    same = next((name for name in known if _bare(name) == _bare(key)), _ALSO_CALLED.get(key))
-    if same in known:
+        known_names = [name for name in known_names if name not in models.OVERRIDE_KEYS]  # they are not written by hand
+    same = next((name for name in known_names if _bare(name) == _bare(key)), _ALSO_CALLED.get(key))
+    if same in known_names:
         return str(same), f"write '{same}'"
-    if "source_connector" in known and (advice := _of_connector(key)):
+    if "source_connector" in known_names and (advice := _of_connector(key)):
         return "", advice
-    if "bootstrap_servers" in known and (advice := _of_security(key)):
+    if "bootstrap_servers" in known_names and (advice := _of_security(key)):
         return "", advice
     if "." in key and len(path) == 1:
         return "", "keys of mm2.properties do not belong here: declare clusters: and flows:"
-    if "." in key and "source_connector" in known:
-        clients = [name for name in known if name.endswith(("_consumer", "_producer", "_admin"))]
-        connectors = [name for name in known if name.endswith("_connector")]
+    if "." in key and "source_connector" in known_names:
+        clients = [name for name in known_names if name.endswith(("_consumer", "_producer", "_admin"))]
+        connectors = [name for name in known_names if name.endswith("_connector")]
         return (
             "",
             f"write it under the client that needs it ({', '.join(clients)}) or the connector ({', '.join(connectors)})",
         )
-    if near := nearest(key, known, 0.85):
+    if near := nearest(key, known_names, 0.85):
         return near[0], f"did you mean '{near[0]}'?"
     if elsewhere := _elsewhere(path):
         return "", elsewhere
-    near = nearest(key, known, 0.55)
-    return (near[0], f"did you mean '{near[0]}'?") if near else ("", f"known here: {', '.join(known)}")
+    near = nearest(key, known_names, 0.55)
+    return (near[0], f"did you mean '{near[0]}'?") if near else ("", f"known here: {', '.join(known_names)}")
 
 
 def _elsewhere(path: PathKey) -> str:
@@ -326,13 +326,13 @@ def _elsewhere(path: PathKey) -> str:
                 return f"write it under {key}:"
     here = [definition_paths()[name] for name in _definitions(node_at(path[:-1]))]
     for where in homes.values():
-        if below := next((where.removeprefix(f"{one}.") for one in here if where.startswith(f"{one}.")), ""):
+        if below := next((where.removeprefix(f"{place}.") for place in here if where.startswith(f"{place}.")), ""):
             return f"write it under {below}:"
     return f"it belongs under {' or '.join(list(homes.values())[:2])}" if homes else ""
 
 
 def _definitions(node: Node) -> list[str]:
-    return [name for each in (node, *node.get("anyOf", ())) if (name := definition_of(each))]
+    return [name for branch in (node, *node.get("anyOf", ())) if (name := definition_of(branch))]
 
 
 def _of_connector(key: str) -> str:

@@ -86,8 +86,8 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
             raise _refused(file, "nested too deeply", error.problem_mark) from error
         from mm2mgr.spec.syntax import explain  # nothing of it is needed where nothing is wrong
 
-        line, column, what = explain(error, text)
-        raise SpecError([Problem(Place(file, line + 1, column + 1), f"not YAML: {what}")]) from error
+        line, column, problem = explain(error, text)
+        raise SpecError([Problem(Place(file, line + 1, column + 1), f"not YAML: {problem}")]) from error
     except (yaml.YAMLError, ValueError) as error:
         raise _refused(file, f"not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
@@ -99,8 +99,8 @@ def syntax(text: str) -> list[yaml.Node]:
     return [node for node in yaml.compose_all(text, Loader=_YamlLoader) if node is not None and not _is_null(node)]
 
 
-def _refused(file: str, what: str, mark: Any = None) -> SpecError:
-    return SpecError([Problem(_place(file, mark), what)])
+def _refused(file: str, problem: str, mark: Any = None) -> SpecError:
+    return SpecError([Problem(_place(file, mark), problem)])
 
 
 def _place(file: str, mark: Any) -> Place:
@@ -138,8 +138,8 @@ class _Reader(yaml.constructor.SafeConstructor):
 
     def document(self, root: yaml.Node) -> Document:
         if not isinstance(root, yaml.MappingNode):
-            what = "the file must contain keys such as 'clusters:' or 'flows:', each with a colon and no dash"
-            raise _refused(self.file, what, root.start_mark)
+            problem = "the file must contain keys such as 'clusters:' or 'flows:', each with a colon and no dash"
+            raise _refused(self.file, problem, root.start_mark)
         values = self.value(root, ())
         if self.problems:
             raise SpecError(self.problems)
@@ -163,8 +163,8 @@ class _Reader(yaml.constructor.SafeConstructor):
     def add(self, count: int, node: yaml.Node) -> None:
         self.count += count
         if self.count > _MAX_VALUES:
-            what = f"the anchors in this file expand to too many values (more than {_MAX_VALUES:,})"
-            raise _refused(self.file, what, node.start_mark)
+            problem = f"the anchors in this file expand to too many values (more than {_MAX_VALUES:,})"
+            raise _refused(self.file, problem, node.start_mark)
 
     def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, Any]:
         if id(node) not in self.checked:
@@ -187,10 +187,10 @@ class _Reader(yaml.constructor.SafeConstructor):
         self.add(len(node.value), node)
 
     def refuse_twice(self, node: yaml.MappingNode) -> None:
-        seen: dict[str, yaml.Node] = {}
+        nodes: dict[str, yaml.Node] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                first = seen.setdefault(key.value, key)
+                first = nodes.setdefault(key.value, key)
                 if first is not key:
                     line = first.start_mark.line + 1
                     self.problem(key, f"duplicate key '{key.value}', first in line {line}: keep one")

@@ -56,8 +56,8 @@ def check_pattern(text: str) -> str:
     if not text.strip():
         raise ValueError("an empty pattern matches nothing")
     if re.fullmatch(r"\*[\w.*-]*", text):
-        wanted = text.replace(".", "[.]").replace("*", ".*")
-        raise ValueError(f"* is no wildcard in a regular expression: write {wanted}")
+        pattern = text.replace(".", "[.]").replace("*", ".*")
+        raise ValueError(f"* is no wildcard in a regular expression: write {pattern}")
     if "," in text:
         raise ValueError(
             "Connect splits lists at commas, so a pattern must not contain one: write x{1,3} as x|xx|xxx, x{2,} as xxx*"
@@ -148,8 +148,8 @@ def _replacement_parts(text: str, groups: int) -> Iterator[str | int]:
 
 def matcher(include: Sequence[str], exclude: Sequence[str]) -> Callable[[str], bool]:
     """Return a predicate on names: matches any of `include` wholly and none of `exclude`."""
-    wanted, unwanted = _any_of(include), _any_of(exclude)
-    return lambda name: wanted.fullmatch(name) is not None and unwanted.fullmatch(name) is None
+    included, unwanted = _any_of(include), _any_of(exclude)
+    return lambda name: included.fullmatch(name) is not None and unwanted.fullmatch(name) is None
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
@@ -158,8 +158,8 @@ def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
 
 def _python(text: str) -> str:
     """Translate the Java forms that Python lacks: \\Q…\\E quoting and the POSIX classes."""
-    text = _QUOTED.sub(lambda found: re.escape(found[1]) if found[2] else found[0], text)
-    text = _CLASS.sub(lambda found: _ranges(found[0], "%s") if found[0].startswith("[") else found[0], text)
+    text = _QUOTED.sub(lambda match: re.escape(match[1]) if match[2] else match[0], text)
+    text = _CLASS.sub(lambda match: _ranges(match[0], "%s") if match[0].startswith("[") else match[0], text)
     return _ranges(text, "[%s]")
 
 
@@ -176,7 +176,7 @@ def check_address(text: object) -> object:
     """Return `host:port` or a placeholder as it is; ValueError says what is wrong and what to write."""
     if not isinstance(text, str) or text.startswith("${"):
         return text
-    found = _ADDRESS.fullmatch(text)
+    match = _ADDRESS.fullmatch(text)
     if "@" in text:
         raise ValueError("write host:port only, and the login under security:")
     if text.startswith("-"):
@@ -200,7 +200,7 @@ def check_address(text: object) -> object:
         raise ValueError(f"the port is missing: write {text}:9092, or another port")
     if not port.isdecimal() or not 1 <= int(port) <= 65_535:
         raise ValueError(f"the port is a number from 1 to 65535: write {host}:9092, or another port")
-    if not found:
+    if not match:
         raise ValueError("a host name or IP address and its port, such as dc1-k1:9092")
     return text
 
@@ -271,13 +271,13 @@ _OWN_HEADERS = {
 
 def check_headers(headers: dict[str, str]) -> dict[str, str]:
     """Refuse names and values that no HTTP header has, and headers that mm2mgr writes itself; no value is repeated."""
-    seen: dict[str, str] = {}
+    names_by_lower: dict[str, str] = {}
     for name, value in headers.items():
         if not _HEADER.fullmatch(name):
             raise ValueError(f"{name.rstrip(': ')!r} names a header: letters, digits and hyphens, without a colon")
         if reason := _OWN_HEADERS.get(name.lower()):
             raise ValueError(f"{name} cannot be set here: {reason}")
-        if (other := seen.setdefault(name.lower(), name)) != name:
+        if (other := names_by_lower.setdefault(name.lower(), name)) != name:
             raise ValueError(f"{other} and {name} are the same header: write only one")
         if not value.strip() or not (value.isascii() and value.isprintable()):
             raise ValueError(f"the value of {name} is empty or holds characters that no HTTP header can carry")
@@ -314,8 +314,8 @@ def bytes_per_second(value: object) -> float:
     number, unit, per_second = _split(value)
     size = _BYTES.get(unit) or _BITS.get(unit, math.inf) / 8
     rate = number * size
-    if found := _BITS_OR_BYTES.fullmatch(str(value)):
-        raise ValueError(f"a rate in bits, {found[1]}bit/s, or in bytes, {found[1]}B/s")
+    if match := _BITS_OR_BYTES.fullmatch(str(value)):
+        raise ValueError(f"a rate in bits, {match[1]}bit/s, or in bytes, {match[1]}B/s")
     if not per_second and math.isfinite(rate) and unit:
         raise ValueError(f"a rate per second, {value}/s")
     if not per_second or not math.isfinite(rate):
@@ -327,8 +327,8 @@ def byte_size(value: object) -> float:
     """Parse `4 GiB`, `512 MiB`; returns bytes."""
     number, unit, per_second = _split(value)
     size = number * _BYTES.get(unit, math.inf)
-    if found := re.fullmatch(r"\s*([0-9.]+\s?[kKmMgGtT])", str(value)):
-        raise ValueError(f"a size with its unit, {found[1].upper()}iB")
+    if match := re.fullmatch(r"\s*([0-9.]+\s?[kKmMgGtT])", str(value)):
+        raise ValueError(f"a size with its unit, {match[1].upper()}iB")
     if per_second or not math.isfinite(size):
         raise ValueError("a size such as 4 GiB, 512 MiB or 8 GB")
     return size
@@ -346,8 +346,8 @@ def share(value: object) -> float:
 
 
 def _split(value: object) -> tuple[float, str, bool]:
-    found = _NUMBER.fullmatch(str(value)) if not isinstance(value, bool) else None
-    if not found:
+    match = _NUMBER.fullmatch(str(value)) if not isinstance(value, bool) else None
+    if not match:
         return 0.0, "?", False
     # A small b is a bit to some people and a byte to others: neither is guessed.
-    return float(found[1]), "?" if found[2].endswith("b") else found[2].lower(), bool(found[3])
+    return float(match[1]), "?" if match[2].endswith("b") else match[2].lower(), bool(match[3])

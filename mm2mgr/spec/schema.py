@@ -82,12 +82,12 @@ def example_of(definition: str) -> dict[str, Any]:
 
 def _step(node: Node, key: Key) -> list[Node]:
     if isinstance(key, int):
-        found = node.get("items")
+        items = node.get("items")
     elif key in node.get("properties", {}):
-        found = node["properties"][key]
+        items = node["properties"][key]
     else:
-        found = values_of(node)
-    return [found] if isinstance(found, Mapping) else []
+        items = values_of(node)
+    return [items] if isinstance(items, Mapping) else []
 
 
 def values_of(node: Node) -> Any:
@@ -98,16 +98,16 @@ def values_of(node: Node) -> Any:
 def definition_paths() -> dict[str, str]:
     """Return the shortest path in YAML to each definition, such as `flows.NAME.tasks`, in the order in which a reader meets them."""
     schema = json_schema()
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     waiting = [("", schema)]
     while waiting:
         path, node = waiting.pop(0)
         for key, below in node.get("properties", {}).items():
             for step, name in _steps(below):
-                if name not in found:
-                    found[name] = f"{path}.{key}{step}".lstrip(".")
-                    waiting.append((found[name], schema["$defs"][name]))
-    return found
+                if name not in paths:
+                    paths[name] = f"{path}.{key}{step}".lstrip(".")
+                    waiting.append((paths[name], schema["$defs"][name]))
+    return paths
 
 
 def _steps(node: Node) -> Iterator[tuple[str, str]]:
@@ -131,14 +131,14 @@ def in_words(node: Node, named: Callable[[str], str], quoted: Callable[[str], st
     if name := definition_of(node):
         return named(name)
     if "anyOf" in node:
-        each_in_words = (in_words(each, named, quoted) for each in node["anyOf"])
+        each_in_words = (in_words(branch, named, quoted) for branch in node["anyOf"])
         return " or ".join(dict.fromkeys(filter(None, each_in_words)))
     if "const" in node:
         return quoted(node["const"])
     if "enum" in node:
         return " or ".join(quoted(json.dumps(value).strip('"')) for value in node["enum"])
     if isinstance(kind := node.get("type", "value"), list):
-        return in_words({**node, "type": next(each for each in kind if each != "null")}, named, quoted)
+        return in_words({**node, "type": next(type_name for type_name in kind if type_name != "null")}, named, quoted)
     if kind == "null":
         return ""
     if kind == "array":
@@ -147,11 +147,13 @@ def in_words(node: Node, named: Callable[[str], str], quoted: Callable[[str], st
         below = values_of(node)
         return f"map of {in_words(below, named, quoted)}" if isinstance(below, Mapping) else "map"
     words: dict[str, str] = {"string": "text", "integer": "whole number", "boolean": "true or false"}
-    such_as = f" such as {', '.join(quoted(str(each)) for each in node['examples'])}" if "examples" in node else ""
+    such_as = (
+        f" such as {', '.join(quoted(str(example)) for example in node['examples'])}" if "examples" in node else ""
+    )
     return words.get(str(kind), str(kind)) + _bounds(node) + such_as
 
 
 def _bounds(node: Node) -> str:
     signs = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
-    found = [f"{word} {node[key]}" for key, word in signs.items() if key in node and node[key] != 2**31 - 1]
-    return f" {' '.join(found)}" if found else ""
+    bounds = [f"{word} {node[key]}" for key, word in signs.items() if key in node and node[key] != 2**31 - 1]
+    return f" {' '.join(bounds)}" if bounds else ""

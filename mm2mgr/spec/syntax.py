@@ -37,8 +37,8 @@ def explain(error: Any, text: str) -> Found:  # noqa: PLR0911 - one return per m
     start = error.context_mark or mark
     first = min(start.line, last - 1)
     region = range(last, max(first, last - 3, 0) - 1, -1)
-    if found := next(_of_text(lines, region), None):
-        return found
+    if position := next(_of_text(lines, region), None):
+        return position
     problem, context = error.problem or "", error.context or ""
     line = lines[last]
     indent = len(line) - len(line.lstrip(" "))
@@ -87,19 +87,19 @@ def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Found]:
         blanks = line[: len(line) - len(line.lstrip())]
         if "\t" in blanks:
             yield number, blanks.index("\t"), "a tab: indent with blanks, two for each level"
-        if found := re.search(r"\{[{%]", line):
-            yield number, found.start(), "this is a template, not YAML: render it first"
+        if match := re.search(r"\{[{%]", line):
+            yield number, match.start(), "this is a template, not YAML: render it first"
         if line.lstrip().startswith(("//", "/*")):
             yield number, len(blanks), "a comment begins with #"
-        for found in _KEY.finditer(line):
-            yield number, found.end(), f"a blank is missing after '{found[1] or found[2]}:'"
+        for match in _KEY.finditer(line):
+            yield number, match.end(), f"a blank is missing after '{match[1] or match[2]}:'"
     for number in region:
-        plain = re.sub(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'", lambda found: "x" * len(found[0]), lines[number])
-        if found := re.match(r"[^\[{]*[\[{].*(\$\{)", plain):  # from the first bracket on: else long runs take for ever
-            yield number, found.start(1), 'a placeholder inside braces or brackets needs quotes: "${file:…}"'
-        if (found := _RESERVED.search(plain)) and not re.search(r"&\w|\*\w[\w-]*\s*$", plain[found.start(1) :]):
-            star = '; for everything write ".*"' if found[1] == "*" else ""
-            yield number, found.start(1), f"a value that begins with {found[1]} needs quotes{star}"
+        plain = re.sub(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'", lambda match: "x" * len(match[0]), lines[number])
+        if match := re.match(r"[^\[{]*[\[{].*(\$\{)", plain):  # from the first bracket on: else long runs take for ever
+            yield number, match.start(1), 'a placeholder inside braces or brackets needs quotes: "${file:…}"'
+        if (match := _RESERVED.search(plain)) and not re.search(r"&\w|\*\w[\w-]*\s*$", plain[match.start(1) :]):
+            star = '; for everything write ".*"' if match[1] == "*" else ""
+            yield number, match.start(1), f"a value that begins with {match[1]} needs quotes{star}"
 
 
 def _of_brackets(lines: list[str], last: int, mark: Any, start: Any) -> Found:

@@ -116,9 +116,9 @@ def _security_as_written(values: object) -> object:
 
 def _security(values: dict[str, str]) -> dict[str, str]:
     for key, value in values.items():
-        if found := re.search(r"\$\{(\w+)\}", value):
+        if match := re.search(r"\$\{(\w+)\}", value):
             raise ValueError(
-                f"{key}: Kafka takes ${{{found[1]}}} as it is written: write ${{env:{found[1]}}}, with the name of a config provider"
+                f"{key}: Kafka takes ${{{match[1]}}} as it is written: write ${{env:{match[1]}}}, with the name of a config provider"
             )
     protocol = values.get("security.protocol", "PLAINTEXT")
     if protocol not in keys.PROTOCOLS:

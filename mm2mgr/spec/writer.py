@@ -61,8 +61,8 @@ class OverrideFile:
         """Return where the file belongs: the overrides folder of the tree's first folder."""
         folder = next((source for source in sources if source.is_dir()), None)
         if folder is None:
-            what = "the tree consists of single files, so there is no folder for overrides"
-            raise Mm2mgrError(what, hint=f"use its folder: mm2mgr --clusters FOLDER {self.command}")
+            problem = "the tree consists of single files, so there is no folder for overrides"
+            raise Mm2mgrError(problem, hint=f"use its folder: mm2mgr --clusters FOLDER {self.command}")
         return folder / OVERRIDES / f"{self.key}.yaml"
 
     def read(self, path: Path) -> Entries:
@@ -76,7 +76,7 @@ class OverrideFile:
         self,
         path: Path,
         entries: Entries,
-        known: Collection[str],
+        known_names: Collection[str],
         before: Entries,
         say: Callable[[str], None] = lambda _: None,
     ) -> Update:
@@ -93,11 +93,11 @@ class OverrideFile:
                     held.enter_context(locked(target.parent, f"writing {path}", _LOCK_SECONDS, say))
                 for _ in range(_ATTEMPTS):
                     content, now = _content(target), self._entries(target)
-                    theirs = {one for one in entries if now.get(one) not in (before.get(one), entries[one])}
-                    mine = {one: entry for one, entry in entries.items() if one not in theirs}
-                    merged = merge(now, mine, known, before)
+                    theirs = {name for name in entries if now.get(name) not in (before.get(name), entries[name])}
+                    mine = {name: entry for name, entry in entries.items() if name not in theirs}
+                    merged = merge(now, mine, known_names, before)
                     if merged == now or _replaced(target, self.text(merged), content):
-                        refused = (one for one in theirs if self._value(now, one) != self._value(entries, one))
+                        refused = (name for name in theirs if self._value(now, name) != self._value(entries, name))
                         return Update(merged != now, tuple(sorted(refused)))
         except OSError as error:
             raise Mm2mgrError(f"{path}: cannot be written: {error.strerror}") from error
@@ -106,7 +106,7 @@ class OverrideFile:
 
     def text(self, entries: Entries) -> str:
         """Return the file with these entries, in a stable order."""
-        body = {self.key: {one: dict(entries[one]) for one in sorted(entries)}}
+        body = {self.key: {name: dict(entries[name]) for name in sorted(entries)}}
         return f"{self.first_line}{self.note}{yaml_text(body)}"
 
     def wrote(self, path: Path) -> bool:
@@ -114,8 +114,8 @@ class OverrideFile:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.readline(200) == self.first_line
 
-    def _value(self, entries: Entries, one: str) -> object:
-        entry = entries.get(one, {})
+    def _value(self, entries: Entries, name: str) -> object:
+        entry = entries.get(name, {})
         return entry.get(self.decisive) if self.decisive else entry
 
     def _entries(self, path: Path) -> dict[str, dict[str, Any]]:
@@ -128,13 +128,13 @@ class OverrideFile:
         for document in documents:
             if other := sorted(document.values.keys() - {self.key}):
                 raise self._not_ours(path, f"it also contains '{other[0]}'")
-            found = document.values.get(self.key)
-            entries |= found if isinstance(found, dict) else {}
+            section = document.values.get(self.key)
+            entries |= section if isinstance(section, dict) else {}
         return entries
 
-    def _not_ours(self, path: Path, why: str) -> Mm2mgrError:
+    def _not_ours(self, path: Path, reason: str) -> Mm2mgrError:
         hint = f"move your content to another file of the tree, delete this file, and run {self.command} again"
-        return Mm2mgrError(f"{path} would be overwritten, but {why}; it was not changed", hint=hint)
+        return Mm2mgrError(f"{path} would be overwritten, but {reason}; it was not changed", hint=hint)
 
 
 SIZING = OverrideFile(
@@ -153,9 +153,11 @@ BROKERS = OverrideFile(
 OVERRIDE_FILES = (SIZING, BROKERS)
 
 
-def merge(now: Entries, entries: Entries, known: Collection[str], before: Entries) -> dict[str, Mapping[str, Any]]:
+def merge(
+    now: Entries, entries: Entries, known_names: Collection[str], before: Entries
+) -> dict[str, Mapping[str, Any]]:
     """Return the content with these entries instead of the ones there; what is no longer known is left out, unless it is new."""
-    stay = {one: entry for one, entry in now.items() if one in known or one not in before}
+    stay = {name: entry for name, entry in now.items() if name in known_names or name not in before}
     return stay | dict(entries)
 
 
@@ -193,8 +195,8 @@ def write_starter(folder: Path) -> list[Path]:
     targets = [folder / source.name for source in sources]
     there = [str(target) for target in targets if os.path.lexists(target)]  # also a link that leads to nothing yet
     if there:
-        what = f"{', '.join(there)} exists already; nothing was written"
-        raise Mm2mgrError(what, hint="name another folder: mm2mgr init FOLDER")
+        problem = f"{', '.join(there)} exists already; nothing was written"
+        raise Mm2mgrError(problem, hint="name another folder: mm2mgr init FOLDER")
     written: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)

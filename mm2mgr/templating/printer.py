@@ -142,10 +142,10 @@ class Printer:
                 at = line.at
                 if line.is_block:
                     block = self.value(line.inserted[0], context)
-                    found = [(line.key + key, value) for key, value in sorted(block.items())]
+                    entries = [(line.key + key, value) for key, value in sorted(block.items())]
                 else:
-                    found = [(line.key, self.read_back(line, context) if line.inserted else line.parts[0])]
-                for key, value in found:
+                    entries = [(line.key, self.read_back(line, context) if line.inserted else line.parts[0])]
+                for key, value in entries:
                     if key in config:
                         raise TemplateError(
                             f"{line.at}, connector '{name}': the key '{key}' is written twice",
@@ -232,7 +232,7 @@ class _TemplateLine:
 
 @lru_cache(maxsize=256)  # values are numbers here, so the connectors of a type mostly give one and the same text
 def _read(text: str, template: str) -> tuple[_TemplateLine, ...]:
-    return tuple(found for line in text.split("\n") for found in _read_line(line, template))
+    return tuple(parsed for line in text.split("\n") for parsed in _read_line(line, template))
 
 
 def _read_line(line: str, template: str) -> Iterator[_TemplateLine]:
@@ -246,12 +246,14 @@ def _read_line(line: str, template: str) -> Iterator[_TemplateLine]:
         for prefix, path in _BLOCKS.findall(body):
             yield _TemplateLine(at, origin, prefix, (), (tuple(path.split(".")),), is_block=True)
         return
-    found = _KEY_VALUE.fullmatch(body)
-    if not found or _BLOCK in body:
+    matched = _KEY_VALUE.fullmatch(body)
+    if not matched or _BLOCK in body:
         raise TemplateError(f"{at}: not a `key = value` line: {body[:60]!r}")
-    parts = tuple(_INSERTED.split(found[2]))
+    parts = tuple(_INSERTED.split(matched[2]))
     inserted = tuple(tuple(path.split(".")) for path in parts[1::2])
-    yield _TemplateLine(at, origin, found[1], parts, inserted, alone=len(inserted) == 1 and parts[0] == parts[2] == "")
+    yield _TemplateLine(
+        at, origin, matched[1], parts, inserted, alone=len(inserted) == 1 and parts[0] == parts[2] == ""
+    )
 
 
 class _Lines(str):

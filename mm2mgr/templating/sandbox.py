@@ -72,9 +72,11 @@ class Environment(ImmutableSandboxedEnvironment):
         super().__init__(**options)
         del self.globals["lipsum"]
         self.globals.update(functions)
-        self.filters = {name: self._bounded(name, one) for name, one in self.filters.items() if name not in _NO_USE}
+        self.filters = {
+            name: self._bounded(name, function) for name, function in self.filters.items() if name not in _NO_USE
+        }
         own = self.step, self.joined, self.weighed = self._step, self._joined, self._weighed
-        self._own = {id(one) for one in (*functions.values(), *own)}
+        self._own = {id(function) for function in (*functions.values(), *own)}
         self.left, self.left_of_all = MOST_WORK, MOST_WORK_OF_ALL
 
     # --- the budget ---------------------------------------------------------------------------------------------------
@@ -132,10 +134,10 @@ class Environment(ImmutableSandboxedEnvironment):
         weights = sorted(map(self._weigh, operands))
         work = sum(weights)
         if name in _GROWING and weights:
-            times = sum(abs(one) for one in operands if isinstance(one, int))
+            times = sum(abs(operand) for operand in operands if isinstance(operand, int))
             if name in ("format", "format_map"):
-                texts = (one for one in operands if isinstance(one, str))
-                times += sum(int(found[0][:12]) for one in texts for found in _DIGITS.finditer(one))
+                texts = (operand for operand in operands if isinstance(operand, str))
+                times += sum(int(digits[0][:12]) for text in texts for digits in _DIGITS.finditer(text))
             work = weights[-1] * (1 + times + sum(weights[:-1]))
             if name == "sum" and not isinstance(operands[-1], int | float):
                 work *= weights[-1]
@@ -143,7 +145,7 @@ class Environment(ImmutableSandboxedEnvironment):
 
     def _counted(self, values: Iterable[object]) -> list[object]:
         """Return values with what each iterator among them gives, as long as that is not too much."""
-        return [list(map(self._spent, one)) if isinstance(one, Iterator) else one for one in values]
+        return [list(map(self._spent, value)) if isinstance(value, Iterator) else value for value in values]
 
     def _spent(self, value: object) -> object:
         self.spend(1 + self._weigh(value))
@@ -154,17 +156,17 @@ class Environment(ImmutableSandboxedEnvironment):
         first = 1 if hasattr(function, "jinja_pass_arg") else 0
 
         @wraps(function)
-        def bounded(*given: Any, **named: Any) -> Any:
-            values = self._counted(given[first:])
+        def bounded(*arguments: Any, **named: Any) -> Any:
+            values = self._counted(arguments[first:])
             self._charge(name, (*values, *named.values()))
-            return function(*given[:first], *values, **named)
+            return function(*arguments[:first], *values, **named)
 
         return bounded
 
     # --- what a template may touch --------------------------------------------------------------------------------------
 
     def is_safe_callable(self, obj: Any) -> bool:
-        is_known = id(obj) in self._own or any(obj is one for one in (self.globals["range"], *_MAKERS))
+        is_known = id(obj) in self._own or any(obj is maker for maker in (self.globals["range"], *_MAKERS))
         method = getattr(obj, "__wrapped__", obj)  # the sandbox's own wrapper of str.format
         owner = getattr(method, "__self__", None)
         is_method = isinstance(method, BuiltinMethodType) and isinstance(owner, _VALUES)
@@ -172,14 +174,16 @@ class Environment(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         if id(__obj) in __self._own:
-            return __obj(*args, **{name: one for name, one in kwargs.items() if name not in _SCOPES} if kwargs else {})
+            return __obj(
+                *args, **{name: value for name, value in kwargs.items() if name not in _SCOPES} if kwargs else {}
+            )
         method = getattr(__obj, "__wrapped__", __obj)
         name = "range" if __obj is __self.globals["range"] else getattr(method, "__name__", type(__obj).__name__)
         if not __self.is_safe_callable(__obj):
             raise SecurityError(f"a template may not call {name}")  # its value may hold secrets
         args = tuple(__self._counted(args))
         owner = getattr(method, "__self__", None)
-        named = (one for key, one in kwargs.items() if key not in _SCOPES)
+        named = (value for key, value in kwargs.items() if key not in _SCOPES)
         __self._charge(name, (*((owner,) if isinstance(owner, _VALUES) else ()), *args, *named))
         return super().call(__context, __obj, *args, **kwargs)
 
@@ -244,11 +248,11 @@ class _Counting(NodeTransformer):
 
 def line_of(error: BaseException, folders: Iterable[Path], template: str) -> str:
     """Return `file:line` of the template that an error came from, `template` where no line is known."""
-    at, known = template, list(folders)
+    at, known_folders = template, list(folders)
     trace: TracebackType | None = error.__traceback__
     while trace:
         path = Path(trace.tb_frame.f_code.co_filename)
-        name = next((path.relative_to(folder) for folder in known if path.is_relative_to(folder)), None)
+        name = next((path.relative_to(folder) for folder in known_folders if path.is_relative_to(folder)), None)
         if name and path.suffix != ".py":
             at = f"{name}:{trace.tb_lineno}"
         trace = trace.tb_next

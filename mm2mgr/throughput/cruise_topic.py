@@ -123,8 +123,10 @@ def _ranges(settings: Mapping[str, Any], topic: str, since_ms: int | None) -> li
             if since_ms is not None:
                 asked = [confluent_kafka.TopicPartition(topic, place.partition, since_ms) for place in places]
                 # -1: nothing that young; the end then.
-                found = {each.partition: each.offset for each in consumer.offsets_for_times(asked, timeout=10)}
-                starts = {number: bounds[number][1] if offset < 0 else offset for number, offset in found.items()}
+                offsets = {
+                    position.partition: position.offset for position in consumer.offsets_for_times(asked, timeout=10)
+                }
+                starts = {number: bounds[number][1] if offset < 0 else offset for number, offset in offsets.items()}
         except confluent_kafka.KafkaException as error:
             reason = error.args[0].str()[:300]
             hint = "check `cruise_control_topic`; Strimzi calls it strimzi.cruisecontrol.partitionmetricsamples"
@@ -140,12 +142,12 @@ def _slices(ranges: list[Range]) -> Iterator[list[Range]]:
             (number, start + (end - start) * piece // count, start + (end - start) * (piece + 1) // count)
             for number, start, end in ranges
         ]
-        yield [each for each in cut if each[1] < each[2]]
+        yield [piece for piece in cut if piece[1] < piece[2]]
 
 
-def _range_rows(settings: Mapping[str, Any], topic: str, wanted: Range) -> Iterator[dict[str, Any]]:
+def _range_rows(settings: Mapping[str, Any], topic: str, time_range: Range) -> Iterator[dict[str, Any]]:
     """Yield the samples of one range, then one row per fault; an exception ends the task with its message."""
-    partition, reached, end = wanted
+    partition, reached, end = time_range
     faults, heard = Counter[str](), time.monotonic()
     with closing(confluent_kafka.Consumer({**settings, **_READER})) as consumer:
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, reached)])
@@ -159,11 +161,11 @@ def _range_rows(settings: Mapping[str, Any], topic: str, wanted: Range) -> Itera
                     raise confluent_kafka.KafkaException(error)
                 reached = max(reached, offset + (error is None))
                 if error is None and offset < end:
-                    found = decode(message.value())
-                    if isinstance(found, str):
-                        faults[found] += 1
+                    decoded = decode(message.value())
+                    if isinstance(decoded, str):
+                        faults[decoded] += 1
                     else:
-                        yield found
+                        yield decoded
     yield from ({"fault": fault, "count": count} for fault, count in faults.items())
 
 

@@ -92,11 +92,11 @@ def hourly_rates(store: Store, window_seconds: float | None, statistic: Statisti
     rates = np.full((len(names), len(chosen)), np.nan, np.float32)
     for column, hour in enumerate(chosen):
         rates[:, column] = _hour(table, window.of([hour]), names, size, statistic)
-    known = np.flatnonzero(np.isfinite(rates).any(axis=1))
-    if len(known) < len(rates):
-        rates = rates[known]
+    rated = np.flatnonzero(np.isfinite(rates).any(axis=1))
+    if len(rated) < len(rates):
+        rates = rates[rated]
     ends = [_ends(table, window.of([hour])) for hour in (window.hours[0], window.hours[-1])]
-    return HourlyRates(names, known, tuple(map(_number, chosen)), rates, size[known], ends[0][0], ends[1][1])
+    return HourlyRates(names, rated, tuple(map(_number, chosen)), rates, size[rated], ends[0][0], ends[1][1])
 
 
 def _names(table: StoredTable, window: Window) -> PartitionNames:
@@ -117,17 +117,17 @@ def _ends(table: StoredTable, files: Sequence[DataFile]) -> tuple[int, int]:
 def _hour(table: StoredTable, files: Sequence[DataFile], names: PartitionNames, size: Any, statistic: Statistic) -> Any:
     """Return the rates of one hour by place in the names; rows of other partitions are left out."""
     inner = [] if statistic == "mean" else [f"bytes_{statistic}", f"records_{statistic}"]
-    found = read_rows(table, files, ("covered_ms", "records", "bytes", *inner))
-    rows, place = found.values, names.places(found)
+    roll_up = read_rows(table, files, ("covered_ms", "records", "bytes", *inner))
+    rows, place = roll_up.values, names.places(roll_up)
     sized, size = np.isfinite(rows["bytes"]), np.append(size, np.nan)[place]
     volume = np.where(sized, rows["bytes"], rows["records"] * size)
-    known = np.isfinite(volume) & (rows["covered_ms"] > 0) & (place >= 0)
-    at, seconds = place[known], rows["covered_ms"][known] / 1000
-    sums, times = (np.bincount(at, values, len(names)) for values in (volume[known], seconds))
+    has_volume = np.isfinite(volume) & (rows["covered_ms"] > 0) & (place >= 0)
+    at, seconds = place[has_volume], rows["covered_ms"][has_volume] / 1000
+    sums, times = (np.bincount(at, values, len(names)) for values in (volume[has_volume], seconds))
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = sums / times
     if inner:
-        peak = np.where(sized, rows[inner[0]], rows[inner[1]] * size)[known]
+        peak = np.where(sized, rows[inner[0]], rows[inner[1]] * size)[has_volume]
         if statistic == "p50":  # of several logs or sources in one hour no median is known: the mean is taken instead
             alone = np.bincount(at, minlength=len(names))[at] == 1
             at, peak = at[alone], peak[alone]
@@ -141,48 +141,50 @@ def _thinned(hours: Sequence[str], partitions: int) -> list[str]:
     """Keep hours so that the table fits in memory: the same hours of every week, so that weeks can be compared."""
     most = max(1, _CELLS // max(1, partitions))
     for stride in _STRIDES:
-        kept = [hour for hour in hours if _number(hour) % _WEEK_HOURS % stride == 0]
-        if kept and len(kept) <= most:
+        chosen_hours = [hour for hour in hours if _number(hour) % _WEEK_HOURS % stride == 0]
+        if chosen_hours and len(chosen_hours) <= most:
             break
-    return kept or list(hours[-1:])
+    return chosen_hours or list(hours[-1:])
 
 
 def _number(hour: str) -> int:
     return hour_start_ms(hour) // HOUR_MS
 
 
-def hourly(store: Store, window: Window, found: Throughput) -> Any:
+def hourly(store: Store, window: Window, throughput: Throughput) -> Any:
     """Return bytes per second of every hour: an array of partitions × hours, NaN where nothing is known.
 
     Partitions that a job has added since `found` was read are left out.
     """
-    table, size = throughput_table(store), found.values["record_bytes"]
-    columns = [_hour(table, window.of([hour]), found.names, size, "mean") for hour in window.hours]
-    return np.array(columns).reshape(len(window.hours), len(found)).T
+    table, size = throughput_table(store), throughput.values["record_bytes"]
+    columns = [_hour(table, window.of([hour]), throughput.names, size, "mean") for hour in window.hours]
+    return np.array(columns).reshape(len(window.hours), len(throughput)).T
 
 
-def by_topic(found: Throughput, hourly: Any) -> list[GroupRate]:
+def by_topic(throughput: Throughput, hourly: Any) -> list[GroupRate]:
     """Add up the partitions of every topic of every cluster, busiest topic first."""
-    names, place = found.names, found.place
+    names, place = throughput.names, throughput.place
     key = names.cluster[place] * max(len(names.topics), 1) + names.topic[place]
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     topics = [names.topics[number] for number in names.topic[place[first]].tolist()]
     clusters = [names.clusters[number] for number in names.cluster[place[first]].tolist()]
-    return _added(list(zip(topics, clusters, strict=True)), np.arange(len(found)), group, found, hourly)
+    return _added(list(zip(topics, clusters, strict=True)), np.arange(len(throughput)), group, throughput, hourly)
 
 
-def by_flow(found: Throughput, hourly: Any, flows: Iterable[tuple[str, str, Callable[[str], bool]]]) -> list[GroupRate]:
+def by_flow(
+    throughput: Throughput, hourly: Any, flows: Iterable[tuple[str, str, Callable[[str], bool]]]
+) -> list[GroupRate]:
     """Add up the partitions that every flow carries, given as (id, source alias, carries); a flow may have none."""
     flows = list(flows)
-    rows = [members(found, alias, carries) for _, alias, carries in flows]
+    rows = [members(throughput, alias, carries) for _, alias, carries in flows]
     group = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
     labels = [(name, alias) for name, alias, _ in flows]
-    return _added(labels, np.concatenate([np.zeros(0, np.int64), *rows]), group, found, hourly)
+    return _added(labels, np.concatenate([np.zeros(0, np.int64), *rows]), group, throughput, hourly)
 
 
-def members(found: Throughput, alias: str, carries: Callable[[str], bool]) -> Any:
+def members(throughput: Throughput, alias: str, carries: Callable[[str], bool]) -> Any:
     """Return the rows of the partitions of a cluster whose topics are accepted."""
-    names, place = found.names, found.place
+    names, place = throughput.names, throughput.place
     if alias not in names.clusters:
         return np.zeros(0, np.int64)
     inside = names.cluster[place] == names.clusters.index(alias)
@@ -192,11 +194,11 @@ def members(found: Throughput, alias: str, carries: Callable[[str], bool]) -> An
     return np.flatnonzero(inside & accepted[names.topic[place]])
 
 
-def week_pattern(found: Throughput, hourly: Any) -> WeekPattern:
+def week_pattern(throughput: Throughput, hourly: Any) -> WeekPattern:
     """Average the load of everything by day of week and hour of day (UTC), and find the peak and the quietest hours."""
     loads = _sum(hourly)
     sums, counts = np.zeros((7, 24)), np.zeros((7, 24))
-    for hour, load in zip(found.window.hours, loads.tolist(), strict=True):
+    for hour, load in zip(throughput.window.hours, loads.tolist(), strict=True):
         moment = datetime.fromtimestamp(hour_start_ms(hour) / 1000, UTC)
         if not math.isnan(load):
             sums[moment.weekday(), moment.hour] += load
@@ -213,24 +215,26 @@ def week_pattern(found: Throughput, hourly: Any) -> WeekPattern:
     return WeekPattern(table, (day, hour_of_day), None if quiet is None else (quiet, (quiet + _QUIET_HOURS) % 24))
 
 
-def _added(labels: Sequence[tuple[str, str]], rows: Any, group: Any, found: Throughput, hourly: Any) -> list[GroupRate]:
+def _added(
+    labels: Sequence[tuple[str, str]], rows: Any, group: Any, throughput: Throughput, hourly: Any
+) -> list[GroupRate]:
     """Add up the rows of every group, given with names and clusters; busiest first."""
     count = len(labels)
 
     def sums(rates: Any) -> Any:
         """Add up by group; NaN only where none of them is known."""
         rates = rates[rows]
-        known = np.isfinite(rates)
-        total = np.bincount(group, np.where(known, rates, 0.0), count)
-        return np.where(np.bincount(group, known, count) > 0, total, np.nan)
+        has_rate = np.isfinite(rates)
+        total = np.bincount(group, np.where(has_rate, rates, 0.0), count)
+        return np.where(np.bincount(group, has_rate, count) > 0, total, np.nan)
 
     hours = np.array([sums(column) for column in hourly.T]).reshape(hourly.shape[1], count)
-    window = found.window.hours[len(found.window.hours) - len(hours) :]
+    window = throughput.window.hours[len(throughput.window.hours) - len(hours) :]
     columns = zip(
         labels,
         np.bincount(group, minlength=count).tolist(),
-        sums(found.values["bytes_per_second_mean"]).tolist(),
-        sums(found.values["bytes_per_second_p95"]).tolist(),
+        sums(throughput.values["bytes_per_second_mean"]).tolist(),
+        sums(throughput.values["bytes_per_second_p95"]).tolist(),
         hours.T.tolist(),
         strict=True,
     )
@@ -238,14 +242,14 @@ def _added(labels: Sequence[tuple[str, str]], rows: Any, group: Any, found: Thro
         GroupRate(name, cluster, partitions, _known(mean), _known(planned), *_peak(loads, window), _all(loads))
         for (name, cluster), partitions, mean, planned, loads in columns
     ]
-    return sorted(groups, key=lambda one: (-(one.bytes_per_second_p95_sum or 0.0), one.cluster, one.name))
+    return sorted(groups, key=lambda load: (-(load.bytes_per_second_p95_sum or 0.0), load.cluster, load.name))
 
 
 def _peak(loads: Sequence[float], hours: Sequence[str]) -> tuple[float | None, str | None]:
-    known = [(load, -place) for place, load in enumerate(loads) if not math.isnan(load)]
-    if not known:
+    known_loads = [(load, -place) for place, load in enumerate(loads) if not math.isnan(load)]
+    if not known_loads:
         return None, None
-    load, place = max(known)  # the first of equals
+    load, place = max(known_loads)  # the first of equals
     return load, hours[-place]
 
 
@@ -255,8 +259,8 @@ def _all(loads: Sequence[float]) -> tuple[float | None, ...]:
 
 def _sum(rates: Any) -> Any:
     """Add up the rows; NaN only where none of them is known."""
-    known = np.isfinite(rates)
-    return np.where(known.any(axis=0), np.where(known, rates, 0.0).sum(axis=0), np.nan)
+    has_rate = np.isfinite(rates)
+    return np.where(has_rate.any(axis=0), np.where(has_rate, rates, 0.0).sum(axis=0), np.nan)
 
 
 def _known(value: float) -> float | None:

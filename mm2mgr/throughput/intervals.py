@@ -58,8 +58,8 @@ class Series:
     def take(self, rows: Rows) -> Series:
         """Return these rows."""
         count = len(self.time_ms[rows])
-        columns = (getattr(self, one.name) for one in fields(self))
-        return Series(*(constant(one[:1], count) if _is_constant(one) else one[rows] for one in columns))
+        columns = (getattr(self, field.name) for field in fields(self))
+        return Series(*(constant(column[:1], count) if _is_constant(column) else column[rows] for column in columns))
 
     @cached_property
     def first(self) -> Flags:
@@ -103,8 +103,8 @@ def rank_sources(names: list[str]) -> dict[str, int]:
     kinds = (KAFKA_OFFSETS, PROMETHEUS_PREFIX, CRUISE_CONTROL, CRUISE_CONTROL_TOPIC)
 
     def kind(name: str) -> int:
-        whole = [place for place, one in enumerate(kinds) if name == one]
-        start = [place for place, one in enumerate(kinds) if name.startswith(one)]
+        whole = [place for place, kind_there in enumerate(kinds) if name == kind_there]
+        start = [place for place, kind_there in enumerate(kinds) if name.startswith(kind_there)]
         return (whole or start or [len(kinds)])[0]
 
     return {name: place for place, name in enumerate(sorted(set(names), key=lambda name: (kind(name), name)))}
@@ -117,27 +117,27 @@ def clean(raw: Series, since_ms: int, until_ms: int) -> Series:
     one before while the next one does not is out of order (two samplers whose clocks disagree, a clock set back): it
     is left out instead of being a reset.
     """
-    kept = replace(
+    cleaned = replace(
         raw,
         records_per_second=_within(raw.records_per_second, 0.0, MOST_RECORDS_PER_SECOND),
         bytes_per_second=_within(raw.bytes_per_second, 0.0, MOST_BYTES_PER_SECOND),
         record_bytes=_within(raw.record_bytes, 1e-9, _MOST_RECORD_BYTES),
     )
-    measured = (kept.end_offset >= 0) & (kept.time_ms >= since_ms) & (kept.time_ms < until_ms)
+    measured = (cleaned.end_offset >= 0) & (cleaned.time_ms >= since_ms) & (cleaned.time_ms < until_ms)
     if not measured.all():
-        rated = np.isfinite(kept.records_per_second) | np.isfinite(kept.bytes_per_second)
-        kept = kept.take(measured | (rated & (kept.time_ms >= since_ms) & (kept.time_ms < until_ms)))
-    if not _is_sorted(kept):
-        kept = kept.take(np.lexsort((kept.end_offset, kept.time_ms, kept.source, kept.partition_id)))
-        last = np.ones(len(kept), np.bool_)
-        last[:-1] = kept.first[1:] | (kept.time_ms[1:] != kept.time_ms[:-1])
-        kept = kept.take(last)
-    ends = kept.end_offset
+        rated = np.isfinite(cleaned.records_per_second) | np.isfinite(cleaned.bytes_per_second)
+        cleaned = cleaned.take(measured | (rated & (cleaned.time_ms >= since_ms) & (cleaned.time_ms < until_ms)))
+    if not _is_sorted(cleaned):
+        cleaned = cleaned.take(np.lexsort((cleaned.end_offset, cleaned.time_ms, cleaned.source, cleaned.partition_id)))
+        last = np.ones(len(cleaned), np.bool_)
+        last[:-1] = cleaned.first[1:] | (cleaned.time_ms[1:] != cleaned.time_ms[:-1])
+        cleaned = cleaned.take(last)
+    ends = cleaned.end_offset
     below = np.flatnonzero(ends[1:] < ends[:-1]) + 1
-    series = kept.series_of(below)
-    below = below[(below > kept.starts[series]) & (below + 1 < kept.ends[series])]
+    series = cleaned.series_of(below)
+    below = below[(below > cleaned.starts[series]) & (below + 1 < cleaned.ends[series])]
     dips = below[(ends[below] >= 0) & (ends[below + 1] >= ends[below - 1])]
-    return kept.take(np.delete(np.arange(len(kept)), dips)) if len(dips) else kept
+    return cleaned.take(np.delete(np.arange(len(cleaned)), dips)) if len(dips) else cleaned
 
 
 def _within(values: Floats, low: float, most: float) -> Floats:
@@ -167,9 +167,10 @@ def joined(lead: Series, hour: Series) -> Series:
         return hour
     sources = int(max(lead.source.max(), hour.source.max(initial=0))) + 1
     keys = [
-        each.partition_id[each.starts].astype(np.int64) * sources + each.source[each.starts] for each in (lead, hour)
+        series.partition_id[series.starts].astype(np.int64) * sources + series.source[series.starts]
+        for series in (lead, hour)
     ]
-    hour_rows, lead_rows = (np.append(each.starts, len(each)) for each in (hour, lead))
+    hour_rows, lead_rows = (np.append(series.starts, len(series)) for series in (hour, lead))
     of_lead = np.repeat(hour_rows[np.searchsorted(keys[1], keys[0], side="left")], lead.ends - lead.starts)
     of_hour = np.repeat(lead_rows[np.searchsorted(keys[0], keys[1], side="right")], hour.ends - hour.starts)
     of_lead += np.arange(len(lead))
@@ -183,7 +184,7 @@ def joined(lead: Series, hour: Series) -> Series:
         column[of_lead], column[of_hour] = first, second
         return column
 
-    return Series(*(together(getattr(lead, one.name), getattr(hour, one.name)) for one in fields(lead)))
+    return Series(*(together(getattr(lead, field.name), getattr(hour, field.name)) for field in fields(lead)))
 
 
 def in_blocks(series: Series, ids: range) -> list[Series]:
@@ -199,15 +200,15 @@ def tail(series: Series) -> Series:
     if not len(series):
         return series
     rows = series.ends[:, None] + np.arange(-LEAD_SAMPLES, 0)
-    found = series.take(rows[rows >= series.starts[:, None]])
-    known = np.flatnonzero(np.isfinite(series.record_bytes))
-    if not len(known):
-        return found
-    last = known[np.searchsorted(known, series.ends) - 1]
+    tails = series.take(rows[rows >= series.starts[:, None]])
+    sized = np.flatnonzero(np.isfinite(series.record_bytes))
+    if not len(sized):
+        return tails
+    last = sized[np.searchsorted(sized, series.ends) - 1]
     has_one = (last >= series.starts) & (last < series.ends)
-    sizes = found.record_bytes.copy()
-    sizes[found.ends[has_one] - 1] = series.record_bytes[last[has_one]]
-    return replace(found, record_bytes=sizes)
+    sizes = tails.record_bytes.copy()
+    sizes[tails.ends[has_one] - 1] = series.record_bytes[last[has_one]]
+    return replace(tails, record_bytes=sizes)
 
 
 def _sizes_in_force(series: Series) -> Floats:
@@ -246,10 +247,10 @@ def intervals(series: Series, in_hour: Flags, hour_start_ms: int) -> Intervals:
     """
     elapsed = _steps(series.time_ms)
     elapsed[series.starts] = 0
-    known = series.end_offset >= 0
-    known[1:] &= known[:-1]
-    known[series.starts] = False
-    by_offset = known
+    has_end = series.end_offset >= 0
+    has_end[1:] &= has_end[:-1]
+    has_end[series.starts] = False
+    by_offset = has_end
     per_second = _steps(series.end_offset) / (np.maximum(elapsed, 1) / 1000.0)
     reset = by_offset & ((per_second < 0) | (per_second > MOST_RECORDS_PER_SECOND))
     gap, span, sizes = _gaps(series, elapsed) & ~reset, elapsed, _sizes_in_force(series)
@@ -260,11 +261,11 @@ def intervals(series: Series, in_hour: Flags, hour_start_ms: int) -> Intervals:
         span = np.where(by_rate & (series.resolution_ms > 0), series.resolution_ms, elapsed)
         span = np.where(by_rate & ~series.first & ~gap, np.minimum(span, elapsed), span)
         gap &= ~(by_rate & (series.resolution_ms > 0))
-        known = (by_offset | by_rate) & (span > 0)
+        has_end = (by_offset | by_rate) & (span > 0)
         per_second = np.where(by_offset, per_second, series.records_per_second)
         in_bytes = ~by_offset & np.isfinite(series.bytes_per_second)
         volume = np.where(in_bytes, series.bytes_per_second, per_second * sizes)
-    usable = known & in_hour & ~reset & ~gap
+    usable = has_end & in_hour & ~reset & ~gap
     if _has_several_sources(series):
         usable &= ~_shadowed(series, span, usable, hour_start_ms)
     return Intervals(span, per_second, volume, usable, reset & in_hour, gap & in_hour)

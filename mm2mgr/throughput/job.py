@@ -172,12 +172,12 @@ def end(spark: SparkSession) -> None:
         draft.replace(archive)
 
 
-def failure(what: str, error: Exception, hint: str | None = None) -> Mm2mgrError:
+def failure(problem: str, error: Exception, hint: str | None = None) -> Mm2mgrError:
     """Return an error that says in one line `what` failed and why, and how executors get what they lack."""
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     # The last line that names an error says what happened in the task; the first only that there was one.
-    named = [found[1] for line in lines if (found := _NAMES_ERROR.match(line))]
+    named = [matched[1] for line in lines if (matched := _NAMES_ERROR.match(line))]
     reason = [*lines[:1], *named][-1] if lines else type(error).__name__
     if missing := _NO_PACKAGE.search(reason):
         remedy = "`pip install confluent-kafka deltalake pyarrow numpy` there, or name a Python that has them in PYSPARK_PYTHON"
@@ -185,7 +185,7 @@ def failure(what: str, error: Exception, hint: str | None = None) -> Mm2mgrError
     elif missing := _NO_PYTHON.search(text):
         reason = f"the executors have no {missing[1]}: name a Python of theirs in PYSPARK_PYTHON"
     reason = _OURS.sub("", reason)
-    return Mm2mgrError(f"{what}: {reason[:_LONGEST_REASON]}", hint=hint)
+    return Mm2mgrError(f"{problem}: {reason[:_LONGEST_REASON]}", hint=hint)
 
 
 def _started(builder: SparkSession.Builder, log_file: Path | None, hint: str) -> SparkSession:
@@ -241,7 +241,7 @@ def _stderr_into(log_file: Path | None) -> Iterator[None]:
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with suppress(AttributeError, OSError):  # closed, or nowhere to write to: what is held back is lost
         sys.stderr.flush()
-    kept = os.dup(2)
+    saved_stderr = os.dup(2)
     try:
         log = open_to_write(log_file, os.O_CREAT | os.O_TRUNC)
         try:
@@ -250,8 +250,8 @@ def _stderr_into(log_file: Path | None) -> Iterator[None]:
             os.close(log)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved_stderr, 2)
+        os.close(saved_stderr)
 
 
 def _require_java(java_home: Path | None) -> None:

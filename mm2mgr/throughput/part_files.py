@@ -64,8 +64,8 @@ class PartitionNames:
         topic = _found(rows.topics, self.topics)[rows.values["topic"]]
         keys = _keys(cluster, topic, rows.values["partition"], len(self.topics))
         at = np.minimum(np.searchsorted(self._keys, keys), max(len(self) - 1, 0))
-        known = (cluster >= 0) & (topic >= 0) & (self._keys[at] == keys if len(self) else False)
-        return np.where(known, at, -1)
+        is_there = (cluster >= 0) & (topic >= 0) & (self._keys[at] == keys if len(self) else False)
+        return np.where(is_there, at, -1)
 
     def joined(self, rows: RateRows) -> PartitionNames:
         """Return these and the partitions of the rows."""
@@ -114,26 +114,26 @@ def read_rows(table: StoredTable, files: Sequence[DataFile], columns: Iterable[s
 
     Offsets are all zero where the lists are not asked for.
     """
-    wanted = [*NAMES, *(name for name in columns if name not in NAMES)]
+    names = [*NAMES, *(name for name in columns if name not in NAMES)]
 
     def read(file: DataFile) -> Any:
-        return share.rows(table.read_file(file, wanted, share.may_hold))
+        return share.rows(table.read_file(file, names, share.may_hold))
 
     try:
         with ThreadPoolExecutor(_READERS) as readers:
-            found = list(readers.map(read, files))
+            tables = list(readers.map(read, files))
     except (UnreadableFile, OSError) as error:
         reason = error.message if isinstance(error, UnreadableFile) else f"{table.uri}: {error}"
         hint = f"run `mm2mgr throughput`: it makes again what is gone or cut off and has samples; if this stays, move {table.uri} away first"
         raise Mm2mgrError(f"a roll-up is not readable: {reason}", hint=hint) from error
-    return _as_arrays(_in_one_chunk(found or [table.no_rows(wanted)]))
+    return _as_arrays(_in_one_chunk(tables or [table.no_rows(names)]))
 
 
 def write_rows(
-    table: StoredTable, period: Sequence[str], found: RollUp, names: RateRows, sources: Sequence[str]
+    table: StoredTable, period: Sequence[str], roll_up: RollUp, names: RateRows, sources: Sequence[str]
 ) -> DataFile | None:
     """Write roll-ups to a file that is in no commit yet, sorted by name; `partition_id` is a place in `names`."""
-    at, source = found.values["partition_id"], found.values["source"]
+    at, source = roll_up.values["partition_id"], roll_up.values["source"]
     codes = {name: names.values[name][at] for name in ("cluster", "topic", "partition", "topic_id")}
     order = np.lexsort(
         [
@@ -152,12 +152,12 @@ def write_rows(
     columns = {name: _text(codes[name], texts[name]) for name in texts}
     columns |= {"partition": pa.array(codes["partition"], pa.int32()), "source": _text(source, sources)}
     for name in ROLLUP_COLUMNS:
-        values = found.values[name]
+        values = roll_up.values[name]
         if name in LISTS:
-            columns[name] = pa.ListArray.from_arrays(pa.array(found.offsets), pa.array(values))
+            columns[name] = pa.ListArray.from_arrays(pa.array(roll_up.offsets), pa.array(values))
         elif name not in ("partition_id", "source"):
             columns[name] = pa.array(values, from_pandas=True)  # NaN becomes null
-    rows = pa.table([columns[each.name].cast(each.type) for each in table.file_schema], schema=table.file_schema)
+    rows = pa.table([columns[field.name].cast(field.type) for field in table.file_schema], schema=table.file_schema)
     rows = rows.take(pa.array(order)) if (np.diff(order) != 1).any() else rows
     return table.write_file(period, [rows], use_dictionary=list(STRINGS), column_encoding=_DELTA)
 

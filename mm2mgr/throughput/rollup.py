@@ -71,13 +71,13 @@ def roll_up(series: Series, hour_start_ms: int) -> RollUp | None:
     return RollUp({**{name: column[alive] for name, column in values.items()}, **lists}, offsets)
 
 
-def stacked(found: Iterable[RollUp | None]) -> RollUp | None:
+def stacked(roll_ups: Iterable[RollUp | None]) -> RollUp | None:
     """Put roll-ups of one after another range of ids together; None where there is none."""
-    parts = [each for each in found if each is not None]
+    parts = [roll_up for roll_up in roll_ups if roll_up is not None]
     if not parts:
         return None
-    values = {name: np.concatenate([each.values[name] for each in parts]) for name in ROLLUP_COLUMNS}
-    lengths = np.concatenate([np.diff(each.offsets) for each in parts])
+    values = {name: np.concatenate([part.values[name] for part in parts]) for name in ROLLUP_COLUMNS}
+    lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     return RollUp(values, np.append(0, np.cumsum(lengths)).astype(np.int32))
 
 
@@ -127,17 +127,17 @@ def _spread(series: Series, steps: Intervals) -> tuple[dict[str, Column], Column
     """Return amounts, percentiles and sketch of every series, and how many entries of the sketch belong to each."""
     count = len(series.starts)
     per_series = np.add.reduceat(steps.usable, series.starts, dtype=np.int64)
-    names = [f"{what}{name}" for what in ("bytes", "records") for name in ("", "_p50", "_p95", "_max")]
-    found: dict[str, Column] = {name: np.full(count, np.nan) for name in names}
-    found["covered_ms"], lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    names = [f"{quantity}{name}" for quantity in ("bytes", "records") for name in ("", "_p50", "_p95", "_max")]
+    columns: dict[str, Column] = {name: np.full(count, np.nan) for name in names}
+    columns["covered_ms"], lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
     having = np.flatnonzero(per_series)
     if not len(having):
-        return {**found, LISTS[0]: np.zeros(0, np.int16), LISTS[1]: np.zeros(0, np.int32)}, lengths
+        return {**columns, LISTS[0]: np.zeros(0, np.int16), LISTS[1]: np.zeros(0, np.int32)}, lengths
     rows, per_series = np.flatnonzero(steps.usable), per_series[having]
     number, starts = np.repeat(np.arange(len(having)), per_series), np.cumsum(per_series) - per_series
     used = _Used(number, steps.elapsed_ms[rows], steps.bytes_per_second[rows], steps.records_per_second[rows], starts)
     volume, records = used.amount(used.bytes), used.amount(used.records)
-    found["covered_ms"][having], found["bytes"][having], found["records"][having] = (
+    columns["covered_ms"][having], columns["bytes"][having], columns["records"][having] = (
         used.total(used.span_ms),
         volume,
         records,
@@ -146,12 +146,12 @@ def _spread(series: Series, steps: Intervals) -> tuple[dict[str, Column], Column
     leading = used.bytes if sized.all() else np.where(sized[number], used.bytes, used.records)
     table = _ordered(number, leading, used.span_ms, starts)
     for name, values in table.statistics.items():
-        found[f"bytes_{name}"][having] = np.where(sized, values, np.nan)
-        found[f"records_{name}"][having] = np.where(sized, np.nan, values)
+        columns[f"bytes_{name}"][having] = np.where(sized, values, np.nan)
+        columns[f"records_{name}"][having] = np.where(sized, np.nan, values)
     for name, values in _records_too(used, table, sized, counted).items():
-        found[f"records_{name}"][having[sized]] = values[sized]
+        columns[f"records_{name}"][having[sized]] = values[sized]
     lengths[having] = table.lengths
-    return {**found, LISTS[0]: table.buckets, LISTS[1]: table.weights_ms}, lengths
+    return {**columns, LISTS[0]: table.buckets, LISTS[1]: table.weights_ms}, lengths
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> 
     with np.errstate(invalid="ignore"):
         same = silent | (high - low <= _SAME * high)
     divisor = np.where(silent, 1.0, np.where(np.isfinite(high), high, np.nan))
-    found = {name: np.where(counted, values / divisor, np.nan) for name, values in table.statistics.items()}
+    rates = {name: np.where(counted, values / divisor, np.nan) for name, values in table.statistics.items()}
     varied = sized & counted & ~same
     if varied.any():
         rows = varied[used.number]
@@ -183,8 +183,8 @@ def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> 
         starts = np.flatnonzero(np.diff(number, prepend=-1))
         again = _ordered(number, used.records[rows], used.span_ms[rows], starts).statistics
         for name, values in again.items():
-            found[name][varied] = values
-    return found
+            rates[name][varied] = values
+    return rates
 
 
 def _ordered(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _Ordered:
@@ -259,7 +259,7 @@ def merged(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) -> tupl
     if not len(buckets):
         return series[:0], buckets, weights_ms
     low, span = int(buckets.min()), int(np.ptp(buckets)) + 1
-    begins, found = np.cumsum(lengths) - lengths, []
+    begins, histograms = np.cumsum(lengths) - lengths, []
     for base in range(0, int(series.max()) + 1, _SERIES_AT_ONCE):
         some = np.flatnonzero((series >= base) & (series < base + _SERIES_AT_ONCE))
         sizes = lengths[some]
@@ -269,8 +269,8 @@ def merged(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) -> tupl
         keys = np.repeat((series[some] - base) * span - low, sizes) + buckets[rows]
         sums = np.bincount(keys, weights=weights_ms[rows])
         used = np.flatnonzero(sums)
-        found.append((used // span + base, used % span + low, np.rint(sums[used]).astype(np.int64)))
-    parts = [np.concatenate(column) for column in zip(*found, strict=True)]
+        histograms.append((used // span + base, used % span + low, np.rint(sums[used]).astype(np.int64)))
+    parts = [np.concatenate(column) for column in zip(*histograms, strict=True)]
     return parts[0], parts[1], parts[2]
 
 

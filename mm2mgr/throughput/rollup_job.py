@@ -68,14 +68,14 @@ def due(store: Store) -> Due:
     if not hours:
         raise Mm2mgrError(f"no samples in {store}", hint=hours_text([]))
     table = throughput_table(store)
-    made = by_period(table.files())
-    newest_ms = _newest_ms([*hours, *made])
+    roll_ups = by_period(table.files())
+    newest_ms = _newest_ms([*hours, *roll_ups])
     marks = {}
     for hour, files in hours.items():
-        if _is_past(hour, newest_ms, DAYS_KEPT_MS) or (_is_past(hour, newest_ms) and hour[:_DAY_LENGTH] in made):
+        if _is_past(hour, newest_ms, DAYS_KEPT_MS) or (_is_past(hour, newest_ms) and hour[:_DAY_LENGTH] in roll_ups):
             continue  # only its day is kept, or nothing any more
         before = _rows(hours.get(_before(hour), ()))
-        old = made[hour][0].values[1] if hour in made and table.are_there(made[hour]) else ""
+        old = roll_ups[hour][0].values[1] if hour in roll_ups and table.are_there(roll_ups[hour]) else ""
         if not before and "+" in old:
             before = int(old.partition("+")[2].partition(" ")[0])  # retention took them; the roll-up has seen them
         mark = f"{_rows(files)}+{before} v{_VERSION}"
@@ -101,9 +101,9 @@ def one_by_one(units: Sequence[WorkUnit]) -> list[Done]:
 
 def make(store: Store, spread: Spread) -> Report:
     """Roll up the hours and merge the days that are due; what is whole stays readable at every moment."""
-    report, found, table = Report(), due(store), throughput_table(store)
+    report, due_periods, table = Report(), due(store), throughput_table(store)
     table.create()
-    for batch in _batches(_hour_units(store, found, report)):
+    for batch in _batches(_hour_units(store, due_periods, report)):
         _commit(table, batch, spread, report)
     days = list(_day_units(store, table))
     _commit(table, days, spread, report)
@@ -114,19 +114,19 @@ def make(store: Store, spread: Spread) -> Report:
     return report
 
 
-def _hour_units(store: Store, found: Due, report: Report) -> Iterator[list[WorkUnit]]:
+def _hour_units(store: Store, due_periods: Due, report: Report) -> Iterator[list[WorkUnit]]:
     """Yield the units of neighbouring hours: all of them read the same files, each a share of the topics."""
     table = StoredTable(store, SAMPLES)
     report.unreadable |= table.snapshot().refused
-    hours = {hour: _there(table, files, report) for hour, files in found.hours.items()}
+    hours = {hour: _there(table, files, report) for hour, files in due_periods.hours.items()}
     runs: list[list[str]] = []
-    for hour in sorted(found.made_from):
+    for hour in sorted(due_periods.made_from):
         if not runs or runs[-1][-1] != _before(hour) or len(runs[-1]) == _HOURS_PER_UNIT:
             runs.append([])
         runs[-1].append(hour)
     for run in runs:
         before = tuple(hours.get(_before(run[0]), ()))
-        periods = tuple(Period(hour, found.made_from[hour], tuple(hours[hour])) for hour in run)
+        periods = tuple(Period(hour, due_periods.made_from[hour], tuple(hours[hour])) for hour in run)
         largest = max((hours[hour] for hour in run), key=_rows)
         yield [WorkUnit(store, periods, before, share) for share in shares_of(table, largest, _ROWS_PER_UNIT)]
 
@@ -160,22 +160,22 @@ def _days_due(files: Sequence[DataFile]) -> dict[str, Period]:
     A day that goes on takes only the hours that are new to what it has; once it is over it is merged anew, so that its last
     digits do not depend on how often that was. An hour that is made again takes its day out of the table.
     """
-    made = by_period(files)
-    newest_ms = _newest_ms(made)
-    hours = sorted(name for name in filter(is_hour, made) if hour_start_ms(name) < newest_ms)
-    found = {}
+    roll_ups = by_period(files)
+    newest_ms = _newest_ms(roll_ups)
+    hours = sorted(name for name in filter(is_hour, roll_ups) if hour_start_ms(name) < newest_ms)
+    days = {}
     for day, each in groupby(hours, key=lambda hour: hour[:_DAY_LENGTH]):
         of_day, over = list(each), day < hour_of(newest_ms)[:_DAY_LENGTH]
         mark = f"{' '.join(hour[-2:] for hour in of_day)}{' over' if over else ''} v{_VERSION}"
-        old = made.get(day, [])
+        old = roll_ups.get(day, [])
         before = set() if over or not old else hours_of_day(old[0])
         if old and old[0].values[1] == mark:
             continue
         if not before <= set(of_day):
             before = set()
-        taken = [*(old if before else ()), *(file for hour in of_day if hour not in before for file in made[hour])]
-        found[day] = Period(day, mark, tuple(taken))
-    return found
+        taken = [*(old if before else ()), *(file for hour in of_day if hour not in before for file in roll_ups[hour])]
+        days[day] = Period(day, mark, tuple(taken))
+    return days
 
 
 def _commit(table: StoredTable, units: Sequence[WorkUnit], spread: Spread, report: Report) -> None:
@@ -183,10 +183,10 @@ def _commit(table: StoredTable, units: Sequence[WorkUnit], spread: Spread, repor
     if not units:
         return
     done = spread(units)
-    for each in done:
-        report.samples += each.samples
-        report.unreadable |= each.unreadable
-    written = [one for each in done for one in each.written]
+    for result in done:
+        report.samples += result.samples
+        report.unreadable |= result.unreadable
+    written = [file for result in done for file in result.written]
     _require(table, [file for _, file in written])
     periods = {period.name: period for unit in units for period in unit.periods}
     for name, period in sorted(periods.items()):
@@ -202,10 +202,10 @@ def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> 
     """Replace the files of a period; with an hour, its day goes. False where the hours of a day are others than were merged."""
     for left in reversed(range(_TRIES)):
         state = table.snapshot()
-        made = by_period(state.files)
+        roll_ups = by_period(state.files)
         if not is_hour(period.name) and not set(period.files) <= set(state.files):
             return False
-        old = [*made.get(period.name, ()), *made.get(period.name[:_DAY_LENGTH], ())]
+        old = [*roll_ups.get(period.name, ()), *roll_ups.get(period.name[:_DAY_LENGTH], ())]
         try:
             table.replace(state, list(dict.fromkeys(old)), new)
             break
@@ -218,16 +218,16 @@ def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> 
 def _expire(table: StoredTable) -> None:
     """Take out hours that are older than five weeks and have a day, and days older than 400 days, by the newest hour made."""
     state = table.snapshot()
-    made = by_period(state.files)
-    newest_ms = _newest_ms(made)
+    roll_ups = by_period(state.files)
+    newest_ms = _newest_ms(roll_ups)
     old = [
         name
-        for name in made
+        for name in roll_ups
         if _is_past(name, newest_ms, DAYS_KEPT_MS)
-        or (is_hour(name) and name[:_DAY_LENGTH] in made and _is_past(name, newest_ms))
+        or (is_hour(name) and name[:_DAY_LENGTH] in roll_ups and _is_past(name, newest_ms))
     ]
     with suppress(Conflict):  # the next run does it
-        table.replace(state, [file for name in old for file in made[name]], [])
+        table.replace(state, [file for name in old for file in roll_ups[name]], [])
 
 
 def _there(table: StoredTable, files: Sequence[DataFile], report: Report) -> list[DataFile]:

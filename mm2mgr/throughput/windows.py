@@ -150,20 +150,20 @@ def read_throughput(store: Store, last_seconds: float | None = None) -> list[Par
     return rates_of(read_window(store, last_hours(store, last_seconds)))
 
 
-def busiest(found: Throughput, top: int) -> Any:
+def busiest(throughput: Throughput, top: int) -> Any:
     """Return the rows of the partitions with the highest p95 in bytes per second, busiest first; 0 is all of them."""
-    order = np.argsort(-np.nan_to_num(found.values["bytes_per_second_p95"], nan=-1.0), kind="stable")
+    order = np.argsort(-np.nan_to_num(throughput.values["bytes_per_second_p95"], nan=-1.0), kind="stable")
     return order[:top] if top else order
 
 
-def rates_of(found: Throughput, rows: Any = None) -> list[PartitionRate]:
+def rates_of(throughput: Throughput, rows: Any = None) -> list[PartitionRate]:
     """Return one value per partition, of all or of some rows; what is not known is None."""
-    names, chosen = found.names, slice(None) if rows is None else rows
-    place = found.place[chosen]
+    names, chosen = throughput.names, slice(None) if rows is None else rows
+    place = throughput.place[chosen]
     clusters = [names.clusters[number] for number in names.cluster[place].tolist()]
     topics = [names.topics[number] for number in names.topic[place].tolist()]
     fields = list(PartitionRate.__dataclass_fields__)[3:]
-    columns = [_plain(found.values[name][chosen].tolist()) for name in fields]
+    columns = [_plain(throughput.values[name][chosen].tolist()) for name in fields]
     return [
         PartitionRate(*row) for row in zip(clusters, topics, names.partition[place].tolist(), *columns, strict=True)
     ]
@@ -199,8 +199,8 @@ def _merge(rows: RateRows, group: Any, count: int, size: Any) -> dict[str, Any]:
         return np.bincount(group, weights=column, minlength=count)
 
     def known_total(column: Any, weight: Any) -> tuple[Any, Any]:
-        known = np.isfinite(column)
-        return total(np.where(known, column, 0.0)), total(np.where(known, weight, 0.0))
+        has_value = np.isfinite(column)
+        return total(np.where(has_value, column, 0.0)), total(np.where(has_value, weight, 0.0))
 
     seconds = raw["covered_ms"] / 1000.0
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -224,7 +224,8 @@ def _merge(rows: RateRows, group: Any, count: int, size: Any) -> dict[str, Any]:
         values["records_per_second_max"] = -_least(-np.nan_to_num(raw["records_max"], nan=-np.inf), group, count)
         values |= _percentiles(rows, group, count, factor, values)
     return {
-        name: np.where(np.isinf(one), np.nan, one) if one.dtype.kind == "f" else one for name, one in values.items()
+        name: np.where(np.isinf(column), np.nan, column) if column.dtype.kind == "f" else column
+        for name, column in values.items()
     }
 
 
@@ -246,15 +247,15 @@ def _percentiles(rows: RateRows, group: Any, count: int, factor: Any, values: di
     to_bytes = np.where(in_records, values["record_bytes"], 1.0)
     alone = np.bincount(group, minlength=count)[group] == 1
     exact = alone & (np.isfinite(raw["bytes_p50"]) | np.isfinite(raw["records_p50"]))
-    found: dict[str, Any] = {}
+    percentiles: dict[str, Any] = {}
     for name, share in (("p50", 0.5), ("p95", 0.95)):
         rate = percentile(number, rate_of(bucket), weight, share, count)
         volume = np.minimum(rate * to_bytes, values["bytes_per_second_max"])
         records = np.minimum(rate * to_records, values["records_per_second_max"])
         own = np.where(np.isnan(raw[f"bytes_{name}"]), raw[f"records_{name}"] * factor, raw[f"bytes_{name}"])
         volume[group[exact]], records[group[exact]] = own[exact], raw[f"records_{name}"][exact]
-        found[f"bytes_per_second_{name}"], found[f"records_per_second_{name}"] = volume, records
-    return found
+        percentiles[f"bytes_per_second_{name}"], percentiles[f"records_per_second_{name}"] = volume, records
+    return percentiles
 
 
 def _chosen_sizes(store: Store, of_window: Sums, missing: Any, names: PartitionNames) -> Any:
@@ -275,9 +276,9 @@ def _no_sums(names: PartitionNames) -> Sums:
 def _add_sizes(sums: Sums, rows: RateRows, names: PartitionNames) -> Any:
     """Add the record sizes and how many they are, by partition; return which partitions have a row without bytes."""
     place, raw = names.places(rows), rows.values
-    known = np.isfinite(raw["record_bytes"]) & (place >= 0)
-    at, weight = place[known], raw["samples"][known]
-    sums[0][:] += np.bincount(at, raw["record_bytes"][known] * weight, len(names))
+    is_sized = np.isfinite(raw["record_bytes"]) & (place >= 0)
+    at, weight = place[is_sized], raw["samples"][is_sized]
+    sums[0][:] += np.bincount(at, raw["record_bytes"][is_sized] * weight, len(names))
     sums[1][:] += np.bincount(at, weight, len(names))
     unsized = place[np.isnan(raw["bytes"]) & (place >= 0)]
     return np.bincount(unsized, minlength=len(names)) > 0
@@ -297,16 +298,16 @@ def _mean_sizes(sums: Sums, names: PartitionNames) -> Any:
 
 
 def _least(column: Any, group: Any, count: int) -> Any:
-    found = np.full(count, np.iinfo(np.int64).max if column.dtype.kind == "i" else np.inf, column.dtype)
-    np.minimum.at(found, group, column)
-    return found
+    smallest = np.full(count, np.iinfo(np.int64).max if column.dtype.kind == "i" else np.inf, column.dtype)
+    np.minimum.at(smallest, group, column)
+    return smallest
 
 
 def _logs(rows: RateRows, group: Any, count: int) -> Any:
     """Return how many topic ids each partition had, at least one: every further one is a topic created anew."""
     ids = rows.values["topic_id"].astype(np.int64)
-    known = np.array([one is not None for one in rows.topic_ids] or [True], np.bool_)[ids]
-    pairs = np.unique(group[known].astype(np.int64) * max(1, len(rows.topic_ids)) + ids[known])
+    has_id = np.array([topic_id is not None for topic_id in rows.topic_ids] or [True], np.bool_)[ids]
+    pairs = np.unique(group[has_id].astype(np.int64) * max(1, len(rows.topic_ids)) + ids[has_id])
     return np.maximum(1, np.bincount(pairs // max(1, len(rows.topic_ids)), minlength=count))
 
 

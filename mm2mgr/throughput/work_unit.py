@@ -90,20 +90,20 @@ def _roll_hours(unit: WorkUnit, done: Done) -> None:
     first = hour_of(hour_start_ms(unit.periods[0].name) - 1)
     before, names, _ = _cleaned(unit, Period(first, "", unit.before), logs)
     for period in unit.periods:
-        now, found, unreadable = _cleaned(unit, period, logs)
+        now, sources, unreadable = _cleaned(unit, period, logs)
         done.unreadable.update(unreadable)
         before += [_NOTHING] * (len(now) - len(before))
-        ranks = rank_sources([*names, *found])
+        ranks = rank_sources([*names, *sources])
         start_ms = hour_start_ms(period.name)
         rolled = stacked(
-            roll_up(joined(tail(_recoded(lead, names, ranks)), _recoded(rows, found, ranks)), start_ms)
+            roll_up(joined(tail(_recoded(lead, names, ranks)), _recoded(rows, sources, ranks)), start_ms)
             for lead, rows in zip(before, now, strict=True)
         )
         done.samples += sum(map(len, now))
         if rolled is not None:
             file = write_rows(target, (period.name, period.made_from), rolled, logs.names, list(ranks))
             done.written += [(period.name, file)] if file else []
-        before, names = now, found
+        before, names = now, sources
 
 
 def _cleaned(unit: WorkUnit, hour: Period, logs: _LogNumbers) -> tuple[list[Series], list[str], dict[str, str]]:
@@ -114,7 +114,7 @@ def _cleaned(unit: WorkUnit, hour: Period, logs: _LogNumbers) -> tuple[list[Seri
     numbers = [_numbers(table[name], kind, unknown) for name, (kind, unknown) in _NUMBERS.items()]
     blocks = in_blocks(Series(logs.of_rows(table), source, *numbers), range(max(1, len(logs))))
     cleaned = [clean(block, hour_start_ms(hour.name), hour_end_ms(hour.name)) for block in blocks]
-    return cleaned, [str(each) for each in sources], unreadable
+    return cleaned, [str(source) for source in sources], unreadable
 
 
 def _merge(unit: WorkUnit, done: Done) -> None:
@@ -153,23 +153,23 @@ class _LogNumbers:
         runs = [self._runs(batch) for batch in table.to_batches()]
         topics, partitions, lengths = (np.concatenate(column) for column in zip(*runs, strict=True))
         keys = self._with_ids()[topics] << 20 | partitions
-        found, inverse = np.unique(keys, return_inverse=True)
-        new = np.setdiff1d(found, self._keys, assume_unique=True)
+        unique_keys, inverse = np.unique(keys, return_inverse=True)
+        new = np.setdiff1d(unique_keys, self._keys, assume_unique=True)
         if len(new):
             numbers = np.append(self._ids, np.arange(len(self), len(self) + len(new), dtype=np.int32))
             self._keys = np.append(self._keys, new)
             order = np.argsort(self._keys)
             self._keys, self._ids = self._keys[order], numbers[order]
             self.names = self._names()
-        return np.repeat(self._ids[np.searchsorted(self._keys, found)][inverse], lengths)
+        return np.repeat(self._ids[np.searchsorted(self._keys, unique_keys)][inverse], lengths)
 
     def _names(self) -> RateRows:
         """Return the names of all logs, in the order of their numbers."""
         order = np.argsort(self._ids)
         topic, partition = (self._keys >> 20)[order], (self._keys & (2**20 - 1))[order]
-        clusters, topics, topic_ids = (list(dict.fromkeys(each)) for each in zip(*self._topics, strict=True))
-        places = [{name: place for place, name in enumerate(each)} for each in (clusters, topics, topic_ids)]
-        codes = np.array([[places[n][one[n]] for n in range(3)] for one in self._topics], np.int64)[topic]
+        clusters, topics, topic_ids = (list(dict.fromkeys(column)) for column in zip(*self._topics, strict=True))
+        places = [{name: place for place, name in enumerate(values)} for values in (clusters, topics, topic_ids)]
+        codes = np.array([[places[n][topic[n]] for n in range(3)] for topic in self._topics], np.int64)[topic]
         values = {"cluster": codes[:, 0], "topic": codes[:, 1], "topic_id": codes[:, 2], "partition": partition}
         return RateRows(values, np.zeros(len(topic) + 1, np.int32), clusters, topics, topic_ids, [])
 
@@ -214,8 +214,10 @@ def _recoded(series: Series, names: Sequence[str], ranks: dict[str, int]) -> Ser
     table = np.array([ranks[name] for name in names] or [0], np.int32)
     if (table == np.arange(len(table))).all():
         return series
-    found = replace(series, source=table[series.source])
-    return found.take(np.lexsort((found.source, found.partition_id)))  # stable: each series stays in order of time
+    recoded = replace(series, source=table[series.source])
+    return recoded.take(
+        np.lexsort((recoded.source, recoded.partition_id))
+    )  # stable: each series stays in order of time
 
 
 def merge_day(hours: RateRows) -> tuple[RollUp, RateRows]:
@@ -262,22 +264,22 @@ def _totals(rows: Any, group: Any, count: int) -> dict[str, Any]:
     def total(column: Any) -> Any:
         return np.bincount(group, weights=column, minlength=count)
 
-    found: dict[str, Any] = {name: total(rows[name]).astype(rows[name].dtype) for name in _SUMS}
+    totals: dict[str, Any] = {name: total(rows[name]).astype(rows[name].dtype) for name in _SUMS}
     covered = np.isfinite(rows["bytes"]) | np.isfinite(rows["records"])
     for name in _AMOUNTS:
         # Unknown in one covered hour is unknown for the day; an hour without any interval adds nothing.
         lost = total((covered & np.isnan(rows[name])).astype(np.float64)) > 0
         none = total(covered.astype(np.float64)) == 0
-        found[name] = np.where(lost | none, np.nan, total(np.nan_to_num(rows[name])))
+        totals[name] = np.where(lost | none, np.nan, total(np.nan_to_num(rows[name])))
     for name in _PEAKS:
-        found[name] = np.full(count, -np.inf)
-        np.maximum.at(found[name], group, np.nan_to_num(rows[name], nan=-np.inf))
-        found[name] = np.where(np.isfinite(found[name]), found[name], np.nan)
-    found["first_ms"], found["last_ms"] = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(found["first_ms"], group, rows["first_ms"])
-    np.maximum.at(found["last_ms"], group, rows["last_ms"])
-    known = np.isfinite(rows["record_bytes"])
+        totals[name] = np.full(count, -np.inf)
+        np.maximum.at(totals[name], group, np.nan_to_num(rows[name], nan=-np.inf))
+        totals[name] = np.where(np.isfinite(totals[name]), totals[name], np.nan)
+    totals["first_ms"], totals["last_ms"] = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+    np.minimum.at(totals["first_ms"], group, rows["first_ms"])
+    np.maximum.at(totals["last_ms"], group, rows["last_ms"])
+    has_size = np.isfinite(rows["record_bytes"])
     with np.errstate(invalid="ignore"):
-        sizes = total(np.where(known, rows["record_bytes"] * rows["samples"], 0.0))
-        found["record_bytes"] = sizes / total(np.where(known, rows["samples"], 0))
-    return {**found, **{name: np.full(count, np.nan) for name in _NOT_MERGED}}
+        sizes = total(np.where(has_size, rows["record_bytes"] * rows["samples"], 0.0))
+        totals["record_bytes"] = sizes / total(np.where(has_size, rows["samples"], 0))
+    return {**totals, **{name: np.full(count, np.nan) for name in _NOT_MERGED}}

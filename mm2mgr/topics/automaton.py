@@ -196,18 +196,22 @@ class Regular:
         for char in name:
             if not isinstance(state, int):
                 return False
-            known = self._next[state]
-            state = known[char] if char in known else self.step(state, char if char in CHARS else OTHER)
+            moves = self._next[state]
+            state = moves[char] if char in moves else self.step(state, char if char in CHARS else OTHER)
         return state is not None and self.accepts(state)
 
     def step(self, state: Hashable, char: str) -> Hashable:
         assert isinstance(state, int)
-        known = self._next[state]
-        if char not in known:
+        moves = self._next[state]
+        if char not in moves:
             self._pay(len(self._sets[state]))
-            reached = {one + 1 for one in self._sets[state] if one in self._moves and char in self._moves[one]}
-            known[char] = self._known(self._closure(reached)) if reached else None
-        return known[char]
+            reached = {
+                state_now + 1
+                for state_now in self._sets[state]
+                if state_now in self._moves and char in self._moves[state_now]
+            }
+            moves[char] = self._known(self._closure(reached)) if reached else None
+        return moves[char]
 
     def accepts(self, state: Hashable) -> bool:
         assert isinstance(state, int)
@@ -224,16 +228,16 @@ class Regular:
 
     def _closure(self, states: Iterable[int], edge: str = "") -> frozenset[int]:
         """Return where a letter or an edge is next, or the end, when all jumps and this edge are gone through."""
-        found = set(states)
-        waiting = list(found)
+        closure = set(states)
+        waiting = list(closure)
         while waiting:
             at = waiting.pop()
             for to in (at + 1,) if self._edges.get(at) == edge else self._jumps.get(at, ()):
-                if to not in found:
-                    found.add(to)
+                if to not in closure:
+                    closure.add(to)
                     waiting.append(to)
-        self._pay(len(found))
-        return frozenset(one for one in found if one not in self._jumps)
+        self._pay(len(closure))
+        return frozenset(state_now for state_now in closure if state_now not in self._jumps)
 
     def _pay(self, work: int) -> None:
         self._work += work
@@ -263,15 +267,15 @@ class Literals:
 class Both:
     """What two machines accept, both of them."""
 
-    def __init__(self, one: Machine, other: Machine) -> None:
-        self._one, self._other = one, other
-        self.start: Hashable = (one.start, other.start)
-        self.letters = one.letters | other.letters
+    def __init__(self, machine: Machine, other: Machine) -> None:
+        self._one, self._other = machine, other
+        self.start: Hashable = (machine.start, other.start)
+        self.letters = machine.letters | other.letters
 
     def step(self, state: Hashable, char: str) -> Hashable:
         assert isinstance(state, tuple)
-        one, other = self._one.step(state[0], char), self._other.step(state[1], char)
-        return None if one is None or other is None else (one, other)
+        first, other = self._one.step(state[0], char), self._other.step(state[1], char)
+        return None if first is None or other is None else (first, other)
 
     def accepts(self, state: Hashable) -> bool:
         assert isinstance(state, tuple)
@@ -307,12 +311,12 @@ def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_state
 
 
 def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
-    machines = [each.machine for each in (*required, *refused)]
+    machines = [each_machine.machine for each_machine in (*required, *refused)]
     needed = len(required)
-    start = tuple(after(each.machine, each.read) for each in (*required, *refused))
+    start = tuple(after(part.machine, part.read) for part in (*required, *refused))
     if None in start[:needed]:
         return Search(None, 1)
-    longest = LONGEST_NAME - max((len(each.read) for each in required), default=0)
+    longest = LONGEST_NAME - max((len(part.read) for part in required), default=0)
     letters = _letters(frozenset().union(*(machine.letters for machine in machines)))
     steps = tuple(enumerate(machines))
     waiting = deque([(start, "")])
@@ -353,7 +357,7 @@ def _letters(distinguished: frozenset[frozenset[str]]) -> tuple[str, ...]:
     """Return one letter of each kind that machines distinguish, a readable one."""
     kinds: dict[tuple[bool, ...], str] = {}
     for char in _LIKED:
-        kinds.setdefault(tuple(char in each for each in distinguished), char)
+        kinds.setdefault(tuple(char in chars for chars in distinguished), char)
     return tuple(kinds.values())
 
 
@@ -430,13 +434,13 @@ class Backtracker:
         if isinstance(step.node, Atomic):
             return self._run(step.start, at, texts, name, None)
         if step.node.behind:
-            ways = (self._run(step.start, each, texts, name, at) for each in range(at, -1, -1))
-            found = next((one for one in ways if one is not None), None)
+            ways = (self._run(step.start, start, texts, name, at) for start in range(at, -1, -1))
+            way = next((way_there for way_there in ways if way_there is not None), None)
         else:
-            found = self._run(step.start, at, texts, name, None)
+            way = self._run(step.start, at, texts, name, None)
         if step.node.negative:
-            return (at, texts) if found is None else None
-        return (at, found[1]) if found is not None else None
+            return (at, texts) if way is None else None
+        return (at, way[1]) if way is not None else None
 
 
 def relaxed(node: Node) -> Node:

@@ -212,11 +212,11 @@ def _only(char: str) -> Chars:
 
 
 def _tree(branches: Sequence[Sequence[Part]]) -> Node:
-    found = [
+    nodes = [
         parts[0].node if len(parts) == 1 else Seq(tuple(part.node for part in parts if part.node != _EMPTY))
         for parts in branches
     ]
-    return found[0] if len(found) == 1 else Alt(tuple(found))
+    return nodes[0] if len(nodes) == 1 else Alt(tuple(nodes))
 
 
 _SIMPLE = {
@@ -267,19 +267,19 @@ class _RegexReader:
 
     def take(self, expected: str = "") -> str:
         """Return the next character; with `expected` only if it is one of these."""
-        found = self.peek()
-        if expected and (not found or found not in expected):
+        char = self.peek()
+        if expected and (not char or char not in expected):
             return ""
         self.at += 1
-        return found
+        return char
 
     def branches(self, depth: int = 0) -> list[list[Part]]:
         if depth > 50:
             raise ValueError("groups are nested too deeply")
-        found = [self.sequence(depth)]
+        branches = [self.sequence(depth)]
         while self.take("|"):
-            found.append(self.sequence(depth))
-        return found
+            branches.append(self.sequence(depth))
+        return branches
 
     def sequence(self, depth: int) -> list[Part]:
         parts: list[Part] = []
@@ -326,7 +326,7 @@ class _RegexReader:
             quoted = self.text[self.at : end if closed else len(self.text)]
             self.at = min(self.at + len(quoted) + 2, len(self.text))
             self.strange |= not closed  # it goes on in the next item of a list
-            return [self.plain(each) if closed else Part((each,), _EMPTY) for each in quoted]
+            return [self.plain(char) if closed else Part((char,), _EMPTY) for char in quoted]
         if char.isascii() and char.isalpha() and char not in _LETTERS:
             raise ValueError(f"\\{char} is no escape that Java knows")
         if not (char.isascii() and char.isalnum()):
@@ -364,8 +364,8 @@ class _RegexReader:
             name = self.text[self.at : end]
             self.at = end + 1
         self.strange |= name not in PROPERTIES or self.ignore_case
-        found = PROPERTIES.get(name, NOTHING)
-        return CHARS - found if char == "P" else found
+        chars = PROPERTIES.get(name, NOTHING)
+        return CHARS - chars if char == "P" else chars
 
     def char_set(self) -> tuple[str, frozenset[str]]:
         """Read a set after its bracket; return a character that is likely to be in it, and all of a topic's that are."""
@@ -388,13 +388,13 @@ class _RegexReader:
                 chars = set()
                 self.strange |= negated or self.peek() == "&"
             else:
-                sample, found = self.member(char)
-                members, chars = members + sample, chars | found
+                sample, more = self.member(char)
+                members, chars = members + sample, chars | more
         whole = frozenset(chars).intersection(*others)
         if self.ignore_case:
-            whole = CHARS & {each for char in whole for each in (char.lower(), char.upper())}
+            whole = CHARS & {letter for char in whole for letter in (char.lower(), char.upper())}
         if negated:
-            return next((each for each in "x1-_.q" if each in CHARS - whole), ""), CHARS - whole
+            return next((char for char in "x1-_.q" if char in CHARS - whole), ""), CHARS - whole
         return members[:1], whole
 
     def member(self, char: str) -> tuple[str, frozenset[str]]:
@@ -402,10 +402,10 @@ class _RegexReader:
         if char == "\\":
             self.strange |= self.peek() in tuple("Q123456789bB")
             parts = self.escape()
-            found = NOTHING.union(*(part.node.of for part in parts if isinstance(part.node, Chars)))
+            chars = NOTHING.union(*(part.node.of for part in parts if isinstance(part.node, Chars)))
             char = parts[0].samples[0] if len(parts) == 1 and parts[0].char else ""
             if not char:
-                return "".join(part.samples[0] for part in parts), found
+                return "".join(part.samples[0] for part in parts), chars
         else:
             self.check_range(char)
         following = self.text[self.at : self.at + 2]
@@ -418,7 +418,7 @@ class _RegexReader:
             last = self.escape()[0].samples[0]
         if last < char:
             raise ValueError(f"the range {char}-{last} runs backwards")
-        return char, frozenset(each for each in CHARS if char <= each <= last)
+        return char, frozenset(other for other in CHARS if char <= other <= last)
 
     def check_range(self, first: str) -> None:
         following = self.text[self.at : self.at + 2]
@@ -494,12 +494,12 @@ class _RegexReader:
         return Part(samples, node, repeated=True)
 
     def count(self) -> tuple[int, int | None]:
-        found = _COUNT.match(self.text, self.at)
-        if not found:
+        count = _COUNT.match(self.text, self.at)
+        if not count:
             raise ValueError("a { that is no repetition count must be written \\{")
-        self.at = found.end()
+        self.at = count.end()
         if not self.take("}"):
             raise ValueError("a repetition count has no closing brace")
-        if found[3] and int(found[3]) < int(found[1]):
-            raise ValueError(f"the repetition count {found[0]} runs backwards")
-        return int(found[1]), int(found[3]) if found[3] else None if found[2] else int(found[1])
+        if count[3] and int(count[3]) < int(count[1]):
+            raise ValueError(f"the repetition count {count[0]} runs backwards")
+        return int(count[1]), int(count[3]) if count[3] else None if count[2] else int(count[1])

@@ -62,8 +62,8 @@ def literal(item: str) -> str | None:
     """Return the one name that an item matches, None for one that matches others too."""
     if PLAIN.fullmatch(item):
         return item.replace("\\", "")
-    found = shape_of(item)
-    return found.literal if found else None
+    shape = shape_of(item)
+    return shape.literal if shape else None
 
 
 @cache
@@ -94,14 +94,14 @@ def _alike(item: str) -> bool:
 
 
 def _is_costly(item: str) -> bool:
-    found = shape_of(item)
-    return found is None or found.costly
+    shape = shape_of(item)
+    return shape is None or shape.costly
 
 
 @lru_cache(maxsize=4096)
 def machine_of(items: Items) -> Regular | None:
     """Return the machine of any of these items, None when one of them is not regular, not understood or too large."""
-    trees = [found.tree if (found := shape_of(item)) else None for item in items]
+    trees = [item_shape.tree if (item_shape := shape_of(item)) else None for item in items]
     try:
         return Regular(Alt(tuple(tree for tree in trees if tree))) if None not in trees else None
     except TooLarge:
@@ -119,11 +119,11 @@ def matches_no_topic(item: str) -> bool:
     """Tell whether it is proved that no topic can have a name that an item matches; False for `^$`, which says so itself."""
     if _OF_NAMES.fullmatch(item):
         return False
-    found = shape_of("".join(char if char.isascii() else _NEVER for char in item))
-    if found is None or found.whole is None:
+    shape = shape_of("".join(char if char.isascii() else _NEVER for char in item))
+    if shape is None or shape.whole is None:
         return False
     try:
-        machine = Regular(relaxed(found.whole))
+        machine = Regular(relaxed(shape.whole))
         if machine.matches("") and not any(map(str.isalnum, item)):
             return False
     except TooLarge:
@@ -147,17 +147,17 @@ class _Looking:
 @lru_cache(maxsize=4096)
 def _backtracker(item: str) -> _Looking | Backtracker | None:
     """Return what matches an item that is no regular language, None for one that is not understood or too large."""
-    found = shape_of(item)
-    if found is None or found.whole is None:
+    shape = shape_of(item)
+    if shape is None or shape.whole is None:
         return None
-    nodes = found.whole.nodes if isinstance(found.whole, Seq) else (found.whole,)
+    nodes = shape.whole.nodes if isinstance(shape.whole, Seq) else (shape.whole,)
     looks = list(takewhile(lambda node: isinstance(node, Lookaround) and not node.behind, nodes))
     try:
         return _Looking([look for look in looks if isinstance(look, Lookaround)], Seq(nodes[len(looks) :]))
     except (TooLarge, TypeError):  # what looks around elsewhere too
         pass
     try:
-        return Backtracker(found.whole)
+        return Backtracker(shape.whole)
     except TooLarge:
         return None
 
@@ -236,18 +236,18 @@ class NameFilter:
 
 def samples(item: str, fill: str = "x") -> Iterator[str]:
     """Yield topic names that an item is likely to match."""
-    found = shape_of(item)
-    for sample in found.samples if found else ():
+    shape = shape_of(item)
+    for sample in shape.samples if shape else ():
         name = sample.replace(FILL, fill)
         if _TOPIC.fullmatch(name):
             yield name
 
 
-def joined(one: str, other: str) -> Iterator[str]:
+def joined(text: str, other: str) -> Iterator[str]:
     """Yield names of an item with a name of the other where the item takes any text."""
     for fill in ("x", ""):
         for part in samples(other, fill):
-            yield from samples(one, part)
+            yield from samples(text, part)
 
 
 PolicyName = Literal["default", "identity"]
@@ -278,7 +278,7 @@ class Selection:
         """Return why a topic is not mirrored although the include list names it; "" where it is mirrored, or not named."""
         if not self.names.wanted(topic) or self.takes(topic):
             return ""
-        if item := next((each for each in self.names.exclude if NameFilter((each,), ()).matches(topic)), ""):
+        if item := next((pattern for pattern in self.names.exclude if NameFilter((pattern,), ()).matches(topic)), ""):
             return f"excluded by {item}"
         if self.is_internal(topic):
             return "internal topics are never mirrored"
@@ -371,8 +371,12 @@ def refused_by(selection: Selection) -> tuple[Machine, ...]:
     names = selection.names
     literals = [name for name in names.unwanted.literals if names.wanted(name)]
     regular = tuple(item for item in names.unwanted.patterns if machine_of((item,)))
-    found = [machine_of((*regular, *_internal(selection))), _cycle(selection), Literals(literals) if literals else None]
-    return tuple(machine for machine in found if machine)
+    machines = [
+        machine_of((*regular, *_internal(selection))),
+        _cycle(selection),
+        Literals(literals) if literals else None,
+    ]
+    return tuple(machine for machine in machines if machine)
 
 
 def _internal(selection: Selection) -> Items:

@@ -62,13 +62,13 @@ class Affixes:
 @lru_cache(maxsize=65536)
 def affixes(item: str) -> Affixes:
     """Return the affixes of an item."""
-    found = shape_of(item)
-    if found is None:
+    shape = shape_of(item)
+    if shape is None:
         return Affixes((), (), ())
-    if found.tree is None:
-        return Affixes((found.prefix,), (found.suffix,))
-    starts = _after(found.tree, {"": True}, backwards=False)
-    ends = _after(found.tree, {"": True}, backwards=True)
+    if shape.tree is None:
+        return Affixes((shape.prefix,), (shape.suffix,))
+    starts = _after(shape.tree, {"": True}, backwards=False)
+    ends = _after(shape.tree, {"": True}, backwards=True)
     return Affixes(tuple(starts), tuple(ends), tuple(starts) if all(starts.values()) else None)
 
 
@@ -81,21 +81,21 @@ class Catalog:
 
     def taken_by(self, selection: Selection) -> list[str]:
         """Return the topics that a connector takes, sorted."""
-        wanted = selection.names.wanted
-        topics = {name for name in wanted.literals if name in self._names}
-        for start in {start for item in wanted.patterns for start in affixes(item).starts}:
+        names = selection.names.wanted
+        topics = {name for name in names.literals if name in self._names}
+        for start in {start for item in names.patterns for start in affixes(item).starts}:
             first = bisect_left(self._sorted, start)
             behind = bisect_left(self._sorted, f"{start}{_LAST_SIGN}", first)
             topics.update(self._sorted[first:behind])
         return [topic for topic in sorted(topics) if selection.takes(topic)]
 
 
-def meet(ones: Iterable[str], others: Iterable[str], *, at_end: bool = False) -> bool:
+def meet(texts: Iterable[str], others: Iterable[str], *, at_end: bool = False) -> bool:
     """Tell whether a name can begin (or end) with one of each."""
     others = tuple(others)
     if at_end:
-        return any(one.endswith(other) or other.endswith(one) for one in ones for other in others)
-    return any(one.startswith(other) or other.startswith(one) for one in ones for other in others)
+        return any(text.endswith(other) or other.endswith(text) for text in texts for other in others)
+    return any(text.startswith(other) or other.startswith(text) for text in texts for other in others)
 
 
 def _after(node: Node, texts: _Texts, *, backwards: bool) -> _Texts:
@@ -107,10 +107,10 @@ def _after(node: Node, texts: _Texts, *, backwards: bool) -> _Texts:
     if isinstance(node, Group):
         return _after(node.node, texts, backwards=backwards)
     if isinstance(node, Seq):
-        for each in reversed(node.nodes) if backwards else node.nodes:
-            texts = _after(each, texts, backwards=backwards)
+        for part in reversed(node.nodes) if backwards else node.nodes:
+            texts = _after(part, texts, backwards=backwards)
     elif isinstance(node, Alt):
-        texts = _merged([_after(each, texts, backwards=backwards) for each in node.nodes], texts)
+        texts = _merged([_after(part, texts, backwards=backwards) for part in node.nodes], texts)
     elif isinstance(node, Repeat):
         for _ in range(min(node.least, _MOST_REPEATS)):
             before, texts = texts, _after(node.node, texts, backwards=backwards)
@@ -138,11 +138,11 @@ def _longer(node: Chars, texts: _Texts, *, backwards: bool) -> _Texts:
 
 def _merged(ways: Iterable[_Texts], before: _Texts) -> _Texts:
     """Put texts together; when they become too many, those from before are cut where they are."""
-    found: _Texts = {}
-    for each in ways:
-        for text, whole in each.items():
-            found[text] = found.get(text, True) and whole
-    return found if len(found) <= _MOST_TEXTS else dict.fromkeys(before, False)
+    merged: _Texts = {}
+    for way in ways:
+        for text, whole in way.items():
+            merged[text] = merged.get(text, True) and whole
+    return merged if len(merged) <= _MOST_TEXTS else dict.fromkeys(before, False)
 
 
 _Begun = Sequence[tuple[Selection, str]]
@@ -163,27 +163,27 @@ def meeting(
     unwanted = NameFilter(but, ())
 
     def taken(topic: str) -> bool:
-        return not unwanted.takes(topic) and all(each.takes(before + topic) for each, before in begun)
+        return not unwanted.takes(topic) and all(selection.takes(before + topic) for selection, before in begun)
 
     named, complete = _named(begun)
     if not budget.spend(len(named) // _NAMES_LIKE_ONE_STATE):
         return Shared(undecided=f"{len(named)} names")
-    found = next((topic for topic in named if topic and taken(topic)), None)
-    if found is not None or complete:
-        return Shared(found)
-    kept = _may_meet(begun)
-    return _decided(begun, kept, taken, but, budget) if all(kept) else NONE
+    topic_found = next((topic for topic in named if topic and taken(topic)), None)
+    if topic_found is not None or complete:
+        return Shared(topic_found)
+    open_items = _may_meet(begun)
+    return _decided(begun, open_items, taken, but, budget) if all(open_items) else NONE
 
 
 def _named(begun: _Begun) -> tuple[list[str], bool]:
     """Return the listed names as topics, and whether there can be no others."""
-    lists = [([*each.names.wanted.literals, *_listed(each)], before) for each, before in begun]
+    lists = [([*selection.names.wanted.literals, *_listed(selection)], before) for selection, before in begun]
     names = [[name[len(before) :] for name in names if name.startswith(before)] for names, before in lists]
-    only = [each for each, (selection, _) in zip(names, begun, strict=True) if not _open_items(selection)]
+    only = [topics for topics, (selection, _) in zip(names, begun, strict=True) if not _open_items(selection)]
     if not only:
-        return list(dict.fromkeys(name for each in names for name in each)), False
-    others = [set(each) for each in only if len(only) > 1]
-    return [name for name in min(only, key=len) if all(name in each for each in others)], True
+        return list(dict.fromkeys(name for topics in names for name in topics)), False
+    others = [set(topics) for topics in only if len(only) > 1]
+    return [name for name in min(only, key=len) if all(name in other for other in others)], True
 
 
 @lru_cache(maxsize=4096)
@@ -203,42 +203,44 @@ def _open_items(selection: Selection) -> Items:
 
 def _may_meet(begun: _Begun) -> list[Items]:
     """Return the patterns of each selection whose starts and ends leave room for a topic that all of them take."""
-    kept = [_open_items(selection) for selection, _ in begun]
+    open_items = [_open_items(selection) for selection, _ in begun]
     for at, (_, before) in enumerate(begun):
         for other, (_, before_other) in enumerate(begun):
             if at != other:
-                ends = [_left(item, before_other) for item in kept[other]]
-                kept[at] = tuple(item for item in kept[at] if any(_face(_left(item, before), each) for each in ends))
-    return kept
+                ends = [_left(item, before_other) for item in open_items[other]]
+                open_items[at] = tuple(
+                    item for item in open_items[at] if any(_face(_left(item, before), end) for end in ends)
+                )
+    return open_items
 
 
 @lru_cache(maxsize=65536)
 def _left(item: str, before: str) -> Affixes:
     """Return the starts and ends that an item leaves for the topic when a text precedes it."""
-    found = affixes(item)
+    left = affixes(item)
     if not before:
-        return found
-    starts = [start[len(before) :] for start in found.starts if start.startswith(before)]
-    return Affixes((*starts, *[""] * any(before.startswith(start) for start in found.starts)), ("",))
+        return left
+    starts = [start[len(before) :] for start in left.starts if start.startswith(before)]
+    return Affixes((*starts, *[""] * any(before.startswith(start) for start in left.starts)), ("",))
 
 
-def _face(one: Affixes, other: Affixes) -> bool:
-    return meet(one.starts, other.starts) and meet(one.ends, other.ends, at_end=True)
+def _face(first: Affixes, other: Affixes) -> bool:
+    return meet(first.starts, other.starts) and meet(first.ends, other.ends, at_end=True)
 
 
-def _decided(begun: _Begun, kept: Sequence[Items], taken: _Taken, but: Items, budget: Budget) -> Shared:
+def _decided(begun: _Begun, items_of: Sequence[Items], taken: _Taken, but: Items, budget: Budget) -> Shared:
     """Decide between patterns: readable samples first, then by walking the automata of all filters together."""
-    found = next((topic for topic in islice(_sampled(begun, kept), _MOST_SAMPLES) if topic and taken(topic)), None)
-    if found is not None:
-        return Shared(found)
-    wanted = [tuple(item for item in items if machine_of((item,))) for items in kept]
-    unclear = next((item for items in kept for item in items if not machine_of((item,))), "")
-    undecided = Shared(undecided=unclear or " and ".join(dict.fromkeys(items[0] for items in kept)))
-    machines = [machine_of(items) for items in wanted]
+    shared = next((topic for topic in islice(_sampled(begun, items_of), _MOST_SAMPLES) if topic and taken(topic)), None)
+    if shared is not None:
+        return Shared(shared)
+    regular_items = [tuple(item for item in items if machine_of((item,))) for items in items_of]
+    unclear = next((item for items in items_of for item in items if not machine_of((item,))), "")
+    undecided = Shared(undecided=unclear or " and ".join(dict.fromkeys(items[0] for items in items_of)))
+    machines = [machine_of(items) for items in regular_items]
     required = [Resumed(machine, before) for machine, (_, before) in zip(machines, begun, strict=True) if machine]
-    if len(required) < len(begun) or not all(wanted) or budget.left <= 0:
+    if len(required) < len(begun) or not all(regular_items) or budget.left <= 0:
         return undecided
-    refused = [Resumed(machine, before) for each, before in begun for machine in refused_by(each)]
+    refused = [Resumed(machine, before) for selection, before in begun for machine in refused_by(selection)]
     refused += [Resumed(machine) for machine in [machine_of(but)] if machine and but]
     for left_out in ((), refused):  # without what is left out first: that is quick, and mostly proves it
         search = shortest(required, list(dict.fromkeys(left_out)), _STATES_OF_ONE)
@@ -251,13 +253,13 @@ def _decided(begun: _Begun, kept: Sequence[Items], taken: _Taken, but: Items, bu
     return undecided  # an exclude pattern that is not regular refuses the word
 
 
-def _sampled(begun: _Begun, kept: Sequence[Items]) -> Iterator[str]:
+def _sampled(begun: _Begun, items_of: Sequence[Items]) -> Iterator[str]:
     """Yield readable topics to try: samples of the patterns, then samples with one of another where a pattern takes any text."""
-    for (_, before), items in zip(begun, kept, strict=True):
+    for (_, before), items in zip(begun, items_of, strict=True):
         for item in items:
             yield from (name.removeprefix(before) for name in samples(item))
-    for (_, before), items in zip(begun, kept, strict=True):
-        others = dict.fromkeys(item for each in kept if each is not items for item in each)
+    for (_, before), items in zip(begun, items_of, strict=True):
+        others = dict.fromkeys(item for items_there in items_of if items_there is not items for item in items_there)
         for item in items:
             yield from (name.removeprefix(before) for other in others for name in joined(item, other))
 
@@ -278,11 +280,11 @@ def overlaps(
     open_: _Open = {}
     reported: set[int] = set()
     undecided: dict[int, tuple[int, int, Shared]] = {}
-    for (one, item, name), (other, other_item, other_name) in _facing(selections, reported):
-        pair = min(one, other), max(one, other)
-        if pair[1] in reported or one == other or (kinds and kinds[one] == kinds[other]):
+    for (place, item, name), (other, other_item, other_name) in _facing(selections, reported):
+        pair = min(place, other), max(place, other)
+        if pair[1] in reported or place == other or (kinds and kinds[place] == kinds[other]):
             continue
-        both = [(selections[one], ""), (selections[other], "")]
+        both = [(selections[place], ""), (selections[other], "")]
         topic = name or other_name
         if topic:
             found = topic if _taken_by(both)(topic) else None
@@ -290,7 +292,7 @@ def overlaps(
             found = None
         else:
             few = islice(_sampled(both, [(item,), (other_item,)]), _FEW_SAMPLES)
-            found = next((each for each in few if each and _taken_by(both)(each)), None)
+            found = next((topic for topic in few if topic and _taken_by(both)(topic)), None)
         if found is not None:
             reported.add(pair[1])
             yield *pair, Shared(found)
@@ -299,13 +301,13 @@ def overlaps(
             yield *pair, Shared(undecided=f"{item} and {other_item}")
         elif not topic:
             items = open_.setdefault(pair, ({}, {}))
-            items[one > other][item] = items[other > one][other_item] = None
+            items[place > other][item] = items[other > place][other_item] = None
     for pair, shared in _of_pairs(selections, open_, reported, budget):
         if shared.topic is not None:
             yield *pair, shared
         else:
             undecided.setdefault(pair[1], (*pair, shared))
-    yield from (each for later, each in undecided.items() if later not in reported)
+    yield from (pair for later, pair in undecided.items() if later not in reported)
 
 
 def _of_pairs(
@@ -315,8 +317,8 @@ def _of_pairs(
     for pair, items in open_.items():
         if pair[1] in reported:
             continue
-        both = [(selections[each], "") for each in pair]
-        shared = _decided(both, [tuple(each) for each in items], _taken_by(both), (), budget)
+        both = [(selections[place], "") for place in pair]
+        shared = _decided(both, [tuple(items_there) for items_there in items], _taken_by(both), (), budget)
         if shared.topic is not None:
             reported.add(pair[1])
         if shared != NONE:
@@ -324,7 +326,7 @@ def _of_pairs(
 
 
 def _taken_by(both: _Begun) -> _Taken:
-    return lambda topic: all(each.takes(topic) for each, _ in both)
+    return lambda topic: all(selection.takes(topic) for selection, _ in both)
 
 
 _Entry = tuple[int, str, str]  # whose item, the item, the name when it is one
@@ -357,19 +359,19 @@ def _facing(selections: Sequence[Selection], reported: Set[int]) -> Iterator[tup
     yield from _beginning_alike([*begun, *((entry[2], entry) for entry in names)], reported)
     ended = [(end[::-1], entry) for entry in patterns for end in affixes(entry[1]).ends]
     every = [*ended, *((entry[2][::-1], entry) for entry in names)] if anyhow else []
-    for one, other in _beginning_alike(every, reported):
-        if one[1] in anyhow or other[1] in anyhow:
-            yield one, other
+    for first, other in _beginning_alike(every, reported):
+        if first[1] in anyhow or other[1] in anyhow:
+            yield first, other
 
 
 def _beginning_alike(entries: Sequence[tuple[str, _Entry]], reported: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
     """Yield the patterns and names of which the text of one begins with the other's; two names are none."""
     open_: list[tuple[str, _Entry]] = []  # patterns whose text begins the current one's
     waiting: list[tuple[str, _Entry]] = []  # those of them that are not reported
-    for text, entry in sorted(entries, key=lambda each: (each[0], each[1][2] != "", each[1])):
+    for text, entry in sorted(entries, key=lambda pair: (pair[0], pair[1][2] != "", pair[1])):
         while open_ and not text.startswith(open_[-1][0]):
             open_.pop()
-        waiting = [each for each in waiting if each[1][0] not in reported and text.startswith(each[0])]
+        waiting = [pair for pair in waiting if pair[1][0] not in reported and text.startswith(pair[0])]
         for _, before in open_:
             if entry[0] in reported:
                 break

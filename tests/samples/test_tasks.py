@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.samples.tables import StoredTable
@@ -118,13 +117,9 @@ def test_what_is_older_than_kept_goes(store: TaskStore, tmp_path: Path) -> None:
     assert hours(tmp_path) == ["2025-11-21T11"]
 
 
-def test_it_leaves_the_samples_alone_and_refuses_an_old_store(store: TaskStore, tmp_path: Path) -> None:
+def test_it_leaves_the_samples_alone(store: TaskStore, tmp_path: Path) -> None:
     store.append([row(0)])
     samples = SampleStore(tmp_path)
     samples.append(Batch("a", "test", TEN, ["t"], [0], end_offset=[7]))
     store.tidy(TEN + HOUR)
     assert (samples.hours(), len(stored(samples))) == (["2025-11-21T10"], 1)
-    (tmp_path / "LAYOUT").write_text("mm2mgr samples, layout 2\n")
-    for refused in (store.read, lambda: store.append([row(0)]), lambda: store.tidy(TEN)):
-        with pytest.raises(Mm2mgrError, match="earlier version"):
-            refused()
