@@ -14,23 +14,17 @@ from mm2mgr.formats.connectors import CONVERTERS, EXACTLY_ONCE_KEY, FoundConnect
 from mm2mgr.formats.properties import Entry, as_typed, last, meant
 from mm2mgr.formats.templates import template_in
 from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.driver import REST_PREFIXES, to_worker
 from mm2mgr.truth.explain import KINDS
 from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, PACKAGE
 
 _CLIENT = re.compile(r"(producer|consumer|admin).*", re.DOTALL)
-_WORKER_PREFIXES = (
-    *("offset.storage", "config.storage", "status.storage", *CONVERTERS),
-    *("task", "worker", "replication.policy", "config.providers"),
-)
 # Defined beside the three connectors' own definitions, which are all that the driver looks for at the top level.
 _NOT_AT_TOP = frozenset({"exactly.once.support", "offsets.storage.topic", "use.defaults.from"})
 _NOT_AT_TOP_PREFIXES = ("topic.creation.", "transaction.boundary")
 # What the driver reads of a file itself: MirrorMakerConfig's own definition, with that of its REST server (KIP-710).
 _OWN = frozenset({"clusters", "dedicated.mode.enable.internal.rest", "bootstrap.servers", "security.providers"})
-_OWN_PREFIXES = (
-    *("listeners", "admin.listeners", "rest.", "access.control.", "response.http.headers.", "ssl.", "sasl."),
-    *("config.providers", "mm2mgr."),
-)
+_OWN_PREFIXES = (*REST_PREFIXES, "ssl.", "sasl.", "config.providers", "mm2mgr.")
 # Prefixes of a connector config, which stand for a side there and not for a cluster's name.
 CONNECTOR_PREFIXES = tuple(
     {layer.prefix for clients in CLIENTS.values() for client in clients for layer in client.layers}
@@ -61,11 +55,6 @@ def _top_level_names() -> frozenset[str]:
         for name in names
         if "<" not in name and name not in _NOT_AT_TOP and not name.startswith(_NOT_AT_TOP_PREFIXES)
     )
-
-
-def to_worker(key: str) -> bool:
-    """Tell whether the driver passes a top-level line to the workers of every pair."""
-    return key.startswith(_WORKER_PREFIXES)
 
 
 @dataclass(frozen=True)

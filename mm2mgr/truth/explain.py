@@ -16,6 +16,7 @@ from mm2mgr.defaults import CLIENT_DEFAULTS
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS, SECURITY_KEYS
 from mm2mgr.truth.client_values import framework, framework_defaults
+from mm2mgr.truth.driver import PROVIDERS, place_of_worker_key
 from mm2mgr.truth.keys import Key, Keys, server_setting
 from mm2mgr.truth.reach import (
     CLIENTS,
@@ -89,7 +90,7 @@ def _changes(history: Sequence[Key]) -> Iterator[str]:
 
 KINDS = ("producer", "consumer", "admin")
 _BLOCKS = sorted({client.block for each in CLIENTS.values() for client in each if client.block})
-_DEDICATED = re.compile(r"[^.\s]+->[^.\s]+\.")  # of mm2.properties
+_PAIR = re.compile(r"[^.\s]+->(?P<target>[^.\s]+)\.")  # of mm2.properties
 RENAMED = {f"{name}.blacklist": f"{name}.exclude" for name in ("topics", "groups", "config.properties")}  # KIP-629
 GENERAL = ("consumer.", "producer.", "admin.")
 # Prefixes that some client looks at, and those that people try although none does; the longest match is what was meant.
@@ -158,14 +159,12 @@ def explain(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) 
         return _driver_key(key, version, keys)
     if key not in CLUSTER_KEYS and any(keys.history(type_, key) for type_ in CLIENTS):
         return _connector_key(key, types, version, keys)
-    if dedicated := _DEDICATED.match(key):
-        right = explain(key[dedicated.end() :], types, version, keys)
-        verdict = f"does nothing: only mm2.properties has keys {dedicated[0]}*"
-        return replace(right, key=key, verdict=verdict, effects=())
+    if pair := _PAIR.match(key):
+        return _line_of_pair(key, pair["target"], key[pair.end() :], types, version, keys)
     prefix, plain = split(key, keys)
     scopes = [kind for kind in KINDS if keys.history(kind, plain)]
     if not scopes:
-        return _elsewhere(key, prefix, plain, version, keys)
+        return _elsewhere(key, prefix, plain, types, version, keys)
     effects = tuple(_effects(prefix, plain, types, version, keys))
     return Explanation(
         key,
@@ -175,7 +174,7 @@ def explain(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) 
         effects,
         tuple(_instead(plain, prefix, types, version, keys)),
         define_all(scopes, plain, types, version, keys),
-        tuple(_notes(prefix, plain, effects)),
+        (*_notes(prefix, plain, effects), *_place_on_workers(key, keys)),
     )
 
 
@@ -312,6 +311,10 @@ class _DriverKey:
 
 
 _DRIVER = "MirrorMaker's driver"
+_CLIENT_LINES_SINCE = (
+    2,
+    8,
+)  # before, they were handed on below source.cluster., where no client looks (apache/kafka#9313)
 _OF_DRIVER = {
     "clusters": _DriverKey(
         "lists the aliases of the clusters; each pair of them can mirror, and A->B.enabled = true starts one",
@@ -336,6 +339,77 @@ def _driver_key(key: str, version: str, keys: Keys) -> Explanation:
     )
     notes = (own.does, "a connector on Connect, and a tree, have no such key")
     return Explanation(key, version, key, verdict, (), (), (own.definition,), notes)
+
+
+_ENABLED = Definition(_DRIVER, "boolean", "", "false", False, (), "since 2.7 or earlier", ())
+_BEGINS = "is a line of mm2.properties"
+
+
+def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the key in parts
+    key: str, target: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys
+) -> Explanation:
+    """Explain a line `A->B.…`, the last layer of MirrorMakerConfig.connectorBaseConfig: the pair's connectors have its rest as a key."""
+    pair = key.removesuffix(f".{plain}")
+    if plain == "enabled":
+        notes = (
+            f"true starts all three connectors of {pair}; otherwise it mirrors nothing, and only its heartbeat connector runs "
+            "(emit.heartbeats.enabled, which is true by default)",
+            f"only true counts, in any letters: yes, on and 1 leave {pair} switched off",
+        )
+        return Explanation(key, version, plain, f"{_BEGINS}: it switches {pair} on", (), (), (_ENABLED,), notes)
+    right = explain(plain, types, version, keys)
+    notes = right.notes
+    if not right.effects and keys.history("worker", plain):
+        notes = (f"the workers of {pair} take it from {target}.{plain}",)
+    if plain == "emit.heartbeats.enabled":
+        notes = (f"false also keeps the workers of {pair} from starting where {pair}.enabled is not true",)
+    does = any(effect.does for effect in right.effects)
+    if not does:
+        return replace(
+            right, key=key, verdict=f"does nothing for a pair: {right.verdict.partition(': ')[2]}", notes=notes
+        )
+    notes = (*notes, f"a connector on Connect has it as {plain}")
+    return replace(right, key=key, verdict=f"{_BEGINS} for one pair: it {right.verdict}", notes=notes)
+
+
+def _line_of_cluster(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation | None:
+    """Explain a line `A.…` of a cluster, which MirrorMakerConfig.clusterProps reads; None where what follows no dot is a key of a cluster."""
+    for dot in re.finditer(r"\.", key):
+        alias, tail = key[: dot.start()], key[dot.end() :]
+        kind, _, plain = tail.partition(".")
+        is_client = kind in KINDS and bool(keys.history(kind, plain))
+        if tail in CLUSTER_KEYS or is_client or keys.history("worker", tail):
+            break
+    else:
+        return None
+    begins = f"{_BEGINS} that lists {alias} under clusters: it"
+    near = nearest(key, "", key, keys)
+    notes = (f"no connector has such a key{f'; nearest: {near}' if near else ''}",)
+    on_workers = f"the workers of the pairs that write to {alias}"
+    if is_client:
+        # The target's lines for a producer are the workers' too, who write the records.
+        prefixes = ["producer.override."] if kind == "producer" else []
+        if numbers(version) >= _CLIENT_LINES_SINCE:
+            prefixes += [f"source.{kind}.", f"target.{kind}."]
+        effects = tuple(effect for prefix in prefixes for effect in _effects(prefix, plain, types, version, keys))
+        instead = tuple(_instead(plain, "", types, version, keys))
+        definitions = define_all([kind], plain, types, version, keys)
+        verdict = f"{begins} {_verdict(f'source.{kind}.', plain, effects)}"
+        if not effects:
+            verdict = f"does nothing: Kafka {version} gives such a line of mm2.properties to no client"
+        return Explanation(key, version, plain, verdict, effects, instead, definitions, notes)
+    if tail in CLUSTER_KEYS:
+        sides = ("source.cluster.", "target.cluster.")
+        effects = tuple(effect for side in sides for effect in _effects(side, tail, types, version, keys))
+        verdict = f"{begins} reaches all clients of {alias}, and {on_workers}"
+        definitions = define_all([each for each in KINDS if keys.history(each, tail)], tail, types, version, keys)
+        return Explanation(key, version, tail, verdict, effects, tuple(_cluster_ways(tail, types)), definitions, notes)
+    definitions = (define("worker", tail, (), version, keys),)
+    return Explanation(key, version, tail, f"{begins} reaches {on_workers}", (), (), definitions, notes)
+
+
+def _place_on_workers(key: str, keys: Keys) -> tuple[str, ...]:
+    return (place_of_worker_key(key),) if key not in CLUSTER_KEYS and keys.history("worker", key) else ()
 
 
 # --- keys of connectors, and unknown keys ------------------------------------------------------------------------------
@@ -370,7 +444,9 @@ def _connector_ways(key: str, owners: Sequence[ConnectorType]) -> Iterator[Inste
         yield Instead(tuple(types), "connector", yaml, key, "")
 
 
-def _elsewhere(key: str, prefix: str, plain: str, version: str, keys: Keys) -> Explanation:
+def _elsewhere(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the key in parts
+    key: str, prefix: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys
+) -> Explanation:
     """Explain a key that no client knows: a connector key with a prefix, a worker key, or an unknown key."""
     owners = [type_ for type_ in CLIENTS if prefix and keys.history(type_, plain)]
     if owners:
@@ -379,7 +455,13 @@ def _elsewhere(key: str, prefix: str, plain: str, version: str, keys: Keys) -> E
         return replace(right, key=key, verdict=verdict, effects=())
     if keys.history("worker", key):
         verdict = "does nothing on a connector: it belongs in the properties of the Connect workers"
-        return Explanation(key, version, key, verdict, (), (), (define("worker", key, (), version, keys),), ())
+        definitions = (define("worker", key, (), version, keys),)
+        return Explanation(key, version, key, verdict, (), (), definitions, _place_on_workers(key, keys))
+    if key.startswith(PROVIDERS):
+        verdict = "does nothing on a connector: it belongs in the properties of the Connect workers"
+        return Explanation(key, version, key, verdict, (), (), (), (place_of_worker_key(key),))
+    if (line := _line_of_cluster(key, types, version, keys)) is not None:
+        return line
     if kind := server_setting(plain):
         raise Mm2mgrError(f"'{plain}' is a setting of {kind}s, which no connector reads", hint=f"set it on the {kind}s")
     near = nearest(key, prefix, plain, keys)

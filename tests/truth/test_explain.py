@@ -7,8 +7,10 @@ import json
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.formats import properties
+from mm2mgr.formats.mm2_properties import Dedicated, connectors
 from mm2mgr.truth.client_values import configured_clients, text_of
-from mm2mgr.truth.explain import Explanation, explain, policy_of
+from mm2mgr.truth.explain import KINDS, Explanation, explain, policy_of
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting
 from tests.truth.reaching import reached
@@ -37,7 +39,7 @@ def ways(explanation: Explanation) -> dict[str, str | None]:
         ("source.cluster.producer.batch.size", "does nothing: source.cluster. passes only bootstrap.servers"),
         ("offset-syncs.producer.batch.size", "does nothing: no client of these connectors reads offset-syncs.pro"),
         ("source.consumer.batch.size", "does nothing: a consumer does not know this key"),
-        ("dc1->agg.producer.batch.size", "does nothing: only mm2.properties has keys dc1->agg.*"),
+        ("dc1->agg.producer.batch.size", "is a line of mm2.properties for one pair: it reaches the offset-syncs prod"),
     ],
 )
 def test_every_spelling_of_batch_size_leads_to_the_record_producer(key: str, verdict: str) -> None:
@@ -176,3 +178,107 @@ def test_settings_of_clients_come_from_the_winning_key() -> None:
     assert text_of("source", config, "source consumer", "client.rack") == "b"
     assert text_of("source", config, "source consumer", "auto.offset.reset") == "earliest"
     assert text_of("heartbeat", config, "source consumer", "client.rack") == ""
+
+
+# --- lines of mm2.properties ------------------------------------------------------------------------------------------
+
+VALUE = "value-of-the-line"
+OF_THE_DRIVER = {"enabled", "emit.heartbeats.enabled"}
+
+
+def translated(line: str) -> tuple[set[str], bool]:
+    """Return the keys of connectors that have the line's value, and whether the workers of A->B have it, as the driver translates it."""
+    text = f"clusters = A, B\nA->B.enabled = true\n{line} = {VALUE}\n"
+    made = list(connectors(Dedicated(properties.read(text, "mm2.properties"))))
+    keys = {key for each in made for key, value in each.config.items() if value == VALUE}
+    return keys, any(VALUE in each.workers.properties.values() for each in made if each.workers)
+
+
+@pytest.mark.parametrize("prefix", ["A.", "B.", "A->B."])
+def test_what_is_said_of_a_line_is_what_the_driver_makes_of_it(prefix: str) -> None:
+    """For settings of clients, workers and connectors, after the names of a pair and of its clusters."""
+    keys = load()
+    names = {f"{kind}.{name}" for kind in KINDS for name in keys.names(kind)}
+    names |= {name for scope in (*TYPES, "worker") for name in keys.names(scope) if "<" not in name}
+    chosen = sorted(names - OF_THE_DRIVER)[:: len(names) // 100]
+    lines = 0
+    for name in chosen:
+        of_connectors, of_workers = translated(prefix + name)
+        hits = [hit for key in of_connectors for type_ in TYPES for hit in reached(type_, key, Setting())]
+        readers = {hit.client.name for hit in hits if keys.find(hit.client.kind, hit.key, "4.3.1")}
+        try:
+            explanation = told(prefix + name)
+        except Mm2mgrError:
+            assert not readers, name
+            continue
+        effects = [effect for effect in explanation.effects if effect.does and not effect.when.startswith("only")]
+        assert prefix != "A->B." or {effect.client for effect in effects} - {"connector"} <= readers, name
+        if explanation.verdict.startswith("is a line of mm2.properties"):
+            lines += 1
+            assert of_connectors or of_workers, name
+        else:
+            assert not readers, name
+        if "reaches the workers" in explanation.verdict:
+            assert of_workers, name
+    assert lines > 20
+
+
+@pytest.mark.parametrize(
+    ("key", "verdict", "note"),
+    [
+        (
+            "A->B.enabled",
+            "is a line of mm2.properties: it switches A->B on",
+            "true starts all three connectors of A->B",
+        ),
+        (
+            "A->B.emit.heartbeats.enabled",
+            "is a line of mm2.properties for one pair: it is read by",
+            "keeps the workers",
+        ),
+        ("A->B.group.id", "does nothing for a pair: no client reads", "the workers of A->B take it from B.group.id"),
+        ("A->B.listeners", "does nothing for a pair: it belongs in the properties", "take it from B.listeners"),
+        (
+            "us.west.bootstrap.servers",
+            "is a line of mm2.properties that lists us.west under clusters: it reaches all",
+            "",
+        ),
+        (
+            "B.producer.acks",
+            "is a line of mm2.properties that lists B under clusters: it reaches the record producer",
+            "",
+        ),
+        (
+            "B.group.id",
+            "is a line of mm2.properties that lists B under clusters: it reaches the workers of the pairs",
+            "",
+        ),
+        (
+            "config.storage.topic",
+            "does nothing on a connector",
+            "B.config.storage.topic those of the pairs that write to B",
+        ),
+        (
+            "group.id",
+            "does nothing: no client",
+            "B.group.id reaches the workers of the pairs that write to B; group.id alone",
+        ),
+        (
+            "exactly.once.source.support",
+            "does nothing on a connector",
+            "exactly.once.source.support alone reaches no worker",
+        ),
+        ("rest.advertised.port", "does nothing on a connector", "the driver's own REST server"),
+        ("config.providers.file.class", "does nothing on a connector", "reaches the workers of all pairs"),
+    ],
+)
+def test_lines_of_a_dedicated_file_are_told_with_their_place(key: str, verdict: str, note: str) -> None:
+    explanation = told(key)
+    assert explanation.verdict.startswith(verdict)
+    assert note in "\n".join(explanation.notes)
+
+
+def test_before_2_8_a_cluster_s_lines_reached_no_consumer() -> None:
+    old = told("A.consumer.fetch.max.bytes", kafka="2.7.2")
+    assert old.verdict == "does nothing: Kafka 2.7.2 gives such a line of mm2.properties to no client"
+    assert "record producer" in told("B.producer.acks", kafka="2.7.2").verdict

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from mm2mgr.formats.mm2_properties import Dedicated, Line, to_worker
+from mm2mgr.formats.mm2_properties import Dedicated, Line
 from mm2mgr.lint.findings import Hit, estate_rule
 from mm2mgr.lint.hops import point, same
 from mm2mgr.lint.subject import Estate, SourceFile, Spot, Subject, addresses
+from mm2mgr.truth.driver import to_worker
 
 _EFFECTS = {
     "group.id": "their workers form one group, in which each pair's workers wait for configs that they never read",

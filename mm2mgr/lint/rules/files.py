@@ -15,7 +15,6 @@ from mm2mgr.formats.mm2_properties import (
     Line,
     is_ignored,
     passed,
-    to_worker,
     whole,
 )
 from mm2mgr.formats.properties import Entry, lost_backslashes, meant, remark
@@ -25,6 +24,7 @@ from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
 from mm2mgr.text import nearest
 from mm2mgr.truth import keys as truth_keys
+from mm2mgr.truth.driver import to_worker
 from mm2mgr.truth.explain import KINDS
 from mm2mgr.truth.other_tools import other_tool
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, numbers
