@@ -31,6 +31,7 @@ from mm2mgr.connect.types import (
     state_of,
 )
 from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parsed
+from mm2mgr.json_values import to_json
 from mm2mgr.secrets import mask_text, remember
 from mm2mgr.text import is_addressable
 
@@ -218,7 +219,7 @@ class ConnectClient:
             found = {entry.key: entry.offset for entry in await self.offsets(name, deadline)}
             return all(found.get(entry.key) == entry.offset for entry in wanted)
 
-        body = {"offsets": [entry.to_dict() for entry in wanted]}
+        body = {"offsets": to_json(wanted)}
         await self._caller.write(self._about(name, "PATCH", "/offsets", body=body), stored)
 
     # How a call is made

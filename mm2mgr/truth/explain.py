@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import Any
 
 from mm2mgr.defaults import CLIENT_DEFAULTS
 from mm2mgr.errors import Mm2mgrError
@@ -147,9 +146,6 @@ class Explanation:
     instead: tuple[Instead, ...]
     definitions: tuple[Definition, ...]
     notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def explain(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:

@@ -28,6 +28,7 @@ LAYERS: dict[str, set[str]] = {
     "text": set(),
     "connectors": set(),
     "garbage": set(),
+    "json_values": set(),
     "secret_shapes": set(),
     "secrets": {"secret_shapes"},
     "errors": {"secrets", "text"},  # no error shows a secret, whoever words it
@@ -64,10 +65,11 @@ LAYERS: dict[str, set[str]] = {
         "topology",
         "render",
     },
-    "connect": {"text", "errors", "web", "secrets", "partitions"},
+    "connect": {"json_values", "text", "errors", "web", "secrets", "partitions"},
     "kafka": {"errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "live": {"errors", "secrets", "spec", "topology", "connect", "kafka"},
     "reconcile": {
+        "json_values",
         "connectors",
         "text",
         "errors",
@@ -89,8 +91,9 @@ LAYERS: dict[str, set[str]] = {
     },
     "samples": {"text", "garbage", "errors", "secrets", "web", "files", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "partitions", "samples"},
-    "sizing": {"text", "link", "partitions", "assignment"},
+    "sizing": {"json_values", "text", "link", "partitions", "assignment"},
     "observe": {
+        "json_values",
         "connectors",
         "text",
         "errors",
@@ -129,11 +132,13 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
+        "json_values",
         *("errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "live", "reconcile", "observe"),
     },
     "sandbox": {"text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
+        "json_values",
         *(
             "garbage",
             "connectors",
@@ -179,9 +184,10 @@ LAYERS: dict[str, set[str]] = {
         "sizing",
         "operations",  # its result values
     },
-    "serve": {"errors", "observe", "operations", "output"},  # of observe the kinds of problems
-    "cli": {"text", "secrets", "errors", "files", "spec", "operations", "output", "serve"},
+    "serve": {"json_values", "errors", "observe", "operations", "output"},  # of observe the kinds of problems
+    "cli": {"json_values", "text", "secrets", "errors", "files", "spec", "operations", "output", "serve"},
     "demo": {  # plays commands as people type them, and the operations where it looks between
+        "json_values",
         *("text", "errors", "partitions", "live", "spec", "topology", "kafka", "samples", "sandbox"),
         *("operations", "output", "cli"),
     },
