@@ -25,6 +25,7 @@ from benchmarks.emulated_link import emulated_link, missing  # noqa: E402  # the
 from benchmarks.long_link_run import Bench, Outcome  # noqa: E402
 from benchmarks.long_link_settings import ARTICLE, COMPILED, KAFKA, PLACEMENTS, RECIPES, Case, corners  # noqa: E402
 from mm2mgr.errors import Mm2mgrError  # noqa: E402
+from mm2mgr.json_values import to_json  # noqa: E402
 from mm2mgr.sandbox.folder import claim  # noqa: E402
 from mm2mgr.sandbox.server import kafka_runtime  # noqa: E402
 
@@ -134,7 +135,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 130
     finally:
         if given.output == "json":
-            print(json.dumps([one.to_dict() for one in outcomes], indent=1))
+            print(json.dumps(to_json(outcomes), indent=1))
     return 1 if given.corners and any(one.stalled or one.error for one in outcomes) else 0
 
 

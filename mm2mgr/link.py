@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from mm2mgr.text import rate_text
 
@@ -195,6 +195,9 @@ class Forecast:
     task_heap_bytes: float
     fetch_bytes: float = 0.0
     stall: str = ""
+    json_keys = (
+        "partition task flow limit task_limit fetch_seconds request_seconds task_heap_bytes fetch_bytes stall verdict"
+    )
 
     def fits(self, heap_bytes: float = USUAL_HEAP_BYTES, tasks: int = 1) -> bool:
         """Tell whether so many tasks fit into one worker's heap."""
@@ -206,9 +209,6 @@ class Forecast:
         if self.stall:
             return f"nothing arrives: {self.stall}"
         return f"{rate_text(self.flow)} ({rate_text(self.task)} per task, {rate_text(self.partition)} per partition), limited by {LIMITS[self.limit]}"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "verdict": self.verdict}
 
 
 LIMITS: dict[Limit, str] = {

@@ -4,9 +4,9 @@ socket buffers of brokers cap it. No I/O."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from mm2mgr.defaults import Text, by_default
 from mm2mgr.link import (
@@ -63,9 +63,6 @@ class Row:
     heap_bytes: float
     fits: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "forecast": self.forecast.to_dict()}
-
 
 @dataclass(frozen=True)
 class CurvePoint:
@@ -98,17 +95,13 @@ class LinkComparison:
     curves: tuple[Curve, ...]
     limit: str = ""
     """Its catch-up limit, in words."""
+    json_keys = "flow route placement traffic brokers_read rows curves limit verdict"
 
     @property
     def verdict(self) -> str:
         """What the flow carries now, and what decides it."""
         (now,) = (row for row in self.rows if row.is_current)
         return "; ".join(filter(None, (now.forecast.verdict, self.limit)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; rates are bytes per second."""
-        own = {"rows": [row.to_dict() for row in self.rows], "verdict": self.verdict}
-        return {**asdict(self), **own}
 
 
 def forecast_of(flow: Flow, route: Route, traffic: FlowTraffic, clients: Clients | None = None) -> Forecast:
@@ -230,6 +223,7 @@ class LinkForecast:
     other: Forecast | None
     unread: tuple[str, ...] = ()
     """Clusters whose brokers' limits were not read."""
+    json_keys = "placement=route.placement route=route.words forecast=here other_end=other verdict=sentences"
 
     @property
     def sentences(self) -> list[str]:
@@ -244,17 +238,6 @@ class LinkForecast:
                 f"the limits of {' and '.join(self.unread)} were not read, so Kafka's defaults count: mm2mgr link read"
             )
         return sentences
-
-    def to_dict(self) -> dict[str, Any]:
-        other = self.other.to_dict() if self.other else None
-        placement, route = self.route.placement, self.route.words
-        return {
-            "placement": placement,
-            "route": route,
-            "forecast": self.here.to_dict(),
-            "other_end": other,
-            "verdict": self.sentences,
-        }
 
 
 _PLACES: dict[Placement, str] = {

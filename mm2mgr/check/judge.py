@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from mm2mgr.check.needs import EFFECTS, ClientLogin, Principal, RequiredRight, knows_names
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.acls import Acl, Permission, Right, allowed
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import WorkerFacts
@@ -44,11 +45,7 @@ class CheckRow:
     fix: str = ""
     how: str = "asked"
     grant: Grant | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
-        values.pop("grant")  # is among the commands
-        return values
+    json_keys = "status where what principal clients connectors rows effect fix how"
 
 
 @dataclass(frozen=True)
@@ -81,10 +78,10 @@ class Checked:
         return {
             "good": self.good,
             "counts": self.counts,
-            "rows": [row.to_dict() for row in self.rows],
+            "rows": to_json(self.rows),
             "commands": list(self.commands),
             "unsure": list(self.unsure),
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": to_json(self.findings),
             "seconds": round(self.seconds, 1),
         }
 

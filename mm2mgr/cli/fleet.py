@@ -19,6 +19,7 @@ from mm2mgr.cli.options import (
     page_option,
     write_page,
 )
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def fleet(
         views=page is not None,
         notify=talk,
     )
-    values = report.to_dict()
+    values = to_json(report)
     say_as(output, values, say_fleet)
     if page:
         write_page(page, report.views, values, report.measured)
@@ -150,5 +151,5 @@ def simulate(
 
     changes = Changes(traffic, lose_source, move, add_target, limit)
     report = compare(workspace, changes, store=store, window_seconds=window, statistic=statistic, notify=talk)
-    say_as(output, report.to_dict(), say_comparison)
+    say_as(output, to_json(report), say_comparison)
     return complain_of_sources(report.failures)

@@ -9,6 +9,7 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.options import Count, Duration, DurationWithUnit, command, invalid_arguments, option, output_option
 from mm2mgr.errors import ExitCode, InvalidArgument
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 
@@ -58,7 +59,7 @@ def history(
             if forget is None
             else operations.forget_history(workspace, forget, connects=connects)
         )
-    say_as(output, found.to_dict(), partial(say_history, full=full))
+    say_as(output, to_json(found), partial(say_history, full=full))
     return 1 if found.unread else 0
 
 
@@ -82,7 +83,7 @@ def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
     from mm2mgr.output.history_text import say_drift
 
     found = operations.drift(workspace, flows)
-    say_as(output, found.to_dict(), say_drift)
+    say_as(output, to_json(found), say_drift)
     if found.failed or found.failed_quotas:
         return ExitCode.NO
     return ExitCode.DIFFERS if found.drifts or found.quotas else ExitCode.YES

@@ -8,6 +8,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import LEAST_SECONDS, Count, Duration, command, option, output_option, show_looks, store_option
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def lag(
     watching = watch is not None
 
     def show(seen: LagReport) -> None:
-        say_look(output, seen.to_dict(), lambda found: say_lag(found, rows), watching=watching)
+        say_look(output, to_json(seen), lambda found: say_lag(found, rows), watching=watching)
 
     options = operations.LagOptions(by, timestamps, store)
     looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)

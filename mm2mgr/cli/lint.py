@@ -21,6 +21,7 @@ from mm2mgr.cli.options import (
     output_option,
     talk_other_line,
 )
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def lint(
     if rules:
         if output == "sarif":
             raise click.UsageError("--rules has -o text and -o json")
-        say_as(output, [rule.to_dict() for rule in operations.lint_rules()], say_rules)
+        say_as(output, [to_json(rule) for rule in operations.lint_rules()], say_rules)
         return 0
     if bandwidth is not None and rtt is None:
         raise click.UsageError("--bandwidth needs --rtt: the bytes in flight depend on both")
@@ -132,7 +133,7 @@ def lint(
             fixes = operations.fix(workspace, files, hints=fail_on == "info", **options)
             if yes:
                 fixes.write()
-            say_as(output, fixes.to_dict() | {"written": yes}, say_fixes)
+            say_as(output, to_json(fixes) | {"written": yes}, say_fixes)
             return int(fixes.fails(fail_on, written=yes))
         report = operations.lint(
             workspace, files, connects=connects, ask_brokers=ask_brokers, timeout_seconds=timeout, **options
@@ -141,7 +142,7 @@ def lint(
     if output == "sarif":
         from mm2mgr.output.sarif import sarif
 
-        known = [rule.to_dict() for rule in operations.lint_rules()]
+        known = [to_json(rule) for rule in operations.lint_rules()]
         say_json(sarif(found["findings"], known, Path.cwd(), found["summary"]["unread"], found["not_judged"]))
     else:
         say_as(output, found, say_findings)

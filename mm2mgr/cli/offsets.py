@@ -10,6 +10,7 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.options import CommandGroup, Count, connector_options, listed, option, output_option
 from mm2mgr.cli.pause import confirm
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def show(
     choice = operations.Choice(names, dict(labels), everything)
     with working("reading Connect and Kafka"):
         found = operations.offsets(workspace, choice)
-    say_as(output, {"flows": [each.to_dict() for each in found]}, say_offsets)
+    say_as(output, {"flows": to_json(found)}, say_offsets)
     return 1 if any(each.unknown for each in found) else 0
 
 
@@ -109,7 +110,7 @@ def reset(
     choice = operations.Choice(names, dict(labels), everything)
 
     def approve(planned: Sequence[FlowReset]) -> bool:
-        say_planned_resets([each.to_dict() for each in planned])
+        say_planned_resets(to_json(planned))
         if not yes and any(each.changes for each in planned):
             confirm("offsets reset", "Write these offsets?", output)
         return True
@@ -117,5 +118,5 @@ def reset(
     with carrying_on():
         order = operations.ResetOrder(to, topics, partitions)
         done = operations.reset_offsets(workspace, choice, order, reason=reason, approve=approve)
-        say_as(output, done.to_dict(), say_resets)
+        say_as(output, to_json(done), say_resets)
     return 0 if done.outcome == "done" else 1

@@ -29,6 +29,7 @@ from mm2mgr.cli.options import (
     reason_option,
 )
 from mm2mgr.errors import ExitCode, Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -79,15 +80,15 @@ def plan(
 
     def show(made: Plan) -> None:
         if output == "json":
-            say_json(made.to_dict())
+            say_json(to_json(made))
         elif output == "markdown":
             from mm2mgr.output.plan_markdown import plan_markdown
 
-            say_lines(plan_markdown(made.to_dict()))
+            say_lines(plan_markdown(to_json(made)))
         else:
             if not flows:
                 say_topology(workspace.topology, workspace.connectors)
-            say_plan(made.to_dict(), full=full, explain=explain)
+            say_plan(to_json(made), full=full, explain=explain)
 
     for entry in workspace.topology.stale_sizing:
         talk(f"overrides: flow '{entry}' is no longer declared; its sizing is ignored, and mm2mgr size removes it")
@@ -179,7 +180,7 @@ def apply(
 
     def approve(plan: Plan) -> bool:
         if output == "text":
-            say_plan(plan.to_dict())
+            say_plan(to_json(plan))
         if not plan.is_empty and not (yes or planfile):
             _confirm(output)
         return True
@@ -247,6 +248,6 @@ def _say(applied: Applied, output: str) -> None:
     from mm2mgr.output.plan_text import say_applied
 
     if output == "json":
-        say_json(applied.to_dict())
+        say_json(to_json(applied))
     else:
         say_applied(applied)

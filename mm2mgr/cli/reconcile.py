@@ -23,6 +23,7 @@ from mm2mgr.cli.options import (
     reason_option,
 )
 from mm2mgr.errors import ExitCode
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -91,9 +92,9 @@ def reconcile(
     try:
         for done in rounds:
             if output == "json":
-                say_json_line(done.to_dict())
+                say_json_line(to_json(done))
             else:
-                said = say_round(done.to_dict(), said)
+                said = say_round(to_json(done), said)
             if once and not done.deletes_wait:
                 return OUTCOME_CODES[done.outcome]
     except KeyboardInterrupt:

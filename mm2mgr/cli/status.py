@@ -9,6 +9,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import LEAST_SECONDS, Duration, command, option, output_option, show_looks, store_option
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -52,11 +53,11 @@ def status(
 
     if ack:
         for loss in operations.acknowledge(workspace, ack, flows, store=store):
-            talk(acknowledged_text(loss.to_dict()))
+            talk(acknowledged_text(to_json(loss)))
     watching = watch is not None
 
     def show(seen: Status) -> None:
-        say_look(output, with_sentences(seen.to_dict()), say_status, watching=watching)
+        say_look(output, with_sentences(to_json(seen)), say_status, watching=watching)
 
     looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0, store=store)
     return show_looks(looks, show, lambda seen: exit_code(seen.health), watching=watching)
@@ -84,7 +85,7 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
 
     workspace.flow(flow)  # an unknown flow is an error before anything is asked
     with working("reading Connect and Kafka"):
-        found = operations.describe(workspace, flow, store=store).to_dict()
+        found = to_json(operations.describe(workspace, flow, store=store))
     say_warnings(found["warnings"])
     say_as(output, with_sentences(found), say_description)
     return exit_code(found["status"]["health"])
@@ -127,5 +128,5 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
         for line in (*found.commands, *found.unsure):
             say_command(line)
     else:
-        say_as(output, found.to_dict(), say_check)
+        say_as(output, to_json(found), say_check)
     return 0 if found.good else 1

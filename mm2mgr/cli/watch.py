@@ -11,6 +11,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import Duration, WatchdogOptions, command, option, output_option, watchdog_options
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 _END_SECONDS = 0.5
@@ -57,9 +58,9 @@ def watch(
     try:
         for done in rounds:
             if output == "json":
-                say_json_line(done.to_dict())
+                say_json_line(to_json(done))
             else:
-                said = say_watch_round(done.to_dict(), said)
+                said = say_watch_round(to_json(done), said)
             if once:
                 rounds.close()
                 return 1 if done.failed else 0

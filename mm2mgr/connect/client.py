@@ -31,6 +31,7 @@ from mm2mgr.connect.types import (
     state_of,
 )
 from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parsed
+from mm2mgr.json_values import to_json
 from mm2mgr.secrets import mask_text, remember
 from mm2mgr.text import is_addressable
 
@@ -218,7 +219,7 @@ class ConnectClient:
             stored_now = {entry.key: entry.offset for entry in await self.offsets(name, deadline)}
             return all(stored_now.get(entry.key) == entry.offset for entry in new_entries)
 
-        body = {"offsets": [entry.to_dict() for entry in new_entries]}
+        body = {"offsets": to_json(new_entries)}
         await self._caller.write(self._about(name, "PATCH", "/offsets", body=body), stored)
 
     # How a call is made

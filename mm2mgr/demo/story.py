@@ -16,6 +16,7 @@ from mm2mgr import operations, timing
 from mm2mgr.cli import cli
 from mm2mgr.demo.records import RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.errors import Mm2mgrError, SandboxError
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.operations import Plan, Workspace
@@ -92,7 +93,7 @@ class _Story:
         say_topology(workspace.topology, workspace.connectors)
 
         def show(plan: Plan) -> bool:
-            say_plan(plan.to_dict())
+            say_plan(to_json(plan))
             return True
 
         applied = operations.apply(workspace, wait_seconds=60, approve=show, report=say_event)
@@ -135,7 +136,7 @@ class _Story:
 
         self.step("Plan again, and status", "plan; status")
         plan = operations.plan(workspace)
-        say_plan(plan.to_dict())
+        say_plan(to_json(plan))
         healthy = self.status(workspace)
         return 0 if exact and healthy and plan.is_empty and not plan.failed else 1
 
@@ -164,7 +165,7 @@ class _Story:
             if sum(behind.values()) < least:
                 least, deadline = sum(behind.values()), timing.now() + _PATIENCE_SECONDS
             if timing.now() > deadline:
-                say_status(operations.status(workspace).to_dict())
+                say_status(to_json(operations.status(workspace)))
                 message = f"not caught up, and no record has arrived for {_PATIENCE_SECONDS:.0f} s: {left}"
                 raise Mm2mgrError(message, hint="mm2mgr demo --keep, then status")
             talk(f"behind: {left}")
@@ -193,7 +194,7 @@ class _Story:
         deadline = timing.now() + 30
         while (status := operations.status(workspace)).health != "ok" and timing.now() < deadline:
             timing.sleep(1.0)
-        say_status(status.to_dict())
+        say_status(to_json(status))
         return status.health == "ok"
 
 

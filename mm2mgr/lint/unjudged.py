@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from mm2mgr.formats.templates import templates
 from mm2mgr.lint.hops import SIDES, Point, filter_of, point, same
@@ -38,9 +37,6 @@ class NotJudged:
     rules: tuple[str, ...]
     connectors: int
     reasons: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def _each(lacks: Callable[[Subject], bool], *types: str) -> Callable[[Estate], Iterator[Subject]]:

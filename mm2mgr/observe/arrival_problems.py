@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.companions import Beats, CheckpointLook, checkpointing
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.memory import Memory, SyncLook, Unarrived
@@ -195,6 +196,7 @@ class StaleOffsets:
     seconds: float
     records: int
     sources: tuple[str, ...]
+    json_keys = "connect flows seconds records unread_sources=sources"
 
     @property
     def is_problem(self) -> bool:
@@ -203,16 +205,7 @@ class StaleOffsets:
 
     def problem(self) -> LiveProblem:
         """Return it as a problem."""
-        return LiveProblem("offsets-not-stored", ProblemSubject(self.connect), self.to_dict(), self.seconds)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "connect": self.connect,
-            "flows": list(self.flows),
-            "seconds": self.seconds,
-            "records": self.records,
-            "unread_sources": list(self.sources),
-        }
+        return LiveProblem("offsets-not-stored", ProblemSubject(self.connect), to_json(self), self.seconds)
 
 
 def stale_offsets(reading: Reading, memory: Memory, patience_seconds: float) -> Iterator[StaleOffsets]:

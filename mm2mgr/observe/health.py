@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr import secrets
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.arrival_problems import (
     StaleOffsets,
     companion_arrival_problems,
@@ -53,9 +54,6 @@ class TaskState:
     worker: str = ""
     partitions: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class ConnectorState:
@@ -70,19 +68,7 @@ class ConnectorState:
     tasks: tuple[TaskState, ...] = ()
     problems: tuple[LiveProblem, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "connect": self.connect,
-            "connector": self.connector,
-            "type": self.type,
-            "pair": self.pair,
-            "state": self.state,
-            "health": self.health,
-            "tasks": [task.to_dict() for task in self.tasks],
-            "problem_values": [problem.to_dict() for problem in self.problems],
-            "notes": list(self.notes),
-        }
+    json_keys = "connect connector type pair state health tasks problem_values=problems notes"
 
 
 @dataclass(frozen=True)
@@ -96,23 +82,15 @@ class FlowStatus(ConnectorState):
     lag_partitions: tuple[PartitionLag, ...] = field(kw_only=True, default=())
     offsets_note: str = field(kw_only=True, default="")
     trend: Trend | None = field(kw_only=True, default=None)
+    json_keys = (
+        "flow connect connector type pair state health tasks problem_values=problems notes "
+        "partitions_per_task lag_records lag_at_least lag_partitions offsets_note trend"
+    )
 
     @property
     def partitions_per_task(self) -> dict[int, int | None]:
         """Partitions by task id; None where the tasks could not be read."""
         return {task.id: task.partitions for task in self.tasks}
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow,
-            **super().to_dict(),
-            "partitions_per_task": {str(task): count for task, count in self.partitions_per_task.items()},
-            "lag_records": self.lag_records,
-            "lag_at_least": self.lag_at_least,
-            "lag_partitions": [one.to_dict() for one in self.lag_partitions],
-            "offsets_note": self.offsets_note,
-            "trend": self.trend and self.trend.to_dict(),
-        }
 
 
 @dataclass(frozen=True)
@@ -164,13 +142,13 @@ class Status:
             "taken_at": self.taken_at,
             "health": self.health,
             "counts": self.counts(),
-            "flows": [flow.to_dict() for flow in self.flows],
-            "companions": [one.to_dict() for one in self.companions],
-            "orphans": [one.to_dict() for one in self.orphans],
-            "stale_offsets": [one.to_dict() for one in self.stale_offsets],
-            "losses": [one.to_dict() for one in self.losses],
-            "problem_values": [problem.to_dict() for problem in self.problems()],
-            "failures": {where: failure.to_dict() for where, failure in self.failures.items()},
+            "flows": to_json(self.flows),
+            "companions": to_json(self.companions),
+            "orphans": to_json(self.orphans),
+            "stale_offsets": to_json(self.stale_offsets),
+            "losses": to_json(self.losses),
+            "problem_values": [to_json(problem) for problem in self.problems()],
+            "failures": to_json(self.failures),
             "warnings": list(self.warnings),
         }
 
@@ -360,18 +338,18 @@ class Description:
             "source": _cluster(flow.source),
             "target": _cluster(flow.target),
             "connect": {"name": flow.connect.name, "urls": list(flow.connect.model.url), "kafka": flow.connect.kafka},
-            "status": self.flow_status.to_dict(),
+            "status": to_json(self.flow_status),
             "trace": trace_lines(seen.status.trace) if seen and seen.status else [],
             "tasks": _tasks_in_full(seen) if seen else [],
-            "lag": [one.to_dict() for one in self.lag.partitions],
+            "lag": to_json(self.lag.partitions),
             "topics": self.topics(),
-            "companions": [one.to_dict() for one in self.status.companions],
+            "companions": to_json(self.status.companions),
             "settings": [
                 {"setting": name, "value": value, "origin": origin} for name, value, origin in _settings(flow)
             ],
-            "losses": [one.to_dict() for one in self.status.losses],
+            "losses": to_json(self.status.losses),
             "warnings": list(self.status.warnings),
-            "failures": {where: failure.to_dict() for where, failure in self.status.failures.items()},
+            "failures": to_json(self.status.failures),
         }
 
     def topics(self) -> list[dict[str, Any]]:

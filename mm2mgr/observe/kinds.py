@@ -20,9 +20,6 @@ class ProblemSubject:
     flow: str = ""
     tasks: tuple[int, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "tasks": list(self.tasks)}
-
 
 @dataclass(frozen=True)
 class LiveProblem:
@@ -37,9 +34,6 @@ class LiveProblem:
     since_seconds: float | None = None
     cause: str = ""
     retryable: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "subject": self.subject.to_dict(), "evidence": dict(self.evidence)}
 
 
 @dataclass(frozen=True)

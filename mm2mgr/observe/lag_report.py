@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.reading import Failure
@@ -48,9 +48,6 @@ class Amount:
 
     value: float | None
     at_least: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"value": self.value, "at_least": self.at_least}
 
 
 @dataclass(frozen=True)
@@ -122,26 +119,11 @@ class LagRow:
     overtaken: TimeForecast | None
     unknown: Mapping[str, str] = field(default_factory=dict)
     offsets: PartitionLag | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; the offsets of a partition as `describe` has them."""
-        return {
-            "flow": self.flow,
-            "topic": self.topic,
-            "partition": self.partition,
-            "task": self.task,
-            "partitions": self.partitions,
-            "lag_records": self.records.to_dict(),
-            "lag_bytes": self.bytes.to_dict(),
-            "lag_seconds": self.seconds.to_dict(),
-            "basis": self.basis,
-            "stored_offset_unchanged_seconds": self.stored_seconds,
-            "trend": self.trend and self.trend.to_dict(),
-            "level_in": self.level and self.level.to_dict(),
-            "overtaken_in": self.overtaken and self.overtaken.to_dict(),
-            "unknown": dict(self.unknown),
-            "offsets": self.offsets and self.offsets.to_dict(),
-        }
+    json_keys = (
+        "flow topic partition task partitions lag_records=records lag_bytes=bytes lag_seconds=seconds "
+        "basis stored_offset_unchanged_seconds=stored_seconds trend level_in=level overtaken_in=overtaken "
+        "unknown offsets"
+    )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.ledger import LostRange
 from mm2mgr.partitions import TopicPartition
@@ -173,7 +174,7 @@ class TopicLoss:
             "is_bounded": all(one.records is not None for one in self.entries),
             "flow_creates_topics": flow_creates_topics,
             "loss_count": len(self.entries),
-            "losses": [one.to_dict() for one in self.entries[:_SHOWN]],
+            "losses": [to_json(one) for one in self.entries[:_SHOWN]],
         }
         return LiveProblem("records-lost", ProblemSubject(flow=self.flow), evidence, max(0.0, now - self.first_seen))
 

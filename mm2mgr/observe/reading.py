@@ -13,6 +13,7 @@ from typing import Literal
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
@@ -34,9 +35,6 @@ class Failure:
     @classmethod
     def of(cls, error: Mm2mgrError) -> Failure:
         return cls(error.message, error.hint)
-
-    def to_dict(self) -> dict[str, str | None]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -116,10 +114,7 @@ class Orphan:
 
     def problem(self) -> LiveProblem:
         """Return it as a problem."""
-        return LiveProblem("orphan", ProblemSubject(self.connect, self.connector), self.to_dict())
-
-    def to_dict(self) -> dict[str, str]:
-        return dict(vars(self))
+        return LiveProblem("orphan", ProblemSubject(self.connect, self.connector), to_json(self))
 
 
 Standing = Literal["unmarked", "other-owner", "released", "left-over", "dedicated", "declared"]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.partitions import TopicPartition
@@ -126,9 +126,7 @@ class RecordRate:
 
     mean: float
     error: float = 0.0
-
-    def to_dict(self) -> dict[str, float]:
-        return {"records_per_second": self.mean, "error": self.error}
+    json_keys = "records_per_second=mean error"
 
 
 @dataclass(frozen=True)
@@ -144,15 +142,7 @@ class Trend:
     mirrored: RecordRate | None = None
     produced: RecordRate | None = None
     net: RecordRate | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "direction": self.direction,
-            "seconds": self.seconds,
-            "records": self.records,
-            "mirrored": self.mirrored and self.mirrored.to_dict(),
-            "produced": self.produced and self.produced.to_dict(),
-        }
+    json_keys = "direction seconds records mirrored produced"
 
 
 def trend(points: Points, noise_seconds: float) -> Trend | None:
@@ -224,14 +214,6 @@ class TimeForecast:
     earliest_seconds: float
     latest_seconds: float | None
     reason: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "seconds": self.seconds,
-            "earliest_seconds": self.earliest_seconds,
-            "latest_seconds": self.latest_seconds,
-            "reason": self.reason,
-        }
 
 
 def level_in(lag_records: int, of: Trend | None, produced: RecordRate | None = None) -> TimeForecast | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from mm2mgr.observe.kinds import LiveProblem
 
@@ -137,9 +137,6 @@ class WatchAction:
     after_seconds: float | None = None
     dry_run: bool = False
     error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "problem": self.problem.to_dict()}
 
 
 @dataclass

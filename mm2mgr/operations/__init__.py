@@ -9,8 +9,8 @@
         applied = apply(workspace, prune=False, wait_seconds=60)
         print(applied.outcome)
 
-Functions take typed arguments with the defaults of the command line and return frozen values; those that the command line
-prints as JSON have `to_dict()`. Errors are `mm2mgr.errors.Mm2mgrError`. Nothing here prints, asks, exits or handles signals:
+Functions take typed arguments with the defaults of the command line and return frozen values; `to_json(value)`
+makes of them what the command line prints as JSON. Errors are `mm2mgr.errors.Mm2mgrError`. Nothing here prints, asks, exits or handles signals:
 what happens meanwhile goes to a callback. Modules are imported when a name is first used.
 """
 
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two lists to each other
     from mm2mgr.check.judge import Checked
+    from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import capped
     from mm2mgr.lint.findings import Finding, Rule, Severity
@@ -87,6 +88,7 @@ _HOMES: Mapping[str, str] = {
     name: f"mm2mgr.{module}"
     for module, names in {
         "check.judge": "Checked",
+        "json_values": "to_json",
         "kafka.bandwidth": "TransferLimits",
         "link_forecast": "capped",
         "lint.findings": "Finding Rule Severity",

@@ -12,6 +12,7 @@ from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.read import Evidence, declared_workers, read
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.partitions import Statistic
 from mm2mgr.sizing import scenario as what_if
@@ -43,7 +44,7 @@ class ConnectReport:
             f"{flow_id}: the load of each task is predicted, because its assignment was not read back."
             for flow_id in self.predicted
         ]
-        need = self.need.to_dict()
+        need = to_json(self.need)
         return {**need, "judged_workers": self.judged_workers, "running": running, **asdict(self.outlook)}
 
 
@@ -64,7 +65,7 @@ class FleetReport:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         layout = {**vars(self.pair_layout), "reason": self.pair_layout.reason}
-        connects = {name: one.to_dict() for name, one in self.connects.items()}
+        connects = to_json(self.connects)
         return {"connect": connects, "pair_layout": layout, "failures": dict(self.failures)}
 
 

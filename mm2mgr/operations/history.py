@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.kafka.quotas import RATE_KEY
@@ -27,9 +26,6 @@ class HistoryReport:
 
     entries: tuple[HistoryEntry, ...]
     unread: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"entries": [entry.to_dict() for entry in self.entries], "unread": dict(self.unread)}
 
 
 def history(
@@ -108,16 +104,7 @@ class DriftReport:
     """Client quotas that were changed by hand."""
     failed_quotas: Mapping[str, str] = field(default_factory=dict)
     """Kafka clusters whose quotas could not be read, with the reason."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values without secrets."""
-        return {
-            "drift": [drift.to_dict() for drift in self.drifts],
-            "failed": dict(self.failed),
-            "without_history": dict(self.without_history),
-            "quotas": [drift.to_dict() for drift in self.quotas],
-            "failed_quotas": dict(self.failed_quotas),
-        }
+    json_keys = "drift=drifts failed without_history quotas failed_quotas"
 
 
 def drift(workspace: Workspace, flows: Sequence[str] = ()) -> DriftReport:

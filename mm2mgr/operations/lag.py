@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mm2mgr.errors import EXTRA_OF, Mm2mgrError, cause
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import retention
 from mm2mgr.kafka.timestamps import newest_record_at, written_at
@@ -64,8 +65,8 @@ class LagReport:
             "by": self.by,
             "known": self.is_known,
             "flows": [_flow_dict(flow) for flow in self.flows],
-            "rows": [row.to_dict() for row in self.rows],
-            "failures": {where: failure.to_dict() for where, failure in self.failures.items()},
+            "rows": to_json(self.rows),
+            "failures": to_json(self.failures),
             "notes": list(self.notes),
             "warnings": list(self.warnings),
         }
@@ -80,7 +81,7 @@ def _flow_dict(flow: FlowFacts) -> dict[str, Any]:
         "state": flow.state,
         "flush_interval_seconds": flow.flush_interval_seconds,
         "exact": flow.lag.exact,
-        "total": flow.total.to_dict(),
+        "total": to_json(flow.total),
         "heartbeat_seconds": None if isinstance(beat, Failure) else beat,
         "heartbeat_unknown": beat.message if isinstance(beat, Failure) else None,
     }

@@ -22,6 +22,7 @@ from mm2mgr.errors import KafkaError, Mm2mgrError, SpecError
 from mm2mgr.files import read_regular
 from mm2mgr.formats.splices import NotEditable
 from mm2mgr.formats.structured import StructuredText
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.bandwidth import Transfer, TransferLimits, read_rate, write_rate
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import broker_addresses
@@ -53,17 +54,7 @@ class BrokersReport:
     diff: tuple[str, ...] = ()
     is_changed: bool = False
     refused: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "clusters": {alias: dict(entry) for alias, entry in self.entries.items()},
-            "failures": dict(self.failures),
-            "remarks": list(self.remarks),
-            "file": str(self.path),
-            "diff": list(self.diff),
-            "written": self.is_changed,
-        }
+    json_keys = "clusters=entries failures remarks file=path diff written=is_changed"
 
 
 def link_read(
@@ -165,7 +156,7 @@ class LinkProbe:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
-            "ends": [end.to_dict() for end in self.ends],
+            "ends": to_json(self.ends),
             "verdict": self.verdict,
             "remarks": list(self.remarks),
             "transfer": asdict(self.transfer) if self.transfer else None,
@@ -303,10 +294,6 @@ class LinkReport:
     """What `link explain` says: a forecast for each flow that crosses a declared link."""
 
     flows: tuple[LinkComparison, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"flows": [one.to_dict() for one in self.flows]}
 
 
 def link_explain(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
+from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, Severity
 from mm2mgr.lint.fixing import patch
 from mm2mgr.lint.reading import Surroundings, completed, is_tree, joined, read_files, read_worker
@@ -70,7 +71,7 @@ class LintReport:
         return {
             "summary": summary,
             "findings": [with_patch(each) for each in (self.findings if everything else loud)],
-            "not_judged": [each.to_dict() for each in self.not_judged],
+            "not_judged": to_json(self.not_judged),
         }
 
 
@@ -82,7 +83,7 @@ def as_severe_as(on: Severity | Literal["never"]) -> tuple[Severity, ...]:
 def with_patch(finding: Finding) -> dict[str, Any]:
     """Return a finding as JSON-ready values, with its fix as JSON Patch of the connector's config."""
     stops = BY_ID[finding.rule].stops and finding.severity == "error"
-    return finding.to_dict() | {"patch": patch(finding, finding.hit, stops=stops) if finding.hit else []}
+    return {**to_json(finding), "patch": patch(finding, finding.hit, stops=stops) if finding.hit else []}
 
 
 def lint_rules() -> tuple[Rule, ...]:
@@ -316,12 +317,12 @@ def explain(  # noqa: PLR0913  one argument per option
     keys = load()
     types, version = _types(on), workers_version(kafka, report)
     if name.upper().startswith(_ISSUE):
-        return Explained("bug", _bug(name.upper()).to_dict())
+        return Explained("bug", to_json(_bug(name.upper())))
     try:
-        return Explained("key", explain_key(name, types, version, keys).to_dict())
+        return Explained("key", to_json(explain_key(name, types, version, keys)))
     except Mm2mgrError as unknown:
         if name in BY_ID:
-            return Explained("rule", BY_ID[name].to_dict())
+            return Explained("rule", to_json(BY_ID[name]))
         connectors = _connectors(workspace, name)
         if not connectors:
             if not (near := nearest(name, BY_ID, 0.75)):
@@ -336,7 +337,7 @@ def explain(  # noqa: PLR0913  one argument per option
     limits = {name: flow.catch_up.words for name, flow in carried.items() if flow.catch_up}
     found = [
         _settings(each, version, keys, exactly_once=each.connect in once, everything=everything)
-        | ({"link": view.to_dict()} if (view := views.get(each.name)) else {})
+        | ({"link": to_json(view)} if (view := views.get(each.name)) else {})
         | ({"catch_up": limits[each.name]} if each.name in limits else {})
         for each in connectors
         if each.type in types

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, open_entries
 from mm2mgr.observe.status import ObserveOptions, read_losses
 from mm2mgr.observe.status import acknowledge as acknowledge_losses
@@ -32,7 +33,7 @@ class LossReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values."""
         return {
-            "losses": [one.to_dict() for one in self.entries],
+            "losses": to_json(self.entries),
             "open": len(self.still_open),
             "warnings": list(self.warnings),
         }

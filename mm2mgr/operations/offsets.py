@@ -11,6 +11,7 @@ from mm2mgr import timing
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
 from mm2mgr.observe.health import lags_of
 from mm2mgr.observe.lag import FlowLag
@@ -56,7 +57,7 @@ class FlowOffsets:
             "exact": self.exact,
             "lag_records": self.lag.total_records if self.unknown is None else None,
             "unknown": self.unknown,
-            "partitions": [one.to_dict() for one in self.lag.partitions],
+            "partitions": to_json(self.lag.partitions),
             "not_in_the_source": [
                 {"topic": one.topic, "partition": one.partition, "stored_offset": stored}
                 for one, stored in sorted(self.others.items())
@@ -120,7 +121,7 @@ class FlowReset:
             "error": self.error and self.error.message,
             "hint": self.error and self.error.hint,
             "topics": by_topic(self.resets),
-            "partitions": [one.to_dict() for one in self.resets],
+            "partitions": to_json(self.resets),
         }
 
 
@@ -130,14 +131,11 @@ class ResetOffsets:
 
     flows: tuple[FlowReset, ...]
     unrecorded: Mapping[str, str] = field(default_factory=dict)
+    json_keys = "outcome flows unrecorded"
 
     @property
     def outcome(self) -> Literal["done", "failed"]:
         return "failed" if any(each.error for each in self.flows) else "done"
-
-    def to_dict(self) -> dict[str, Any]:
-        flows = [each.to_dict() for each in self.flows]
-        return {"outcome": self.outcome, "flows": flows, "unrecorded": dict(self.unrecorded)}
 
 
 def reset_offsets(

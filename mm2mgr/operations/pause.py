@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace, wait_for
@@ -38,6 +38,7 @@ class Turned:
     waited: bool = False
     unrecorded: Mapping[str, str] = field(default_factory=dict)
     """Connect clusters whose history was not written, and why."""
+    json_keys = "verb outcome waited connectors=turns unrecorded"
 
     @property
     def outcome(self) -> Literal["done", "failed", "inconclusive"]:
@@ -48,12 +49,6 @@ class Turned:
         if "failed" in verdicts:
             return "failed"
         return "inconclusive" if "inconclusive" in verdicts or any(turn.doubt for turn in self.turns) else "done"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values without secrets."""
-        turns = [turn.to_dict() for turn in self.turns]
-        found = {"verb": self.verb, "outcome": self.outcome, "waited": self.waited, "connectors": turns}
-        return {**found, "unrecorded": dict(self.unrecorded)}
 
 
 class How(TypedDict, total=False):

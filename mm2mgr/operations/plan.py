@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mm2mgr import timing
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.carry_out import carry_out_quotas
@@ -220,7 +221,7 @@ class Applied:
 
     def finished(self) -> dict[str, Any]:
         """Return the end as the event log has it."""
-        found = self.to_dict()
+        found = to_json(self)
         names = ("results", "quotas", "halted", "rolled_back", "left", "unfinished", "unrecorded", "lost_leases")
         kept = {name: found[name] for name in names}
         return {"outcome": self.outcome, "interrupted": self.interrupted, **kept}
@@ -231,17 +232,17 @@ class Applied:
         for result in self.results:
             seen = self.states.get(result.named)
             shown = {"state": seen.state, "verdict": seen.verdict} if seen else {"state": "", "verdict": ""}
-            results.append({**result.to_dict(), **shown})
+            results.append({**to_json(result), **shown})
         return {
             "results": results,
-            "quotas": [result.to_dict() for result in self.quotas],
-            "waves": [wave.to_dict() for wave in self.waves],
-            "halted": [each.to_dict() for each in self.halted],
+            "quotas": to_json(self.quotas),
+            "waves": to_json(self.waves),
+            "halted": to_json(self.halted),
             "rolled_back": [result.connector for result in self.rolled_back],
             "left": [change.connector for change in self.left],
             "unfinished": [change.connector for change in self.unfinished],
             "failed_clusters": self.unread,
-            "blocked": [change.to_dict() for change in self.plan.changes if change.action == "blocked"],
+            "blocked": [to_json(change) for change in self.plan.changes if change.action == "blocked"],
             "notes": [note for cluster in self.plan.clusters for note in cluster.notes],
             "unrecorded": dict(self.unrecorded),
             "unlogged": self.unlogged or None,
@@ -499,7 +500,7 @@ class Progress:
         self.recorder.begin(change)
         if not self.log.is_open:  # masking all keys of 500 connectors takes a tenth of a second
             return
-        shown = change.to_dict()
+        shown = to_json(change)
         kept = {name: shown[name] for name in ("connector", "action", "flows", "keys", "state")}
         self.log.write("change_begun", {"connect": change.connect, **kept})
 

@@ -16,6 +16,7 @@ from typing import Any
 from mm2mgr import timing
 from mm2mgr.errors import KafkaError, Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.plan import (
     Applied,
     Interrupts,
@@ -95,9 +96,9 @@ class ReconcileRound:
             "error": self.error,
             "counts": self.plan.counts() if self.plan else None,
             "changes": _changes(self.plan) if self.plan else [],
-            "quotas": [each.to_dict() for each in self.plan.quota_writes] if self.plan else [],
+            "quotas": to_json(self.plan.quota_writes) if self.plan else [],
             "unread": {part.connect: part.error for part in self.plan.clusters if part.error} if self.plan else {},
-            "applied": self.applied.to_dict() if self.applied else None,
+            "applied": to_json(self.applied),
             "standby": list(self.standby),
             "without_lease": dict(self.without_lease),
             "resting": {name: round(seconds) for name, seconds in self.resting.items()},
@@ -107,7 +108,7 @@ class ReconcileRound:
 
 
 def _changes(plan: Plan) -> list[dict[str, Any]]:
-    return [{"connect": change.connect, **change.to_dict()} for change in plan.writes]
+    return [{"connect": change.connect, **to_json(change)} for change in plan.writes]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mm2mgr import timing
 from mm2mgr.errors import cause
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.lag import LagOptions, LagReport, report
@@ -169,7 +170,7 @@ class EstateView:
 
         `warnings`: what the last look went on without, such as files of the store that are damaged.
         """
-        status = self.look.status.to_dict() if self.look else None
+        status = to_json(self.look.status) if self.look else None
         unread = {one.flow for one in self.look.status.flows if one.state == "unknown"} if self.look else set()
         return {
             **self.health_dict(tick),
@@ -178,7 +179,7 @@ class EstateView:
             "tree_error": self.tree_error,
             "warnings": list(self.look.lag.warnings) if self.look else [],
             "status": status,
-            "lag": {name: row.to_dict() for name, row in self.look.totals.items()} if self.look else {},
+            "lag": to_json(self.look.totals) if self.look else {},
             "last_known": {name: _known_dict(self.known[name]) for name in sorted(unread & self.known.keys())},
         }
 
@@ -193,21 +194,21 @@ class EstateView:
         return {
             "flow": flow,
             "taken_at": shown.taken_at,
-            "status": now.to_dict(),
+            "status": to_json(now),
             "last_known": _known_dict(known) if known else None,
-            "total": shown.total.to_dict(),
-            "tasks": [row.to_dict() for row in shown.rows("task")],
+            "total": to_json(shown.total),
+            "tasks": [to_json(row) for row in shown.rows("task")],
             "task_load": load.of_tasks(now.pair.split("->")[0], shown.lag.tasks),
             "load_hours": load.hours,
             "load_unknown": load.unknown,
-            "topics": [row.to_dict() for row in shown.rows("topic")],
-            "partitions": [row.to_dict() for row in shown.rows("partition")],
+            "topics": [to_json(row) for row in shown.rows("topic")],
+            "partitions": [to_json(row) for row in shown.rows("partition")],
             "points": [{"time": one.time, "lag_records": one.lag_records} for one in shown.points.get(FLOW, ())],
         }
 
 
 def _known_dict(known: LastKnown) -> dict[str, Any]:
-    return {"taken_at": known.taken_at, "status": known.status.to_dict(), "lag": known.total.to_dict()}
+    return {"taken_at": known.taken_at, "status": to_json(known.status), "lag": to_json(known.total)}
 
 
 @dataclass(frozen=True)
@@ -253,9 +254,9 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
 
     return Survey(
         time.time(),
-        _or_error(lambda: lint(workspace).to_dict()),
-        _or_error(lambda: plan(workspace).to_dict()),
-        _or_error(lambda: history(workspace, last=_CHANGES_KEPT).to_dict()),
+        _or_error(lambda: to_json(lint(workspace))),
+        _or_error(lambda: to_json(plan(workspace))),
+        _or_error(lambda: to_json(history(workspace, last=_CHANGES_KEPT))),
         measured_load(store),
     )
 

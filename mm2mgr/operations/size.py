@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.evidence.read import Evidence, read
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.plan import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.partitions import Statistic
@@ -54,7 +55,7 @@ class SizingReport:
         rows = []
         for one in self.sizings:
             moved = self.decisions[one.flow_id].moved_partitions
-            rows.append({**one.to_dict(), "needed_tasks": self.needed[one.flow_id], "moved_partitions": moved})
+            rows.append({**to_json(one), "needed_tasks": self.needed[one.flow_id], "moved_partitions": moved})
         return {"sizings": rows, "failures": dict(self.failures)}
 
 

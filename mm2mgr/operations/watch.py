@@ -21,6 +21,7 @@ from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.problems import failures
@@ -101,7 +102,7 @@ class WatchRound:
         """Return JSON-ready values without secrets."""
         return {
             **vars(self),
-            "actions": [action.to_dict() for action in self.actions],
+            "actions": to_json(self.actions),
             "standby": list(self.standby),
             "resting": {name: round(seconds) for name, seconds in self.resting.items()},
             "unlogged": self.unlogged or None,
@@ -136,8 +137,8 @@ class WatchdogView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values, newest action first; what the last look saw is null before it."""
-        actions = [{"taken_at": at, **action.to_dict()} for at, action in reversed(self.actions)]
-        last = self.last.to_dict() if self.last else {}
+        actions = [{"taken_at": at, **to_json(action)} for at, action in reversed(self.actions)]
+        last = to_json(self.last) if self.last else {}
         return {
             **{
                 key: last.get(key)
@@ -237,7 +238,7 @@ class _Loop:
             self._not_recorded(),
         )
         for action in done.actions:
-            log.write("watch_action", action.to_dict())
+            log.write("watch_action", to_json(action))
         if unread:
             log.write("unread", {"connects": unread})
         return done

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.lint.routes import LONGEST, Routes, TopicHop
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree
@@ -82,7 +83,7 @@ class TopicRoutes:
             "topic": self.topic,
             "routes": [[_named(way[0].source, way[0].topic), *map(_arriving, way)] for way in self.routes],
             "endless": any(len(way) >= LONGEST for way in self.routes),
-            "connectors": [each.to_dict() for each in self.connectors],
+            "connectors": to_json(self.connectors),
             "unread": dict(self.unread),
             "unlisted": dict(self.unlisted),
         }
@@ -258,17 +259,6 @@ class FlowTopics:
     topics: tuple[TakenTopic, ...]
     error: str = ""
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "flow": self.flow,
-            "source": self.source,
-            "target": self.target,
-            "topics": [each.to_dict() for each in self.topics],
-            "error": self.error,
-            "notes": list(self.notes),
-        }
 
 
 def topics(workspace: Workspace, flows: Sequence[str], *, every: bool = False) -> list[FlowTopics]:

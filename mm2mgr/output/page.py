@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape as escape_markup
 from itertools import zip_longest
@@ -68,22 +68,17 @@ def _over_link(one: Values) -> dict[str, Any]:
         "id": one["flow"],
         "heading": forecast_heading(one),
         "verdict": one["verdict"],
-        "table": table_values(forecast_table(one)),
+        "table": forecast_table(one),
         "stalls": stalls,
         "curves": [
             {
                 "title": f"Rate over {OVER[curve['over']]}",
                 "drawn": curves(curve),
-                "table": table_values(curve_table(curve, drawn=False)),
+                "table": curve_table(curve, drawn=False),
             }
             for curve in one["curves"]
         ],
     }
-
-
-def table_values(table: Table) -> dict[str, Any]:
-    """Return a table of the terminal for the macro `table`."""
-    return _table(table.columns, table.rows, right=table.right)
 
 
 @cache
@@ -97,12 +92,6 @@ def template(name: str) -> jinja2.Template:
         trim_blocks=True,
     )
     return environment.get_template(name)
-
-
-def _table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", right: Collection[str] = _NUMBERS
-) -> dict[str, Any]:
-    return {"title": title, "columns": columns, "rows": rows, "right": right}
 
 
 def _summary(views: Sequence[FlowView]) -> str:
@@ -124,9 +113,9 @@ def _topology(views: Sequence[FlowView]) -> dict[str, Any]:
         pairs.append((ClusterLink(*ends, rate, tasks), own))
     pairs.sort(key=lambda pair: (-pair[0].rate, pair[0]))
     rows = [(link.source, link.target, str(len(own)), rate_text(link.rate), str(link.tasks)) for link, own in pairs]
-    table = _table(("source", "target", "flows", "load", "tasks"), rows, right={"flows", "load", "tasks"})
+    table = Table(("source", "target", "flows", "load", "tasks"), rows, right={"flows", "load", "tasks"})
     drawn = links([link for link, _ in pairs[:_PAIRS]]) if pairs else ""
-    return {**table, "drawn": drawn, "left_out": max(0, len(pairs) - _PAIRS)}
+    return {"table": table, "drawn": drawn, "left_out": max(0, len(pairs) - _PAIRS)}
 
 
 def _connect(name: str, one: Values) -> dict[str, Any]:
@@ -134,9 +123,13 @@ def _connect(name: str, one: Values) -> dict[str, Any]:
     return {
         "name": name,
         "reasons": one["reasons"],
-        "running": _table(RUNNING_COLUMNS, running_rows(one["running"]), "Tasks by worker, as Connect reports them"),
+        "running": Table(
+            RUNNING_COLUMNS, running_rows(one["running"]), _NUMBERS, title="Tasks by worker, as Connect reports them"
+        ),
         "findings": [*one["running"]["reasons"], *(loss["reason"] for loss in one["losses"]), *note],
-        "recoveries": _table(RECOVERY_COLUMNS, recovery_rows(one), f"Time to catch up from a lag of {one['lag']}"),
+        "recoveries": Table(
+            RECOVERY_COLUMNS, recovery_rows(one), _NUMBERS, title=f"Time to catch up from a lag of {one['lag']}"
+        ),
         "never": recovery_notes(one),
     }
 
@@ -173,14 +166,14 @@ def _flow(view: FlowView) -> dict[str, Any]:
     }
 
 
-def _task_table(view: FlowView) -> dict[str, Any]:
+def _task_table(view: FlowView) -> Table:
     before, after = (sorted(loads, reverse=True)[:MOST_BARS] for loads in (view.before, view.after))
     rows = [
         (str(number), *("-" if load is None else rate_text(load) for load in pair))
         for number, pair in enumerate(zip_longest(before, after), 1)
     ]
     columns = ("heaviest first", "before", "after")
-    return _table(columns, rows, right=columns)
+    return Table(columns, rows, right=columns)
 
 
 def _week(view: FlowView) -> dict[str, Any] | None:
@@ -198,9 +191,10 @@ def _week(view: FlowView) -> dict[str, Any] | None:
     value, day, hour = max(known)
     peak = f"busiest on {DAYS[day]} at {hour:02d} h UTC with {rate_text(value)} on average"
     gaps = f"; {168 - len(known)} of 168 hours not measured" if len(known) < 168 else ""
-    table = _table(("day", "mean", "busiest hour", "quietest hour"), rows, right={"mean"})
+    title = f"Week: {peak}{gaps}"
+    table = Table(("day", "mean", "busiest hour", "quietest hour"), rows, right={"mean"}, title=title)
     drawn = week_map(view.week, f"Load by hour of the week, {peak}")
-    return {**table, "title": f"Week: {peak}{gaps}", "drawn": drawn, "most": rate_text(value)}
+    return {"table": table, "title": title, "drawn": drawn, "most": rate_text(value)}
 
 
 MOST_BARS = 150

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mm2mgr.output.plan_text import counts_text, entity_text, price_text, quota_text, resting, short
+from mm2mgr.output.tables import Table
 from mm2mgr.text import few, number_of, one_line, shortened, visible
 
 MOST_BYTES = 60_000
@@ -52,7 +53,7 @@ def _clusters(clusters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             notes.append(f"no longer declared: {few(cluster['left_over'])}")
         rows.append([_code(cluster["connect"]), *map(str, numbers), _text("; ".join(notes))])
     titles = ("Connect cluster", "create", "update", "delete", "unchanged", "blocked", "notes")
-    yield _table(titles, rows)
+    yield Table(titles, rows).markdown(_TABLE_BYTES)
 
 
 def _lists(clusters: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -68,7 +69,7 @@ def _lists(clusters: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             for (list_, says, done), names in alike.items()
         ]
         yield "#### Connectors that change hands"
-        yield _table(("list", "connectors", "what happens", "line"), rows)
+        yield Table(("list", "connectors", "what happens", "line"), rows).markdown(_TABLE_BYTES)
 
 
 def _quotas(quotas: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -85,7 +86,7 @@ def _quotas(quotas: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     ]
     if rows:
         yield "#### Client quotas"
-        yield _table(("Kafka cluster", "for", "change", "rate"), rows)
+        yield Table(("Kafka cluster", "for", "change", "rate"), rows).markdown(_TABLE_BYTES)
 
 
 def _costly(changes: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
@@ -98,7 +99,7 @@ def _costly(changes: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
             rows.append([_code(connect), _code(change["connector"]), change["action"], _text("; ".join(said))])
     if rows:
         yield "#### Costly"
-        yield _table(("Connect cluster", "connector", "change", "costs"), rows)
+        yield Table(("Connect cluster", "connector", "change", "costs"), rows).markdown(_TABLE_BYTES)
 
 
 def _blocked(changes: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
@@ -114,7 +115,7 @@ def _blocked(changes: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
         rows.append([_code(names), _text(said), _text(remedy)])
     if rows:
         yield "#### Blocked"
-        yield _table(("connectors", "reason", "what to do"), rows)
+        yield Table(("connectors", "reason", "what to do"), rows).markdown(_TABLE_BYTES)
 
 
 def _warnings(changes: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
@@ -125,7 +126,7 @@ def _warnings(changes: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]
     if names:
         rows = [[_code(few(each)), _text(warning)] for warning, each in names.items()]
         yield "#### Warnings"
-        yield _table(("connectors", "warning"), rows)
+        yield Table(("connectors", "warning"), rows).markdown(_TABLE_BYTES)
 
 
 def _details(clusters: Iterable[Mapping[str, Any]], left: int) -> Iterator[str]:
@@ -166,21 +167,7 @@ def _change(change: Mapping[str, Any]) -> str:
         ]
         for key in change["keys"]
     ]
-    return f"{text}\n\n{_table(('key', 'before', 'after', 'from'), rows)}"
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of at most _TABLE_BYTES; rows that find no room are counted."""
-    lines, size = [], 0
-    for row in rows:
-        line = f"| {' | '.join(row)} |"
-        size += len(line.encode()) + 1
-        if size > _TABLE_BYTES:
-            break
-        lines.append(line)
-    more = len(rows) - len(lines)
-    head = (f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}")
-    return "\n".join((*head, *lines)) + (f"\n\n… and {more} more." if more else "")
+    return f"{text}\n\n{Table(('key', 'before', 'after', 'from'), rows).markdown(_TABLE_BYTES)}"
 
 
 def _code(text: str) -> str:

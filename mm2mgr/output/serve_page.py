@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from mm2mgr.output.lag_text import lag_table, records_text
-from mm2mgr.output.page import lag_curve, table_values, template
+from mm2mgr.output.page import lag_curve, template
 from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from mm2mgr.output.survey_page import MOST_ROWS, changes_of, utc
 from mm2mgr.output.tables import Table, or_dash
@@ -256,19 +256,15 @@ def flow(now: float, found: Values, survey: Values | None) -> dict[str, Any]:
         "notes": [*status["notes"], *([status["offsets_note"]] if status["offsets_note"] else [])],
         "lag": _lag_table([found["total"]], "flow"),
         "curve": lag_curve(points) if len(points) > 1 else "",
-        "points": table_values(
-            Table(
-                ("time", "lag (records)"),
-                [(utc(one["time"]), str(one["lag_records"])) for one in points],
-                right=("lag (records)",),
-            )
+        "points": Table(
+            ("time", "lag (records)"),
+            [(utc(one["time"]), str(one["lag_records"])) for one in points],
+            right=("lag (records)",),
         ),
-        "tasks": table_values(
-            Table(
-                ("task", "state", "worker", "partitions", "lag (records)", "lag (time)", "load", "load (records)"),
-                tasks,
-                right=("task", "partitions", "lag (records)", "lag (time)", "load", "load (records)"),
-            )
+        "tasks": Table(
+            ("task", "state", "worker", "partitions", "lag (records)", "lag (time)", "load", "load (records)"),
+            tasks,
+            right=("task", "partitions", "lag (records)", "lag (time)", "load", "load (records)"),
         ),
         "load_note": f"The load is unknown: {found['load_unknown']}."
         if found["load_unknown"]
@@ -302,7 +298,7 @@ def _task_load(row: Values | None) -> tuple[str, str]:
     )
 
 
-def _lag_table(rows: list[Values], by: str) -> dict[str, Any]:
+def _lag_table(rows: list[Values], by: str) -> Table:
     """Return the table of `mm2mgr lag` without the flow, which the page is about."""
     table = lag_table([dict(row) for row in rows], by)
-    return table_values(Table(table.columns[1:], [row[1:] for row in table.rows], right=table.right))
+    return Table(table.columns[1:], [row[1:] for row in table.rows], right=table.right)

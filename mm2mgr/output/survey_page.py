@@ -9,7 +9,6 @@ from typing import Any
 from mm2mgr.output.history_text import history_table
 from mm2mgr.output.lint_text import finding_table
 from mm2mgr.output.losses_text import loss_cells
-from mm2mgr.output.page import table_values
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.output.watch_text import action_line, not_watched
 from mm2mgr.text import few, number_of
@@ -134,7 +133,7 @@ def _tables(path: str, heading: str, lead: str, tables: Sequence[Table], notes: 
         "heading": heading,
         "lead": lead,
         "notes": notes,
-        "tables": [table_values(table) for table in tables],
+        "tables": tables,
     }
 
 

@@ -1,6 +1,6 @@
-"""Tables that fit a terminal. Pure: cells and a width in, lines of styled text out.
+"""Tables: one value, shown on a terminal (`lines`), in Markdown (`markdown`) and on pages (the macro `table` of macros.html.j2).
 
-Names and numbers are never cut. Where a table is too wide, sentences and lists wrap in their own column, then columns are
+Pure: cells and a width in, lines of styled text out. On a terminal names and numbers are never cut. Where a table is too wide, sentences and lists wrap in their own column, then columns are
 left out in the order that the table declares; if the others still do not fit, each row becomes a block of lines.
 """
 
@@ -26,7 +26,7 @@ class Table:
 
     `right`: columns of numbers. `drop`: columns that a narrow terminal goes without, in this order. `wrap`: columns of
     sentences or lists, which may take several lines. `styles`: by column, the style of a cell that reads so. `below`: by row,
-    sentences printed below it. `muted`: rows printed without emphasis.
+    sentences printed below it. `muted`: rows printed without emphasis. `title`: what a page has above it.
     """
 
     columns: Sequence[str]
@@ -40,6 +40,20 @@ class Table:
     header: bool = True
     below: Sequence[Sequence[str]] = ()
     muted: Collection[int] = ()
+    title: str = ""
+
+    def markdown(self, most_bytes: int) -> str:
+        """Return the table, whose cells are Markdown; rows that find no room in so many bytes are counted."""
+        lines, size = [], 0
+        for row in self.rows:
+            line = f"| {' | '.join(row)} |"
+            size += len(line.encode()) + 1
+            if size > most_bytes:
+                break
+            lines.append(line)
+        more = len(self.rows) - len(lines)
+        head = (f"| {' | '.join(self.columns)} |", f"|{'---|' * len(self.columns)}")
+        return "\n".join((*head, *lines)) + (f"\n\n… and {more} more." if more else "")
 
     def lines(self, width: int | None) -> tuple[list[Line], tuple[str, ...]]:
         """Return the lines for a terminal of this width (None: no limit), and the columns that were left out."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from mm2mgr.connectors import SETTABLE
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.reconcile.effect import with_live_order
 from mm2mgr.reconcile.ownership import Ownership
@@ -66,7 +67,7 @@ class Drift:
             "compared_with": self.compared_with,
             "deleted": self.deleted,
             "owner_mark": "gone" if any(key.key == OWNER_KEY for key in self.keys) else "there",
-            "keys": [key.to_dict() for key in self.keys],
+            "keys": to_json(self.keys),
             "state": self.state and {"applied": self.state[0], "live": self.state[1]},
         }
 
@@ -81,9 +82,6 @@ class QuotaDrift:
     compared_with: Literal["history", "tree"]
     applied: float | None
     live: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "flows": list(self.flows)}
 
 
 AppliedQuotas = Mapping[tuple[str, str], float | None]

@@ -18,6 +18,7 @@ from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import PIPE_SECONDS, open_to_write, write_all
+from mm2mgr.json_values import to_json
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import number_of
 
@@ -196,7 +197,7 @@ class EventLog:
     def take(self, event: Any) -> None:
         """Append an event of `apply` under the name of its class."""
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower()
-        self.write("change_done" if name == "result" else name, event.to_dict())
+        self.write("change_done" if name == "result" else name, to_json(event))
 
     def close(self) -> None:
         """Let go of the file; a second time does nothing."""

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.questions import TextsByKey
@@ -65,9 +66,6 @@ class HistoryEntry:
     state: Mapping[str, str] | None = None
     outcome: str = "begun"
     error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def parse(cls, text: str) -> HistoryEntry | None:
@@ -168,7 +166,7 @@ class Recorder:
 
     def begin(self, change: Change) -> None:
         """Record that a change begins; what stays of a command that is killed."""
-        shown = change.to_dict()
+        shown = to_json(change)
         before = self._failed_before.get(change.named)
         again = before and (before.action, list(before.keys)) == (change.action, shown["keys"])
         entry = HistoryEntry(
@@ -226,7 +224,7 @@ class Recorder:
 
     def put(self, entry: HistoryEntry) -> None:
         """Record an entry as it is."""
-        self.write(entry.connect, _ENTRY + entry.id, json.dumps(entry.to_dict()))
+        self.write(entry.connect, _ENTRY + entry.id, json.dumps(to_json(entry)))
 
     def drop(self, entry: HistoryEntry) -> None:
         """Delete an entry."""

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.connectors import SETTABLE
+from mm2mgr.json_values import to_json
 from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topology import KafkaCluster
 
@@ -40,10 +41,7 @@ class Move:
     created: bool
     partial: bool = False
     carried: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"from": list(self.giver), "pair": list(self.pair), "from_then": self.giver_then}
-        return own | {"created": self.created, "partial": self.partial, "carried": self.carried}
+    json_keys = "from=giver pair from_then=giver_then created partial carried"
 
     @classmethod
     def parse(cls, data: object) -> Move:
@@ -94,7 +92,7 @@ class Journal:
         """Return a config with this journal."""
         data: dict[str, Any] = {"then": self.then}
         data |= {"needs": list(self.needs)} if self.needs else {}
-        data |= {"move": self.move.to_dict()} if self.move else {}
+        data |= {"move": to_json(self.move)} if self.move else {}
         data |= {"gives": list(self.gives)} if self.gives else {}
         behind = {_BEHIND + key: value for key, value in (self.behind or {}).items()}
         return {**unmarked(config), JOURNAL_KEY: json.dumps(data), **behind}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import in_yaml
@@ -26,16 +25,6 @@ class ListEntry:
     says: str = ""
     done: bool = False
     pending: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "list": self.list,
-            "connector": self.connector,
-            "place": self.place,
-            "says": self.says,
-            "done": self.done,
-            "pending": list(self.pending),
-        }
 
 
 @dataclass(frozen=True)

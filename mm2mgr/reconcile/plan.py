@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from mm2mgr.connectors import RESTING, SETTLED
 from mm2mgr.defaults import Origin
+from mm2mgr.json_values import to_json
 from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare, with_live_order
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
 from mm2mgr.reconcile.ownership import ListEntry, Ownership
@@ -156,13 +157,13 @@ class Change:
             "reason": self.reason,
             "remedy": self.remedy,
             "warnings": list(self.warnings),
-            "takes": self.takes and self.takes.to_dict(),
+            "takes": to_json(self.takes),
             "needs_offsets": list(self.needs_offsets),
-            "keys": [key.to_dict() for key in self.keys],
+            "keys": to_json(self.keys),
             "state": self.state and {"before": self.state[0], "after": self.state[1]},
             "waits": self.waits or None,
             "rests": self.rests or None,
-            "price": self.price.to_dict(),
+            "price": to_json(self.price),
             "steps": list(self.steps),
             "takes_over": self.takes_over and list(self.takes_over.giver),
             "moves_to": self.moves_to and list(self.moves_to),
@@ -185,6 +186,7 @@ class ClusterPlan:
     hint: str | None = None
     notes: tuple[str, ...] = ()
     lists: tuple[ListEntry, ...] = ()
+    json_keys = "connect error hint changes left_over unowned notes lists"
 
     @property
     def writes(self) -> tuple[Change, ...]:
@@ -193,18 +195,6 @@ class ClusterPlan:
     def each(self, of: Callable[[Change], Change]) -> ClusterPlan:
         """Return the plan with another change in the place of each."""
         return replace(self, changes=tuple(map(of, self.changes)))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "connect": self.connect,
-            "error": self.error,
-            "hint": self.hint,
-            "changes": [change.to_dict() for change in self.changes],
-            "left_over": list(self.left_over),
-            "unowned": self.unowned,
-            "notes": list(self.notes),
-            "lists": [entry.to_dict() for entry in self.lists],
-        }
 
 
 @dataclass(frozen=True)
@@ -290,12 +280,12 @@ class Plan:
         """Return everything people and machines may see; text, JSON and plan files are made from this."""
         return {
             "owner": self.owner,
-            **self.wish.to_dict(),
+            **to_json(self.wish),
             "counts": self.counts(),
-            "price": self.price.to_dict(),
-            "flow_prices": {flow: price.to_dict() for flow, price in self.flow_prices().items()},
-            "clusters": [cluster.to_dict() for cluster in self.clusters],
-            "quotas": [quota.to_dict() for quota in self.quotas],
+            "price": to_json(self.price),
+            "flow_prices": {flow: to_json(price) for flow, price in self.flow_prices().items()},
+            "clusters": to_json(self.clusters),
+            "quotas": to_json(self.quotas),
         }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
+from mm2mgr.json_values import to_json
 from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, Plan, Wish
 from mm2mgr.reconcile.quotas import QuotaChange
@@ -64,7 +65,7 @@ def write_plan(
     path: Path, plan: Plan, clusters: Sequence[str], templates: str | None, only: Sequence[str] | None
 ) -> None:
     """Write the plan so that the file is either whole or not there; a file that is no plan is not overwritten."""
-    content = plan.to_dict()
+    content = to_json(plan)
     for part, cluster in zip(content["clusters"], plan.clusters, strict=True):
         for written, change in zip(part["changes"], cluster.changes, strict=True):
             written["saw"] = _seen(change)
@@ -161,7 +162,7 @@ def _unread_quota(reviewed: dict[str, Any], change: QuotaChange) -> bool:
 
 
 def _differences(before: dict[str, Any], now: Plan) -> Iterator[str]:
-    after = now.to_dict()
+    after = to_json(now)
     if any(before.get(key) != after[key] for key in ("owner", "prune", "allow")):
         yield "owner, --prune or --allow differs from the saved plan"
     old = {cluster["connect"]: cluster for cluster in before.get("clusters", [])}
@@ -181,7 +182,7 @@ def _changed(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[str]:
         was, change = before.get(connector), after.get(connector)
         if was and _is_done(was, change):
             continue
-        now = change.to_dict() if change else None
+        now = to_json(change)
         actions = f"{was['action'] if was else 'absent'}, now {now['action'] if now else 'absent'}"
         if not (was and change and now and was["action"] == now["action"]):
             yield f"{name}/{connector}: reviewed as {actions}"

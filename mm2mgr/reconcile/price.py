@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from mm2mgr.json_values import to_json
+
 KINDS = {
     "mirror-again": "mirror records a second time that another connector has mirrored",
     "target-names": "mirror topics of a flow that runs under other names on the target from now on",
@@ -24,13 +26,11 @@ class Volume:
     records: int = 0
     size_bytes: int = 0
     unmeasured: tuple[str, ...] = ()
+    json_keys = "records bytes=size_bytes unmeasured"
 
     def __add__(self, other: Volume) -> Volume:
         unmeasured = tuple(dict.fromkeys((*self.unmeasured, *other.unmeasured)))
         return Volume(self.records + other.records, self.size_bytes + other.size_bytes, unmeasured)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"records": self.records, "bytes": self.size_bytes, "unmeasured": list(self.unmeasured)}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Price:
             "restarts": self.restarts,
             "moved_partitions": self.moved,
             "partitions": self.partitions,
-            "again": self.again and self.again.to_dict(),
+            "again": to_json(self.again),
             "groups": list(self.groups),
             "group_patterns": list(self.group_patterns),
             "irreversible": list(self.irreversible),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import DEFAULT, ProducerQuotas, QuotaEntity
 from mm2mgr.render import CLIENT_ID_KEY, Connector, quota_mark
 from mm2mgr.text import few
@@ -84,7 +85,7 @@ class QuotaResult:
     hint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        named = {name: value for name, value in self.change.to_dict().items() if name in _NAMING}
+        named = {name: value for name, value in to_json(self.change).items() if name in _NAMING}
         return {**named, "ok": self.error is None, "error": self.error, "hint": self.hint}
 
 

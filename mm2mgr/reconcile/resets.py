@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import Mm2mgrError
@@ -46,6 +46,10 @@ class OffsetReset:
     wanted: int | None
     again: int = 0
     skipped: int = 0
+    json_keys = (
+        "topic=partition.topic partition=partition.partition log_start=log.start log_end=log.end "
+        "stored_offset=stored wanted_offset=wanted again skipped"
+    )
 
     @property
     def is_change(self) -> bool:
@@ -56,18 +60,6 @@ class OffsetReset:
         """Return what is sent to Connect."""
         key = {"cluster": source_alias, "partition": self.partition.partition, "topic": self.partition.topic}
         return SourceOffset(key, None if self.wanted is None else {"offset": self.wanted})
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "topic": self.partition.topic,
-            "partition": self.partition.partition,
-            "log_start": self.log.start,
-            "log_end": self.log.end,
-            "stored_offset": self.stored,
-            "wanted_offset": self.wanted,
-            "again": self.again,
-            "skipped": self.skipped,
-        }
 
 
 def resets(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr.connectors import RESTING
 from mm2mgr.reconcile.plan import ORDER, Change, ClusterPlan, Named, diff
@@ -63,6 +63,7 @@ class Result:
     rolled_back: bool = False
     change: Change | None = field(default=None, repr=False, compare=False)
     ended: float = field(default=0.0, repr=False, compare=False)  # of the monotonic clock
+    json_keys = "connect connector action ok=is_done error hint doubt rolled_back"
 
     @property
     def named(self) -> Named:
@@ -74,18 +75,6 @@ class Result:
         """Tell whether the change was written and is there."""
         return self.error is None and not self.rolled_back
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "connect": self.connect,
-            "connector": self.connector,
-            "action": self.action,
-            "ok": self.is_done,
-            "error": self.error,
-            "hint": self.hint,
-            "doubt": self.doubt,
-            "rolled_back": self.rolled_back,
-        }
-
 
 @dataclass(frozen=True)
 class Wave:
@@ -96,18 +85,13 @@ class Wave:
     of: int
     connectors: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"connect": self.connect, "number": self.number, "of": self.of, "connectors": list(self.connectors)}
-
 
 @dataclass(frozen=True)
 class WaveBegun:
     """The changes of a wave are written now."""
 
     wave: Wave
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.wave.to_dict()
+    json_keys = "connect=wave.connect number=wave.number of=wave.of connectors=wave.connectors"
 
 
 @dataclass(frozen=True)
@@ -118,9 +102,6 @@ class Waiting:
     connectors: tuple[str, ...]
     seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"connect": self.connect, "connectors": list(self.connectors), "seconds": self.seconds}
-
 
 @dataclass(frozen=True)
 class WaveVerified:
@@ -129,9 +110,7 @@ class WaveVerified:
     wave: Wave
     verdict: Verdict
     unwritten: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**self.wave.to_dict(), "verdict": self.verdict, "unwritten": list(self.unwritten)}
+    json_keys = "connect=wave.connect number=wave.number of=wave.of connectors=wave.connectors verdict unwritten"
 
 
 Trouble = Literal["failed", "inconclusive"]
@@ -146,9 +125,6 @@ class Halted:
     why: str
     left: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"connect": self.connect, "verdict": self.verdict, "why": self.why, "left": list(self.left)}
-
 
 @dataclass(frozen=True)
 class RolledBack:
@@ -156,9 +132,6 @@ class RolledBack:
 
     connect: str
     results: tuple[Result, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"connect": self.connect, "results": [result.to_dict() for result in self.results]}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.output import serve_page, survey_page
 from mm2mgr.output.problem_text import with_sentences
@@ -194,7 +195,7 @@ class _Pages:
             return JSONResponse({"error": "no watchdog runs in this process: mm2mgr serve --watchdog"}, 404)
         if watchdog.last is None:
             return JSONResponse({"error": "the watchdog has not looked yet"}, 503)
-        return JSONResponse(watchdog.to_dict())
+        return JSONResponse(to_json(watchdog))
 
     def api_survey(self, request: Request) -> Response:
         survey = _survey_dict(self._view())
@@ -224,7 +225,7 @@ class _Pages:
 
     def watchdog(self, request: Request) -> Response:
         newest = self._view()
-        context = survey_page.watchdog(newest.watchdog.to_dict() if newest.watchdog else None)
+        context = survey_page.watchdog(to_json(newest.watchdog))
         return self._html(request, "table", newest.to_dict(self._ticks()), context)
 
     def surveyed(self, request: Request) -> Response:

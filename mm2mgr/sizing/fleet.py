@@ -10,10 +10,10 @@ import heapq
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from mm2mgr.link import HEAP_SHARE, MIB, WORKER_HEAP_BYTES, task_heap
 from mm2mgr.sizing.load import Load
@@ -142,10 +142,6 @@ class WorkerNeed:
     by_limit: Mapping[Limit, int | None]
     fullest: Fullest
     reasons: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**asdict(self), "by_limit": dict(self.by_limit), "reasons": list(self.reasons)}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mm2mgr.assignment import Assignment, Listing, predict
+from mm2mgr.json_values import to_json
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.fleet import Buffers, ConnectLoad, Failover, FlowRun, WorkerLimits, WorkerNeed, need
 from mm2mgr.sizing.load import Hours
@@ -282,7 +283,7 @@ def flow_view(sized: SizedFlow, measured: Collection[TopicPartition], week: Week
     """Return what the page shows of a flow; `measured` are the partitions with a rate of their own."""
     sizing, load = sized.sizing, sized.load
     before = tuple(load.per_task(sizing.now.tasks)) if sizing.now else ()
-    return FlowView(sizing.to_dict(), before, tuple(load.per_task(sizing.tasks)), _hottest(sized, measured), week)
+    return FlowView(to_json(sizing), before, tuple(load.per_task(sizing.tasks)), _hottest(sized, measured), week)
 
 
 def _hottest(sized: SizedFlow, measured: Collection[TopicPartition]) -> tuple[tuple[str, float], ...]:
@@ -302,7 +303,7 @@ def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
         flows[flow_id] = {**both, "why_fewer_tasks": _why_fewer(old, new)}
     for name in dict.fromkeys((*before.needs, *after.needs)):
         needs = before.needs.get(name), after.needs.get(name)
-        connects[name] = dict(zip(("before", "after"), (need and need.to_dict() for need in needs), strict=True))
+        connects[name] = dict(zip(("before", "after"), (to_json(need) for need in needs), strict=True))
     changed = {flow_id: both for flow_id, both in flows.items() if both["before"] != both["after"]}
     return {
         "flows": changed,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr.assignment import Assignment
 from mm2mgr.partitions import Statistic, TopicPartition
@@ -134,6 +134,11 @@ class Sizing:
     now: Judgement | None
     growth: Mapping[str, TopicGrowth]
     reasons: tuple[str, ...]
+    json_keys = (
+        "flow_id tasks bytes_per_second busiest_bytes_per_second usable_bytes_per_second deal=assignment "
+        "measured_partitions topic_rate_partitions flow_rate_partitions default_partitions hot_partitions "
+        "capped_by now growth reasons"
+    )
 
     @property
     def partitions(self) -> int:
@@ -141,14 +146,6 @@ class Sizing:
         return (
             self.measured_partitions + self.topic_rate_partitions + self.flow_rate_partitions + self.default_partitions
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        fields = asdict(self)
-        fields["hot_partitions"] = [asdict(hot) for hot in self.hot_partitions]
-        fields["reasons"] = list(self.reasons)
-        # In JSON the assignment has the name that it had in the first version.
-        return {"deal" if key == "assignment" else key: value for key, value in fields.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import Any
 
 from mm2mgr.defaults import CLIENT_DEFAULTS
 from mm2mgr.errors import Mm2mgrError
@@ -148,9 +147,6 @@ class Explanation:
     instead: tuple[Instead, ...]
     definitions: tuple[Definition, ...]
     notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def explain(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:
@@ -350,6 +346,7 @@ def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the
 ) -> Explanation:
     """Explain a line `A->B.…`, the last layer of MirrorMakerConfig.connectorBaseConfig: the pair's connectors have its rest as a key."""
     pair = key.removesuffix(f".{plain}")
+    notes: tuple[str, ...]
     if plain == "enabled":
         notes = (
             f"true starts all three connectors of {pair}; otherwise it mirrors nothing, and only its heartbeat connector runs "

@@ -26,6 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.check.run import check
 from mm2mgr.expand import expand
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.render import render
 from mm2mgr.sandbox.broker import Broker
@@ -201,7 +202,7 @@ class World:
         spec = load([self.folder])
         topology = expand(spec)
         found = check(topology, render(topology), topology.flows, spec, timeout_seconds)
-        self.said.append(json.dumps(found.to_dict()))
+        self.said.append(json.dumps(to_json(found)))
         return found
 
     def paste(self, commands: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.lint.rules import BY_ID
 from mm2mgr.truth.explain import explain
 from mm2mgr.truth.keys import load
@@ -140,7 +141,7 @@ def test_a_key_loads_no_model_no_template_and_no_client() -> None:
 
 def test_a_rule_is_explained_without_a_tree(mm2mgr: Command) -> None:
     found = mm2mgr("explain", "dead-key", "-o", "json").json
-    assert found == BY_ID["dead-key"].to_dict()
+    assert found == to_json(BY_ID["dead-key"])
     said = mm2mgr("explain", "dead-key")
     assert said.lines[0] == f"dead-key (error): {found['title']}."
     assert said.lines[-1] == f"test:   {found['seen']}"

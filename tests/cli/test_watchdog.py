@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka import lease
 from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
@@ -191,7 +192,7 @@ def test_a_dry_run_says_what_it_would_do_and_sends_nothing(
     fail(applied, ORDERS, t0=TIMED_OUT)
     dog = watching(dry_run=True)
     (action,) = dog.look().actions
-    assert "task 0 FAILED (time-out): would be restarted (1): org.apache.kafka" in action_line(action.to_dict())
+    assert "task 0 FAILED (time-out): would be restarted (1): org.apache.kafka" in action_line(to_json(action))
     assert (sent(applied), recorded.entries, leases.groups) == ([], [], set())
 
 
@@ -300,7 +301,7 @@ def test_lines_say_what_and_why_once(
     fail(applied, LOGS, t0=TOO_LARGE)
     dog, said = watching(policy=replace(NOW, first_seconds=3600.0)), ""
     for _ in range(3):
-        said = say_watch_round(dog.look().to_dict(), said)
+        said = say_watch_round(to_json(dog.look()), said)
     lines = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.replace("\n  ", " ").splitlines() if line]
     text = "\n".join(lines)
     assert text.count("orders:a->east: task 0 FAILED (time-out): restart in 3600 s unless it runs again: ") == 1
@@ -410,7 +411,7 @@ def test_serve_stands_by_while_another_process_watches(
     serve = serving()
     until(lambda: (last := last_look(serve)) and last.number > 3, "it looked")
     assert serve.view.watchdog
-    assert sorted(serve.view.watchdog.to_dict()["standby"]) == ["east", "west"]
+    assert sorted(to_json(serve.view.watchdog)["standby"]) == ["east", "west"]
     assert sent(applied) == []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.evidence.read import capacity_of
+from mm2mgr.json_values import to_json
 from mm2mgr.link_forecast import outlook
 from mm2mgr.topology import Flow
 from tests.spec.trees import BASE, FLOW, expanded
@@ -26,7 +27,7 @@ def _flow(folder: Path, more: str = "", brokers: str = f"brokers:\n{OPEN}", link
 def test_the_verdict_compares_both_ends(tmp_path: Path) -> None:
     found = outlook(_flow(tmp_path))
     assert found is not None
-    assert found.to_dict()["verdict"] == found.sentences
+    assert to_json(found)["verdict"] == found.sentences
     assert found.sentences[0].startswith("workers beside the target (remote consume), over 100 ms, 25 MB/s: 18.3 MB/s")
     assert found.sentences[1] == (
         "one partition cannot exceed 18.3 MB/s here; with workers beside the source (remote produce) 24.1 MB/s"

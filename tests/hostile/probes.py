@@ -21,6 +21,7 @@ from typing import Any
 
 from mm2mgr import secrets
 from mm2mgr.cli import main
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.observe.reading import SeenKafka
 from mm2mgr.observe.status import WantedLogs
@@ -580,17 +581,19 @@ def _event_files() -> Iterator[Probe]:
 
 def _topic_texts() -> Iterator[Probe]:
     """Records of the topic that keeps history and claims, which anybody with the right may have written."""
-    entry = HistoryEntry(
-        "1",
-        "2026-01-01T00:00:00Z",
-        "ann",
-        "c0ffee",
-        "apply",
-        "team",
-        "east",
-        "mm2.a.east.source.orders",
-        ("orders:a->east",),
-    ).to_dict()
+    entry = to_json(
+        HistoryEntry(
+            "1",
+            "2026-01-01T00:00:00Z",
+            "ann",
+            "c0ffee",
+            "apply",
+            "team",
+            "east",
+            "mm2.a.east.source.orders",
+            ("orders:a->east",),
+        )
+    )
     entry |= {
         "keys": [{"key": "topics", "before": "x", "after": "y"}],
         "state": {"before": "RUNNING", "after": "STOPPED"},

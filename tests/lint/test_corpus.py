@@ -16,6 +16,7 @@ import yaml
 from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
 from mm2mgr.formats import properties
+from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import SEVERITIES, Finding, rules_of
 from mm2mgr.lint.reading import Surroundings, read_files
 from mm2mgr.lint.rules import BY_ID, RULES, files, lint
@@ -215,7 +216,7 @@ def test_no_secret_and_always_a_fix(case: Case, look: Look) -> None:
     for each in look(case):
         assert each.message, each.rule
         assert each.fix.strip(), each.rule
-        assert SECRET not in f"{each}{each.to_dict()}", each.rule
+        assert SECRET not in f"{each}{to_json(each)}", each.rule
 
 
 def as_json(text: str, file: str) -> str:
@@ -312,7 +313,7 @@ WITHOUT_KEY = {
 @pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.name)
 def test_a_finding_names_its_key_also_where_it_is_missing(case: Case, look: Look) -> None:
     grave = [each for each in look(case) if each.severity != "info"]
-    assert {each.rule for each in grave if not each.to_dict().get("key")} <= WITHOUT_KEY
+    assert {each.rule for each in grave if not to_json(each).get("key")} <= WITHOUT_KEY
 
 
 def test_cases_are_told_apart_and_complete() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr.expand import expand
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
@@ -195,7 +196,7 @@ def kinds(one: ConnectorState) -> list[str]:
 
 def sentences(one: ConnectorState) -> list[str]:
     """Return the problems of a flow or companion in words, as the terminal and JSON have them."""
-    return [problem_text.sentence(json.loads(json.dumps(problem.to_dict()))) for problem in one.problems]
+    return [problem_text.sentence(json.loads(json.dumps(to_json(problem)))) for problem in one.problems]
 
 
 def assert_documented(problem: LiveProblem) -> None:

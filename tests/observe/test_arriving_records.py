@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.health import FlowStatus
 from mm2mgr.observe.kinds import LiveProblem
 from tests.observe.estate import Estate, estate, sentences
@@ -178,7 +179,7 @@ def test_what_other_looks_saw_is_the_trend_of_the_next_one(small: Estate) -> Non
     """`serve` and every command share the memory, so a single `status` knows of what came before it."""
     assert small.flow().trend is None
     _lag_over(small, 10, produced=60_000, mirrored=30_000)
-    trend = small.flow(later_seconds=1).to_dict()["trend"]
+    trend = to_json(small.flow(later_seconds=1))["trend"]
     assert (trend["direction"], 480 <= trend["seconds"] <= 601) == ("growing", True)
     small.kafka.down.add("A")
     assert small.flow(later_seconds=30).trend is None, "what cannot be seen has no trend"

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.status import ObserveOptions, describe
 from tests.observe.estate import Estate, estate
 
@@ -13,7 +14,7 @@ from tests.observe.estate import Estate, estate
 def told(one: Estate) -> dict[str, object]:
     options = ObserveOptions(kafka=one.kafka, clock=lambda: one.now, memory_file=one.memory_file)
     description = asyncio.run(describe(one.topology, one.connectors, one.topology.flows[0], options=options))
-    return json.loads(json.dumps(description.to_dict()))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(to_json(description)))  # type: ignore[no-any-return]
 
 
 def test_it_tells_where_records_come_from_and_go(small: Estate) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.json_values import to_json
 from tests.observe.estate import Estate, estate, sentences
 
 
@@ -27,7 +28,7 @@ def test_lag_is_source_end_minus_the_next_offset(small: Estate) -> None:
     assert flow.lag_records == 40 + 20
     first, second = flow.lag_partitions
     assert (first.partition.partition, first.lag_records, first.task) == (0, 40, 0)
-    assert (second.lag_records, second.to_dict()["note"]) == (20, "nothing stored yet")
+    assert (second.lag_records, to_json(second)["note"]) == (20, "nothing stored yet")
     assert "offset.flush.interval.ms" in flow.offsets_note
     assert "nothing stored yet for 1 partitions" in flow.offsets_note
 
@@ -175,12 +176,12 @@ def test_an_offset_past_the_end_of_a_topic_that_was_created_again_is_no_lag_of_z
         flow = small.flow()
     assert flow.lag_records == lag
     assert "the stored offset is past the end of orders-0" in flow.offsets_note
-    assert [one.to_dict()["note"] for one in flow.lag_partitions] == ["stored offset is past the end"] * (lag > 0)
+    assert [to_json(one)["note"] for one in flow.lag_partitions] == ["stored offset is past the end"] * (lag > 0)
 
 
 def test_the_status_is_json_and_says_it_once(small: Estate) -> None:
     small.log(0, 10)
-    data = json.loads(json.dumps(small.status().to_dict()))
+    data = json.loads(json.dumps(to_json(small.status())))
     assert data["counts"] == {"problem": 0, "unknown": 0, "waiting": 1, "ok": 0}
     flow = data["flows"][0]
     assert flow["partitions_per_task"] == {"0": 1, "1": 1}

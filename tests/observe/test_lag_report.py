@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import Age, Amount, FlowFacts, LagLevel, age_of, production
 from mm2mgr.observe.trend import followed
@@ -178,6 +179,6 @@ def test_sums_agree_on_every_level_and_unknown_is_never_zero(
                     assert amount.value is None
                 elif row.records.value > 0:
                     assert amount.value is None or amount.value > 0
-        json.dumps([row.to_dict() for row in rows], allow_nan=False)
+        json.dumps(to_json(rows), allow_nan=False)
     if unknown is not None:
         assert total.records.value is None

@@ -26,6 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import topic_acls, topic_configs
 from mm2mgr.kafka.records import Producer
@@ -157,7 +158,7 @@ def wait_for(
     """Look until it is as wanted; fail with the last status."""
     end = time.monotonic() + deadline_seconds
     while not wanted(found := look()):
-        assert time.monotonic() < end, str(found.to_dict())
+        assert time.monotonic() < end, str(to_json(found))
         time.sleep(0.5)
     return found
 
@@ -180,7 +181,7 @@ def test_a_healthy_flow_ends_with_no_lag(topology: Topology, applied: tuple[Conn
 
     def orders_stored() -> bool:
         nonlocal data
-        data = asyncio.run(describe(topology, applied, topology.select("orders")[0], options=options)).to_dict()
+        data = to_json(asyncio.run(describe(topology, applied, topology.select("orders")[0], options=options)))
         return all(one["stored_offset"] == one["log_end"] - 1 for one in data["lag"] if one["topic"] == "orders")
 
     # The target's end says that all has arrived; the worker stores offsets later.

@@ -18,6 +18,7 @@ import pytest
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer, read
 from mm2mgr.live.endpoints import connect_target, kafka_access
@@ -142,7 +143,7 @@ class World:
         """Look until it is as wanted; fail with the last status."""
         end = time.monotonic() + deadline_seconds
         while not wanted(found := self.status(name)):
-            assert time.monotonic() < end, found.to_dict()
+            assert time.monotonic() < end, to_json(found)
             time.sleep(0.5)
         return found
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.json_values import to_json
 from mm2mgr.observe import kept
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.kept import load
@@ -288,10 +289,10 @@ def test_describe_shows_the_losses_of_its_flow(small: Estate) -> None:
     small.stored(999)
     loss = only_loss(small.status())
     small.kafka.down.add("A")
-    found = asyncio.run(
-        describe(small.topology, small.connectors, small.topology.flows[0], options=small.options)
-    ).to_dict()
-    assert found["losses"] == [loss.to_dict()]
+    found = to_json(
+        asyncio.run(describe(small.topology, small.connectors, small.topology.flows[0], options=small.options))
+    )
+    assert found["losses"] == [to_json(loss)]
 
 
 # --- several processes, and a table that cannot be written --------------------------------------------------------------

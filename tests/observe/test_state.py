@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.kept import change, load, state_file
 from mm2mgr.observe.lag import SeenOffset
 from mm2mgr.observe.ledger import FlowLooks, KnownPlace, LostRange
@@ -99,7 +100,7 @@ def test_a_state_folder_that_cannot_be_written_is_said(small: Estate, tmp_path: 
         warning
         == f"{small.memory_file} cannot be written (Not a directory): what this run found, losses included, is not remembered"
     )
-    assert status.to_dict()["warnings"] == [warning]
+    assert to_json(status)["warnings"] == [warning]
 
 
 def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:

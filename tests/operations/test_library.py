@@ -18,6 +18,7 @@ import pytest
 
 from mm2mgr import operations
 from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, StalePlan
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.observe import status as observing
 from mm2mgr.operations import Applied, Result, WaveBegun, WaveVerified, Workspace
@@ -28,6 +29,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "reference" / "library.md").read_text()
 PACKAGE = REPOSITORY / "mm2mgr" / "operations"
 EVERYTHING = sorted(operations._HOMES)
+
+
+def test_type_checkers_and_python_find_the_same_names() -> None:
+    imports = [
+        node for node in ast.walk(ast.parse(Path(operations.__file__).read_text())) if isinstance(node, ast.ImportFrom)
+    ]
+    typed = {
+        name.name: str(node.module) for node in imports for name in node.names if str(node.module).startswith("mm2mgr.")
+    }
+    assert typed == operations._HOMES
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
@@ -125,7 +136,7 @@ def test_a_reviewed_plan_is_applied_until_the_tree_changes(site: Site) -> None:
     written = json.loads(file.read_text())["plan"]
     for part in written["clusters"]:
         assert all(change.pop("saw") for change in part["changes"])
-    assert written == made.to_dict()
+    assert written == to_json(made)
     assert operations.apply(Workspace(), file, wait_seconds=0).outcome == "done"
     assert len(site.names("east")) == 3
     assert operations.apply(Workspace(), file, wait_seconds=0).results == ()
@@ -183,7 +194,7 @@ def test_watch_yields_a_value_per_look_and_remembers_between(
     assert first.taken_at < second.taken_at
     assert [flow.flow for flow in second.flows] == ["orders:a->east"]
     assert second.flows[0].state == "not applied"
-    assert operations.describe(Workspace(), "orders").to_dict()["status"]["health"] == second.health
+    assert to_json(operations.describe(Workspace(), "orders"))["status"]["health"] == second.health
     assert operations.acknowledge(Workspace(), ["all"]) == ()
     assert capsys.readouterr() == ("", "")
 
@@ -199,12 +210,12 @@ def test_lint_returns_findings_and_what_was_not_read(site: Site, tmp_path: Path)
     assert "dead-key" in {finding.rule for finding in report.loud}
     assert ["127.0.0.1:1" in error.message for error in report.unread] == [True]
     assert report.fails("never"), "what could not be read is a failure whatever the findings are"
-    assert report.to_dict()["summary"]["looked_at"] == [str(file)]
+    assert to_json(report)["summary"]["looked_at"] == [str(file)]
 
 
 def test_secrets_are_masked_in_what_may_be_shown(site: Site) -> None:
     off = "{sources: [a], targets: [east], topics: {include: [x]}, source_consumer: {sasl.jaas.config: s3cret-jaas}}"
     site.declare(f"flows:\n  f: {off}\n")
-    shown = json.dumps([operations.render(Workspace()).to_dict(origins=True), operations.plan(Workspace()).to_dict()])
+    shown = json.dumps([operations.render(Workspace()).to_dict(origins=True), to_json(operations.plan(Workspace()))])
     assert "sasl.jaas.config" in shown
     assert "s3cret-jaas" not in shown

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from mm2mgr.json_values import to_json
 from mm2mgr.output.page import ClusterLink, FlowView, links, page, task_bars, week_map
 from mm2mgr.sizing.scenario import outcome
 from tests.sizing.estates import MB, scenario
@@ -16,7 +17,7 @@ NASTY = '"><script>alert(1)</script>&'
 def view(name: str = "logs", rate: float = 5 * MB, week: tuple[tuple[float | None, ...], ...] = ()) -> FlowView:
     one = scenario(name, {"t": rate}, lambda topic: True)
     sizing = outcome([one], {}).sizings[one.flow_id]
-    return FlowView(sizing.to_dict(), (rate * 4,), (rate,) * 4, ((f"{name}-0", rate),), week)
+    return FlowView(to_json(sizing), (rate * 4,), (rate,) * 4, ((f"{name}-0", rate),), week)
 
 
 def test_names_stay_text() -> None:

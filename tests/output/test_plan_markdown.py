@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from mm2mgr.json_values import to_json
 from mm2mgr.output.plan_markdown import MOST_BYTES, plan_markdown
 from mm2mgr.reconcile.plan import Change, ClusterPlan, KeyChange, Plan
 from mm2mgr.reconcile.price import Price, Volume
@@ -17,7 +18,7 @@ GOLDEN = Path(__file__).parent / "golden" / "plan.md"
 
 
 def test_a_plan_is_shown_as_reviewed() -> None:
-    text = plan_markdown(Plan("team", (EAST, WEST, NORTH)).to_dict())
+    text = plan_markdown(to_json(Plan("team", (EAST, WEST, NORTH))))
     if os.environ.get("UPDATE_SCREENS"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
@@ -41,7 +42,7 @@ def test_255_connectors_fit_into_a_comment() -> None:
     ]
     for all_changes in (changes, differing):
         parts = tuple(ClusterPlan(f"connect-{n}", tuple(all_changes[n::60]), notes=("note " * 200,)) for n in range(60))
-        text = plan_markdown(Plan("team", parts).to_dict())
+        text = plan_markdown(to_json(Plan("team", parts)))
         assert len(text.encode()) < MOST_BYTES
         assert "not shown here: `mm2mgr plan -o json` has them all" in text
         assert text.count("<details>") == text.count("</details>") > 0
@@ -50,7 +51,7 @@ def test_255_connectors_fit_into_a_comment() -> None:
 def test_most_plans_are_shown_whole() -> None:
     keys = (KeyChange("tasks.max", "1", "4", "spec f.yaml:1"),)
     changes = tuple(Change("c", f"mm2.a.b.source.{number}", "source", "update", (), keys) for number in range(100))
-    text = plan_markdown(Plan("team", (ClusterPlan("c", changes),)).to_dict())
+    text = plan_markdown(to_json(Plan("team", (ClusterPlan("c", changes),))))
     assert text.count("tasks.max") == 100
     assert "not shown" not in text
 
@@ -60,7 +61,7 @@ def test_nothing_from_outside_is_markup_or_a_mention() -> None:
     change = Change("c", odd, "source", "update", (), (KeyChange(odd, odd, odd, odd),), odd, warnings=(odd,))
     blocked = Change("c", "n", "source", "blocked", reason=odd, remedy=odd)
     parts = (ClusterPlan(odd, (change, blocked), (odd,), notes=(odd,)), ClusterPlan("d", error=odd))
-    text = plan_markdown(Plan("t", parts).to_dict())
+    text = plan_markdown(to_json(Plan("t", parts)))
     assert "@team" not in re.sub("<code>.*?</code>", "", text)  # in code, nobody is mentioned
     for sign in ("<script", "](", "**z", "`c", "http://"):
         assert sign not in text

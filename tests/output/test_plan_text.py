@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.expand import expand
+from mm2mgr.json_values import to_json
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.reconcile.ownership import ListEntry
 from mm2mgr.reconcile.plan import Change, ClusterPlan, KeyChange, Plan
@@ -101,7 +102,7 @@ def golden(name: str) -> list[str]:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_plan_is_shown_as_reviewed(printed: Callable[[], list[str]], full: bool) -> None:
-    say_plan(Plan("team", (EAST, WEST, NORTH)).to_dict(), full=full)
+    say_plan(to_json(Plan("team", (EAST, WEST, NORTH))), full=full)
     lines, name = printed(), "plan_full.txt" if full else "plan.txt"
     if os.environ.get("UPDATE_SCREENS"):
         (GOLDEN / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -110,7 +111,7 @@ def test_a_plan_is_shown_as_reviewed(printed: Callable[[], list[str]], full: boo
 
 
 def test_text_needs_nothing_but_what_json_has(printed: Callable[[], list[str]]) -> None:
-    plan = Plan("team", (EAST, WEST, NORTH)).to_dict()
+    plan = to_json(Plan("team", (EAST, WEST, NORTH)))
     say_plan(json.loads(json.dumps(plan)))
     assert printed() == golden("plan.txt")
 
@@ -118,7 +119,7 @@ def test_text_needs_nothing_but_what_json_has(printed: Callable[[], list[str]]) 
 def test_two_long_values_are_shown_where_they_differ(printed: Callable[[], list[str]]) -> None:
     long = ", ".join(f"topic-{number:03}" for number in range(100))
     keys = (KeyChange("topics", long, f"{long}, one-more"), KeyChange("topics.exclude", f"x{long}", f"y{long}"))
-    say_plan(Plan("t", (ClusterPlan("w", (Change("w", "c", "source", "update", keys=keys),)),)).to_dict())
+    say_plan(to_json(Plan("t", (ClusterPlan("w", (Change("w", "c", "source", "update", keys=keys),)),))))
     assert printed()[2:4] == [
         "      ~ topics: …topic-098, topic-099 -> …topic-098, topic-099, one-more",
         f"      ~ topics.exclude: x{long[:98]}… -> y{long[:98]}…",
@@ -126,7 +127,7 @@ def test_two_long_values_are_shown_where_they_differ(printed: Callable[[], list[
 
 
 def test_an_empty_plan_is_one_line(printed: Callable[[], list[str]]) -> None:
-    say_plan(Plan("team", ()).to_dict())
+    say_plan(to_json(Plan("team", ())))
     assert printed() == ["Plan: 0 to create, 0 to update, 0 to delete, 0 unchanged"]
 
 
@@ -157,7 +158,7 @@ def change(name: str, action: str = "no-op", **more: object) -> Change:
 
 def test_one_warning_of_many_connectors_is_one_line(printed: Callable[[], list[str]]) -> None:
     changes = [change(f"c{number}", warnings=("it may be late",)) for number in range(376)]
-    plan = Plan("t", (ClusterPlan("w", (*changes, change("d", warnings=("late",)))),)).to_dict()
+    plan = to_json(Plan("t", (ClusterPlan("w", (*changes, change("d", warnings=("late",)))),)))
     say_plan(plan)
     assert printed()[1:4] == [
         "  ! warning 376 connectors: c0, c1, c2 and 373 more  it may be late",
@@ -169,7 +170,7 @@ def test_one_warning_of_many_connectors_is_one_line(printed: Callable[[], list[s
 
 def test_what_is_blocked_for_one_reason_is_one_line(printed: Callable[[], list[str]]) -> None:
     changes = [change(f"c{number}", "blocked", reason="too many", remedy="say so") for number in range(5)]
-    say_plan(Plan("t", (ClusterPlan("w", (*changes, change("d", "blocked", reason="taken"))),)).to_dict())
+    say_plan(to_json(Plan("t", (ClusterPlan("w", (*changes, change("d", "blocked", reason="taken"))),))))
     assert printed()[1:4] == [
         "  ! blocked 5 connectors: c0, c1, c2 and 2 more  too many",
         "      fix: say so",
@@ -179,7 +180,7 @@ def test_what_is_blocked_for_one_reason_is_one_line(printed: Callable[[], list[s
 
 def test_a_state_is_a_line_of_its_own(printed: Callable[[], list[str]]) -> None:
     changes = (change("c", "update", state=("RUNNING", "PAUSED")), change("d", "create", state=("", "STOPPED")))
-    say_plan(Plan("t", (ClusterPlan("w", changes),)).to_dict())
+    say_plan(to_json(Plan("t", (ClusterPlan("w", changes),))))
     assert printed()[1:5] == [
         "  ~ update  c",
         "      ~ state: RUNNING -> PAUSED",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mm2mgr import __version__
+from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
 from mm2mgr.lint.unjudged import NotJudged
@@ -32,7 +33,7 @@ INFO = Finding("slow", "info", Spot("mm2.properties"), "It is slow.", "More poll
 
 
 def run(*findings: Finding, unread: tuple[str, ...] = ()) -> dict[str, Any]:
-    made = sarif([finding.to_dict() for finding in findings], RULES, ROOT, unread)
+    made = sarif(to_json(findings), RULES, ROOT, unread)
     assert set(made) == {"$schema", "version", "runs"}
     assert (made["$schema"], made["version"], len(made["runs"])) == (SCHEMA, "2.1.0", 1)
     only: dict[str, Any] = made["runs"][0]
@@ -59,7 +60,7 @@ def test_no_finding_is_an_empty_run_that_succeeded() -> None:
 
 def test_what_was_not_judged_is_a_note_and_no_failure() -> None:
     open_ = NotJudged("cluster ids", "where records go", "--connect", ("wrong-kafka",), 2, ("B: no broker answered",))
-    (invocation,) = sarif([], RULES, ROOT, not_judged=[open_.to_dict()])["runs"][0]["invocations"]
+    (invocation,) = sarif([], RULES, ROOT, not_judged=[to_json(open_)])["runs"][0]["invocations"]
     (note,) = invocation["toolExecutionNotifications"]
     text = "Not judged for 2 connectors: where records go. Unknown: cluster ids (B: no broker answered). Supplied by: --connect."
     assert (invocation["executionSuccessful"], note) == (True, {"level": "note", "message": {"text": text}})
@@ -90,7 +91,7 @@ def test_a_live_connector_is_a_logical_location() -> None:
 
 def test_a_missing_key_is_named_and_the_place_stays_that_of_the_connector() -> None:
     missing = Finding("loop", "error", Spot(connect="east", connector="mm2"), "Missing.", "Write it.", key="acks")
-    assert (missing.to_dict()["place"], missing.to_dict()["key"]) == ("east/mm2", "acks")
+    assert (to_json(missing)["place"], to_json(missing)["key"]) == ("east/mm2", "acks")
     (logical,) = run(missing)["results"][0]["locations"][0]["logicalLocations"]
     assert logical == {"name": "acks", "fullyQualifiedName": "east/mm2/acks", "kind": "property"}
 

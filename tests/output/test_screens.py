@@ -21,6 +21,7 @@ from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.expand import expand
+from mm2mgr.json_values import to_json
 from mm2mgr.lint.unjudged import NotJudged
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.lag import FlowLag, PartitionLag
@@ -62,14 +63,14 @@ def value(name: str) -> Any:
 def plan() -> None:
     topology = expand(load([ESTATE]))
     say_topology(topology, render(topology))
-    say_plan(Plan("team", (EAST, WEST, NORTH)).to_dict(), explain=True)
+    say_plan(to_json(Plan("team", (EAST, WEST, NORTH))), explain=True)
 
 
 def status() -> None:
     twins = tuple(
         flow(f"logging-dc1-to-aggregate-{side}-with-headers", "ok", lag_records=7) for side in ("east", "west")
     )
-    say_status(Status(0.0, (*FLOWS, *twins), COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES).to_dict())
+    say_status(to_json(Status(0.0, (*FLOWS, *twins), COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES)))
 
 
 def lag() -> None:
@@ -92,7 +93,7 @@ def lag() -> None:
                       heartbeat_seconds=Failure("no heartbeats of dc1-logging on agg-east: none in topic dc1-logging.heartbeats"))  # fmt: skip
     dark = FlowFacts("orders:dc2->agg-east", "east", "mm2", "unknown", 210.0, 60.0, FlowLag(unknown="no URL answered"))
     for by in ("flow", "partition"):
-        say_lag(LagReport(210.0, by, (behind, level, dark), notes=("no samples of dc1",)).to_dict(), 30)
+        say_lag(to_json(LagReport(210.0, by, (behind, level, dark), notes=("no samples of dc1",))), 30)
 
 
 def lint() -> None:
@@ -131,7 +132,7 @@ def lint() -> None:
         ("agg-east: no broker of agg-east-k1:9092 answered within 3 s",),
     )
     link = NotJudged("round trip", "whether fetches are too large for the link", "--rtt, or `links` of a tree", (), 12)
-    say_findings({"findings": findings, "summary": counts, "not_judged": [ids.to_dict(), link.to_dict()]})
+    say_findings({"findings": findings, "summary": counts, "not_judged": [to_json(ids), to_json(link)]})
     rule = value("rule")
     say_rules([rule, {**rule, "rule": "buffer-below-link", "severity": "warning"}])
 
@@ -152,7 +153,7 @@ def check() -> None:
     rows.append(CheckRow("failed", "dc2", "log in", effect="no broker answered in 5 s", fix="check its addresses"))
     rows.append(CheckRow("unknown", "connect east", "version of the workers", how="inferred"))
     command = "kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal 'User:CN=mirror,OU=mirrors' --operation Write --topic dc1.logs.a"
-    say_check(Checked(tuple(rows), (command,), seconds=1.26).to_dict())
+    say_check(to_json(Checked(tuple(rows), (command,), seconds=1.26)))
 
 
 def fleet() -> None:

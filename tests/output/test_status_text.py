@@ -11,6 +11,7 @@ import pytest
 
 from mm2mgr.assignment import Assignment
 from mm2mgr.defaults import Origin, Text
+from mm2mgr.json_values import to_json
 from mm2mgr.observe.arrival_problems import StaleOffsets
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
@@ -106,7 +107,7 @@ def golden(name: str) -> list[str]:
 
 
 def test_a_status_shows_every_problem_and_failure_once(printed: Printed) -> None:
-    status = Status(0.0, FLOWS, COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES).to_dict()
+    status = to_json(Status(0.0, FLOWS, COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES))
     say_status(json.loads(json.dumps(status)))
     lines = printed()
     assert lines == golden("status.txt")
@@ -125,12 +126,12 @@ def test_every_kind_of_problem_has_its_sentence() -> None:
 
 @pytest.mark.parametrize("health", ["ok", "waiting", "problem", "unknown"])
 def test_the_last_line_counts_flows_by_health(printed: Printed, health: str) -> None:
-    say_status(Status(0.0, (flow("x", health), flow("y", health))).to_dict())
+    say_status(to_json(Status(0.0, (flow("x", health), flow("y", health)))))
     assert printed()[-1] == f"Flows: 2 {health}"
 
 
 def test_no_flows_is_said(printed: Printed) -> None:
-    say_status(Status(0.0, ()).to_dict())
+    say_status(to_json(Status(0.0, ())))
     assert printed()[-1] == "Flows: none"
 
 
@@ -163,7 +164,7 @@ def test_flows_whose_lag_grows_or_shrinks_are_said_those_most_behind_first(
 
     flows = [moving(f"f{number}", number, "growing") for number in range(1, 8)]
     flows += [moving("still", 900, "steady"), moving("level", 0, "shrinking"), moving("down", 5000, "shrinking")]
-    say_status(Status(0.0, tuple(flows)).to_dict())
+    say_status(to_json(Status(0.0, tuple(flows))))
     said = [line.strip() for line in printed()]
     at = said.index("down:a->b: lag shrinking for 21 min")
     assert said[at + 1 : at + 5] == [f"f{number}:a->b: lag growing for 21 min" for number in (7, 6, 5, 4)]

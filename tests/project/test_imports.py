@@ -29,6 +29,7 @@ LAYERS: dict[str, set[str]] = {
     "connectors": set(),
     "timing": set(),
     "garbage": set(),
+    "json_values": set(),
     "secret_shapes": set(),
     "secrets": {"secret_shapes"},
     "errors": {"secrets", "text"},  # no error shows a secret, whoever words it
@@ -65,10 +66,11 @@ LAYERS: dict[str, set[str]] = {
         "topology",
         "render",
     },
-    "connect": {"timing", "text", "errors", "web", "secrets", "partitions"},
+    "connect": {"json_values", "timing", "text", "errors", "web", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "live": {"text", "errors", "secrets", "partitions", "spec", "topics", "topology", "connect", "kafka"},
     "reconcile": {
+        "json_values",
         "timing",
         "connectors",
         "text",
@@ -91,8 +93,9 @@ LAYERS: dict[str, set[str]] = {
     },
     "samples": {"timing", "text", "garbage", "errors", "secrets", "web", "files", "partitions", "kafka"},
     "throughput": {"text", "errors", "files", "partitions", "samples"},
-    "sizing": {"text", "link", "partitions", "assignment"},
+    "sizing": {"json_values", "text", "link", "partitions", "assignment"},
     "observe": {
+        "json_values",
         "connectors",
         "text",
         "errors",
@@ -132,11 +135,13 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
+        "json_values",
         *("timing", "errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "live", "reconcile", "observe"),
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
+        "json_values",
         *(
             "timing",
             "garbage",
@@ -183,9 +188,10 @@ LAYERS: dict[str, set[str]] = {
         "sizing",
         "operations",  # its result values
     },
-    "serve": {"errors", "observe", "operations", "output"},  # of observe the kinds of problems
-    "cli": {"text", "secrets", "errors", "files", "spec", "operations", "output", "serve"},
+    "serve": {"json_values", "errors", "observe", "operations", "output"},  # of observe the kinds of problems
+    "cli": {"json_values", "text", "secrets", "errors", "files", "spec", "operations", "output", "serve"},
     "demo": {  # plays commands as people type them, and the operations where it looks between
+        "json_values",
         *("timing", "text", "errors", "partitions", "live", "spec", "topology", "kafka", "samples", "sandbox"),
         *("operations", "output", "cli"),
     },

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.json_values import to_json
 from mm2mgr.output.plan_text import say_plan
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.render import OWNER_KEY
@@ -71,7 +72,7 @@ def test_unmarked_connectors_that_are_neither_declared_nor_adopted_stay_foreign(
 
 
 def entry(plan: Plan) -> dict[str, Any]:
-    (found,) = [entry for part in plan.to_dict()["clusters"] for entry in part["lists"]]
+    (found,) = [entry for part in to_json(plan)["clusters"] for entry in part["lists"]]
     return found
 
 
@@ -154,7 +155,7 @@ def test_one_owner_releases_and_another_adopts(site: Site) -> None:
 
 def test_text_shows_the_lists(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.east.add("legacy", dict(BY_HAND))
-    say_plan(site.plan(ORDERS + adopt()).to_dict())
+    say_plan(to_json(site.plan(ORDERS + adopt())))
     shown = capsys.readouterr().out
     assert re.search(r"adopt legacy: adopted; nothing is written until .* \(.*x\.yaml:\d+\)", shown)
     assert re.search(r"\d+ keys to be written with its next change: ", shown)

@@ -11,6 +11,7 @@ import pytest
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
 from mm2mgr.reconcile import apply, carry_out
 from mm2mgr.reconcile.apply import apply_plan, read_back
@@ -121,7 +122,7 @@ def test_results_are_reported_as_they_come(site: Site) -> None:
     results = site.apply(site.plan(), report=events.append)
     seen = [event for event in events if isinstance(event, Result)]
     assert sorted(map(id, seen)) == sorted(map(id, results))
-    assert {one.to_dict()["ok"] for one in seen} == {True}
+    assert {to_json(one)["ok"] for one in seen} == {True}
 
 
 def test_a_name_taken_since_the_plan_is_not_overwritten(site: Site) -> None:

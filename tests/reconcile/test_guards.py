@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from mm2mgr.expand import expand
+from mm2mgr.json_values import to_json
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.reconcile.guards import ALONE, TOGETHER, ClusterFacts, Objection, objections
 from mm2mgr.reconcile.live import make_plan
@@ -196,7 +197,7 @@ def test_a_policy_that_cannot_be_found_is_said_aloud_and_blocks_nothing(site: Si
     [note] = plan.clusters[0].notes
     assert note.startswith("not verified: Connect cluster 'east': the override policy could not be found: ")
     assert plan.clusters[1].notes == ()
-    assert plan.to_dict()["clusters"][0]["notes"] == [note]
+    assert to_json(plan)["clusters"][0]["notes"] == [note]
 
 
 def test_a_kafka_that_does_not_say_its_id_is_noted(site: Site) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Producer
 from mm2mgr.operations.history import last_applied
@@ -99,8 +100,8 @@ def test_other_owners_and_other_connect_clusters_are_left_out(topology: Topology
 
 @pytest.mark.parametrize("state", ["RUNNING", "", "\ud800", [], 0, {}, {"after": 1}, {"after": "x", "before": []}])
 def test_a_record_with_a_state_of_another_type_is_no_entry(state: object) -> None:
-    assert HistoryEntry.parse(json.dumps({**entry("team").to_dict(), "state": {"before": "x", "after": "y"}}))
-    assert HistoryEntry.parse(json.dumps({**entry("team").to_dict(), "state": state})) is None
+    assert HistoryEntry.parse(json.dumps({**to_json(entry("team")), "state": {"before": "x", "after": "y"}}))
+    assert HistoryEntry.parse(json.dumps({**to_json(entry("team")), "state": state})) is None
 
 
 def entry(owner: str, connect: str = "east") -> HistoryEntry:

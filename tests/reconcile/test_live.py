@@ -7,6 +7,7 @@ from copy import deepcopy
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 
@@ -90,7 +91,7 @@ def test_a_cluster_that_cannot_be_read_gets_no_create_and_the_other_is_planned(s
     assert east.changes == ()
     assert [change.action for change in west.changes] == ["create"] * len(ON_WEST)
     assert plan.failed
-    assert plan.to_dict()["clusters"][0]["error"] == east.error
+    assert to_json(plan)["clusters"][0]["error"] == east.error
 
 
 def test_a_cluster_that_is_down_or_answers_nonsense(site: Site) -> None:

@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_markdown import plan_markdown
@@ -283,7 +284,7 @@ class Estate:
             self.refused = {(one.connect, one.connector) for one in results if one.error is not None}
             journals = [one.get("mm2mgr.journal") for one, _ in self.live().values()]
             shown = [
-                json.dumps([plan.to_dict(), [one.to_dict() for one in results], self.kept, journals]),
+                json.dumps([to_json(plan), to_json(results), self.kept, journals]),
                 repr((plan, results)),
                 *self.written_down(plan),
             ]
@@ -297,7 +298,7 @@ class Estate:
 
     def written_down(self, plan: Plan) -> Iterator[str]:
         """Yield what people and machines get of a plan and its apply: text, Markdown, the plan file and the event log."""
-        shown, out = plan.to_dict(), io.StringIO()
+        shown, out = to_json(plan), io.StringIO()
         with redirect_stdout(out):
             say_plan(shown, full=True, explain=True)
         write_plan(self.folder / "plan.json", plan, ["x"], None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mm2mgr.json_values import to_json
 from mm2mgr.reconcile.offsets import Journal
 from mm2mgr.reconcile.plan import diff
 from tests.reconcile.site import Site, actions, errors
@@ -98,7 +99,7 @@ def test_workers_that_are_not_exactly_once_any_more_do_not_bar_the_way_back(runn
 def test_overrides_of_the_former_place_are_hidden_like_any_secret() -> None:
     jaas = 'PlainLoginModule required username="u" password="pa55";'
     marks = Journal("RUNNING", {"offsets.storage.topic": "", "consumer.override.sasl.jaas.config": jaas}).marked({})
-    assert "pa55" not in str([change.to_dict() for change in diff(marks, {})])
+    assert "pa55" not in str([to_json(change) for change in diff(marks, {})])
 
 
 def test_offsets_that_are_refused_bring_the_old_config_back(running: Site) -> None:

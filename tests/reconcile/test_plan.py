@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.defaults import Origin
+from mm2mgr.json_values import to_json
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import ClusterPlan, KeyChange, Plan, Wish, diff, plan_cluster, with_mass_deletes_held
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector
@@ -87,7 +88,7 @@ def test_a_cluster_that_could_not_be_read_has_no_changes_and_fails_the_plan() ->
     plan = Plan(OWNER, (ClusterPlan("w", error="no URL answered", hint="look"), planned([wanted("n")], {})))
     assert plan.failed
     assert plan.counts() == {"create": 1, "update": 0, "delete": 0, "no-op": 0, "blocked": 0}
-    said = plan.to_dict()["clusters"][0]
+    said = to_json(plan)["clusters"][0]
     assert (said["error"], said["hint"], said["changes"]) == ("no URL answered", "look", [])
 
 
@@ -172,4 +173,4 @@ def test_key_changes_do_not_print_their_values() -> None:
     assert "hunter2" not in repr(KeyChange("ssl.key.password", "hunter2", "hunter2"))
     (change,) = planned([wanted("n", x="1")], live("n", password="hunter2")).changes
     assert change.before
-    assert "hunter2" not in repr(change) + str(change.to_dict())
+    assert "hunter2" not in repr(change) + str(to_json(change))

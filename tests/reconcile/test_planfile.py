@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.errors import Mm2mgrError, StalePlan
+from mm2mgr.json_values import to_json
 from mm2mgr.reconcile.offsets import Journal
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import ClusterPlan, Plan, Wish, plan_cluster
@@ -49,7 +50,7 @@ def test_a_plan_file_says_what_it_was_made_from(tmp_path: Path) -> None:
         "tasks": 0,
     }
     assert len(saw["wanted"]) == 32
-    assert back.plan == plan_of(part()).to_dict()
+    assert back.plan == to_json(plan_of(part()))
     write_plan(file, plan_of(part()), ["clusters"], None, None)
     assert (read_plan(file).templates, read_plan(file).only) == (None, None)
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]  # nothing half written stays
@@ -307,5 +308,5 @@ def test_a_plan_explains_the_steps_of_each_change(site: Site) -> None:
     (change,) = plan.writes
     assert change.steps == tuple(map(explain, stages(change, "team")))
     assert len(change.steps) == 3
-    assert change.to_dict()["steps"] == list(change.steps)
+    assert to_json(change)["steps"] == list(change.steps)
     assert all(not each.steps for each in plan.changes if each.action == "no-op")

@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from mm2mgr.assignment import listing_of, moved_partitions, predict
+from mm2mgr.json_values import to_json
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_text import price_text
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -73,8 +74,8 @@ def test_a_volume_counts_from_the_logs_start_or_the_connectors_own_offsets() -> 
 def test_prices_add_up_and_what_is_unknown_stays_unknown() -> None:
     one, other = Price(3, 2, 10, Volume(5, 50)), Price(1, None, 0, Volume(1, 10, ("x",)), irreversible=("gone",))
     assert one + other == Price(4, None, 10, Volume(6, 60, ("x",)), irreversible=("gone",))
-    assert (Price(2) + Price()).to_dict() == Price(2).to_dict()
-    assert Price().to_dict() is None
+    assert to_json(Price(2) + Price()) == to_json(Price(2))
+    assert to_json(Price()) is None
 
 
 # --- in a plan --------------------------------------------------------------------------------------------------------
@@ -85,12 +86,12 @@ def test_an_update_says_which_tasks_restart_and_where_its_values_come_from(mirro
     plan = mirrored.plan(FLOWS.replace('include: ["logs[.].*"]}', 'include: ["logs[.].*"]}, tasks: {max: 2}'))
     found = change(plan, LOGS)
     assert found.price == Price(3, moved_partitions(4, 3, 2), 4)
-    assert [(key["key"], str(key["origin"]).partition(" ")[0]) for key in found.to_dict()["keys"]] == [
+    assert [(key["key"], str(key["origin"]).partition(" ")[0]) for key in to_json(found)["keys"]] == [
         ("tasks.max", "spec")
     ]
-    assert "x.yaml:" in found.to_dict()["keys"][0]["origin"]
+    assert "x.yaml:" in to_json(found)["keys"][0]["origin"]
     assert plan.flow_prices()["logs:a->east"].restarts == 3
-    assert plan.to_dict()["price"]["restarts"] == 3 + 1  # the same flow's connector on west
+    assert to_json(plan)["price"]["restarts"] == 3 + 1  # the same flow's connector on west
 
 
 @pytest.mark.parametrize(("state", "restarts"), [("RUNNING", 1), ("PAUSED", 0), ("STOPPED", 0)])
@@ -103,7 +104,7 @@ def test_what_rests_does_not_restart(site: Site, state: str, restarts: int) -> N
 
 def test_a_plan_without_changes_has_no_price(site: Site) -> None:
     site.converge()
-    plan = site.plan().to_dict()
+    plan = to_json(site.plan())
     assert (plan["price"], plan["flow_prices"]) == (None, {})
 
 
@@ -128,12 +129,12 @@ def test_the_groups_whose_checkpoints_start_anew_are_counted(site: Site) -> None
     }
     plan = site.plan(slower)
     assert change(plan, CHECKPOINT).price == Price(1, groups=("billing", "search"))
-    said = price_text(change(plan, CHECKPOINT).price.to_dict() or {})
+    said = price_text(to_json(change(plan, CHECKPOINT).price) or {})
     assert said == "restarts 1 task, checkpoints of 2 groups start anew (billing, search)"
     site.groups = None
     found = change(site.plan(slower), CHECKPOINT).price
     assert found == Price(1, group_patterns=(".*",))
-    assert price_text(found.to_dict() or {}).endswith("groups .* start anew (how many could not be read)")
+    assert price_text(to_json(found) or {}).endswith("groups .* start anew (how many could not be read)")
 
 
 # --- mirrored a second time -------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.assignment import moved_partitions
+from mm2mgr.json_values import to_json
 from mm2mgr.reconcile.plan import Change, ClusterPlan, KeyChange, Plan
 from mm2mgr.reconcile.schedule import (
     LONGEST_BACKOFF_SECONDS,
@@ -138,6 +139,6 @@ def test_what_waits_is_shown_and_not_written_and_holds_up_nothing_else() -> None
     assert [change.connector for change in found.writes] == ["mm2.g"]
     assert (first.action, first.config, first.waits) == ("no-op", None, "for 22-05 h UTC (--off-peak)")
     assert first.warnings == ("waiting with 9 instead of 10 tasks: for 22-05 h UTC (--off-peak)",)
-    assert first.to_dict()["waits"] == first.waits
+    assert to_json(first)["waits"] == first.waits
     assert second == update("g")
     assert not found.failed

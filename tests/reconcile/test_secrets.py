@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.json_values import to_json
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Plan, Wish, plan_cluster
 from mm2mgr.reconcile.planfile import write_plan
@@ -47,7 +48,7 @@ def test_no_secret_is_in_the_plan_or_its_file(tmp_path: Path, key: str, jaas: st
     plan = Plan("team", (plan_cluster(Ownership("team"), "w", desired, found, Wish(prune=True)),))
     assert plan.counts() == {"create": 1, "update": 1, "delete": 1, "no-op": 0, "blocked": 0}
     write_plan(tmp_path / "plan.json", plan, ["clusters"], None, None)
-    for text in (json.dumps(plan.to_dict()), repr(plan), repr(desired), (tmp_path / "plan.json").read_text()):
+    for text in (json.dumps(to_json(plan)), repr(plan), repr(desired), (tmp_path / "plan.json").read_text()):
         assert not [secret for secret in secrets if secret in text]
     assert plan.writes[0].config is not None  # while what is written is not masked
     assert new in {change.config.get(key) for change in plan.writes if change.config}
@@ -66,4 +67,4 @@ def test_no_secret_is_in_the_plan_or_its_file(tmp_path: Path, key: str, jaas: st
 )
 def test_what_is_no_secret_stays_readable(key: str, value: str, shown: str) -> None:
     plan = plan_cluster(Ownership("team"), "w", [wanted("n", **{key: value})], {})
-    assert {one["key"]: one["after"] for one in plan.to_dict()["changes"][0]["keys"]}[key] == shown
+    assert {one["key"]: one["after"] for one in to_json(plan)["changes"][0]["keys"]}[key] == shown

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.json_values import to_json
 from mm2mgr.link import HEAP_SHARE, WORKER_HEAP_BYTES
 from mm2mgr.sizing.fleet import (
     SIDE_TASK_HEAP_BYTES,
@@ -128,7 +129,7 @@ def test_the_number_needed_is_the_smallest_that_holds_every_limit(
     found = need(load)
     assert found.workers_needed == (holding[0] if holding else None)
     assert holding == list(range(holding[0], most + 1)) if holding else True
-    json.dumps(found.to_dict(), allow_nan=False)
+    json.dumps(to_json(found), allow_nan=False)
 
 
 @given(flows, st.integers(1, 8), st.integers(0, 9))

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.assignment import Assignment
+from mm2mgr.json_values import to_json
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing import load as load_module
 from mm2mgr.sizing.load import Load, Statistic, filled, levelled
@@ -224,7 +225,7 @@ def test_growth_is_planned_for_within_a_day(days: int) -> None:
     if days < 7:
         (said,) = [one for one in sizing.reasons if one.startswith("Traffic grew")]
         assert said == "Traffic grew: t0 4.5 times in 1 week. Earlier hours count at the level of the newest day."
-        assert sizing.to_dict()["growth"]["t0"] == {"factor": pytest.approx(4.5), "weeks": 1}
+        assert to_json(sizing)["growth"]["t0"] == {"factor": pytest.approx(4.5), "weeks": 1}
 
 
 def test_the_same_hour_of_other_weeks_counts_at_the_level_of_today() -> None:

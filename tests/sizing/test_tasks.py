@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.assignment import Assignment
+from mm2mgr.json_values import to_json
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.stability import overrides_document
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules, Sizing
@@ -256,7 +257,7 @@ def test_a_flow_without_partitions_gets_one_task_and_a_reason() -> None:
 def test_the_dict_is_json_and_the_override_holds_what_people_review() -> None:
     load = evenly(3, 20 * MB)
     sizings = [size_flow(name, Assignment(tuple(load), "live"), load) for name in ("b->c", "a->b")]
-    assert json.loads(json.dumps(sizings[0].to_dict()))["hot_partitions"][0]["topic"] == "logs"
+    assert json.loads(json.dumps(to_json(sizings[0])))["hot_partitions"][0]["topic"] == "logs"
     document = overrides_document(sizings, "2026-11-21T10:00Z/2026-11-21T11:00Z", "p95 of kafka-offsets")
     assert list(document["sizing"]) == ["a->b", "b->c"]
     entry = document["sizing"]["a->b"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mm2mgr.json_values import to_json
 from mm2mgr.link import MIB, BrokerLimits, Clients, FlowTraffic, Leg, Route, predict
 from tests.topology.link_runs import AUTO, BEST, LARGE_TOPIC, LATER_RUNS, POLLED_RUNS, RUNS, STOCK, TUNED, Run
 
@@ -59,7 +60,7 @@ def test_the_limit_that_binds(
 ) -> None:
     found = predict(Route.over(LINK, placement), clients, traffic, brokers, brokers)  # type: ignore[arg-type]
     assert found.limit == limit
-    assert found.to_dict()["verdict"] == found.verdict
+    assert to_json(found)["verdict"] == found.verdict
 
 
 def test_without_a_long_leg_the_worker_decides() -> None:

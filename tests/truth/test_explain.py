@@ -9,6 +9,7 @@ import pytest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats import properties
 from mm2mgr.formats.mm2_properties import Dedicated, connectors
+from mm2mgr.json_values import to_json
 from mm2mgr.truth.client_values import configured_clients, text_of
 from mm2mgr.truth.explain import KINDS, Explanation, explain, policy_of
 from mm2mgr.truth.keys import load
@@ -153,7 +154,7 @@ def test_every_known_client_key_can_be_explained_with_and_without_a_prefix() -> 
             for prefix in ("", *prefixes):
                 explanation = told(prefix + plain)
                 assert explanation.verdict.startswith(("reaches ", "does nothing", "is read by")), explanation
-                json.dumps(explanation.to_dict())
+                json.dumps(to_json(explanation))
 
 
 def test_who_needs_which_policy() -> None:
