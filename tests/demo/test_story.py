@@ -125,7 +125,7 @@ class Stage:
     def status(self, tree: object) -> Any:
         lists = dict.fromkeys(("flows", "companions", "orphans", "stale_offsets", "losses"), ())
         found = {"health": self.health, **lists, "failures": {}, "counts": {self.health: 2}}
-        return SimpleNamespace(health=self.health, to_dict=lambda: found)
+        return type("Status", (), {"health": self.health, "to_dict": lambda _: found})()
 
 
 @pytest.fixture
