@@ -58,7 +58,7 @@ class Listing:
 def listing_of(partitions: Mapping[str, int]) -> Listing:
     """Put topics in the order of the admin client, from the order in which the brokers list them."""
     names = list(partitions)
-    exact = _fill(names, _LEAST_TABLE, _grown(len(names)))
+    exact = _fill(names, _LEAST_TABLE, _grown_size(len(names)))
     return Listing({name: partitions[name] for name in names}, exact)
 
 
@@ -71,8 +71,8 @@ def predict(listing: Listing, carried: Callable[[str], bool]) -> Assignment:
     """
     names = [name for name in listing.partitions if carried(name)]
     count, exact = len(names), listing.exact
-    sized, copied = (_power_of_two(count), _presized(count)), (_copied(count), _copied(count))
-    for first, last in ((_LEAST_TABLE, _grown(count)), sized, copied, sized):
+    sized, copied = (_power_of_two(count), _presized_size(count)), (_copied_size(count), _copied_size(count))
+    for first, last in ((_LEAST_TABLE, _grown_size(count)), sized, copied, sized):
         exact = _fill(names, first, last) and exact
     order = tuple(TopicPartition(name, number) for name in names for number in range(listing.partitions[name]))
     return Assignment(order, "predicted" if exact else "guessed")
@@ -102,18 +102,18 @@ def java_spread(name: str) -> int:
     return code ^ (code >> 16)
 
 
-def _grown(count: int) -> int:
+def _grown_size(count: int) -> int:
     """Return the table of a `new HashMap()` after so many insertions."""
-    return max(_LEAST_TABLE, _presized(count))
+    return max(_LEAST_TABLE, _presized_size(count))
 
 
-def _presized(count: int) -> int:
+def _presized_size(count: int) -> int:
     """Return the table of a `new HashMap(count)` after so many insertions; above three quarters it doubles."""
     table = _power_of_two(count)
     return table if count <= int(table * _LOAD_FACTOR) else 2 * table
 
 
-def _copied(count: int) -> int:
+def _copied_size(count: int) -> int:
     """Return the table of a `new HashMap(map)` (Java before 19 gives multiples of three a larger one)."""
     return _power_of_two(int(count / _LOAD_FACTOR + 1))
 

@@ -163,8 +163,8 @@ class _Expansion:
     def _flows(self, name: str) -> list[Flow]:
         model = self.tree.flows[name]
         path: PathKey = ("flows", name)
-        sources = self._selected((*path, "sources"), model.sources)
-        targets = self._selected((*path, "targets"), model.targets)
+        sources = self._select_clusters((*path, "sources"), model.sources)
+        targets = self._select_clusters((*path, "targets"), model.targets)
         pairs = [(source, target) for target in sorted(targets) for source in sorted(sources)]
         self._check_pair_names(path, model, {f"{source}->{target}" for source, target in pairs})
         flows = []
@@ -181,7 +181,7 @@ class _Expansion:
                 flows.append(flow)
         return flows
 
-    def _selected(self, path: PathKey, selector: Selector) -> list[str]:
+    def _select_clusters(self, path: PathKey, selector: Selector) -> list[str]:
         if isinstance(selector, list):
             for index, alias in enumerate(selector):
                 if alias not in self.clusters:

@@ -306,7 +306,7 @@ def locked(
 
     `say` is called once with the holder's name; Locked when the wait exceeds `wait_seconds`. `purpose` says what is waiting.
     """
-    opened = _opened(path)
+    opened = _open_lock(path)
     try:
         _acquire(opened, path, purpose, wait_seconds, say)
         _sign(opened)
@@ -318,7 +318,7 @@ def locked(
         os.close(opened)  # and with it the lock
 
 
-def _opened(path: Path) -> int:
+def _open_lock(path: Path) -> int:
     if path.is_dir():
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     # Neither through a link nor waiting for the other end of a pipe.

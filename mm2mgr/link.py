@@ -293,7 +293,7 @@ class _Model:
         heap = task_heap(fetched, clients.poll_records, stored) + clients.buffer_bytes
         if stall := self.stall(fetch, request):
             return Forecast(0.0, 0.0, 0.0, "stall", "stall", fetch, request, heap, self.fetch_bytes(most), stall)
-        rates = min(single.value, whole), min(busiest.value, whole), _shared(demand, whole, tasks)
+        rates = min(single.value, whole), min(busiest.value, whole), _share_of_line(demand, whole, tasks)
         return Forecast(*rates, limit, busiest.limit, fetch, request, heap, self.fetch_bytes(most))
 
     def whole(self) -> float:
@@ -405,7 +405,7 @@ class _Model:
         return ""
 
 
-def _shared(demand: float, whole: float, tasks: int) -> float:
+def _share_of_line(demand: float, whole: float, tasks: int) -> float:
     """Return what a line carries for tasks that together want so much: several get less than all of it until they want more."""
     if tasks == 1 or not demand or math.isinf(whole):
         return min(demand, whole)

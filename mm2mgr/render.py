@@ -132,12 +132,12 @@ class _Renderer:
             "source": flow.source,
             "target": flow.target,
             "topics": flow.text(java_list(s.topics.include), "topics", "include"),
-            "topics_exclude": flow.text(_with(defaults.TOPICS_EXCLUDE, s.topics.exclude), "topics", "exclude"),
+            "topics_exclude": flow.text(_join_lists(defaults.TOPICS_EXCLUDE, s.topics.exclude), "topics", "exclude"),
             "refresh_seconds": _seconds(flow, s.refresh_interval, "refresh_interval"),
             "sync_topic_configs": flow.text(s.sync.topic_configs, "sync", "topic_configs"),
             "sync_topic_acls": flow.text(s.sync.topic_acls, "sync", "topic_acls"),
             "exclude_properties": flow.text(
-                _with(defaults.PROPERTIES_EXCLUDE, s.sync.exclude_properties), "sync", "exclude_properties"
+                _join_lists(defaults.PROPERTIES_EXCLUDE, s.sync.exclude_properties), "sync", "exclude_properties"
             ),
             "carries_heartbeats": by_default(
                 config_text(flow.with_heartbeats), "exactly one source connector of a pair carries its heartbeats"
@@ -274,14 +274,14 @@ def _seconds(flow: Flow, value: float, *path: str) -> Text:
     return flow.text(max(1, round(value)), *path)
 
 
-def _with(always: Iterable[str], more: Iterable[str]) -> str:
+def _join_lists(always: Iterable[str], more: Iterable[str]) -> str:
     return java_list([*always, *more])
 
 
 def _together(filters: list[tuple[list[str], list[str]]], always: Iterable[str]) -> tuple[str, str]:
     """Join the filters of several flows: one flow's exclude must not take away what another includes."""
     if len(filters) == 1:
-        return java_list(filters[0][0]), _with(always, filters[0][1])
+        return java_list(filters[0][0]), _join_lists(always, filters[0][1])
     parts: list[str] = []
     for include, exclude in filters:
         parts += [f"(?!(?:{_either(exclude)})$)(?:{_either(include)})"] if exclude else include

@@ -103,10 +103,10 @@ def is_jaas(value: str) -> bool:
 
 def mask(key: str, value: str) -> str:
     """Return what may be shown of a value: placeholders stay, of a JAAS string only the secret parts are hidden."""
-    return _short(key, value) if len(value) < _SHORT else _shown(key, value)
+    return _short(key, value) if len(value) < _SHORT else _shown_value(key, value)
 
 
-def _shown(key: str, value: str) -> str:
+def _shown_value(key: str, value: str) -> str:
     if not value or is_placeholder(value):
         return value
     if is_secret(key):
@@ -114,7 +114,7 @@ def _shown(key: str, value: str) -> str:
     return MASK if _SECRET_LOOK.search(value) else mask_text(value)
 
 
-_short = lru_cache(maxsize=65_536)(_shown)  # most values of an estate are the same few
+_short = lru_cache(maxsize=65_536)(_shown_value)  # most values of an estate are the same few
 
 
 def masked(config: Mapping[str, str]) -> dict[str, str]:
@@ -145,7 +145,7 @@ def _masked_jaas(value: str) -> str:
 
 # --- what was seen ----------------------------------------------------------------------------------------------------
 
-_known: set[str] = set()
+_known_secrets: set[str] = set()
 
 
 def remember(config: Mapping[str, object]) -> None:
@@ -162,15 +162,15 @@ def _may_hold_secret(value: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _remember(key: str, value: str) -> None:
-    new = {form for secret in _secrets(key, value) for form in _forms(secret)} - _known
+    new = {form for secret in _secrets(key, value) for form in _forms(secret)} - _known_secrets
     if new:
-        _known.update(new)
+        _known_secrets.update(new)
         _short.cache_clear()
 
 
 def forget() -> None:
     """Forget every secret that was seen; for tests, of which each is a process of its own to the program."""
-    _known.clear()
+    _known_secrets.clear()
     _remember.cache_clear()
     _short.cache_clear()
 
@@ -182,7 +182,7 @@ def _secrets(key: str, value: str) -> Iterator[str]:
             yield from _bare(match["secret"], is_login=value[match.end("secret") :].startswith("@"))
     for user, password in _LOGIN.findall(value):  # of a value of its own a quote ends nothing
         yield password or user
-    for start, end in (*_assigned(value), *_options(value)):
+    for start, end in (*_assigned_values(value), *_options(value)):
         yield value[start:end].strip("\\\"'")
     if not is_secret(key) or is_placeholder(value):
         return
@@ -226,7 +226,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _without_known(text: str) -> str:
-    present = [secret for secret in tuple(_known) if len(secret) <= len(text) and secret in text]
+    present = [secret for secret in tuple(_known_secrets) if len(secret) <= len(text) and secret in text]
     if not present:
         return text
     # Longest first, in one pass: a secret that begins like another leaves no tail.
@@ -285,7 +285,7 @@ def mask_text(text: str) -> str:
     text = re.compile(_REFUSED, re.DOTALL).sub(
         lambda match: f"{match[1]}{MASK}{match[3]}" if is_secret(match[4]) else match[0], text
     )
-    text = _without_spans(text, _assigned(text))
+    text = _without_spans(text, _assigned_values(text))
     return _without_spans(text, _options(text))
 
 
@@ -299,7 +299,7 @@ def _without_header(match: re.Match[str]) -> str:
     """Hide the value of a header up to its end, or to where a sentence goes on: three plain words, not before the third word."""
     value, is_login = match["value"], re.match("(?i)(proxy-)?auth|(set-)?cookie", match["header"])
     prose = re.compile(_PROSE).match(value) if is_login else None
-    return match["header"] + (f"{MASK}{value[prose.end('value') :]}" if prose else _hidden(value))
+    return match["header"] + (f"{MASK}{value[prose.end('value') :]}" if prose else _hide_value(value))
 
 
 def _without_token(match: re.Match[str]) -> str:
@@ -325,12 +325,12 @@ def _without_secret(match: re.Match[str]) -> str:
 def _without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
     parts, at = [], 0
     for start, end in spans:
-        parts += [text[at:start], _hidden(text[start:end])]
+        parts += [text[at:start], _hide_value(text[start:end])]
         at = end
     return "".join([*parts, text[at:]])
 
 
-def _assigned(text: str) -> Iterator[tuple[int, int]]:
+def _assigned_values(text: str) -> Iterator[tuple[int, int]]:
     """Yield where a value begins and ends that follows a key of a secret and `=`, and in JSON and YAML its colon."""
     at = 0
     for match in re.compile(_KEY, re.MULTILINE).finditer(text):
@@ -369,7 +369,7 @@ def _options(text: str) -> Iterator[tuple[int, int]]:
                 at = position
 
 
-def _hidden(value: str) -> str:
+def _hide_value(value: str) -> str:
     """Return the mask in the quotes that a value had."""
     quote = re.compile(rf"{_QUOTE}?").match(value)
     return f"{quote[0]}{MASK}{quote[0]}" if quote else MASK

@@ -85,12 +85,12 @@ class ConnectClient:
     async def infos(self) -> dict[str, ConnectorInfo]:
         """Return config and task ids of all connectors in one request (KIP-465, Kafka 2.3)."""
         call = self._call("GET", "/connectors?expand=info")
-        return await self._read(call, lambda data: _expanded(data, "info", ConnectorInfo.parse))
+        return await self._read(call, lambda data: _parse_expanded(data, "info", ConnectorInfo.parse))
 
     async def statuses(self) -> dict[str, ConnectorStatus]:
         """Return the status of all connectors in one request; Connect leaves out those that have none yet."""
         call = self._call("GET", "/connectors?expand=status")
-        return await self._read(call, lambda data: _expanded(data, "status", ConnectorStatus.parse))
+        return await self._read(call, lambda data: _parse_expanded(data, "status", ConnectorStatus.parse))
 
     async def infos_with_states(self) -> tuple[dict[str, ConnectorInfo], dict[str, str]]:
         """Return config and state of all connectors in one request, without those that have no status yet (up to seconds after a write)."""
@@ -102,17 +102,17 @@ class ConnectClient:
 
     async def _infos_with(self, of_status: Callable[[object], T]) -> tuple[dict[str, ConnectorInfo], dict[str, T]]:
         def parse(data: object) -> tuple[dict[str, ConnectorInfo], dict[str, T]]:
-            return _expanded(data, "info", ConnectorInfo.parse), _expanded(data, "status", of_status)
+            return _parse_expanded(data, "info", ConnectorInfo.parse), _parse_expanded(data, "status", of_status)
 
         return await self._read(self._call("GET", "/connectors?expand=info&expand=status"), parse)
 
     async def plugins(self) -> tuple[Plugin, ...]:
         """Return the connector plugins of the worker that answers; others may differ during a rolling upgrade."""
-        return await self._read(self._call("GET", "/connector-plugins"), lambda data: _each(data, Plugin.parse))
+        return await self._read(self._call("GET", "/connector-plugins"), lambda data: _parse_items(data, Plugin.parse))
 
     async def validate(self, plugin: str, config: Mapping[str, str]) -> Validation:
         """Return what the worker thinks of a config, without writing anything; secrets of the config are masked."""
-        path = f"/connector-plugins/{_quoted(plugin)}/config/validate"
+        path = f"/connector-plugins/{_quote_path(plugin)}/config/validate"
         remember(config)
         validation = await self._read(self._call("PUT", path, body=dict(config)), Validation.parse)
         errors = {key: tuple(map(mask_text, reasons)) for key, reasons in validation.errors.items()}
@@ -122,19 +122,21 @@ class ConnectClient:
 
     async def info(self, name: str) -> ConnectorInfo:
         """Return a connector's config, type and task ids."""
-        return await self._read(self._about(name, "GET"), ConnectorInfo.parse)
+        return await self._read(self._call_about(name, "GET"), ConnectorInfo.parse)
 
     async def config(self, name: str, deadline: Deadline | None = None) -> dict[str, str]:
         """Return a connector's config as stored: `${…}` unresolved, inline secrets in clear."""
-        return await self._read(self._about(name, "GET", "/config"), parse_config, deadline)
+        return await self._read(self._call_about(name, "GET", "/config"), parse_config, deadline)
 
     async def status(self, name: str, deadline: Deadline | None = None) -> ConnectorStatus:
         """Return a connector's status; NotFound also while a new connector has not reported yet (up to minutes)."""
-        return await self._read(self._about(name, "GET", "/status"), ConnectorStatus.parse, deadline)
+        return await self._read(self._call_about(name, "GET", "/status"), ConnectorStatus.parse, deadline)
 
     async def tasks(self, name: str) -> tuple[TaskConfig, ...]:
         """Return the configs of a connector's tasks; only these tell whether a new config has reached the tasks."""
-        return await self._read(self._about(name, "GET", "/tasks"), lambda data: _each(data, TaskConfig.parse))
+        return await self._read(
+            self._call_about(name, "GET", "/tasks"), lambda data: _parse_items(data, TaskConfig.parse)
+        )
 
     async def topics(self, name: str) -> tuple[str, ...]:
         """Return the topics a connector wrote to (remote names); Unsupported if the workers do not track them."""
@@ -143,15 +145,15 @@ class ConnectClient:
             own = as_object(data, "topics by connector").get(name)
             return _names(as_object(own, "a connector's topics").get("topics"))
 
-        return await self._read(self._about(name, "GET", "/topics"), parse)
+        return await self._read(self._call_about(name, "GET", "/topics"), parse)
 
     async def offsets(self, name: str, deadline: Deadline | None = None) -> tuple[SourceOffset, ...]:
         """Return a connector's stored source offsets (KIP-875, Kafka 3.5); exact only while it is STOPPED."""
 
         def parse(data: object) -> tuple[SourceOffset, ...]:
-            return _each(as_object(data, "stored offsets").get("offsets"), SourceOffset.parse)
+            return _parse_items(as_object(data, "stored offsets").get("offsets"), SourceOffset.parse)
 
-        return await self._read(self._about(name, "GET", "/offsets"), parse, deadline)
+        return await self._read(self._call_about(name, "GET", "/offsets"), parse, deadline)
 
     # One connector, writing
 
@@ -163,7 +165,7 @@ class ConnectClient:
         The result's tasks are those from before the change, and empty if the answer was lost but the config is stored. `before` is the config
         that it replaces: a write that a rebalance refused, and that would be sent again seconds later, raises Overwritten where another is stored by then.
         """
-        call = self._about(name, "PUT", "/config", body=dict(config))
+        call = self._call_about(name, "PUT", "/config", body=dict(config))
         return await self._upsert(call, name, config, before)
 
     async def create(self, name: str, config: Mapping[str, str], initial_state: str | None = None) -> ConnectorInfo:
@@ -180,19 +182,19 @@ class ConnectClient:
         async def gone(deadline: Deadline) -> bool:
             return await self._config_if_there(name, deadline) is None
 
-        await self._caller.write(self._about(name, "DELETE"), gone)
+        await self._caller.write(self._call_about(name, "DELETE"), gone)
 
     async def pause(self, name: str) -> None:
         """Ask a connector and its tasks to pause; returns before they have."""
-        await self._caller.write(self._about(name, "PUT", "/pause"), self._in_state(name, "PAUSED"))
+        await self._caller.write(self._call_about(name, "PUT", "/pause"), self._in_state(name, "PAUSED"))
 
     async def resume(self, name: str) -> None:
         """Ask a paused or stopped connector to run; returns before it does."""
-        await self._caller.write(self._about(name, "PUT", "/resume"), self._in_state(name, "RUNNING"))
+        await self._caller.write(self._call_about(name, "PUT", "/resume"), self._in_state(name, "RUNNING"))
 
     async def stop(self, name: str) -> None:
         """Ask a connector to stop and give up its tasks (KIP-875, Kafka 3.5); returns before it has."""
-        await self._caller.write(self._about(name, "PUT", "/stop"), self._in_state(name, "STOPPED"))
+        await self._caller.write(self._call_about(name, "PUT", "/stop"), self._in_state(name, "STOPPED"))
 
     async def restart(
         self, name: str, *, include_tasks: bool = False, only_failed: bool = False
@@ -203,13 +205,13 @@ class ConnectClient:
         """
         chosen = {"includeTasks": include_tasks, "onlyFailed": only_failed}
         query = urlencode({key: str(value).lower() for key, value in chosen.items()})
-        call = self._about(name, "POST", f"/restart?{query}" if any(chosen.values()) else "/restart")
+        call = self._call_about(name, "POST", f"/restart?{query}" if any(chosen.values()) else "/restart")
         answer = await self._caller.write(call, None)
         return parsed(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
 
     async def restart_task(self, name: str, task: int) -> None:
         """Restart one task and no other. Raises OutcomeUnknown when the answer is lost, as `restart` does."""
-        await self._caller.write(self._about(name, "POST", f"/tasks/{task}/restart"), None)
+        await self._caller.write(self._call_about(name, "POST", f"/tasks/{task}/restart"), None)
 
     async def patch_offsets(self, name: str, offsets: Iterable[SourceOffset]) -> None:
         """Alter stored source offsets of a STOPPED connector (Kafka 3.6); offset None removes an entry, others stay."""
@@ -220,15 +222,17 @@ class ConnectClient:
             return all(stored_now.get(entry.key) == entry.offset for entry in new_entries)
 
         body = {"offsets": to_json(new_entries)}
-        await self._caller.write(self._about(name, "PATCH", "/offsets", body=body), stored)
+        await self._caller.write(self._call_about(name, "PATCH", "/offsets", body=body), stored)
 
     # How a call is made
 
     def _call(self, method: str, path: str, **more: Any) -> Call:
         return Call(self.target.name, method, path, credentials=self.target.credentials, **more)
 
-    def _about(self, name: str, method: str, rest: str = "", **more: Any) -> Call:
-        return self._call(method, f"/connectors/{_quoted(name)}{rest}", connector=name, write=method != "GET", **more)
+    def _call_about(self, name: str, method: str, rest: str = "", **more: Any) -> Call:
+        return self._call(
+            method, f"/connectors/{_quote_path(name)}{rest}", connector=name, write=method != "GET", **more
+        )
 
     async def _read(self, call: Call, parse: Callable[[object], T], deadline: Deadline | None = None) -> T:
         return parsed(await self._caller.read(call, deadline), call, parse)
@@ -310,11 +314,11 @@ async def _accepts(gate: asyncio.Semaphore, host: str, port: int) -> bool:
         return True
 
 
-def _quoted(name: str) -> str:
+def _quote_path(name: str) -> str:
     return quote(name, safe="")
 
 
-def _each(data: object, parse: Callable[[object], T]) -> tuple[T, ...]:
+def _parse_items(data: object, parse: Callable[[object], T]) -> tuple[T, ...]:
     return tuple(parse(entry) for entry in as_list(data, "a list"))
 
 
@@ -322,7 +326,7 @@ def _names(data: object) -> tuple[str, ...]:
     return tuple(str(name) for name in as_list(data, "a list of names"))
 
 
-def _expanded(data: object, kind: str, parse: Callable[[object], T]) -> dict[str, T]:
+def _parse_expanded(data: object, kind: str, parse: Callable[[object], T]) -> dict[str, T]:
     entries = as_object(data, "connectors by name")
     parts = ((name, as_object(entry, "an expanded connector").get(kind)) for name, entry in entries.items())
     return {name: parse(part) for name, part in parts if part is not None}

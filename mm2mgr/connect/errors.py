@@ -158,9 +158,9 @@ def _invalid(answer: Answer, call: Call, reason: str) -> ConnectError:
 _FRAME = ("Connector configuration is invalid and contains", "You can also find the above list of errors")
 
 
-def _refused(answer: Answer, call: Call, reason: str) -> ConnectError:
+def _refusal_error(answer: Answer, call: Call, reason: str) -> ConnectError:
     if "Topic tracking is disabled" in reason:
-        return _unsupported(answer, call, reason)
+        return _unsupported_error(answer, call, reason)
     hint = (
         f"The request carried {call.credentials}. Check `auth`, `headers` and `tls` of Connect cluster '{call.cluster}'"
     )
@@ -179,14 +179,14 @@ def _missing(answer: Answer, call: Call, reason: str) -> ConnectError:
         problem = "HTTP 404 with a page that is not from Connect: is the worker still starting?"
         return call.error(ConnectBusy, problem, hint=PAGE_HINT, status=404)
     if reason == "HTTP 404 Not Found":
-        return _unsupported(answer, call, reason)
+        return _unsupported_error(answer, call, reason)
     hint = "List the connectors of this Connect cluster to see the names that exist."
     if reason.startswith("No status found"):
         hint = "A connector has no status while it starts, up to minutes when its source cluster does not answer."
     return call.error(NotFound, f"HTTP 404: {cut(reason)}", hint=hint, status=404)
 
 
-def _unsupported(answer: Answer, call: Call, reason: str) -> ConnectError:
+def _unsupported_error(answer: Answer, call: Call, reason: str) -> ConnectError:
     hint = (
         "Check the worker's version: stop and reading offsets need Kafka 3.5, altering offsets 3.6, initial_state 3.7."
     )
@@ -201,7 +201,7 @@ def _conflict(answer: Answer, call: Call, reason: str) -> ConnectError:
     return call.error(ConnectBusy, f"HTTP 409: {cut(reason)}", hint=_BUSY_HINT, status=409)
 
 
-def _failed(answer: Answer, call: Call, reason: str) -> ConnectError:
+def _failure_error(answer: Answer, call: Call, reason: str) -> ConnectError:
     # The herder checks this before it acts, so nothing was written.
     if "Request cannot be completed because a rebalance is expected" in reason:
         return call.error(ConnectBusy, f"HTTP 500: {cut(reason)}", hint=_BUSY_HINT, status=500)
@@ -212,7 +212,7 @@ def _failed(answer: Answer, call: Call, reason: str) -> ConnectError:
     if "Request timed out" in reason:
         return lost(call, reason)
     if call.write and "Unrecognized field" in reason:
-        return _unsupported(answer, call, reason)
+        return _unsupported_error(answer, call, reason)
     hint = "The worker's log has the stack trace of this error."
     return call.error(ConnectError, f"HTTP 500: {cut(reason)}", hint=hint, status=500)
 
@@ -235,13 +235,13 @@ def _other(answer: Answer, call: Call, reason: str) -> ConnectError:
 
 _BY_STATUS = {
     400: _invalid,
-    401: _refused,
-    403: _refused,
+    401: _refusal_error,
+    403: _refusal_error,
     404: _missing,
-    405: _unsupported,
+    405: _unsupported_error,
     407: _refused_by_proxy,
     409: _conflict,
-    500: _failed,
+    500: _failure_error,
 }
 
 

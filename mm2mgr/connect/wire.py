@@ -92,7 +92,7 @@ class ConnectHttp:
         for client in (*self._retired, self._http):
             await client.aclose()
 
-    def _renewed(self) -> bool:
+    def _renew_target(self) -> bool:
         """Take over credentials and certificates that changed on this machine; tell whether any did.
 
         What cannot be read just now, such as a file that is being replaced, stays as it was.
@@ -123,7 +123,7 @@ class ConnectHttp:
     async def send(self, call: Call, deadline: Deadline) -> Answer:
         """Return the first answer that any URL gives; each failure before it is kept for the error's list."""
         if timing.now() >= self._renew_at:
-            self._renewed()
+            self._renew_target()
         ways = self._in_turn if call.write else self._side_by_side
         while True:
             failures: dict[str, Exception] = {}
@@ -132,7 +132,7 @@ class ConnectHttp:
             # Neither has been carried out, so that a write may be sent again too.
             is_refused = answer is None or answer.status in _REFUSED
             # Another call may have read them again meanwhile.
-            if is_refused and deadline.left() and (self._http is not used or self._renewed()):
+            if is_refused and deadline.left() and (self._http is not used or self._renew_target()):
                 continue
             if answer is None:
                 raise self._unreachable(call, failures) from list(failures.values())[-1]
@@ -147,7 +147,7 @@ class ConnectHttp:
             try:
                 return await self._ask(url, call, deadline, shares)
             except (httpx.HTTPError, OSError) as failure:  # a TLS alert comes as bare ssl.SSLError
-                self._failed(url, failure, failures)
+                self._note_failure(url, failure, failures)
                 if not _never_connected(failure):
                     raise lost(call, f"{url}: {_reason(failure)}") from failure
         return None
@@ -177,7 +177,7 @@ class ConnectHttp:
                     try:
                         answer = task.result()
                     except (httpx.HTTPError, OSError) as failure:
-                        self._failed(url, failure, failures)
+                        self._note_failure(url, failure, failures)
                         continue
                     if not asked or not isinstance(error_of(answer, call), ConnectBusy):
                         self._preferred = self.target.urls.index(url)
@@ -203,7 +203,7 @@ class ConnectHttp:
             )
         return call.error(ConnectUnreachable, f"no URL answered:\n{tried}", hint=hint)
 
-    def _failed(self, url: str, failure: Exception, failures: dict[str, Exception]) -> None:
+    def _note_failure(self, url: str, failure: Exception, failures: dict[str, Exception]) -> None:
         failures[url] = failure
         self.turn_from(url)
         self.reached |= not _never_connected(failure)
@@ -339,7 +339,7 @@ class Caller:
             try:
                 return await self._exchange(call, deadline)
             except OutcomeUnknown as lost:
-                if await self._resolved(lost, happened, deadline):
+                if await self._resolve_outcome(lost, happened, deadline):
                     return None
                 problem = f"{lost.message}; reading back showed that it had not happened"
                 raise ConnectBusy(problem, hint=lost.hint, cluster=lost.cluster, connector=lost.connector) from lost
@@ -351,7 +351,7 @@ class Caller:
 
         return await self._retrying(deadline)(attempt)
 
-    async def _resolved(self, lost: OutcomeUnknown, happened: Check | None, deadline: Deadline) -> bool:
+    async def _resolve_outcome(self, lost: OutcomeUnknown, happened: Check | None, deadline: Deadline) -> bool:
         if happened is None:
             raise lost
         try:

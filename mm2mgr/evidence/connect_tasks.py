@@ -40,7 +40,7 @@ from mm2mgr.sizing.capacity import (
 if TYPE_CHECKING:
     from mm2mgr.topology import ConnectCluster, Flow
 
-_KEPT = 12  # polls of a cluster, at most that many and a few
+_MOST_POLLS = 12  # polls of a cluster, at most that many and a few
 _REQUESTS_AT_ONCE = 8  # as `status` does: a worker may have to forward each
 _MOST_UNCONFIRMED = 100  # of a source that is no longer polled
 _RUNNING = "RUNNING"
@@ -65,8 +65,8 @@ class _PolledEnds:
             or (batch.topics[row], batch.partitions[row]) != partition
         ):
             return None
-        end, topic_id = _at(batch.end_offset, row), batch.topic_ids[row] if batch.topic_ids else None
-        return None if end is None else (topic_id, _at(batch.start_offset, row), end)
+        end, topic_id = _value_at(batch.end_offset, row), batch.topic_ids[row] if batch.topic_ids else None
+        return None if end is None else (topic_id, _value_at(batch.start_offset, row), end)
 
 
 @dataclass
@@ -114,7 +114,7 @@ class RecentLogs:
 
     def _earlier(self, polled: tuple[_PolledEnds, ...], now_ms: int) -> tuple[_PolledEnds, ...]:
         """Return what stays of the polls before one: not too many, and the last one from before the horizon."""
-        if len(polled) > 1 and polled[-1].batch.time_ms - polled[-2].batch.time_ms < self._horizon_ms / _KEPT:
+        if len(polled) > 1 and polled[-1].batch.time_ms - polled[-2].batch.time_ms < self._horizon_ms / _MOST_POLLS:
             polled = polled[:-1]
         old = sum(ends.batch.time_ms <= now_ms - self._horizon_ms for ends in polled)
         polled = polled[max(0, old - 1) :]
@@ -125,7 +125,7 @@ class RecentLogs:
         )
 
 
-def _at(column: Whole | None, row: int) -> int | None:
+def _value_at(column: Whole | None, row: int) -> int | None:
     value = None if column is None else column[row]
     return None if value is None or value < 0 else value
 
@@ -262,9 +262,9 @@ class TaskReader:
             except BaseException:  # a late answer is cancelled: the next measurement must not span what was not seen
                 connector.stretches.end()
                 raise
-        return [_row(connector, span) for span in self._confirmed(connector)]
+        return [_row(connector, span) for span in self._confirm_spans(connector)]
 
-    def _confirmed(self, connector: _WatchedConnector) -> list[MeasuredSpan]:
+    def _confirm_spans(self, connector: _WatchedConnector) -> list[MeasuredSpan]:
         """Take the measurements that a later poll of the logs has confirmed; drop those that it has refuted."""
         polled_ms, log_of = (
             self._watch.recent.polled_ms(connector.flow.source.alias),
@@ -321,20 +321,20 @@ class TopicConfigs:
     """Remembers for an hour which topics are compacted; it can be changed."""
 
     ask: Callable[[str, Collection[str]], frozenset[str] | None]
-    _known: dict[tuple[str, str], tuple[float, bool]] = field(default_factory=dict)
+    _compacted_at: dict[tuple[str, str], tuple[float, bool]] = field(default_factory=dict)
 
     def compacted(self, alias: str, topics: Collection[str]) -> frozenset[str]:
         """Return the compacted ones; Mm2mgrError when their configs may not be read."""
         now = timing.now()
-        new = [topic for topic in topics if now - self._known.get((alias, topic), (-1e9, False))[0] > 3600]
+        new = [topic for topic in topics if now - self._compacted_at.get((alias, topic), (-1e9, False))[0] > 3600]
         compacted = self.ask(alias, new) if new else frozenset()
         if compacted is None:
             raise Mm2mgrError(
                 f"{alias}: no permission to read topic configs; record counts of compacted topics would be wrong",
                 hint="grant DescribeConfigs on the topics to the login of mm2mgr's own reads",
             )
-        self._known.update({(alias, topic): (now, topic in compacted) for topic in new})
-        return frozenset(topic for topic in topics if self._known[alias, topic][1])
+        self._compacted_at.update({(alias, topic): (now, topic in compacted) for topic in new})
+        return frozenset(topic for topic in topics if self._compacted_at[alias, topic][1])
 
 
 def task_readers(flows: Sequence[Flow], watch: TaskWatch) -> list[TaskReader]:

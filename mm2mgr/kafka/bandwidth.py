@@ -140,7 +140,7 @@ def read_rate(access: KafkaAccess, topic: str, limits: TransferLimits) -> Transf
                         meter.fault = error
                         meter.stopped.set()
 
-    return _measured(access, "rx_bytes", limits, read, f"reading topic {topic}")
+    return _measure_job(access, "rx_bytes", limits, read, f"reading topic {topic}")
 
 
 def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Transfer:
@@ -149,7 +149,7 @@ def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Trans
     payload = os.urandom(_RECORD_BYTES)
 
     def write(number: int, meter: _Meter) -> None:
-        def delivered(error: confluent_kafka.KafkaError | None, _: Any) -> None:
+        def take_delivery(error: confluent_kafka.KafkaError | None, _: Any) -> None:
             if error is not None and not meter.is_over():  # at the end, what waits is given up
                 meter.fault = error
                 meter.stopped.set()
@@ -157,7 +157,7 @@ def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Trans
         with _client(access, meter, number, _WRITING, confluent_kafka.Producer) as client:
             while not meter.is_over():
                 try:
-                    client.produce(topic, payload, partition=number, on_delivery=delivered)
+                    client.produce(topic, payload, partition=number, on_delivery=take_delivery)
                     client.poll(0)
                 except BufferError:
                     client.poll(_TICK_SECONDS)
@@ -167,7 +167,7 @@ def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Trans
     with Kafka(access) as kafka:
         kafka.create_topics({topic: (limits.connections, 1, {"retention.ms": "3600000"})})
         try:
-            return _measured(access, "tx_bytes", limits, write, f"writing topic {topic}")
+            return _measure_job(access, "tx_bytes", limits, write, f"writing topic {topic}")
         finally:
             kafka.delete_topic(topic)
 
@@ -183,7 +183,7 @@ def _client(access: KafkaAccess, meter: _Meter, number: int, settings: Any, kind
             client.close()
 
 
-def _measured(
+def _measure_job(
     access: KafkaAccess, key: str, limits: TransferLimits, job: Callable[[int, _Meter], None], doing: str
 ) -> Transfer:
     """Run one job per connection until a limit is reached; KafkaError when nothing was carried."""

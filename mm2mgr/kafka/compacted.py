@@ -158,7 +158,7 @@ class TextWriter:
         except (confluent_kafka.KafkaException, BufferError, ValueError) as error:
             raise failures.error(error, f"writing to {self._topic.name}", _SECONDS) from error
         if lost or waiting:
-            raise _lost(failures, lost, self._topic.name)
+            raise _loss_error(failures, lost, self._topic.name)
 
     def _next(self, producer: confluent_kafka.Producer) -> tuple[str, str | None] | None:
         """Return what is to be written next, None at the end; what was stored meanwhile is acknowledged."""
@@ -170,7 +170,7 @@ class TextWriter:
                 continue
 
 
-def _lost(failures: Failures, lost: list[confluent_kafka.KafkaError], topic: str) -> KafkaError:
+def _loss_error(failures: Failures, lost: list[confluent_kafka.KafkaError], topic: str) -> KafkaError:
     if not lost or lost[0].code() == confluent_kafka.KafkaError._MSG_TIMED_OUT:
         return failures.no_answer(_SECONDS)
     return failures.error(confluent_kafka.KafkaException(lost[0]), f"writing to {topic}", _SECONDS)

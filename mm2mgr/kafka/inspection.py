@@ -343,14 +343,14 @@ def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right,
     with kafka.doing("asking for rights"):
         permissions |= _of_groups(kafka, [right for right in distinct if right.kind == "group"])
         permissions |= _of_topics(kafka, [right for right in of_topics if right.operation != "Create"])
-        permissions |= _asked(kafka, "Create", of_topics)  # which Create on the cluster allows too
+        permissions |= _ask_operation(kafka, "Create", of_topics)  # which Create on the cluster allows too
     return permissions
 
 
 def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
     """Brokers return the operations on the cluster only to a login that may describe it; rights on its settings are asked for then."""
     if "Describe" in view.operations or right.operation not in {"DescribeConfigs", "AlterConfigs"}:
-        return _said(right.operation in view.operations)
+        return _permission(right.operation in view.operations)
     change = ConfigEntry("background.threads", "10", incremental_operation=AlterConfigOpType.SET)
     broker = ConfigResource(ConfigResource.Type.BROKER, str(view.brokers[0]), incremental_configs=[change])
     if right.operation == "DescribeConfigs":
@@ -369,7 +369,7 @@ def _of_groups(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
             names, include_authorized_operations=True, request_timeout=kafka.left()
         )
         operations |= {name: _by_code(kafka, future, operation_names, _REFUSED) for name, future in asked.items()}
-    return {right: _said(right.operation in operations[right.name]) for right in rights}
+    return {right: _permission(right.operation in operations[right.name]) for right in rights}
 
 
 def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
@@ -384,7 +384,7 @@ def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
         }
     permissions = {right: _read(right, operations[right.name]) for right in rights}
     for operation in ("DescribeConfigs", "AlterConfigs", "Alter"):
-        permissions |= _asked(kafka, operation, [right for right in rights if permissions[right] == "open"])
+        permissions |= _ask_operation(kafka, operation, [right for right in rights if permissions[right] == "open"])
     return permissions
 
 
@@ -394,7 +394,7 @@ def _read(right: Right, operations: frozenset[str] | None) -> Permission:
         return "yes" if right.operation == "Describe" else "open"
     if not operations and right.operation in _ASKED:  # a refused Describe says nothing about these
         return "open"
-    return _said(right.operation in operations)
+    return _permission(right.operation in operations)
 
 
 # --- operations that are asked for by themselves ----------------------------------------------------------------------
@@ -402,7 +402,7 @@ def _read(right: Right, operations: frozenset[str] | None) -> Permission:
 Send = Callable[[AdminClient, list[str], float], Mapping[str, Future[Any]]]
 
 
-def _asked(kafka: Kafka, operation: str, rights: Iterable[Right]) -> dict[Right, Permission]:
+def _ask_operation(kafka: Kafka, operation: str, rights: Iterable[Right]) -> dict[Right, Permission]:
     permissions: dict[Right, Permission] = {}
     for batch in batches([right for right in rights if right.operation == operation]):
         answers = _ASKED[operation](kafka.admin, [right.name for right in batch], kafka.left())
@@ -442,5 +442,5 @@ _ASKED: dict[str, Send] = {
 }
 
 
-def _said(yes: bool) -> Permission:
+def _permission(yes: bool) -> Permission:
     return "yes" if yes else "no"

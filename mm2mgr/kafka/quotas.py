@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
-from mm2mgr.kafka.round_trip import received, tls_of, words_of
+from mm2mgr.kafka.round_trip import receive_bytes, tls_of, words_of
 from mm2mgr.secrets import cut, mask_text
 
 DEFAULT = "<default>"
@@ -57,7 +57,7 @@ class ProducerQuotas:
 
 def read_quotas(access: KafkaAccess, timeout_seconds: float = 10.0) -> ProducerQuotas:
     """Read all quotas of producers; those of consumers, requests and addresses are left out."""
-    with _connected(access, timeout_seconds) as line:
+    with _connect(access, timeout_seconds) as line:
         # Flexible: lengths are one more than they are, and fields may follow that are not known here.
         cluster = line.ask(_CLUSTER, b"\0\0", flexible=True)
         cluster.number("i")  # milliseconds for which this request is throttled
@@ -79,7 +79,7 @@ def write_quotas(
 ) -> dict[QuotaEntity, str]:
     """Set quotas of producers, in bytes per second and broker, or remove them (None); return why not for each that was refused."""
     entries = b"".join(_packed_entity(entity) + _packed_change(rate) for entity, rate in rates.items())
-    with _connected(access, timeout_seconds) as line:
+    with _connect(access, timeout_seconds) as line:
         answer = line.ask(_ALTER, struct.pack(">i", len(rates)) + entries + b"\0")  # and not for validation only
         answer.number("i")
         results = answer.each(lambda: (answer.number("h"), answer.text(), answer.entity()))
@@ -163,12 +163,12 @@ class _Line:
         """Send one request and return what answers it."""
         self.sent += 1
         request = struct.pack(">hhi", *api, self.sent) + _text("mm2mgr") + (b"\0" if flexible else b"") + body
-        self.line.settimeout(_left(self.end))
+        self.line.settimeout(_seconds_left(self.end))
         self.line.sendall(_bytes(request))
-        (size,) = struct.unpack(">i", received(self.line, 4))
+        (size,) = struct.unpack(">i", receive_bytes(self.line, 4))
         if not 4 <= size <= _MOST_ANSWER_BYTES:
             raise ValueError("the answer is not Kafka's")
-        answer = _Answer(received(self.line, size))
+        answer = _Answer(receive_bytes(self.line, size))
         if answer.number("i") != self.sent:
             raise ValueError("the answer is to another request")
         if flexible:
@@ -184,11 +184,11 @@ class _Line:
         answer = self.ask(_HANDSHAKE, _text(mechanism))
         self.check(answer.number("h"), None, f"logging in with {mechanism}")
         if mechanism == "PLAIN":
-            self._authenticated(f"\0{user}\0{password}".encode())
+            self._authenticate(f"\0{user}\0{password}".encode())
             return
         self._scram(mechanism.removeprefix("SCRAM-").replace("-", "").lower(), user, password)
 
-    def _authenticated(self, data: bytes) -> bytes:
+    def _authenticate(self, data: bytes) -> bytes:
         answer = self.ask(_AUTHENTICATE, _bytes(data))
         self.check(answer.number("h"), answer.text(), "logging in")
         return answer.data_field()
@@ -197,7 +197,7 @@ class _Line:
         """Log in without sending the password (RFC 5802); ValueError where the broker cannot prove that it knows it."""
         name = user.replace("=", "=3D").replace(",", "=2C")
         first = f"n={name},r={secrets.token_hex(16)}"
-        theirs = self._authenticated(f"n,,{first}".encode()).decode()
+        theirs = self._authenticate(f"n,,{first}".encode()).decode()
         fields = dict(part.split("=", 1) for part in theirs.split(","))
         salted = hashlib.pbkdf2_hmac(digest, password.encode(), b64decode(fields["s"]), int(fields["i"]))
         last = f"c=biws,r={fields['r']}"
@@ -205,14 +205,14 @@ class _Line:
         key = hmac.digest(salted, b"Client Key", digest)
         signature = hmac.digest(hashlib.new(digest, key).digest(), signed, digest)
         proof = bytes(key_byte ^ other for key_byte, other in zip(key, signature, strict=True))
-        answer = self._authenticated(f"{last},p={b64encode(proof).decode()}".encode())
+        answer = self._authenticate(f"{last},p={b64encode(proof).decode()}".encode())
         expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
         if not hmac.compare_digest(answer, b"v=" + b64encode(expected)):
             raise ValueError("the broker does not know the password")
 
 
 @contextmanager
-def _connected(access: KafkaAccess, timeout_seconds: float) -> Iterator[_Line]:
+def _connect(access: KafkaAccess, timeout_seconds: float) -> Iterator[_Line]:
     """Yield a connection that is logged in, to the first bootstrap server that takes it."""
     config, end = librdkafka_config(access), time.monotonic() + timeout_seconds
     servers = [server.strip() for server in config["bootstrap.servers"].split(",") if server.strip()]
@@ -221,12 +221,14 @@ def _connected(access: KafkaAccess, timeout_seconds: float) -> Iterator[_Line]:
         host, _, port = server.rpartition(":")
         try:
             # A server that is silent must leave time for the others.
-            opened = socket.create_connection((host.strip("[]"), int(port)), _left(end) / (len(servers) - number))
+            opened = socket.create_connection(
+                (host.strip("[]"), int(port)), _seconds_left(end) / (len(servers) - number)
+            )
         except (OSError, ValueError) as error:
             reason = f": {words_of(error)}"
             continue
         with opened as plain, _errors_of(access, timeout_seconds):
-            plain.settimeout(_left(end))
+            plain.settimeout(_seconds_left(end))
             is_open = not config["security.protocol"].endswith("SSL")
             with plain if is_open else tls_of(config).wrap_socket(plain, server_hostname=host.strip("[]")) as line:
                 session = _Line(access, line, end)
@@ -252,7 +254,7 @@ def _errors_of(access: KafkaAccess, timeout_seconds: float) -> Iterator[None]:
         raise KafkaError(f"{access.alias}: asking about client quotas failed: {reason}", hint=_REACH) from error
 
 
-def _left(end: float) -> float:
+def _seconds_left(end: float) -> float:
     """Return the seconds until the deadline; TimeoutError when it has passed."""
     if (left := end - time.monotonic()) <= 0:
         raise TimeoutError

@@ -408,7 +408,7 @@ class Producer:
         while True:
             self._raise_lost()
             try:
-                self._producer.produce(partition[0], value, key, partition[1], on_delivery=self._delivered, **more)
+                self._producer.produce(partition[0], value, key, partition[1], on_delivery=self._on_delivery, **more)
                 self._producer.poll(0)
                 return
             except BufferError as error:
@@ -425,7 +425,7 @@ class Producer:
         if waiting:
             raise self._failures.no_answer(self.timeout_seconds)
 
-    def _delivered(self, error: confluent_kafka.KafkaError | None, message: Any) -> None:
+    def _on_delivery(self, error: confluent_kafka.KafkaError | None, message: Any) -> None:
         if error is not None and self._lost is None:
             self._lost = error
 

@@ -88,23 +88,23 @@ def round_trip(
 def _request(line: socket.socket, host: str, tls: ssl.SSLContext | None) -> float:
     """Return how long the broker took to answer one request."""
     if tls is None:
-        return _asked(line)
+        return _time_request(line)
     with tls.wrap_socket(line, server_hostname=host) as wrapped:
-        return _asked(wrapped)
+        return _time_request(wrapped)
 
 
-def _asked(line: socket.socket) -> float:
+def _time_request(line: socket.socket) -> float:
     began = time.perf_counter()
     line.sendall(_REQUEST)
-    (size,) = struct.unpack(">i", received(line, 4))
+    (size,) = struct.unpack(">i", receive_bytes(line, 4))
     took = time.perf_counter() - began
     if not 4 <= size <= _MOST_ANSWER_BYTES:
         raise ValueError("the answer is not Kafka's")
-    received(line, size)
+    receive_bytes(line, size)
     return took
 
 
-def received(line: socket.socket, count: int) -> bytes:
+def receive_bytes(line: socket.socket, count: int) -> bytes:
     """Return the next bytes of a connection, exactly so many; ConnectionResetError where it ends before."""
     data_read = b""
     while len(data_read) < count:

@@ -102,20 +102,20 @@ def read_dedicated(access: KafkaAccess, source: str) -> list[SourceOffset]:
             f"the dedicated MirrorMaker was not shut down cleanly ({shown}), so it has mirrored more than it stored",
             hint="start it again, wait until it runs, stop it with SIGTERM, and apply then",
         )
-    found = []
+    offsets = []
     for key, text in _newest(access, topic, counts):
         name, partition = json.loads(key)
         if name == _SOURCE:
-            found.append(SourceOffset(partition, json.loads(text)))
-    return found
+            offsets.append(SourceOffset(partition, json.loads(text)))
+    return offsets
 
 
 def _newest(access: KafkaAccess, topic: str, counts: Mapping[str, int], seconds: float = 30.0) -> list[tuple[str, Any]]:
     """Return the newest text of each key of a compacted topic, tombstones left out."""
     from mm2mgr.kafka.records import read
 
-    found: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
     partitions = [TopicPartition(topic, number) for number in range(counts.get(topic, 0))]
     for record in read(access, partitions, timeout_seconds=seconds):
-        found[(record.key or b"").decode()] = None if record.value is None else record.value.decode()
-    return [(key, text) for key, text in found.items() if text is not None]
+        texts[(record.key or b"").decode()] = None if record.value is None else record.value.decode()
+    return [(key, text) for key, text in texts.items() if text is not None]

@@ -36,21 +36,22 @@ def read_sizes(reach: KafkaReach, topics: Mapping[str, int]) -> TopicSizes:
     every = (TopicPartition(name, number) for name, count in topics.items() for number in range(count))
     logs = reach.kafka.offsets(every)
     by_size = sorted(
-        (one for one in logs if logs[one].end > logs[one].start), key=lambda one: logs[one].start - logs[one].end
+        (partition for partition in logs if logs[partition].end > logs[partition].start),
+        key=lambda partition: logs[partition].start - logs[partition].end,
     )
-    first = {one.topic: one for one in reversed(by_size)}
+    first = {partition.topic: partition for partition in reversed(by_size)}
     sampled = list(dict.fromkeys((*first.values(), *by_size)))[:_SAMPLED_PARTITIONS]
-    found: dict[str, list[float]] = {}
+    sizes_of_topics: dict[str, list[float]] = {}
     for part in (0.0, 0.5, 1.0):
         windows = {}
-        for one in sampled:
-            log = logs[one]
+        for partition in sampled:
+            log = logs[partition]
             start = log.start + int(part * max(0, log.end - log.start - _RECORDS_PER_WINDOW))
-            windows[one] = Offsets(start, min(log.end, start + _RECORDS_PER_WINDOW))
+            windows[partition] = Offsets(start, min(log.end, start + _RECORDS_PER_WINDOW))
         limits = ReadLimits(_RECORDS_PER_WINDOW, limit_seconds=reach.limits.kafka_seconds)
-        for one, mean in mean_record_bytes(reach.access, windows, limits).items():
-            found.setdefault(one.topic, []).append(mean)
-    return TopicSizes(logs, {topic: sum(means) / len(means) for topic, means in found.items()})
+        for partition, mean in mean_record_bytes(reach.access, windows, limits).items():
+            sizes_of_topics.setdefault(partition.topic, []).append(mean)
+    return TopicSizes(logs, {topic: sum(means) / len(means) for topic, means in sizes_of_topics.items()})
 
 
 def read_stored(reach: KafkaReach, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
@@ -64,7 +65,7 @@ def read_stored(reach: KafkaReach, topics: Mapping[str, tuple[int, float]]) -> d
     with Kafka(reach.access, reach.limits.measuring_seconds) as kafka:
         every = (TopicPartition(name, number) for name, (count, _) in topics.items() for number in range(count))
         logs = kafka.offsets(every)
-    of = ({one: log for one, log in logs.items() if one.topic == name} for name in topics)
+    of = ({partition: log for partition, log in logs.items() if partition.topic == name} for name in topics)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = threads.map(partial(stored_record_bytes, reach.access), of, (size for _, size in topics.values()))
-        return {name: size for name, size in zip(topics, found, strict=True) if size is not None}
+        sizes = threads.map(partial(stored_record_bytes, reach.access), of, (size for _, size in topics.values()))
+        return {name: size for name, size in zip(topics, sizes, strict=True) if size is not None}

@@ -89,10 +89,10 @@ ALERTS: tuple[Alert, ...] = (
     *(
         Alert(
             alert_name(kind), *_URGENCY.get(kind, _USUAL), f'mm2mgr_problem{{OWN,kind="{kind}"}} > 0',
-            f"{{{{ or $labels.flow $labels.connect }}}}: {known.meaning}",
+            f"{{{{ or $labels.flow $labels.connect }}}}: {problem_kind.meaning}",
             f"{{{{ if $labels.flow }}}}mm2mgr describe '{_FLOW}'{{{{ else }}}}mm2mgr status{{{{ end }}}}",
         )
-        for kind, known in KINDS.items()
+        for kind, problem_kind in KINDS.items()
     ),
 )  # fmt: skip
 """Every alert: of `serve` itself, of flows, and one for each kind of problem."""
@@ -102,9 +102,9 @@ def alerts(topology: Topology) -> Iterator[Alert]:
     """Yield the alerts that can fire on an estate: none for heartbeats where no flow has any, nor for lag where none has a maximum."""
     with_heartbeats = any(flow.with_heartbeats for flow in topology.flows)
     with_max_lag = any(flow.settings.max_lag for flow in topology.flows)
-    for one in ALERTS:
-        if (with_max_lag or one.name != _MAX_LAG) and (with_heartbeats or "Heartbeat" not in one.name):
-            yield one
+    for alert in ALERTS:
+        if (with_max_lag or alert.name != _MAX_LAG) and (with_heartbeats or "Heartbeat" not in alert.name):
+            yield alert
 
 
 def owned(condition: str, owner: str) -> str:
@@ -115,15 +115,15 @@ def owned(condition: str, owner: str) -> str:
 def rule_group(topology: Topology) -> dict[str, Any]:
     """Return the group of all alerting rules, as a rule file of Prometheus has it in `groups`."""
     owner = str(topology.owner)
-    return {"name": f"mm2mgr {owner}", "rules": [_rule(one, owner) for one in alerts(topology)]}
+    return {"name": f"mm2mgr {owner}", "rules": [_rule(alert, owner) for alert in alerts(topology)]}
 
 
-def _rule(one: Alert, owner: str) -> dict[str, Any]:
-    lasts = {"for": f"{one.minutes}m"} if one.minutes else {}
+def _rule(alert: Alert, owner: str) -> dict[str, Any]:
+    lasts = {"for": f"{alert.minutes}m"} if alert.minutes else {}
     return {
-        "alert": one.name,
-        "expr": owned(one.condition, owner),
+        "alert": alert.name,
+        "expr": owned(alert.condition, owner),
         **lasts,
-        "labels": {"severity": one.severity, "owner": owner},
-        "annotations": {"summary": one.summary, "description": one.action},
+        "labels": {"severity": alert.severity, "owner": owner},
+        "annotations": {"summary": alert.summary, "description": alert.action},
     }

@@ -30,7 +30,9 @@ _CHECKPOINT_INTERVALS = 2
 
 def target_topic_missing(case: FlowCase) -> Iterator[LiveProblem]:
     """Topics that tasks have and the target does not, while records wait; a new one is created at the next refresh."""
-    waiting = {one.partition.topic for one in case.lag.counted if one.lag_records > 1} - _written_elsewhere(case).keys()
+    waiting = {
+        partition.partition.topic for partition in case.lag.counted if partition.lag_records > 1
+    } - _written_elsewhere(case).keys()
     late = {topic: seconds for topic, seconds in _late(case, lambda count: count == 0).items() if topic in waiting}
     if late:
         yield _topics_problem(case, "target-topic-missing", late, max(late.values()))
@@ -47,8 +49,8 @@ def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
     """Records that are mirrored by the stored offsets while the remote topics do not grow or are not there: they go elsewhere."""
     lost = _written_elsewhere(case)
     if lost:
-        seconds = max(one.clock.seconds for one in lost.values() if one.clock)
-        records = {"records": sum(one.records for one in lost.values())}
+        seconds = max(topic.clock.seconds for topic in lost.values() if topic.clock)
+        records = {"records": sum(topic.records for topic in lost.values())}
         yield _topics_problem(case, "records-not-on-target", lost, seconds, records)
 
 
@@ -74,20 +76,20 @@ def arrives_twice(case: FlowCase, reading: Reading) -> Iterator[LiveProblem]:
 
 def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
     """A lag that grows for long while every task mirrors; where one does not, that is another problem."""
-    status, found = case.seen.status, case.trend
+    status, trend = case.seen.status, case.trend
     if status is None or not status.runs or not case.lag.total_records or not case.marks or any(no_progress(case)):
         return
-    if found is None or found.direction != "growing" or found.seconds < case.patience.slower_seconds:
+    if trend is None or trend.direction != "growing" or trend.seconds < case.patience.slower_seconds:
         return
-    net, produced, mirrored = found.net, found.produced, found.mirrored
+    net, produced, mirrored = trend.net, trend.produced, trend.mirrored
     if net and produced and mirrored and net.mean > net.error and mirrored.mean > mirrored.error:
         evidence = {
             "produced_records_per_second": produced.mean,
             "mirrored_records_per_second": mirrored.mean,
-            "grown_records": found.records,
+            "grown_records": trend.records,
             "lag_records": case.lag.total_records,
         }
-        yield case.problem("slower-than-production", evidence, since=found.seconds)
+        yield case.problem("slower-than-production", evidence, since=trend.seconds)
 
 
 def not_copied(case: FlowCase, looks: Mapping[str, Mapping[str, SyncLook]]) -> Iterator[LiveProblem]:
@@ -98,13 +100,13 @@ def not_copied(case: FlowCase, looks: Mapping[str, Mapping[str, SyncLook]]) -> I
             continue
         limit = sync.interval_seconds + case.patience.not_synced_seconds
         late = [
-            (topic, what, clock.seconds)
+            (topic, setting, clock.seconds)
             for topic, clocks in look.missing.items()
-            for what, clock in clocks.items()
+            for setting, clock in clocks.items()
             if clock.seconds > limit and not clock.paused
         ]
         if late:
-            missing = sorted({copied.name(what) for _, what, _ in late})[:_NAMED]
+            missing = sorted({copied.name(setting) for _, setting, _ in late})[:_NAMED]
             more = {copied.evidence: missing, "interval_seconds": sync.interval_seconds}
             longest = max(seconds for _, _, seconds in late)
             yield _topics_problem(case, f"topic-{kind}-differ", {topic for topic, _, _ in late}, longest, more)
@@ -135,9 +137,12 @@ def _written_elsewhere(case: FlowCase) -> dict[str, Unarrived]:
         return {}
     limit = case.patience.not_on_target_seconds
     return {
-        topic: one
-        for topic, one in case.kept.unarrived.items()
-        if one.advances > 1 and one.clock and not one.clock.paused and one.clock.seconds >= limit
+        topic: unarrived
+        for topic, unarrived in case.kept.unarrived.items()
+        if unarrived.advances > 1
+        and unarrived.clock
+        and not unarrived.clock.paused
+        and unarrived.clock.seconds >= limit
     }
 
 
@@ -174,14 +179,14 @@ def _topics_problem(
 ) -> LiveProblem:
     """Return a problem of some of a flow's topics, named as on the target."""
     names = sorted(case.flow.remote_topic(topic) for topic in topics)
-    found = {
+    evidence = {
         "topics": names[:_NAMED],
         "topic_count": len(names),
         "source": case.flow.source.alias,
         "target": case.flow.target.alias,
         **(more or {}),
     }
-    return case.problem(kind, found, since=seconds)
+    return case.problem(kind, evidence, since=seconds)
 
 
 # --- offsets that are not stored --------------------------------------------------------------------------------------
@@ -212,9 +217,9 @@ def stale_offsets(reading: Reading, memory: Memory, patience_seconds: float) -> 
     """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a commit."""
     for name in reading.connects:
         flows = [flow for flow in reading.flows if flow.connect.name == name]
-        kept = [(flow.id, memory.of(flow.id).unstored) for flow in flows]
-        waiting = [(flow, one.records, one.clock.seconds) for flow, one in kept
-                   if one and one.clock and not one.clock.paused and one.clock.seconds >= patience_seconds]  # fmt: skip
+        unstored_of = [(flow.id, memory.of(flow.id).unstored) for flow in flows]
+        waiting = [(flow, unstored.records, unstored.clock.seconds) for flow, unstored in unstored_of
+                   if unstored and unstored.clock and not unstored.clock.paused and unstored.clock.seconds >= patience_seconds]  # fmt: skip
         dead = tuple(sorted({flow.source.alias for flow in flows if reading.clusters[flow.source.alias].failure}))
         if len(waiting) > 1 or (waiting and dead):
             yield StaleOffsets(
@@ -239,8 +244,8 @@ def heartbeats_not_emitted(case: ConnectorCase, beats: Beats | None) -> Iterator
         return
     if beats.clock.seconds >= max(case.patience.no_heartbeat_seconds, _HEARTBEAT_INTERVALS * every):
         cluster = case.seen.desired.config["target.cluster.alias"]
-        found = {"cluster": cluster, "topic": HEARTBEATS, "interval_seconds": every}
-        yield case.problem("heartbeats-not-emitted", found, since=beats.clock.seconds)
+        evidence = {"cluster": cluster, "topic": HEARTBEATS, "interval_seconds": every}
+        yield case.problem("heartbeats-not-emitted", evidence, since=beats.clock.seconds)
 
 
 def checkpoints_not_emitted(case: ConnectorCase, look: CheckpointLook | None, topic: str) -> Iterator[LiveProblem]:
@@ -249,25 +254,27 @@ def checkpoints_not_emitted(case: ConnectorCase, look: CheckpointLook | None, to
     if does is None or look is None or look.owed is None or look.owed.paused:
         return
     if look.owed.seconds >= _CHECKPOINT_INTERVALS * does.interval_seconds + case.patience.no_checkpoint_seconds:
-        found = {"topic": topic, "interval_seconds": does.interval_seconds, **_groups(case, look.owed_groups)}
-        yield case.problem("checkpoints-not-emitted", found, since=look.owed.seconds)
+        evidence = {"topic": topic, "interval_seconds": does.interval_seconds, **_groups(case, look.owed_groups)}
+        yield case.problem("checkpoints-not-emitted", evidence, since=look.owed.seconds)
 
 
 def group_offsets_rewound(case: ConnectorCase, look: CheckpointLook | None, now: float) -> Iterator[LiveProblem]:
     """Offsets of groups that went back on the target and not on the source: their records would be read again (KAFKA-19794)."""
     rewound = [
-        (group, partition, one)
+        (group, partition, offset)
         for group, places in (look.synced if look else {}).items()
-        for partition, one in places.items()
-        if one.before is not None
+        for partition, offset in places.items()
+        if offset.before is not None
     ]
     if rewound:
         offsets = [
-            {"group": group, "partition": partition, "offset": one.target, "before": one.before}
-            for group, partition, one in rewound[:_NAMED]
+            {"group": group, "partition": partition, "offset": offset.target, "before": offset.before}
+            for group, partition, offset in rewound[:_NAMED]
         ]
-        found = {**_groups(case, sorted({group for group, _, _ in rewound})), "offsets": offsets}
-        yield case.problem("group-offsets-rewound", found, since=now - min(one.rewound_at for _, _, one in rewound))
+        evidence = {**_groups(case, sorted({group for group, _, _ in rewound})), "offsets": offsets}
+        yield case.problem(
+            "group-offsets-rewound", evidence, since=now - min(offset.rewound_at for _, _, offset in rewound)
+        )
 
 
 def companion_arrival_problems(case: ConnectorCase, memory: Memory, reading: Reading) -> tuple[LiveProblem, ...]:

@@ -135,22 +135,22 @@ def classify(trace: str | None) -> Classified:
     chain = list(_chain(trace or ""))
     if not chain:
         return Classified("bug")
-    for cause, known in CAUSES.items():
-        if known.retryable:
+    for cause, known_cause in CAUSES.items():
+        if known_cause.retryable:
             continue
         for exception in reversed(chain):
-            if _shows(known, exception):
+            if _shows(known_cause, exception):
                 return Classified(cause, exception)
     root = chain[-1]
-    return Classified(next((cause for cause, known in CAUSES.items() if _shows(known, root)), "bug"), root)
+    return Classified(next((cause for cause, known_cause in CAUSES.items() if _shows(known_cause, root)), "bug"), root)
 
 
 def _chain(trace: str) -> Iterator[str]:
     """Yield the exception classes of a trace, outermost first; suppressed ones are no cause."""
     for number, line in enumerate(trace.splitlines()):
-        found = _LINE.match(line)
-        if found and (found[1] == _CAUSED or (number == 0 and not found[1])):
-            yield found[2]
+        match = _LINE.match(line)
+        if match and (match[1] == _CAUSED or (number == 0 and not match[1])):
+            yield match[2]
 
 
 def _shows(cause: FailureCause, exception: str) -> bool:

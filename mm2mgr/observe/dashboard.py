@@ -154,7 +154,7 @@ def _panel(panel: Panel, owner: str) -> dict[str, Any]:
         }
         for place, query in enumerate(panel.queries)
     ]
-    made: dict[str, Any] = {
+    drawn: dict[str, Any] = {
         "title": panel.title,
         "description": panel.meaning,
         "type": panel.kind,
@@ -163,8 +163,8 @@ def _panel(panel: Panel, owner: str) -> dict[str, Any]:
         "fieldConfig": {"defaults": {"unit": panel.unit, **_colour(panel)}, "overrides": []},
     }
     if is_table:
-        made |= _table()
-    return made
+        drawn |= _table()
+    return drawn
 
 
 def _colour(panel: Panel) -> dict[str, Any]:

@@ -73,8 +73,8 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
             replace_file(file, _MemoryFile(format=3, **vars(memory)).model_dump_json(), 0o600)
             return Kept(earlier, memory, tuple(warnings))
     except (OSError, Mm2mgrError) as error:
-        why = error.strerror if isinstance(error, OSError) else error.message
-        warnings.append(f"{file} cannot be written ({why}): what this run found, losses included, is not remembered")
+        reason = error.strerror if isinstance(error, OSError) else error.message
+        warnings.append(f"{file} cannot be written ({reason}): what this run found, losses included, is not remembered")
         earlier = _read(file, warnings)
         return Kept(earlier, by(earlier), tuple(warnings))
 
@@ -111,8 +111,8 @@ def _read(file: Path, warnings: list[str] | None) -> Memory:
     """Read the memory; with a place for warnings, a damaged file is set aside."""
     try:
         text = read_regular(file)
-        found = _MemoryFile.model_validate_json(text)
-        return Memory(**{name: value for name, value in vars(found).items() if name != "format"})
+        content = _MemoryFile.model_validate_json(text)
+        return Memory(**{name: value for name, value in vars(content).items() if name != "format"})
     except (FileNotFoundError, NotADirectoryError):
         return Memory()
     except (OSError, ValueError) as error:
@@ -161,8 +161,8 @@ def settle(place: StorePlace, memory: Memory) -> LossLedger:
         entries = entries_of([*_moved(place, waiting, warnings.append), *waiting])
     except Exception as error:  # whatever is in the store, a look goes on without it
         entries = entries_of(waiting)
-        kept = f"; {number_of(len(waiting), 'row')} kept in {place.memory_file} until then" if waiting else ""
-        warnings.append(f"the table of losses: {cause(error)}{kept}")
+        remaining = f"; {number_of(len(waiting), 'row')} kept in {place.memory_file} until then" if waiting else ""
+        warnings.append(f"the table of losses: {cause(error)}{remaining}")
     return LossLedger(entries, tuple(first_few(warnings, "more warnings about files of the table of losses")))
 
 
@@ -213,10 +213,10 @@ def is_due_to_share(memory: Memory, now: float) -> bool:
 def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str, ...]:
     """Write the points of these flows' lag into the store, for processes on other machines; return what is in the way as warnings."""
     rows = [
-        SharedLag(flow, one.home, round(1000 * at.time), at.partitions, at.start, at.end, at.position)
+        SharedLag(flow, flow_memory.home, round(1000 * at.time), at.partitions, at.start, at.end, at.position)
         for flow in flows
-        if (one := memory.of(flow)).home
-        for at in one.progress.get(FLOW, ())
+        if (flow_memory := memory.of(flow)).home
+        for at in flow_memory.progress.get(FLOW, ())
     ]
     if not rows or _missing_packages():
         return ()
@@ -234,8 +234,8 @@ def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: floa
 
     Nothing is added, and a warning says so, where that cannot be read: a trend begins with this look then.
     """
-    seen = [flow for flow in flows if kept.memory.of(flow).home and kept.memory.of(flow).progress.get(FLOW)]
-    before = {flow: kept.earlier.of(flow).progress.get(FLOW, ()) for flow in seen}
+    with_points = [flow for flow in flows if kept.memory.of(flow).home and kept.memory.of(flow).progress.get(FLOW)]
+    before = {flow: kept.earlier.of(flow).progress.get(FLOW, ()) for flow in with_points}
     new = [flow for flow, points in before.items() if not points or now - points[-1].time > _KNOWN_SECONDS]
     if not new or not _may_have(place.store, LAG) or _missing_packages():
         return kept
@@ -245,20 +245,20 @@ def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: floa
         rows = LagStore(place.store, place.owner, lambda _: None).read(round(1000 * now))
     except Exception as error:  # as above
         return replace(kept, warnings=(*kept.warnings, f"the table of lag: {cause(error)}"))
-    found: dict[tuple[str, str], list[LagPoint]] = {}
+    points_of: dict[tuple[str, str], list[LagPoint]] = {}
     for row in rows:
         point = LagPoint(row.time_ms / 1000, row.partitions, row.start_offsets, row.end_offsets, row.positions)
-        found.setdefault((row.flow, row.home), []).append(point)
+        points_of.setdefault((row.flow, row.home), []).append(point)
 
     def joining(memory: Memory) -> Memory:
         flows = dict(memory.flows)
         for flow in new:
-            one = memory.of(flow)
-            points = joined(one.progress.get(FLOW, ()), found.get((flow, one.home), ()))
-            flows[flow] = replace(one, progress={**one.progress, FLOW: points})
+            flow_memory = memory.of(flow)
+            points = joined(flow_memory.progress.get(FLOW, ()), points_of.get((flow, flow_memory.home), ()))
+            flows[flow] = replace(flow_memory, progress={**flow_memory.progress, FLOW: points})
         return replace(memory, flows=flows)
 
-    if not any((flow, kept.memory.of(flow).home) in found for flow in new):
+    if not any((flow, kept.memory.of(flow).home) in points_of for flow in new):
         return kept
     after = change(place.memory_file, joining)
     return Kept(kept.earlier, after.memory, (*kept.warnings, *after.warnings))

@@ -78,117 +78,119 @@ class LostRange(NamedTuple):
 # --- from look to look ------------------------------------------------------------------------------------------------
 
 
-def compare(seen: PartitionLook, known: KnownPlace | None, now: float) -> tuple[KnownPlace, list[LostRange]]:
+def compare(look: PartitionLook, earlier: KnownPlace | None, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """Return what to remember of a partition after a look, and what it shows to be lost since the one before."""
-    if known is None:
-        next_ = seen.log.start if seen.stored >= seen.log.end else seen.stored + 1
-        ahead = 0 if seen.is_exact else max(0, seen.log.end - next_)
-        begun = KnownPlace(seen.topic_id, seen.log, seen.stored, next_, now, seen.arrived, ahead)
-        place, lost = compare(seen, begun, now)
-        return place, [one._replace(since=None) for one in lost]
-    if seen.topic_id in known.former_ids:
-        return known, []  # a broker that has not heard of the new topic yet
-    if seen.topic_id and known.topic_id and seen.topic_id != known.topic_id:
-        return _recreated(seen, known, now)
-    if seen.topic_id and not known.topic_id:
-        known = known._replace(topic_id=seen.topic_id)
-    if seen.log.end < known.log.end:
-        return _truncated(seen, known, now)
-    if seen.stored >= seen.log.end:
-        return _past_end(seen, known, now)
-    return _retention(seen, known, now)
+    if earlier is None:
+        next_ = look.log.start if look.stored >= look.log.end else look.stored + 1
+        ahead = 0 if look.is_exact else max(0, look.log.end - next_)
+        begun = KnownPlace(look.topic_id, look.log, look.stored, next_, now, look.arrived, ahead)
+        place, lost = compare(look, begun, now)
+        return place, [lost_range._replace(since=None) for lost_range in lost]
+    if look.topic_id in earlier.former_ids:
+        return earlier, []  # a broker that has not heard of the new topic yet
+    if look.topic_id and earlier.topic_id and look.topic_id != earlier.topic_id:
+        return _recreated(look, earlier, now)
+    if look.topic_id and not earlier.topic_id:
+        earlier = earlier._replace(topic_id=look.topic_id)
+    if look.log.end < earlier.log.end:
+        return _truncated(look, earlier, now)
+    if look.stored >= look.log.end:
+        return _past_end(look, earlier, now)
+    return _retention(look, earlier, now)
 
 
-def _recreated(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+def _recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """The rest of the old log is gone; of the new one, offsets up to the old stored one are skipped unless it went back."""
-    gone = LostRange("re-created", "topic-id", known.topic_id, known.next, None, None, 0, known.since)
-    begins = 0 if seen.stored < known.stored else known.furthest
-    former = (*known.former_ids, known.topic_id)
-    new = known._replace(topic_id=seen.topic_id, stored=seen.stored, next=begins, arrived=None, former_ids=former)
+    gone = LostRange("re-created", "topic-id", earlier.topic_id, earlier.next, None, None, 0, earlier.since)
+    begins = 0 if look.stored < earlier.stored else earlier.furthest
+    former = (*earlier.former_ids, earlier.topic_id)
+    new = earlier._replace(topic_id=look.topic_id, stored=look.stored, next=begins, arrived=None, former_ids=former)
     skipped = _range("re-created", "topic-id", new, 0, begins - 1)
-    place, more = _past_end(seen, new, now) if seen.stored >= seen.log.end else _retention(seen, new, now)
+    place, more = _past_end(look, new, now) if look.stored >= look.log.end else _retention(look, new, now)
     return place, [gone, *skipped, *more]
 
 
-def _truncated(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+def _truncated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """What was cut off and had not arrived is lost; offsets from the new end to the stored one are used again, and skipped."""
-    end, is_past = seen.log.end, seen.stored >= seen.log.end
-    first, last = end if is_past else max(known.next, end), max(known.log.end - 1, seen.stored if is_past else 0)
-    cut = _range("truncation", "log-end", known, first, last)
-    place, more = _retention(seen, known._replace(next=seen.stored + 1, stored=seen.stored, arrived=None), now)
+    end, is_past = look.log.end, look.stored >= look.log.end
+    first, last = end if is_past else max(earlier.next, end), max(earlier.log.end - 1, look.stored if is_past else 0)
+    cut = _range("truncation", "log-end", earlier, first, last)
+    place, more = _retention(look, earlier._replace(next=look.stored + 1, stored=look.stored, arrived=None), now)
     return place, [*cut, *more]
 
 
-def _past_end(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+def _past_end(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """The log does not have the stored offset: what is written up to there is skipped, unless a restart finds it missing."""
-    cause: Cause = "re-created" if known.former_ids and known.stored >= known.log.end else "past-end"
-    place = known._replace(next=max(known.next, seen.stored + 1), stored=seen.stored, arrived=None)
-    return _advanced(seen, place, now), _range(cause, "log-end", known, known.next, seen.stored)
+    cause: Cause = "re-created" if earlier.former_ids and earlier.stored >= earlier.log.end else "past-end"
+    place = earlier._replace(next=max(earlier.next, look.stored + 1), stored=look.stored, arrived=None)
+    return _advanced(look, place, now), _range(cause, "log-end", earlier, earlier.next, look.stored)
 
 
-def _retention(seen: PartitionLook, known: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+def _retention(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """Judge a log start that passed `next` by the offsets, and by what the target counted since.
 
     Where that does not decide yet, because records may have arrived whose offsets are not stored, the place stays, and a later
     look decides.
     """
-    start, end, reached = seen.log.start, seen.log.end, seen.stored + 1
-    size = start - known.next
+    start, end, reached = look.log.start, look.log.end, look.stored + 1
+    size = start - earlier.next
     if size <= 0 or (size == 1 and start == end):  # the end marker of a transaction is no record
-        return _advanced(seen, known, now), []
-    counted, furthest = _counted(seen, known), reached if seen.is_exact else end
+        return _advanced(look, earlier, now), []
+    counted, furthest = _counted(look, earlier), reached if look.is_exact else end
     evidence: Evidence = "log-start" if reached < start else "offsets" if counted is None else "target"
     if counted is None:
-        most, least = size, size if seen.is_exact and reached <= known.next else 0
+        most, least = size, size if look.is_exact and reached <= earlier.next else 0
     else:
         most = size - max(0, counted - max(0, furthest - start))
-        least = max(0, size - max(0, counted + known.ahead - max(0, reached - start)))
+        least = max(0, size - max(0, counted + earlier.ahead - max(0, reached - start)))
         is_open = least == 0 < most if reached >= start else counted >= size
-        if is_open and not seen.is_exact:
-            return known._replace(log=seen.log, stored=seen.stored, furthest=_furthest(seen, known)), []
-    place = _advanced(seen, known, now)
+        if is_open and not look.is_exact:
+            return earlier._replace(log=look.log, stored=look.stored, furthest=_furthest(look, earlier)), []
+    place = _advanced(look, earlier, now)
     if reached < start:  # whatever arrives from now on lies behind the log's start
-        ahead = max(0, furthest - start) if counted is None else min(counted + known.ahead, max(0, furthest - start))
-        place = place._replace(next=start, arrived=seen.arrived, ahead=ahead)
+        ahead = max(0, furthest - start) if counted is None else min(counted + earlier.ahead, max(0, furthest - start))
+        place = place._replace(next=start, arrived=look.arrived, ahead=ahead)
     if most <= 0:
         return place, []
-    return place, [LostRange("retention", evidence, known.topic_id, known.next, start - 1, most, least, known.since)]
+    return place, [
+        LostRange("retention", evidence, earlier.topic_id, earlier.next, start - 1, most, least, earlier.since)
+    ]
 
 
-def _counted(seen: PartitionLook, known: KnownPlace) -> int | None:
+def _counted(look: PartitionLook, earlier: KnownPlace) -> int | None:
     """Return how many records the target received since `next` was first seen; None where that cannot be counted."""
-    if known.arrived is None or seen.arrived is None or seen.arrived < known.arrived:
+    if earlier.arrived is None or look.arrived is None or look.arrived < earlier.arrived:
         return None
-    return seen.arrived - known.arrived
+    return look.arrived - earlier.arrived
 
 
-def _advanced(seen: PartitionLook, known: KnownPlace, now: float) -> KnownPlace:
+def _advanced(look: PartitionLook, earlier: KnownPlace, now: float) -> KnownPlace:
     """Return the place with `next` behind the stored offset; while that does not move, the first count of the target stays."""
-    reached, next_, arrived, ahead = seen.stored + 1, known.next, known.arrived, known.ahead
-    if seen.stored < known.stored:  # set back: repeated records cannot be distinguished from new ones
+    reached, next_, arrived, ahead = look.stored + 1, earlier.next, earlier.arrived, earlier.ahead
+    if look.stored < earlier.stored:  # set back: repeated records cannot be distinguished from new ones
         arrived, ahead = None, 0
-    if reached > next_ or (reached == next_ and (seen.stored != known.stored or seen.is_exact)):
-        counts = reached > next_ or seen.stored > known.stored or arrived is not None
-        arrived = seen.arrived if counts else None
-        next_, ahead = reached, 0 if seen.is_exact else max(0, seen.log.end - reached)
-    furthest, former = _furthest(seen, known), known.former_ids
-    return KnownPlace(known.topic_id, seen.log, seen.stored, next_, now, arrived, ahead, furthest, former)
+    if reached > next_ or (reached == next_ and (look.stored != earlier.stored or look.is_exact)):
+        counts = reached > next_ or look.stored > earlier.stored or arrived is not None
+        arrived = look.arrived if counts else None
+        next_, ahead = reached, 0 if look.is_exact else max(0, look.log.end - reached)
+    furthest, former = _furthest(look, earlier), earlier.former_ids
+    return KnownPlace(earlier.topic_id, look.log, look.stored, next_, now, arrived, ahead, furthest, former)
 
 
-def _furthest(seen: PartitionLook, known: KnownPlace) -> int:
+def _furthest(look: PartitionLook, earlier: KnownPlace) -> int:
     """Return what the task may have reached: at the stored offset if that is exact, else the log's end, or where it was before.
 
     An offset stored for an older, longer log may be the last one of this log by chance.
     """
-    before = known.furthest if seen.stored == known.stored else 0
-    if seen.is_exact and before <= seen.log.end:
-        return seen.stored + 1
-    return max(seen.stored + 1, seen.log.end, before)
+    before = earlier.furthest if look.stored == earlier.stored else 0
+    if look.is_exact and before <= look.log.end:
+        return look.stored + 1
+    return max(look.stored + 1, look.log.end, before)
 
 
-def _range(cause: Cause, evidence: Evidence, known: KnownPlace, first: int, last: int) -> list[LostRange]:
+def _range(cause: Cause, evidence: Evidence, earlier: KnownPlace, first: int, last: int) -> list[LostRange]:
     size = last - first + 1
-    return [LostRange(cause, evidence, known.topic_id, first, last, size, 0, known.since)] if size > 0 else []
+    return [LostRange(cause, evidence, earlier.topic_id, first, last, size, 0, earlier.since)] if size > 0 else []
 
 
 @dataclass(frozen=True)
@@ -202,20 +204,20 @@ class FlowLooks:
 
 
 def take(
-    known: FlowLooks, seen: Mapping[TopicPartition, PartitionLook], began: float, ended: float
+    flow_looks: FlowLooks, looks: Mapping[TopicPartition, PartitionLook], began: float, ended: float
 ) -> tuple[FlowLooks, list[tuple[TopicPartition, LostRange]]]:
     """Return what to remember of a flow after a look, and what it shows to be lost.
 
     Partitions that the look does not have stay as they were. A look that began before the last one ended says nothing: what it
     read may be older. One from long before means that the clock was set back.
     """
-    if known.ended - _CLOCK_WAS_SET_SECONDS < began < known.ended:
-        return known, []
-    topics = {topic: dict(places) for topic, places in known.topics.items()}
+    if flow_looks.ended - _CLOCK_WAS_SET_SECONDS < began < flow_looks.ended:
+        return flow_looks, []
+    topics = {topic: dict(places) for topic, places in flow_looks.topics.items()}
     lost = list[tuple[TopicPartition, LostRange]]()
-    for partition, look in seen.items():
+    for partition, look in looks.items():
         places = topics.setdefault(partition.topic, {})
         place, ranges = compare(look, places.get(partition.partition), ended)
         places[partition.partition] = place
-        lost += [(partition, one) for one in ranges]
-    return replace(known, ended=ended, topics=topics), lost
+        lost += [(partition, lost_range) for lost_range in ranges]
+    return replace(flow_looks, ended=ended, topics=topics), lost

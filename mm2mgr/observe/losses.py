@@ -123,14 +123,20 @@ def entries_of(rows: Iterable[LossRow]) -> tuple[LossEntry, ...]:
     Ranges of a partition that overlap or touch, of one topic id and cause, are one entry; what is acknowledged of them is another.
     """
     ordered = sorted(set(rows), key=lambda row: (_texts(_key_of(row)), row.first_offset, row.time_ms, row.id))
-    found = [entry for key, of_key in groupby(ordered, key=_key_of) for entry in _entries(key, list(of_key))]
-    return tuple(sorted(found, key=lambda one: (one.seen, one.flow, one.partition, one.first_offset, one.id)))
+    entries = [entry for key, of_key in groupby(ordered, key=_key_of) for entry in _entries(key, list(of_key))]
+    return tuple(
+        sorted(entries, key=lambda entry: (entry.seen, entry.flow, entry.partition, entry.first_offset, entry.id))
+    )
 
 
 def open_entries(entries: Iterable[LossEntry], flows: Iterable[str] | None = None) -> tuple[LossEntry, ...]:
     """Return the entries that are not acknowledged; of these flows only, unless None."""
-    wanted = None if flows is None else set(flows)
-    return tuple(one for one in entries if one.acknowledged is None and (wanted is None or one.flow in wanted))
+    ids_of_flows = None if flows is None else set(flows)
+    return tuple(
+        entry
+        for entry in entries
+        if entry.acknowledged is None and (ids_of_flows is None or entry.flow in ids_of_flows)
+    )
 
 
 def named(
@@ -139,15 +145,15 @@ def named(
     """Return the open entries that are meant by ids, or by `all` (of these flows); Mm2mgrError for an id that none has."""
     still_open = open_entries(entries)
     by_id: dict[str, list[LossEntry]] = {}
-    for one in still_open:
-        for name in {one.id, *one.seen_as}:
-            by_id.setdefault(name, []).append(one)
-    if unknown := [one for one in dict.fromkeys(ids) if one != "all" and one not in by_id]:
-        hint = f"losses here: {listed([one.id for one in still_open]) or 'none'}"
+    for entry in still_open:
+        for name in {entry.id, *entry.seen_as}:
+            by_id.setdefault(name, []).append(entry)
+    if unknown := [name for name in dict.fromkeys(ids) if name != "all" and name not in by_id]:
+        hint = f"losses here: {listed([entry.id for entry in still_open]) or 'none'}"
         raise Mm2mgrError(f"no open loss {', '.join(unknown)}", hint=hint)
-    meant = {one.id for name in ids for one in by_id.get(name, ())}
-    meant |= {one.id for one in (open_entries(still_open, flows) if "all" in ids else ())}
-    return tuple(one for one in still_open if one.id in meant)
+    meant = {entry.id for name in ids for entry in by_id.get(name, ())}
+    meant |= {entry.id for entry in (open_entries(still_open, flows) if "all" in ids else ())}
+    return tuple(entry for entry in still_open if entry.id in meant)
 
 
 @dataclass(frozen=True)
@@ -162,29 +168,29 @@ class TopicLoss:
     @property
     def first_seen(self) -> float:
         """When the first of them was seen, in seconds since 1970."""
-        return min(one.seen for one in self.entries)
+        return min(entry.seen for entry in self.entries)
 
     def problem(self, now: float, flow_creates_topics: bool | None = None) -> LiveProblem:
         """Return them as a problem; `flow_creates_topics`: whether the flow's consumer creates what it misses, None: unknown."""
         evidence = {
             "topic": self.topic,
             "cause": self.cause,
-            "records": sum(one.records or 0 for one in self.entries),
-            "least_records": sum(one.least_records for one in self.entries),
-            "is_bounded": all(one.records is not None for one in self.entries),
+            "records": sum(entry.records or 0 for entry in self.entries),
+            "least_records": sum(entry.least_records for entry in self.entries),
+            "is_bounded": all(entry.records is not None for entry in self.entries),
             "flow_creates_topics": flow_creates_topics,
             "loss_count": len(self.entries),
-            "losses": [to_json(one) for one in self.entries[:_SHOWN]],
+            "losses": [to_json(entry) for entry in self.entries[:_SHOWN]],
         }
         return LiveProblem("records-lost", ProblemSubject(flow=self.flow), evidence, max(0.0, now - self.first_seen))
 
 
 def by_topic(entries: Iterable[LossEntry]) -> tuple[TopicLoss, ...]:
     """Gather entries by flow, topic and cause, in the order of the first of each."""
-    found: dict[tuple[str, str, str], list[LossEntry]] = {}
-    for one in entries:
-        found.setdefault((one.flow, one.partition.topic, one.cause), []).append(one)
-    return tuple(TopicLoss(*key, tuple(sorted(of, key=lambda one: one.partition))) for key, of in found.items())
+    groups: dict[tuple[str, str, str], list[LossEntry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.flow, entry.partition.topic, entry.cause), []).append(entry)
+    return tuple(TopicLoss(*key, tuple(sorted(of, key=lambda entry: entry.partition))) for key, of in groups.items())
 
 
 _Key = tuple[str, str, str, str | None, int, str]
@@ -193,22 +199,22 @@ _ENDLESS = float("inf")
 
 
 def _entries(key: _Key, rows: Sequence[LossRow]) -> Iterator[LossEntry]:
-    seen = [row for row in rows if row.kind == LOSS]
+    loss_rows = [row for row in rows if row.kind == LOSS]
     acks = sorted((row for row in rows if row.kind == ACKNOWLEDGEMENT), key=lambda row: (row.time_ms, row.id, row.who))
-    for bounds in _joined(map(_bounds, seen)):
+    for bounds in _joined(map(_bounds, loss_rows)):
         left = [bounds]
         for row in acks:
             ack = Acknowledgement(row.who or "", row.time_ms / 1000, row.reason or "")
-            parts = [part for one in left if (part := _common(one, _bounds(row)))]
-            yield from (replace(_entry(key, part, seen), acknowledged=ack) for part in parts)
-            left = [rest for one in left for rest in _without(one, _bounds(row))]
-        yield from (_entry(key, part, seen) for part in left)
+            parts = [part for bounds in left if (part := _common(bounds, _bounds(row)))]
+            yield from (replace(_entry(key, part, loss_rows), acknowledged=ack) for part in parts)
+            left = [rest for bounds in left for rest in _without(bounds, _bounds(row))]
+        yield from (_entry(key, part, loss_rows) for part in left)
 
 
-def _entry(key: _Key, part: _Bounds, seen: Sequence[LossRow]) -> LossEntry:
+def _entry(key: _Key, part: _Bounds, loss_rows: Sequence[LossRow]) -> LossEntry:
     """Return the entry of a range, from all rows that say something of it."""
     flow, cluster, topic, topic_id, partition, cause = key
-    rows = [row for row in seen if _common(_bounds(row), part)]
+    rows = [row for row in loss_rows if _common(_bounds(row), part)]
     first_seen = min(rows, key=lambda row: (row.time_ms, row.first_offset, row.id))
     most = min(part[1] - part[0], sum(_size(_bounds(row)) if row.records is None else row.records for row in rows))
     since = None if any(row.since_ms is None for row in rows) else min(row.since_ms or 0 for row in rows) / 1000
@@ -265,17 +271,17 @@ def _size(bounds: _Bounds) -> float:
 
 def _joined(ranges: Iterable[_Bounds]) -> list[_Bounds]:
     """Join ranges that overlap or touch."""
-    found: list[_Bounds] = []
+    merged: list[_Bounds] = []
     for first, behind in sorted(ranges):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], behind)
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], behind)
         else:
-            found.append((first, behind))
-    return found
+            merged.append((first, behind))
+    return merged
 
 
-def _common(one: _Bounds, other: _Bounds) -> _Bounds | None:
-    first, behind = max(one[0], other[0]), min(one[1], other[1])
+def _common(bounds: _Bounds, other: _Bounds) -> _Bounds | None:
+    first, behind = max(bounds[0], other[0]), min(bounds[1], other[1])
     return (first, behind) if first < behind else None
 
 

@@ -55,8 +55,8 @@ def topic_key(topic: str) -> str:
     return f"topic {topic}"
 
 
-def partition_key(one: TopicPartition) -> str:
-    return f"partition {one}"
+def partition_key(partition: TopicPartition) -> str:
+    return f"partition {partition}"
 
 
 def followed(earlier: Mapping[str, Points], lag: FlowLag, now: float) -> dict[str, Points]:
@@ -67,20 +67,20 @@ def followed(earlier: Mapping[str, Points], lag: FlowLag, now: float) -> dict[st
 def _groups(lag: FlowLag) -> dict[str, list[PartitionLag]]:
     tasks: dict[str, list[PartitionLag]] = {}
     topics: dict[str, list[PartitionLag]] = {}
-    for one in lag.counted:
-        tasks.setdefault(task_key(one.task), []).append(one)
-        topics.setdefault(topic_key(one.partition.topic), []).append(one)
-    behind = {key: records for key, of in topics.items() if (records := sum(one.lag_records for one in of))}
+    for partition in lag.counted:
+        tasks.setdefault(task_key(partition.task), []).append(partition)
+        topics.setdefault(topic_key(partition.partition.topic), []).append(partition)
+    behind = {key: records for key, of in topics.items() if (records := sum(partition.lag_records for partition in of))}
     named = {key: topics[key] for key in nlargest(_MOST_NAMED, behind, key=behind.__getitem__)}
-    partitions = {partition_key(one.partition): [one] for one in lag.most_behind(_MOST_NAMED)}
+    partitions = {partition_key(partition.partition): [partition] for partition in lag.most_behind(_MOST_NAMED)}
     return {FLOW: list(lag.counted), **tasks, **named, **partitions}
 
 
 def _point(now: float, of: Iterable[PartitionLag]) -> LagPoint:
     count = start = end = position = 0
-    for one in of:
-        count, start, end = count + 1, start + one.log.start, end + one.log.end
-        position += min(one.position, one.log.end)
+    for partition in of:
+        count, start, end = count + 1, start + partition.log.start, end + partition.log.end
+        position += min(partition.position, partition.log.end)
     return LagPoint(now, count, start, end, position)
 
 
@@ -101,12 +101,12 @@ def joined(own: Points, others: Iterable[LagPoint]) -> Points:
 
     Those of others that are newer than the newest `own` one are left out: it belongs to the look that is judged.
     """
-    found: Points = ()
+    points: Points = ()
     if own:
-        by_time = {round(1000 * one.time): one for one in (*others, *own) if one.time <= own[-1].time}
-        for _, one in sorted(by_time.items()):
-            found = _after(found, one)
-    return found
+        by_time = {round(1000 * point.time): point for point in (*others, *own) if point.time <= own[-1].time}
+        for _, point in sorted(by_time.items()):
+            points = _after(points, point)
+    return points
 
 
 def _thinned(points: Points) -> Points:
@@ -155,7 +155,7 @@ def trend(points: Points, noise_seconds: float) -> Trend | None:
     direction, first = _run(points, noise_seconds, noise_seconds * fastest + 1)
     run = points[first:]
     change = run[-1].lag_records - run[0].lag_records
-    fits = [_fit(run, [getattr(one, name) for one in run]) for name in ("position", "end", "lag_records")]
+    fits = [_fit(run, [getattr(point, name) for point in run]) for name in ("position", "end", "lag_records")]
     return Trend(direction, run[-1].time - run[0].time, change, *fits)
 
 
@@ -164,7 +164,7 @@ def lag_trend(points: Points, behind: Sequence[PartitionLag], flush_interval_sec
     if len(points) < 2:
         return None
     between = (points[-1].time - points[0].time) / (len(points) - 1)
-    refined = all(one.basis == "target end" for one in behind)
+    refined = all(point.basis == "target end" for point in behind)
     # What arrived between a flush and the next look is not seen by the target's end either.
     return trend(points, min(flush_interval_seconds, between) if refined else flush_interval_seconds)
 
@@ -174,7 +174,7 @@ def _run(points: Points, noise_seconds: float, noise: float) -> tuple[Direction,
 
     A lag that has not gone on for a quarter of that time, and for two noises, has become steady.
     """
-    lags = [one.lag_records for one in points]
+    lags = [point.lag_records for point in points]
     direction = first = low = high = reached = 0  # `reached`: where the lag last went on by more than a trifle
     for place, lag in enumerate(lags):
         low, high = (place if lag <= lags[low] else low), (place if lag >= lags[high] else high)
@@ -195,7 +195,7 @@ def _fit(points: Sequence[LagPoint], values: Sequence[int]) -> RecordRate | None
     """Return the slope of the line through the values, and twice its standard error."""
     if len(points) < _LEAST_POINTS:
         return None
-    times = [one.time - points[0].time for one in points]
+    times = [point.time - points[0].time for point in points]
     middle, level = math.fsum(times) / len(times), math.fsum(values) / len(values)
     spread = math.fsum((time - middle) ** 2 for time in times)
     if spread < _LEAST_SPREAD:
@@ -235,14 +235,14 @@ def level_in(lag_records: int, of: Trend | None, produced: RecordRate | None = N
 
 def slowest_of(forecasts: Sequence[TimeForecast | None]) -> TimeForecast | None:
     """Return when the last of several is level; None where one of them is not known to be."""
-    known = [one for one in forecasts if one is not None]
-    if not known or len(known) < len(forecasts):
+    present = [forecast for forecast in forecasts if forecast is not None]
+    if not present or len(present) < len(forecasts):
         return None
-    latest = [one.latest_seconds for one in known]
+    latest = [forecast.latest_seconds for forecast in present]
     return TimeForecast(
-        max(one.seconds for one in known),
-        max(one.earliest_seconds for one in known),
-        None if None in latest else max(one for one in latest if one is not None),
+        max(forecast.seconds for forecast in present),
+        max(forecast.earliest_seconds for forecast in present),
+        None if None in latest else max(seconds for seconds in latest if seconds is not None),
         "drain",
     )
 
@@ -256,8 +256,10 @@ def overtaken_in(
     By `retention.ms`, a record that waits is deleted when it is so old; brokers delete whole segments, so it may be later. By
     the log's start, where that has moved faster than the reader.
     """
-    found = [one for one in (_by_age(of, age_seconds, retention_seconds), _by_start(points, of)) if one]
-    return min(found, key=lambda one: one.seconds, default=None)
+    estimates = [
+        estimate for estimate in (_by_age(of, age_seconds, retention_seconds), _by_start(points, of)) if estimate
+    ]
+    return min(estimates, key=lambda estimate: estimate.seconds, default=None)
 
 
 def _by_age(of: Trend | None, age_seconds: float | None, retention_seconds: float | None) -> TimeForecast | None:
@@ -282,8 +284,8 @@ def _by_age(of: Trend | None, age_seconds: float | None, retention_seconds: floa
 def _by_start(points: Points, of: Trend | None) -> TimeForecast | None:
     if of is None or of.mirrored is None:
         return None
-    run = [one for one in points if points[-1].time - one.time <= of.seconds]
-    start = _fit(run, [one.start for one in run])
+    run = [point for point in points if points[-1].time - point.time <= of.seconds]
+    start = _fit(run, [point.start for point in run])
     if start is None or start.mean <= 0 or start.mean <= of.mirrored.mean:
         return None
     between, closing = points[-1].position - points[-1].start, start.mean - of.mirrored.mean

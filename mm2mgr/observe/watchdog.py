@@ -160,8 +160,8 @@ class Watchdog:
 
         `running` are the parts that were seen to run, `read` the Connect clusters that could be read.
         """
-        failing = {part_of(one): one for one in per_task(problems)}
-        actions = [action for one in failing.values() if (action := self._decide(one, now, frozen=frozen))]
+        failing = {part_of(problem): problem for problem in per_task(problems)}
+        actions = [action for problem in failing.values() if (action := self._decide(problem, now, frozen=frozen))]
         for part in [part for part in self.histories if part not in failing and part[0] in read]:
             if part in running and part in self._problems:
                 actions.append(WatchAction("recovered", self._problems.pop(part)))
@@ -194,6 +194,6 @@ class Watchdog:
         else:
             action = WatchAction("tell", problem, decision.reason, len(recent))
             history = replace(history, is_open=history.is_open or decision.reason == "breaker")
-        said = f"{action.action} {problem.cause} {action.reason or action.number}"
-        self.histories[part], self._problems[part] = replace(history, reported=said), problem
-        return None if said == history.reported else action
+        reported = f"{action.action} {problem.cause} {action.reason or action.number}"
+        self.histories[part], self._problems[part] = replace(history, reported=reported), problem
+        return None if reported == history.reported else action

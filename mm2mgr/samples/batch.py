@@ -172,12 +172,12 @@ class Rows:
         if not 0 <= partition < self._wanted[topic].partitions:
             self.doubts["of a partition that its topic does not have"] += 1
             return
-        if believed := self._believed(values):
+        if believed := self._plausible_values(values):
             self._rows.setdefault(at_ms, {})[topic, partition] = believed
 
     def share_out(self, topic: str, at_ms: int, rates: Mapping[str, object]) -> None:
         """Give each partition of a topic the same part of the topic's rates."""
-        if topic in self._wanted and (believed := self._believed(rates)):
+        if topic in self._wanted and (believed := self._plausible_values(rates)):
             count = self._wanted[topic].partitions
             row = {name: rate / count for name, rate in believed.items()}
             self._rows.setdefault(at_ms, {}).update({(topic, number): row for number in range(count)})
@@ -197,7 +197,7 @@ class Rows:
         note = f"{len(measured)} of {total} partitions have samples; missing (not zero): partitions of {of}"
         return [*self.doubts.notes(), note]
 
-    def _believed(self, values: Mapping[str, object]) -> dict[str, float]:
+    def _plausible_values(self, values: Mapping[str, object]) -> dict[str, float]:
         checked = {
             name: self.doubts.number(value, LARGEST[name]) for name, value in values.items() if value is not None
         }

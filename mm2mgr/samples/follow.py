@@ -141,7 +141,7 @@ class _FollowedSource:
     _failures: int = 0
     _not_before: float = 0.0
     _failing_since: float = 0.0
-    _said: str = ""
+    _last_report: str = ""
     _left_out: bool = False
     news: News = field(default_factory=News)
 
@@ -159,7 +159,7 @@ class _FollowedSource:
             return Poll([])
         if self.failure is not None:
             self.news.append(f"{self.reader.name}: answers again after {timing.now() - self._failing_since:.0f} s")
-            self.failure, self._failures, self._said = None, 0, ""
+            self.failure, self._failures, self._last_report = None, 0, ""
         self._report_left_out(answer)
         return answer
 
@@ -181,15 +181,15 @@ class _FollowedSource:
         sentences = [f"partitions without a sample: {reasons}"] if reasons else []
         if key:
             self._say(f"{self.reader.name}: {'; '.join([*sentences, *poll.notes])}", key)
-        elif self._said:
+        elif self._last_report:
             again = "all partitions have samples again" if self._left_out else "recovered"
             self._say(f"{self.reader.name}: {again}", "")
         self._left_out = bool(poll.left_out)
 
     def _say(self, sentence: str, key: str) -> None:
-        if key != self._said:
+        if key != self._last_report:
             self.news.append(sentence)
-            self._said = key
+            self._last_report = key
 
 
 class _Keeper:
@@ -230,17 +230,17 @@ class _Keeper:
         if (hour := hour_of(self._clock.now_ms())) == self._hour or not self._clock.is_trusted():
             return
         self._hour = hour
-        with self._reported():
+        with self._reporting_failures():
             before, self._ahead = self._ahead, ahead(self._store.hours(), self._clock.now_ms())
             if self._ahead and not set(self._ahead) <= set(before):
                 self.news.append(ahead_text(str(self._store.store), self._ahead))
         self._expire()  # first: compaction needs space
-        with self._reported():
+        with self._reporting_failures():
             for loose in self._store.loose_hours():
                 if loose < hour:
-                    with self._reported():
+                    with self._reporting_failures():
                         self._store.compact(loose)
-        with self._reported():
+        with self._reporting_failures():
             self._store.vacuum()
 
     def _expire(self) -> None:
@@ -249,7 +249,7 @@ class _Keeper:
         if self._keep_seconds is None or (hour := hour_of(now_ms)) == self._expired_in or not self._clock.is_trusted():
             return
         self._expired_in = hour
-        with self._reported():
+        with self._reporting_failures():
             hours, old_ms = self._store.hours(), now_ms - round(self._keep_seconds * 1000)
             since_ms = kept_since_ms(hours, now_ms, self._keep_seconds)
             stay = [hour for hour in hours if since_ms < hour_end_ms(hour) <= old_ms]
@@ -260,7 +260,7 @@ class _Keeper:
             self._store.vacuum()
 
     @contextmanager
-    def _reported(self) -> Iterator[None]:
+    def _reporting_failures(self) -> Iterator[None]:
         """Report a failure of the store instead of raising it: the samples are safe as they are; the next hour tries again."""
         try:
             yield

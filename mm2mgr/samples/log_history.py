@@ -73,7 +73,7 @@ class _Search:
     def __init__(self, logs_of_clusters: Mapping[str, Sequence[WantedLog]], now_ms: int) -> None:
         self.clusters = frozenset(alias for alias, logs in logs_of_clusters.items() if logs)
         self._logs = [(alias, log) for alias, logs in logs_of_clusters.items() for log in logs]
-        self._blocks, self._layers = _numbered(self._logs)
+        self._blocks, self._layers = _number_blocks(self._logs)
         self._ids = {(alias, log.partition.topic): log.topic_id for alias, log in self._logs}
         self._position = np.array([log.position for _, log in self._logs], np.int64)
         self._open = np.ones(len(self._logs), bool)
@@ -88,7 +88,7 @@ class _Search:
 
     def take(self, batches: Sequence[Any]) -> None:
         """Take the samples of one hour; hours come newest first."""
-        columns_of_batches = [columns for batch in batches for columns in self._of(batch)]
+        columns_of_batches = [columns for batch in batches for columns in self._wanted_rows(batch)]
         if not columns_of_batches:
             return
         place, times, ends, sizes = (np.concatenate(parts) for parts in zip(*columns_of_batches, strict=True))
@@ -107,7 +107,7 @@ class _Search:
         self._kept.append((place[keep], times[keep], ends[keep]))
         self._open[np.unique(place[~passed])] = False
 
-    def _of(self, batch: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    def _wanted_rows(self, batch: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
         """Yield places, times, ends and record sizes of the rows that are wanted, layer by layer."""
         clusters, cluster = codes_of(batch["cluster"])
         topics, topic = codes_of(batch["topic"])
@@ -150,7 +150,7 @@ class _Search:
         return histories
 
 
-def _numbered(logs: Sequence[tuple[str, WantedLog]]) -> tuple[dict[tuple[str, str], tuple[int, int]], list[Any]]:
+def _number_blocks(logs: Sequence[tuple[str, WantedLog]]) -> tuple[dict[tuple[str, str], tuple[int, int]], list[Any]]:
     """Return where the block of each topic begins and how long it is, and layers of places in the blocks, -1: not wanted."""
     most: dict[tuple[str, str], int] = {}
     for alias, log in logs:

@@ -106,7 +106,7 @@ class Http:
             hint = "check that it runs and can be reached from this machine"
             raise self.error(f"{late} within {limit:.3g} s", hint) from error
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure_of(error) from error
 
     def refused(self, answer: HttpAnswer, what: str) -> SourceError:
         """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or empty."""
@@ -119,7 +119,7 @@ class Http:
         """Build an error that names this endpoint."""
         return SourceError(f"{self.endpoint.name} at {self.endpoint.url}: {reason}", hint=hint)
 
-    def _failed(self, error: Exception) -> SourceError:
+    def _failure_of(self, error: Exception) -> SourceError:
         if isinstance(error, web.Broken):
             return self.error("the connection broke in the middle of an answer")
         if isinstance(error, web.NotHttp):
@@ -259,7 +259,7 @@ class MetricSourceReader:
         self._answer, self._newest_ms, self._looked = None, None, False
 
     def _ask(self, now_ms: int) -> _OpenAnswer:
-        since_ms = self._since(now_ms)
+        since_ms = self._read_since_ms(now_ms)
         pieces = self.source.gather(self._topics(), since_ms, now_ms)
         return _OpenAnswer(pieces, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms)
 
@@ -270,7 +270,7 @@ class MetricSourceReader:
             self._inventory_until = time.monotonic() + _TOPICS_FOR_SECONDS
         return self._inventory
 
-    def _since(self, now_ms: int) -> int | None:
+    def _read_since_ms(self, now_ms: int) -> int | None:
         if not self._looked:
             self._newest_ms = self.store.newest_of(self.name, self.source.source_prefix, now_ms - _REACH_MS)
             self._looked = True

@@ -188,13 +188,13 @@ class KafkaReader:
     def _poll(self, logs: LogEnds) -> Poll:
         if timing.now() >= self._looked_at + _TOPICS_EVERY_SECONDS:
             self._look_at_topics(logs)
-        ends, time_ms = _timed(logs)
+        ends, time_ms = _read_ends(logs)
         # A new topic of the old name must not continue the old one's series, and one that is gone is no failure.
         if self._watched.went_back(ends.end) or (
             ends.failed and timing.now() >= self._looked_at + _LOOK_AT_MOST_EVERY_SECONDS
         ):
             self._look_at_topics(logs)
-            ends, time_ms = _timed(logs)
+            ends, time_ms = _read_ends(logs)
         self._watched.ends = ends.end
         batch = self._batch(ends, time_ms)
         self.heard(batch)
@@ -228,7 +228,7 @@ def _ending(look: ReadLimits, until: float) -> ReadLimits:
     return replace(look, limit_seconds=min(look.limit_seconds, until - timing.now()))
 
 
-def _timed(logs: LogEnds) -> tuple[Ends, int]:
+def _read_ends(logs: LogEnds) -> tuple[Ends, int]:
     before_ms = time.time_ns() // 1_000_000
     ends = logs.read()
     return ends, (before_ms + time.time_ns() // 1_000_000) // 2

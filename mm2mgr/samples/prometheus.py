@@ -245,7 +245,7 @@ class PrometheusSource:
                     values |= {"start_offset": starts.get(place, {}).get(time)}
                     values |= {"log_bytes": sizes.get(place, {}).get(time)}
                     rows.add(str(topic), place[1], at_ms, values)
-        return self._gathered(rows, [*names.notes(), *sized.notes()])
+        return self._as_gathered(rows, [*names.notes(), *sized.notes()])
 
     def _record_bytes(self, counters: TopicCounters | None, times: list[int], step_ms: int) -> Cells:
         """Bytes per record of each topic, from the brokers' counters: as they came over the wire, compressed."""
@@ -278,7 +278,7 @@ class PrometheusSource:
             for time, rate in rates_at_place.items() if topic is not None else ():
                 records = records_in.get(place, {}).get(time)
                 rows.share_out(str(topic), time - 1, {"bytes_per_second": rate, "records_per_second": records})
-        return self._gathered(rows, [*names.notes(), _SHARED])
+        return self._as_gathered(rows, [*names.notes(), _SHARED])
 
     def _rate_queries(self, counters: TopicCounters) -> tuple[str, str]:
         asked = self.reading.labels, self.reading.rate_window_seconds
@@ -286,7 +286,7 @@ class PrometheusSource:
 
     # --- the API ------------------------------------------------------------------------------------------------------
 
-    def _gathered(self, rows: Rows, notes: list[str]) -> Gathered:
+    def _as_gathered(self, rows: Rows, notes: list[str]) -> Gathered:
         notes = [*self._warnings, *notes, *rows.notes()]
         self._warnings = []
         return Gathered(rows.batches(), list(dict.fromkeys(notes)))

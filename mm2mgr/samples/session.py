@@ -145,7 +145,7 @@ class _Adapter(HTTPAdapter):
 # --- an exchange ends at its deadline, whatever comes in drips -----------------------------------------------------------
 
 
-def _left() -> float:
+def _seconds_left() -> float:
     left = _ENDS_AT.get() - timing.now()
     if left <= 0:
         raise OSError("the time is up")
@@ -162,7 +162,7 @@ class _Reading(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        self._wire.settimeout(_left())
+        self._wire.settimeout(_seconds_left())
         count = self._file.readinto(buffer)
         self._count += count or 0
         if self._count > web.LIMIT_BYTES:
@@ -185,7 +185,7 @@ class _Connection(HTTPConnection):
     response_class = _Answer
 
     def connect(self) -> None:
-        self.timeout = min(CONNECT_SECONDS, _left())
+        self.timeout = min(CONNECT_SECONDS, _seconds_left())
         super().connect()
 
 

@@ -146,7 +146,7 @@ class SampleStore:
 
     def _share(self, files: Sequence[DataFile], share: Share) -> Any:
         rows, _ = read_share(self.table, files, self.table.file_schema.names, share)
-        return _sorted(rows.unify_dictionaries().combine_chunks()).cast(self.table.file_schema)
+        return _sort_samples(rows.unify_dictionaries().combine_chunks()).cast(self.table.file_schema)
 
 
 # --- the history of tasks ---------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class TaskStore:
         table = self._table.read_or_warn(file, _COLUMNS)
         if table is None:
             return None
-        columns = [_shared(table[name].to_pylist()) for name in _COLUMNS]
+        columns = [_share_equal_values(table[name].to_pylist()) for name in _COLUMNS]
         return [TaskRow(*row) for row in zip(*columns, strict=True)]
 
 
@@ -245,15 +245,15 @@ def _longest(rows: Iterable[TaskRow]) -> list[TaskRow]:
     by_task: defaultdict[tuple[str, str, str], defaultdict[int, list[TaskRow]]] = defaultdict(lambda: defaultdict(list))
     for row in sorted(rows, key=lambda row: row.time_ms):
         by_task[row.connect, row.connector, row.settings][row.task].append(row)
-    longest = [sorted(tasks.values(), key=_lagged, reverse=True)[:_TASKS_PER_CONNECTOR] for tasks in by_task.values()]
+    longest = [sorted(tasks.values(), key=_lag_rank, reverse=True)[:_TASKS_PER_CONNECTOR] for tasks in by_task.values()]
     return [row for tasks in longest for task in tasks for row in task]
 
 
-def _lagged(rows: Sequence[TaskRow]) -> tuple[int, int]:
+def _lag_rank(rows: Sequence[TaskRow]) -> tuple[int, int]:
     return sum(row.span_ms for row in rows), -rows[0].task
 
 
-def _shared(values: list[Any]) -> list[Any]:
+def _share_equal_values(values: list[Any]) -> list[Any]:
     """Return a column with one object for all its equal values: a month of a connector that always lags is 170 000 rows."""
     first: dict[Any, Any] = {}
     return [first.setdefault(value, value) for value in values]
@@ -349,7 +349,7 @@ def _table(batch: Batch, schema: Any) -> Any:
         "topic_id": pa.array(batch.topic_ids, pa.string()) if batch.topic_ids else None,
     }
     columns: dict[str, Any] = {**values, **names, **constants}
-    rows = [_filled(columns[field.name], field.type, length) for field in schema]
+    rows = [_fill_column(columns[field.name], field.type, length) for field in schema]
     table = pa.Table.from_arrays(rows, schema=schema)
     return table.filter(reduce(pc.or_, has_value)) if has_value else table.slice(0, 0)
 
@@ -367,13 +367,13 @@ def _column(values: Any, kind: Any) -> Any:
     return pc.if_else(pc.less(column, pa.scalar(0, kind)), pa.scalar(None, kind), column)
 
 
-def _filled(values: Any, kind: Any, length: int) -> Any:
+def _fill_column(values: Any, kind: Any, length: int) -> Any:
     if isinstance(values, pa.Array):
         return values
     return pa.nulls(length, kind) if values is None else pa.repeat(pa.scalar(values, kind), length)
 
 
-def _sorted(samples: Any) -> Any:
+def _sort_samples(samples: Any) -> Any:
     """Sort samples by partition, time and source; of one moment's, the one read last (the larger offset) comes first."""
     if not len(samples):
         return samples

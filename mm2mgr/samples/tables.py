@@ -111,7 +111,7 @@ class StoredTable:
     """
 
     def __init__(self, store: Store, name: str, warn: Callable[[str], None] = lambda _: None) -> None:
-        self.store, self.name = _checked(store), name
+        self.store, self.name = _check_store(store), name
         self._warn, self._refused = warn, dict[str, str]()
         self.schema = arrow_schema(name)
         self.partitioned_by = PARTITIONED_BY[name]
@@ -310,10 +310,10 @@ class StoredTable:
             now_ms, names, changes = time.time_ns() // 1_000_000, self.partitioned_by, not same_rows
             actions: list[AddAction | RemoveAction] = [
                 *(
-                    AddAction(file.path, file.size, _named(names, file), now_ms, changes, _statistics(file))
+                    AddAction(file.path, file.size, _partition_values(names, file), now_ms, changes, _statistics(file))
                     for file in new
                 ),
-                *(RemoveAction(file.path, changes, now_ms, file.size, _named(names, file)) for file in old),
+                *(RemoveAction(file.path, changes, now_ms, file.size, _partition_values(names, file)) for file in old),
             ]
             commit = CommitProperties(app_transactions=[Transaction(_ONE_WRITER, now_ms)], max_commit_retries=100)
             try:
@@ -465,7 +465,7 @@ def gone(uri: str) -> Mm2mgrError:
     return Mm2mgrError(f"the table {uri} is gone", hint=hint)
 
 
-def _checked(store: Store) -> Store:
+def _check_store(store: Store) -> Store:
     """Return a store as `store_of` has it; Mm2mgrError for a URI without a bucket."""
     try:
         return store_of(store) if isinstance(store, str) else store
@@ -493,7 +493,7 @@ def _is_damage(error: OSError) -> bool:
     return error.errno in (None, 5) and not isinstance(error, FileNotFoundError | PermissionError | ConnectionError)
 
 
-def _named(names: Sequence[str], file: DataFile) -> dict[str, str | None]:
+def _partition_values(names: Sequence[str], file: DataFile) -> dict[str, str | None]:
     return dict(zip(names, file.values, strict=True))
 
 
@@ -543,9 +543,11 @@ class Share:
         """Return the rows of the share; `cluster` and `topic` are dictionaries."""
         if self == Share():
             return table
-        return pa.Table.from_batches([self._inside(batch) for batch in table.to_batches() if len(batch)], table.schema)
+        return pa.Table.from_batches(
+            [self._rows_inside(batch) for batch in table.to_batches() if len(batch)], table.schema
+        )
 
-    def _inside(self, batch: Any) -> Any:
+    def _rows_inside(self, batch: Any) -> Any:
         clusters, cluster = codes_of(batch["cluster"])
         topics, topic = codes_of(batch["topic"])
         names = [[(str(name), str(of_it)) for of_it in topics] for name in clusters]

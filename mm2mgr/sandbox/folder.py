@@ -168,14 +168,14 @@ def write_tree(folder: Path, endpoints: Endpoints) -> Path:
         lines.append(f"  {name}: {{url: ['{url}'], kafka: {endpoints.connect_kafka[name]}}}\n")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        replace_file(folder / "clusters.yaml", _signed("".join(lines)))
+        replace_file(folder / "clusters.yaml", _sign_body("".join(lines)))
         flows = folder / "flows.yaml"
         if not flows.exists():  # people who keep the sandbox edit this one
-            replace_file(flows, _signed(_FLOWS))
+            replace_file(flows, _sign_body(_FLOWS))
     return folder
 
 
-def _signed(body: str) -> str:
+def _sign_body(body: str) -> str:
     return _HEAD + _NOTE.format(_checksum(body)) + body
 
 

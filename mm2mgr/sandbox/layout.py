@@ -105,13 +105,13 @@ class Sandbox:
         need_all()
         with writing(self.directory):
             claim(self.directory, _USE)
-            return self._up(layout, progress)
+            return self._start_servers(layout, progress)
 
     def check(self) -> bool:
         """Tell whether there is a sandbox's folder; SandboxError when there is another one, before anything is touched."""
         return is_claimed(self.directory, _USE)
 
-    def _up(self, layout: Layout | None, progress: Progress) -> Endpoints:
+    def _start_servers(self, layout: Layout | None, progress: Progress) -> Endpoints:
         with only_one(self.directory):
             self.servers()  # a state that cannot be believed is refused before anything is fetched or started
             state = self._state_for(layout)
@@ -177,7 +177,7 @@ class Sandbox:
 
     def _brokers(self, state: State, runtime: Runtime | None) -> list[Broker]:
         brokers = [Broker(n, self.directory / "kafka" / n, runtime=runtime) for n in state.layout.kafka_clusters]
-        return [_adopted(broker, state) for broker in brokers]
+        return [_adopt_server(broker, state) for broker in brokers]
 
     def _workers(self, state: State, brokers: Sequence[Broker], runtime: Runtime | None) -> list[Worker]:
         """Build the workers whose Kafka cluster already has a port."""
@@ -187,7 +187,7 @@ class Sandbox:
             for name, kafka in state.layout.connect.items()
             if kafka in bootstrap
         ]
-        return [_adopted(worker, state) for worker in workers]
+        return [_adopt_server(worker, state) for worker in workers]
 
     def _start(self, state: State, servers: Sequence[Server], progress: Progress, undo: contextlib.ExitStack) -> None:
         missing = [server for server in servers if not server.running]
@@ -224,7 +224,7 @@ class Sandbox:
         self.down()
 
 
-def _adopted(server: AnyServer, state: State) -> AnyServer:
+def _adopt_server(server: AnyServer, state: State) -> AnyServer:
     record = state.records.get(server.name)
     if record:
         server.adopt(record.process, record.ports)

@@ -149,12 +149,12 @@ def application(  # noqa: PLR0913  what to show, to whom, and the clocks
         Route("/flow", pages.flow),
         Route("/losses", pages.losses),
         Route("/watchdog", pages.watchdog),
-        *(Route(f"/{part}", pages.surveyed) for part in ("findings", "changes", "plan")),
+        *(Route(f"/{part}", pages.show_survey) for part in ("findings", "changes", "plan")),
     ]
-    return _Guard(_routed([Route(_OPEN, pages.healthz)]), _routed(routes), login, hosts)
+    return _Guard(_app_of_routes([Route(_OPEN, pages.healthz)]), _app_of_routes(routes), login, hosts)
 
 
-def _routed(routes: list[BaseRoute]) -> Starlette:
+def _app_of_routes(routes: list[BaseRoute]) -> Starlette:
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False  # the address to go to would be made from the header Host
     return app
@@ -228,7 +228,7 @@ class _Pages:
         context = survey_page.watchdog(to_json(newest.watchdog))
         return self._html(request, "table", newest.to_dict(self._ticks()), context)
 
-    def surveyed(self, request: Request) -> Response:
+    def show_survey(self, request: Request) -> Response:
         newest = self._view()
         page = {"findings": survey_page.findings, "changes": survey_page.changes, "plan": survey_page.plan}
         context = page[request.scope["path"].removeprefix("/")](_survey_dict(newest))

@@ -278,7 +278,7 @@ class Stretches:
         for task in self._open.keys() - assigned.keys():
             del self._open[task]
         for task, current in assigned.items():
-            since_ms = self._since(task, current, now)
+            since_ms = self._committed_since_ms(task, current, now)
             mine = [step_of[partition] for partition in current.partitions if partition in step_of]
             lag = sum(step.behind_records for step in mine)
             if not mine:
@@ -302,7 +302,7 @@ class Stretches:
         """End all stretches: something could not be seen."""
         self._open.clear()
 
-    def _since(self, task: int, current: TaskAssignment, now: OffsetSnapshot) -> int | None:
+    def _committed_since_ms(self, task: int, current: TaskAssignment, now: OffsetSnapshot) -> int | None:
         """Return when the last commit of a task was seen; None when its assignment changed or it was down."""
         assigned, since_ms = self._open.get(task, (None, 0))
         if assigned == current and 0 < now.time_ms - since_ms <= self._gap_ms:  # a clock may be set back

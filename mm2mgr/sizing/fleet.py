@@ -202,7 +202,7 @@ def over_limits(worker: WorkerLimits, fullest: Fullest) -> tuple[Limit, ...]:
 
 def need(load: ConnectLoad) -> WorkerNeed:
     """Return how many workers hold every limit."""
-    by_limit = {limit: _needed(load, limit) for limit in get_args(Limit)}
+    by_limit = {limit: _workers_needed(load, limit) for limit in get_args(Limit)}
     asked = [workers for workers in by_limit.values() if workers is not None]
     workers = max(asked) if len(asked) == len(by_limit) else None
     at = fullest(load, workers or load.today or max(1, load.tasks))
@@ -246,7 +246,7 @@ def _with_spare(needs: Sequence[WorkerNeed]) -> int:
     return sum((need.workers_needed or need.fullest.workers) + 1 for need in needs)
 
 
-def _needed(load: ConnectLoad, limit: Limit) -> int | None:
+def _workers_needed(load: ConnectLoad, limit: Limit) -> int | None:
     """Return the smallest number of workers that holds one limit: more workers never make the fullest one fuller."""
 
     def holds(workers: int) -> bool:

@@ -66,29 +66,29 @@ class Load:
     @cached_property
     def alone(self) -> Any:
         """What each partition carries by itself, in bytes per second."""
-        return self._planned(self.hours)
+        return self._values_in_order(self.hours)
 
     @cached_property
     def alone_share(self) -> Any:
         """What each partition has by itself, as a share of what is usable."""
-        return self._planned(self._shares)
+        return self._values_in_order(self._shares)
 
     @cached_property
     def total(self) -> float:
         """What all partitions carry at the same time."""
-        return float(self._planned(_sum(self.hours)))
+        return float(self._values_in_order(_sum(self.hours)))
 
     @cached_property
     def rest(self) -> float:
         """What the partitions carry at the same time that a task can carry, hour by hour."""
-        return float(self._planned(_sum(np.where(self._shares > 1, 0, self.hours))))
+        return float(self._values_in_order(_sum(np.where(self._shares > 1, 0, self.hours))))
 
     @cached_property
     def records(self) -> float | None:
         """Records per second at the same time, where they ask for more tasks than the bytes do; else None."""
         if self._records is None:
             return None
-        records = float(self._planned(_sum(self._records)))
+        records = float(self._values_in_order(_sum(self._records)))
         return records if records / self.usable_records > self.total / self.usable else None
 
     @cached_property
@@ -124,7 +124,7 @@ class Load:
 
     def per_task(self, tasks: int) -> list[float]:
         """Return the load of each task; one task without load where there is no partition."""
-        loads: list[float] = self._of(tasks)[0].tolist()
+        loads: list[float] = self._loads_of(tasks)[0].tolist()
         return loads or [0.0]
 
     def busiest(self, tasks: int) -> float:
@@ -133,11 +133,11 @@ class Load:
 
     def busiest_share(self, tasks: int) -> float:
         """Return the load of the busiest task as a share of what is usable, in bytes or in records, whichever is more."""
-        return float(self._of(tasks)[1].max(initial=0.0))
+        return float(self._loads_of(tasks)[1].max(initial=0.0))
 
     def strain(self, tasks: int) -> float:
         """Return how many times too much the worst task has; at most 1 fits."""
-        return float(self._of(tasks)[2].max(initial=0.0))
+        return float(self._loads_of(tasks)[2].max(initial=0.0))
 
     def fits(self, tasks: int, share: float = 1.0) -> bool:
         """Tell whether every task holds at `share` of what is usable, and none has too many partitions.
@@ -149,7 +149,7 @@ class Load:
             return True
         if self.most_partitions and math.ceil(len(self.hours) / count) > self.most_partitions:
             return False
-        strains = self._of(count)[2] if share == 1 else self._planned(self._strains(count, share))
+        strains = self._loads_of(count)[2] if share == 1 else self._values_in_order(self._strains(count, share))
         return bool((strains <= 1).all())
 
     def hours_of(self, tasks: int) -> Any:
@@ -176,20 +176,20 @@ class Load:
         return bool(self._shares.max(initial=0.0) > 1)
 
     @cached_property
-    def _known(self) -> dict[int, tuple[Any, Any, Any]]:
+    def _loads_by_tasks(self) -> dict[int, tuple[Any, Any, Any]]:
         return {}
 
-    def _of(self, tasks: int) -> tuple[Any, Any, Any]:
+    def _loads_of(self, tasks: int) -> tuple[Any, Any, Any]:
         """Return bytes per second, the share of what is usable, and the strain of each task."""
         count = min(tasks, len(self.hours))
-        if count not in self._known:
+        if count not in self._loads_by_tasks:
             volume = _by_task(self.hours, count)
             records = None if self._records is None else _by_task(self._records, count)
-            planned = self._planned(volume)
-            shares = planned / self.usable if records is None else self._planned(self._share(volume, records))
-            strains = self._planned(self._strains(count, 1.0)) if self._some_heavy and count else shares
-            self._known[count] = planned, shares, strains
-        return self._known[count]
+            planned = self._values_in_order(volume)
+            shares = planned / self.usable if records is None else self._values_in_order(self._share(volume, records))
+            strains = self._values_in_order(self._strains(count, 1.0)) if self._some_heavy and count else shares
+            self._loads_by_tasks[count] = planned, shares, strains
+        return self._loads_by_tasks[count]
 
     def _strains(self, count: int, share: float) -> Any:
         """Return what each task has in each hour by what it may have: tasks × hours."""
@@ -207,7 +207,7 @@ class Load:
         share = volume / self.usable
         return share if records is None else np.maximum(share, records / self.usable_records)
 
-    def _planned(self, values: Any) -> Any:
+    def _values_in_order(self, values: Any) -> Any:
         return statistic_of(values, self.statistic)
 
     def _least(self, shares: Any) -> int:

@@ -147,7 +147,7 @@ def placement_of(
             load = run.load
             share = load.busiest_share(count)
             running.append(RunningFlow(run.flow_id, count, load.busiest(count), share, load.fits(count)))
-        for task, held in _held(connector, run):
+        for task, held in _placed_tasks(connector, run):
             if task.state in _WITHOUT_WORKER or not task.worker:
                 nowhere.append(f"{connector.name}-{task.number}")
             else:
@@ -167,7 +167,7 @@ class _Held:
     heap_bytes: float
 
 
-def _held(connector: ConnectorPlacement, run: FlowRun | None) -> Iterator[tuple[TaskPlacement, _Held]]:
+def _placed_tasks(connector: ConnectorPlacement, run: FlowRun | None) -> Iterator[tuple[TaskPlacement, _Held]]:
     count = len(connector.tasks)
     by_task = run.load.hours_of(count) if run else ()
     heap = run.buffers.heap_bytes(math.ceil(len(run.load.hours) / count)) if run and count else SIDE_TASK_HEAP_BYTES

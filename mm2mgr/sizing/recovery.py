@@ -138,7 +138,7 @@ def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = (
 def recovery(load: ConnectLoad, workers: int, behind: float) -> Recovery:
     """Return the time to catch up from so many seconds of traffic."""
     now = [len(run.per_task) for run in load.runs]
-    raised = _raised(load, workers, now)
+    raised = _raise_tasks(load, workers, now)
     first, second = (_catch_up(utilisations(load, workers, tasks), behind) for tasks in (now, raised))
     return Recovery(workers, sum(now), first, sum(raised), second)
 
@@ -185,7 +185,7 @@ def _catch_up(busy: Mapping[str, float], behind: float) -> CatchUp:
     return CatchUp(caught_up.get(last), last, tuple(flow_id for flow_id in times if flow_id not in caught_up))
 
 
-def _raised(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[int]:
+def _raise_tasks(load: ConnectLoad, workers: int, now: Sequence[int]) -> list[int]:
     """Give the flows the room that the workers have, each in proportion to its tasks, up to its partitions and limit.
 
     Idle tasks take places too, except where one worker has room for all busy ones. Assignment goes by position, so more
@@ -204,7 +204,7 @@ def _loss_reason(load: ConnectLoad, rest: Fullest, outcome: WorkerLoss) -> str:
     runs = f"then {'runs' if rest.workers == 1 else 'run'} up to {number_of(rest.tasks, 'task')}"
     sentence = (
         f"{number_of(outcome.lost, 'worker')} lost of {outcome.workers + outcome.lost}: up to {outcome.stopped_tasks} of "
-        f"{number_of(load.tasks, 'task')} stop for {_stopped(load, outcome)}; {left} {runs}{' each' if rest.workers > 1 else ''}"
+        f"{number_of(load.tasks, 'task')} stop for {_stop_text(load, outcome)}; {left} {runs}{' each' if rest.workers > 1 else ''}"
     )
     words = {
         "tasks": f"more than {number_of(load.worker.tasks, 'task')}",
@@ -222,7 +222,7 @@ def _loss_reason(load: ConnectLoad, rest: Fullest, outcome: WorkerLoss) -> str:
     return f"{sentence} {who} caught up {span_text(outcome.after.seconds)} after that, {outcome.after.last_flow} last."
 
 
-def _stopped(load: ConnectLoad, outcome: WorkerLoss) -> str:
+def _stop_text(load: ConnectLoad, outcome: WorkerLoss) -> str:
     """Say how long tasks stop, and why that is shorter when the leader of the Connect group was lost."""
     session, delay = (span_text(seconds) for seconds in (load.failover.session_seconds, load.failover.delay_seconds))
     if not load.failover.delay_seconds:

@@ -362,7 +362,7 @@ def _consequences(before: Outcome, after: Outcome) -> list[str]:
         ("Capped by their limit, with more load on a task than planned", newly_short),
         (
             "At or above their catch-up limit, so that they fall behind",
-            [flow_id for flow_id in _held(after) if flow_id not in _held(before)],
+            [flow_id for flow_id in _flows_at_limit(after) if flow_id not in _flows_at_limit(before)],
         ),
     )
     sentences = [f"{subject}: {listed(names)}." for subject, names in changes if names]
@@ -398,7 +398,7 @@ def _short(outcome: Outcome) -> list[str]:
     ]
 
 
-def _held(outcome: Outcome) -> list[str]:
+def _flows_at_limit(outcome: Outcome) -> list[str]:
     return [run.flow_id for load in outcome.loads.values() for run in load.runs if run.limit_used >= 1]
 
 

@@ -179,7 +179,7 @@ def tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[P
                 f"{source}: {reason}", hint="name the tree with --clusters, or run mm2mgr init"
             ) from error
         if stat.S_ISDIR(mode):
-            paths = sorted(_below(source, refuse))
+            paths = sorted(_files_below(source, refuse))
             files += [(path, OVERRIDES in path.parent.relative_to(source).parts) for path in paths]
         else:
             files.append((source, source.parent.name == OVERRIDES))
@@ -190,7 +190,7 @@ def _unreadable(error: OSError) -> str:
     return f"cannot be read: {error.strerror}"
 
 
-def _below(source: Path, refuse: Callable[[object, str], None]) -> Iterator[Path]:
+def _files_below(source: Path, refuse: Callable[[object, str], None]) -> Iterator[Path]:
     def unreadable(error: OSError) -> None:
         refuse(error.filename or source, _unreadable(error))
 

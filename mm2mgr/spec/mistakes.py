@@ -41,7 +41,7 @@ def mistakes(error: ValidationError, values: Any, base: PathKey = (), of: str = 
         groups.setdefault(_real_path(item, values), []).append(item)
     kinds = {path: items[0]["type"] for path, items in groups.items()}
     wrong_keys = {path for path, items in groups.items() if any(map(_is_key, items))}
-    unknown = {path: _unknown((*base, *path)) for path, kind in kinds.items() if kind == "extra_forbidden"}
+    unknown = {path: _explain_unknown((*base, *path)) for path, kind in kinds.items() if kind == "extra_forbidden"}
     meant = {(*path[:-1], meant_key) for path, (meant_key, _) in unknown.items()}
     not_indented = {path[:-1] for path in groups if _is_of_entry((*base, *path))}
     messages = []
@@ -107,7 +107,7 @@ def _predicate(path: PathKey, items: Sequence[Any], base: PathKey) -> str:  # no
         remedy = "write its keys indented below it" if is_block else "write a value"
         return f" is empty: {remedy}{'' if is_needed else ' or remove the key'}{_for_example(path[-1], node)}"
     if expectation:
-        shown = _shown(path, value)
+        shown = _value_text(path, value)
         if expectation.startswith("a "):
             return f" should be {expectation}" + (f", not {shown}" if shown else "")
         return f": {expectation}" + (f" (got {shown})" if shown and shown.strip("'") not in expectation else "")
@@ -116,10 +116,10 @@ def _predicate(path: PathKey, items: Sequence[Any], base: PathKey) -> str:  # no
     if limit := next((item["ctx"]["le"] for item in items if item["type"] == "less_than_equal"), None):
         return f" should be at most {limit}, not {value}"
     if isinstance(value, str) and any(item["type"] == "greater_than" for item in items):
-        return f" should be more than {first['ctx']['gt']:g}, not {_shown(path, value)}"
+        return f" should be more than {first['ctx']['gt']:g}, not {_value_text(path, value)}"
     if first["type"] in ("too_short", "too_long"):
         return f" has {first['ctx']['actual_length']} entries{_for_example(path[-1], node)}"
-    return f" should be {_kinds(node)}, not {_given(path, value)}{_remedy(path, node, value)}"
+    return f" should be {_kinds(node)}, not {_written_text(path, value)}{_remedy(path, node, value)}"
 
 
 def _words(item: Any) -> str:
@@ -136,9 +136,9 @@ def _kinds(node: Node) -> str:
     return re.sub(r"(^| or )(?=list|map|whole number|number)", r"\1a ", words)
 
 
-def _given(path: PathKey, value: object) -> str:
+def _written_text(path: PathKey, value: object) -> str:
     """Return what was written, in words; a text only if it is no secret."""
-    shown = _shown(path, value)
+    shown = _value_text(path, value)
     if isinstance(value, bool):
         return shown
     if isinstance(value, int | float):
@@ -147,7 +147,7 @@ def _given(path: PathKey, value: object) -> str:
     return kinds.get(type(value), f"a {type(value).__name__}")
 
 
-def _shown(path: PathKey, value: object) -> str:
+def _value_text(path: PathKey, value: object) -> str:
     """Return a short value as it was written, "" if it may be a secret or is no scalar."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -178,11 +178,11 @@ def _remedy(path: PathKey, node: Node, value: object) -> str:
         return ": write it in quotes"
     if isinstance(value, str) and re.search(r"[\w-]\s+=\s|[\w-]:[\[{\"']", value):
         return f": write a colon and a blank between key and value{_for_example(key, node)}"
-    meant = None if _holds_secret(path, value) else _meant(node, kinds, value)
+    meant = None if _holds_secret(path, value) else _guess_value(node, kinds, value)
     return f": write {_yaml(key, meant)}" if meant is not None and len(str(meant)) < _SHOWN else _for_example(key, node)
 
 
-def _meant(node: Node, kinds: Sequence[Node], value: object) -> object:  # noqa: PLR0911 - one return a kind
+def _guess_value(node: Node, kinds: Sequence[Node], value: object) -> object:  # noqa: PLR0911 - one return a kind
     """Return a value of the right kind that somebody who wrote this one probably meant; None if none is likely."""
     for kind in kinds:
         words = {_bare(literal): literal for literal in [*kind.get("enum", ()), *filter(None, [kind.get("const")])]}
@@ -266,7 +266,7 @@ def _holds_secret(path: PathKey, value: object) -> bool:
         return any(_holds_secret((*path, key), below) for key, below in value.items())
     if isinstance(value, list):
         return any(_holds_secret(path, below) for below in value)
-    return not _shown(path, value) and not isinstance(value, bool)
+    return not _value_text(path, value) and not isinstance(value, bool)
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ _ALSO_CALLED = {
 }
 
 
-def _unknown(path: PathKey) -> tuple[str, str]:  # noqa: PLR0911 - one return a kind of key
+def _explain_unknown(path: PathKey) -> tuple[str, str]:  # noqa: PLR0911 - one return a kind of key
     """Return the key that was meant ("" where none is likely) and what to write instead of an unknown one."""
     key, above = str(path[-1]), node_at(path[:-1])
     known_names = sorted({name for choice in choices(above) for name in choice.get("properties", ())})

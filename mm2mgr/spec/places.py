@@ -78,20 +78,20 @@ def read_yaml(path: Path, data: bytes | None = None) -> list[Document]:
         _refuse_bombs(file, text)
         return [_Reader(file).document(node) for node in syntax(text)]
     except Unreadable as error:
-        raise _refused(file, str(error)) from error
+        raise _refusal_error(file, str(error)) from error
     except UnicodeDecodeError as error:
-        raise _refused(file, f"is not UTF-8 text (byte {error.start})") from error
+        raise _refusal_error(file, f"is not UTF-8 text (byte {error.start})") from error
     except yaml.MarkedYAMLError as error:
         if _TOO_DEEP in str(error.problem):
-            raise _refused(file, "nested too deeply", error.problem_mark) from error
+            raise _refusal_error(file, "nested too deeply", error.problem_mark) from error
         from mm2mgr.spec.syntax import explain  # nothing of it is needed where nothing is wrong
 
         line, column, problem = explain(error, text)
         raise SpecError([Problem(Place(file, line + 1, column + 1), f"not YAML: {problem}")]) from error
     except (yaml.YAMLError, ValueError) as error:
-        raise _refused(file, f"not YAML: {str(error).splitlines()[0]}") from error
+        raise _refusal_error(file, f"not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
-        raise _refused(file, "nested too deeply") from error
+        raise _refusal_error(file, "nested too deeply") from error
 
 
 def syntax(text: str) -> list[yaml.Node]:
@@ -99,7 +99,7 @@ def syntax(text: str) -> list[yaml.Node]:
     return [node for node in yaml.compose_all(text, Loader=_YamlLoader) if node is not None and not _is_null(node)]
 
 
-def _refused(file: str, problem: str, mark: Any = None) -> SpecError:
+def _refusal_error(file: str, problem: str, mark: Any = None) -> SpecError:
     return SpecError([Problem(_place(file, mark), problem)])
 
 
@@ -116,9 +116,9 @@ def _refuse_bombs(file: str, text: str) -> None:
     for values, event in enumerate(yaml.parse(text, Loader=_YamlLoader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
-            raise _refused(file, "nested too deeply", event.start_mark)
+            raise _refusal_error(file, "nested too deeply", event.start_mark)
         if values > _MAX_VALUES:
-            raise _refused(file, f"contains more than {_MAX_VALUES:,} values", event.start_mark)
+            raise _refusal_error(file, f"contains more than {_MAX_VALUES:,} values", event.start_mark)
 
 
 def _is_null(node: yaml.Node) -> bool:
@@ -139,7 +139,7 @@ class _Reader(yaml.constructor.SafeConstructor):
     def document(self, root: yaml.Node) -> Document:
         if not isinstance(root, yaml.MappingNode):
             problem = "the file must contain keys such as 'clusters:' or 'flows:', each with a colon and no dash"
-            raise _refused(self.file, problem, root.start_mark)
+            raise _refusal_error(self.file, problem, root.start_mark)
         values = self.value(root, ())
         if self.problems:
             raise SpecError(self.problems)
@@ -164,7 +164,7 @@ class _Reader(yaml.constructor.SafeConstructor):
         self.count += count
         if self.count > _MAX_VALUES:
             problem = f"the anchors in this file expand to too many values (more than {_MAX_VALUES:,})"
-            raise _refused(self.file, problem, node.start_mark)
+            raise _refusal_error(self.file, problem, node.start_mark)
 
     def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, Any]:
         if id(node) not in self.checked:

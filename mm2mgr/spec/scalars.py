@@ -116,14 +116,14 @@ def replacement_of(pattern: str, replacement: str) -> Callable[[str], str | None
     except (ValueError, re.error):
         return None
 
-    def replaced(text: str) -> str | None:
+    def replace_groups(text: str) -> str | None:
         if regex.fullmatch(text) is None:
             return None
         return regex.sub(
             lambda match: "".join(p if isinstance(p, str) else match[p] or "" for p in parts), text, count=1
         )
 
-    return replaced
+    return replace_groups
 
 
 def _replacement_parts(text: str, groups: int) -> Iterator[str | int]:

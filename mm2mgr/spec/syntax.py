@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-Found = tuple[int, int, str]
+Position = tuple[int, int, str]
 """Line and column from 0, and what to write."""
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |$)")
 _WORDS = (  # a part of the parser's message -> what to do about it
@@ -29,7 +29,7 @@ _RESERVED = re.compile(r"(?:^|[\s\[{,])([@`%!*&])(?!\s)")
 _KEY = re.compile(r"(?<![\w.$\"'/])([A-Za-z_][\w-]*):(?=[\[{\"'])|^\s*([a-z_]+):(?=[A-Za-z])")
 
 
-def explain(error: Any, text: str) -> Found:  # noqa: PLR0911 - one return per mistake
+def explain(error: Any, text: str) -> Position:  # noqa: PLR0911 - one return per mistake
     """Return the place and the words for an error of the parser in a text."""
     lines = text.splitlines() or [""]
     mark = error.problem_mark or error.context_mark
@@ -73,7 +73,7 @@ def explain(error: Any, text: str) -> Found:  # noqa: PLR0911 - one return per m
     return mark.line, mark.column, words
 
 
-def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Found]:
+def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Position]:
     """Yield what the lines themselves give away, the ones that the parser complains about first."""
     for number, line in enumerate(lines):
         if _CONFLICT.match(line):
@@ -102,7 +102,7 @@ def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Found]:
             yield number, match.start(1), f"a value that begins with {match[1]} needs quotes{star}"
 
 
-def _of_brackets(lines: list[str], last: int, mark: Any, start: Any) -> Found:
+def _of_brackets(lines: list[str], last: int, mark: Any, start: Any) -> Position:
     """Return what is wrong inside [ ] or { }, where the parser expects a comma or the end."""
     if mark.line == start.line and lines[last][: mark.column][-1:] in ("'", '"'):
         return mark.line, mark.column, "text goes on behind the quote: put all of it into the quotes"

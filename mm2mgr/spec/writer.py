@@ -96,7 +96,7 @@ class OverrideFile:
                     theirs = {name for name in entries if now.get(name) not in (before.get(name), entries[name])}
                     mine = {name: entry for name, entry in entries.items() if name not in theirs}
                     merged = merge(now, mine, known_names, before)
-                    if merged == now or _replaced(target, self.text(merged), content):
+                    if merged == now or _replace_unchanged(target, self.text(merged), content):
                         refused = (name for name in theirs if self._value(now, name) != self._value(entries, name))
                         return Update(merged != now, tuple(sorted(refused)))
         except OSError as error:
@@ -173,7 +173,7 @@ def override_target(path: Path) -> Path:
     return target
 
 
-def _replaced(target: Path, text: str, content: bytes | None) -> bool:
+def _replace_unchanged(target: Path, text: str, content: bytes | None) -> bool:
     """Replace the file, keeping owner and mode; False where it no longer has this content."""
     like = None if content is None else target.stat()
     return replace_file(target, text, like=like, only_if=lambda: _content(target) == content)

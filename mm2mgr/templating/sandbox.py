@@ -73,9 +73,9 @@ class Environment(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]
         self.globals.update(functions)
         self.filters = {
-            name: self._bounded(name, function) for name, function in self.filters.items() if name not in _NO_USE
+            name: self._bound_filter(name, function) for name, function in self.filters.items() if name not in _NO_USE
         }
-        own = self.step, self.joined, self.weighed = self._step, self._joined, self._weighed
+        own = self.step, self.joined, self.weighed = self._step, self._join_parts, self._weigh_value
         self._own = {id(function) for function in (*functions.values(), *own)}
         self.left, self.left_of_all = MOST_WORK, MOST_WORK_OF_ALL
 
@@ -143,25 +143,25 @@ class Environment(ImmutableSandboxedEnvironment):
                 work *= weights[-1]
         self.spend(STEP + work)
 
-    def _counted(self, values: Iterable[object]) -> list[object]:
+    def _count_values(self, values: Iterable[object]) -> list[object]:
         """Return values with what each iterator among them gives, as long as that is not too much."""
-        return [list(map(self._spent, value)) if isinstance(value, Iterator) else value for value in values]
+        return [list(map(self._spend_iterator, value)) if isinstance(value, Iterator) else value for value in values]
 
-    def _spent(self, value: object) -> object:
+    def _spend_iterator(self, value: object) -> object:
         self.spend(1 + self._weigh(value))
         return value
 
-    def _bounded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _bound_filter(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a filter that counts its work; the environment or context that Jinja2 puts first is not part of it."""
         first = 1 if hasattr(function, "jinja_pass_arg") else 0
 
         @wraps(function)
-        def bounded(*arguments: Any, **named: Any) -> Any:
-            values = self._counted(arguments[first:])
+        def run_bounded(*arguments: Any, **named: Any) -> Any:
+            values = self._count_values(arguments[first:])
             self._charge(name, (*values, *named.values()))
             return function(*arguments[:first], *values, **named)
 
-        return bounded
+        return run_bounded
 
     # --- what a template may touch --------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Environment(ImmutableSandboxedEnvironment):
         name = "range" if __obj is __self.globals["range"] else getattr(method, "__name__", type(__obj).__name__)
         if not __self.is_safe_callable(__obj):
             raise SecurityError(f"a template may not call {name}")  # its value may hold secrets
-        args = tuple(__self._counted(args))
+        args = tuple(__self._count_values(args))
         owner = getattr(method, "__self__", None)
         named = (value for key, value in kwargs.items() if key not in _SCOPES)
         __self._charge(name, (*((owner,) if isinstance(owner, _VALUES) else ()), *args, *named))
@@ -204,11 +204,11 @@ class Environment(ImmutableSandboxedEnvironment):
             self._charge("format" if operator == "%" and isinstance(left, str) else operator, (left, right))
         return super().call_binop(context, operator, left, right)
 
-    def _joined(self, *parts: object) -> str:
+    def _join_parts(self, *parts: object) -> str:
         self._charge("~", parts)
         return "".join(map(str, parts))
 
-    def _weighed(self, value: object) -> object:
+    def _weigh_value(self, value: object) -> object:
         self.spend(STEP + self._weigh(value))
         return value
 
@@ -222,13 +222,13 @@ class Environment(ImmutableSandboxedEnvironment):
 class _Counting(NodeTransformer):
     """Puts a step into each body that can run many times, and counts what `~`, lists and maps hold."""
 
-    def _repeated(self, node: Any) -> nodes.Node:
+    def _repeat_node(self, node: Any) -> nodes.Node:
         size = sum(len(data.data) for data in node.find_all(nodes.TemplateData))
         self.generic_visit(node)
         node.body.insert(0, nodes.ExprStmt(self._of_environment("step", [nodes.Const(size)])).set_lineno(node.lineno))
         return node  # type: ignore[no-any-return]
 
-    visit_Template = visit_For = visit_Macro = visit_CallBlock = visit_Block = _repeated
+    visit_Template = visit_For = visit_Macro = visit_CallBlock = visit_Block = _repeat_node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)

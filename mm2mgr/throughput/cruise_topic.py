@@ -86,14 +86,14 @@ def topic_samples(
     come in several batches. KafkaError when the topic cannot be read.
     """
     for ranges in _slices(_ranges(settings, topic, since_ms)):
-        yield _collected(
+        yield _collect_samples(
             [pa.ipc.open_stream(packed).read_all() for packed in _read(spark, dict(settings), topic, ranges)]
         )
 
 
 def _read(spark: SparkSession, settings: dict[str, Any], topic: str, ranges: list[Range]) -> list[bytes]:
     """Read each range in a task of its own. Arrow goes as bytes: Spark's own ways to hand it on need pandas."""
-    do = F.udf(lambda number: _packed(_range_rows(settings, topic, ranges[number])), BinaryType(), useArrow=False)
+    do = F.udf(lambda number: _pack_rows(_range_rows(settings, topic, ranges[number])), BinaryType(), useArrow=False)
     try:
         answers = spark.range(0, len(ranges), 1, len(ranges)).select(do("id").alias("packed")).collect()
     except (PySparkException, Py4JError) as error:
@@ -101,7 +101,7 @@ def _read(spark: SparkSession, settings: dict[str, Any], topic: str, ranges: lis
     return [bytes(answer["packed"]) for answer in answers]
 
 
-def _collected(tables: list[pa.Table]) -> TopicSamples:
+def _collect_samples(tables: list[pa.Table]) -> TopicSamples:
     table = pa.concat_tables([_SCHEMA.empty_table(), *tables])
     is_sample = table["fault"].is_null()
     skipped: Counter[str] = Counter()
@@ -169,7 +169,7 @@ def _range_rows(settings: Mapping[str, Any], topic: str, time_range: Range) -> I
     yield from ({"fault": fault, "count": count} for fault, count in faults.items())
 
 
-def _packed(rows: Iterator[dict[str, Any]]) -> bytes:
+def _pack_rows(rows: Iterator[dict[str, Any]]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as stream:
         while piece := list(islice(rows, _CONSUME)):

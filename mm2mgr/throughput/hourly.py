@@ -87,7 +87,7 @@ def hourly_rates(store: Store, window_seconds: float | None, statistic: Statisti
     table = throughput_table(store)
     window = last_hours(store, WEEKS_SECONDS if window_seconds is None else window_seconds)
     names = _names(table, window)
-    chosen = _thinned(window.hours, len(names))
+    chosen = _thin_hours(window.hours, len(names))
     size = record_sizes(store, window.only(chosen[:: -(-len(chosen) // _HOURS_FOR_SIZES)]), names)
     rates = np.full((len(names), len(chosen)), np.nan, np.float32)
     for column, hour in enumerate(chosen):
@@ -137,7 +137,7 @@ def _hour(table: StoredTable, files: Sequence[DataFile], names: PartitionNames, 
     return mean
 
 
-def _thinned(hours: Sequence[str], partitions: int) -> list[str]:
+def _thin_hours(hours: Sequence[str], partitions: int) -> list[str]:
     """Keep hours so that the table fits in memory: the same hours of every week, so that weeks can be compared."""
     most = max(1, _CELLS // max(1, partitions))
     for stride in _STRIDES:
@@ -168,7 +168,7 @@ def by_topic(throughput: Throughput, hourly: Any) -> list[GroupRate]:
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     topics = [names.topics[number] for number in names.topic[place[first]].tolist()]
     clusters = [names.clusters[number] for number in names.cluster[place[first]].tolist()]
-    return _added(list(zip(topics, clusters, strict=True)), np.arange(len(throughput)), group, throughput, hourly)
+    return _add_up(list(zip(topics, clusters, strict=True)), np.arange(len(throughput)), group, throughput, hourly)
 
 
 def by_flow(
@@ -179,7 +179,7 @@ def by_flow(
     rows = [members(throughput, alias, carries) for _, alias, carries in flows]
     group = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
     labels = [(name, alias) for name, alias, _ in flows]
-    return _added(labels, np.concatenate([np.zeros(0, np.int64), *rows]), group, throughput, hourly)
+    return _add_up(labels, np.concatenate([np.zeros(0, np.int64), *rows]), group, throughput, hourly)
 
 
 def members(throughput: Throughput, alias: str, carries: Callable[[str], bool]) -> Any:
@@ -215,7 +215,7 @@ def week_pattern(throughput: Throughput, hourly: Any) -> WeekPattern:
     return WeekPattern(table, (day, hour_of_day), None if quiet is None else (quiet, (quiet + _QUIET_HOURS) % 24))
 
 
-def _added(
+def _add_up(
     labels: Sequence[tuple[str, str]], rows: Any, group: Any, throughput: Throughput, hourly: Any
 ) -> list[GroupRate]:
     """Add up the rows of every group, given with names and clusters; busiest first."""
@@ -239,7 +239,7 @@ def _added(
         strict=True,
     )
     groups = [
-        GroupRate(name, cluster, partitions, _known(mean), _known(planned), *_peak(loads, window), _all(loads))
+        GroupRate(name, cluster, partitions, _finite(mean), _finite(planned), *_peak(loads, window), _all(loads))
         for (name, cluster), partitions, mean, planned, loads in columns
     ]
     return sorted(groups, key=lambda load: (-(load.bytes_per_second_p95_sum or 0.0), load.cluster, load.name))
@@ -254,7 +254,7 @@ def _peak(loads: Sequence[float], hours: Sequence[str]) -> tuple[float | None, s
 
 
 def _all(loads: Sequence[float]) -> tuple[float | None, ...]:
-    return tuple(_known(load) for load in loads)
+    return tuple(_finite(load) for load in loads)
 
 
 def _sum(rates: Any) -> Any:
@@ -263,5 +263,5 @@ def _sum(rates: Any) -> Any:
     return np.where(has_rate.any(axis=0), np.where(has_rate, rates, 0.0).sum(axis=0), np.nan)
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return None if math.isnan(value) else value

@@ -119,9 +119,9 @@ def clean(raw: Series, since_ms: int, until_ms: int) -> Series:
     """
     cleaned = replace(
         raw,
-        records_per_second=_within(raw.records_per_second, 0.0, MOST_RECORDS_PER_SECOND),
-        bytes_per_second=_within(raw.bytes_per_second, 0.0, MOST_BYTES_PER_SECOND),
-        record_bytes=_within(raw.record_bytes, 1e-9, _MOST_RECORD_BYTES),
+        records_per_second=_without_implausible(raw.records_per_second, 0.0, MOST_RECORDS_PER_SECOND),
+        bytes_per_second=_without_implausible(raw.bytes_per_second, 0.0, MOST_BYTES_PER_SECOND),
+        record_bytes=_without_implausible(raw.record_bytes, 1e-9, _MOST_RECORD_BYTES),
     )
     measured = (cleaned.end_offset >= 0) & (cleaned.time_ms >= since_ms) & (cleaned.time_ms < until_ms)
     if not measured.all():
@@ -140,7 +140,7 @@ def clean(raw: Series, since_ms: int, until_ms: int) -> Series:
     return cleaned.take(np.delete(np.arange(len(cleaned)), dips)) if len(dips) else cleaned
 
 
-def _within(values: Floats, low: float, most: float) -> Floats:
+def _without_implausible(values: Floats, low: float, most: float) -> Floats:
     """Make unknown what cannot be true: a source that is wrong must not change a plan."""
     if _is_unknown(values):
         return values
@@ -267,7 +267,7 @@ def intervals(series: Series, in_hour: Flags, hour_start_ms: int) -> Intervals:
         volume = np.where(in_bytes, series.bytes_per_second, per_second * sizes)
     usable = has_end & in_hour & ~reset & ~gap
     if _has_several_sources(series):
-        usable &= ~_shadowed(series, span, usable, hour_start_ms)
+        usable &= ~_flag_shadowed(series, span, usable, hour_start_ms)
     return Intervals(span, per_second, volume, usable, reset & in_hour, gap & in_hour)
 
 
@@ -301,7 +301,7 @@ def _gaps(series: Series, elapsed: Ints) -> Flags:
     return flags
 
 
-def _shadowed(series: Series, span: Ints, usable: Flags, hour_start_ms: int) -> Flags:
+def _flag_shadowed(series: Series, span: Ints, usable: Flags, hour_start_ms: int) -> Flags:
     """Flag intervals of whose part in the hour a better source covers at least half; sources are numbered from best to worst.
 
     Only that part: of the hour before, just the last samples of the better source are here.
@@ -316,14 +316,14 @@ def _shadowed(series: Series, span: Ints, usable: Flags, hour_start_ms: int) -> 
         rows = np.flatnonzero(usable & (series.source == source))
         better = np.flatnonzero(taken)
         if len(better):
-            ends, spans = _united(end[better], span[better])
-            covered = _covered(ends, spans, end[rows]) - _covered(ends, spans, end[rows] - inside[rows])
+            ends, spans = _unite_stretches(end[better], span[better])
+            covered = _covered_time(ends, spans, end[rows]) - _covered_time(ends, spans, end[rows] - inside[rows])
             hidden[rows[covered >= _SHADOWED * inside[rows]]] = True
         taken[rows[~hidden[rows]]] = True
     return hidden
 
 
-def _united(ends: Ints, spans: Ints) -> tuple[Ints, Ints]:
+def _unite_stretches(ends: Ints, spans: Ints) -> tuple[Ints, Ints]:
     """Return ends and lengths of the stretches that the intervals cover together; those of two sources may overlap."""
     order = np.argsort(ends - spans, kind="stable")
     starts, reached = (ends - spans)[order], np.maximum.accumulate(ends[order])
@@ -332,7 +332,7 @@ def _united(ends: Ints, spans: Ints) -> tuple[Ints, Ints]:
     return last, last - starts[first]
 
 
-def _covered(ends: Ints, spans: Ints, moments: Ints) -> Floats:
+def _covered_time(ends: Ints, spans: Ints, moments: Ints) -> Floats:
     """Return how much of the time up to each moment these stretches cover, which are in order and do not overlap."""
     total = np.concatenate([[0], np.cumsum(spans)])
     place = np.searchsorted(ends, moments, side="right")

@@ -79,10 +79,10 @@ def run(
     if not is_due(store):
         return Report()
     if spark:
-        return _on(spark, store)
+        return _run_on(spark, store)
     own = session(java_home, log_file)
     try:
-        return _on(own, store)
+        return _run_on(own, store)
     finally:
         end(own)
 
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _on(spark: SparkSession, store: Store) -> Report:
+def _run_on(spark: SparkSession, store: Store) -> Report:
     def spread(units: Sequence[WorkUnit]) -> list[Done]:
         """Run every unit as a task of its own, one row each.
 
@@ -129,7 +129,7 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
     `log_file`, what its JVM writes to stderr in its whole life goes there instead of the terminal.
     """
     if under_spark_submit():
-        spark = _started(SparkSession.builder, None, "see what spark-submit printed: master, memory, cores")
+        spark = _start_session(SparkSession.builder, None, "see what spark-submit printed: master, memory, cores")
         _hand_over(spark, Path(__file__).parents[1])
         return spark
     _require_java(java_home)
@@ -145,7 +145,7 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
     for key, value in {**_LOCAL, "spark.driver.extraJavaOptions": options}.items():
         builder = builder.config(key, value)
     where = f"; its own messages are in {log_file}" if log_file else ""
-    return _started(builder, log_file, f"run `java -version`; PySpark 4 needs Java 17 or newer{where}")
+    return _start_session(builder, log_file, f"run `java -version`; PySpark 4 needs Java 17 or newer{where}")
 
 
 def end(spark: SparkSession) -> None:
@@ -188,7 +188,7 @@ def failure(problem: str, error: Exception, hint: str | None = None) -> Mm2mgrEr
     return Mm2mgrError(f"{problem}: {reason[:_LONGEST_REASON]}", hint=hint)
 
 
-def _started(builder: SparkSession.Builder, log_file: Path | None, hint: str) -> SparkSession:
+def _start_session(builder: SparkSession.Builder, log_file: Path | None, hint: str) -> SparkSession:
     try:
         with _stderr_into(log_file):
             return builder.getOrCreate()

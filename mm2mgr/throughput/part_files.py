@@ -60,8 +60,8 @@ class PartitionNames:
 
     def places(self, rows: RateRows) -> Any:
         """Return the place of each row's partition, -1 where it is not among these."""
-        cluster = _found(rows.clusters, self.clusters)[rows.values["cluster"]]
-        topic = _found(rows.topics, self.topics)[rows.values["topic"]]
+        cluster = _places_of(rows.clusters, self.clusters)[rows.values["cluster"]]
+        topic = _places_of(rows.topics, self.topics)[rows.values["topic"]]
         keys = _keys(cluster, topic, rows.values["partition"], len(self.topics))
         at = np.minimum(np.searchsorted(self._keys, keys), max(len(self) - 1, 0))
         is_there = (cluster >= 0) & (topic >= 0) & (self._keys[at] == keys if len(self) else False)
@@ -71,9 +71,12 @@ class PartitionNames:
         """Return these and the partitions of the rows."""
         clusters, topics = sorted({*self.clusters, *rows.clusters}), sorted({*self.topics, *rows.topics})
         cluster = np.append(
-            _found(self.clusters, clusters)[self.cluster], _found(rows.clusters, clusters)[rows.values["cluster"]]
+            _places_of(self.clusters, clusters)[self.cluster],
+            _places_of(rows.clusters, clusters)[rows.values["cluster"]],
         )
-        topic = np.append(_found(self.topics, topics)[self.topic], _found(rows.topics, topics)[rows.values["topic"]])
+        topic = np.append(
+            _places_of(self.topics, topics)[self.topic], _places_of(rows.topics, topics)[rows.values["topic"]]
+        )
         partition = np.append(self.partition, rows.values["partition"].astype(np.int64))
         _, first = np.unique(_keys(cluster, topic, partition, len(topics)), return_index=True)
         return PartitionNames(clusters, topics, cluster[first], topic[first], partition[first])
@@ -197,7 +200,7 @@ def _ranks(names: Sequence[str]) -> Any:
     return ranks
 
 
-def _found(names: Sequence[str], among: Sequence[str]) -> Any:
+def _places_of(names: Sequence[str], among: Sequence[str]) -> Any:
     """Return the place of each name among others, -1 where it is none of them."""
     places = {name: place for place, name in enumerate(among)}
     return np.array([places.get(name, -1) for name in names] or [-1], np.int64)

@@ -144,7 +144,7 @@ def _spread(series: Series, steps: Intervals) -> tuple[dict[str, Column], Column
     )
     sized, counted = np.isfinite(volume), np.isfinite(records)
     leading = used.bytes if sized.all() else np.where(sized[number], used.bytes, used.records)
-    table = _ordered(number, leading, used.span_ms, starts)
+    table = _order_rates(number, leading, used.span_ms, starts)
     for name, values in table.statistics.items():
         columns[f"bytes_{name}"][having] = np.where(sized, values, np.nan)
         columns[f"records_{name}"][having] = np.where(sized, np.nan, values)
@@ -181,13 +181,13 @@ def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> 
         rows = varied[used.number]
         number = np.cumsum(varied)[used.number[rows]] - 1
         starts = np.flatnonzero(np.diff(number, prepend=-1))
-        again = _ordered(number, used.records[rows], used.span_ms[rows], starts).statistics
+        again = _order_rates(number, used.records[rows], used.span_ms[rows], starts).statistics
         for name, values in again.items():
             rates[name][varied] = values
     return rates
 
 
-def _ordered(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _Ordered:
+def _order_rates(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _Ordered:
     """Sort the rates of every series, as padded tables of series that are about equally long."""
     lengths = np.diff(np.append(starts, len(number)))
     width_class = np.ceil(np.log2(lengths)).astype(np.int64)
@@ -205,7 +205,7 @@ def _ordered(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _Order
             order = np.argsort(padded, axis=1)[filled]
         order += np.repeat(starts[some], of_some)
         low_to_high[rows], weights[rows] = rates[order], span_ms[order]
-    return _Ordered(_statistics(low_to_high, weights, starts, lengths), *_sketched(low_to_high, weights, starts))
+    return _Ordered(_statistics(low_to_high, weights, starts, lengths), *_sketch_rates(low_to_high, weights, starts))
 
 
 def _statistics(rates: Floats, weights: Ints, starts: Ints, lengths: Ints) -> dict[str, Floats]:
@@ -223,7 +223,7 @@ def _statistics(rates: Floats, weights: Ints, starts: Ints, lengths: Ints) -> di
     return {"p50": of_time(50), "p95": of_time(95), "max": rates[last]}
 
 
-def _sketched(rates: Floats, weights: Ints, starts: Ints) -> tuple[Column, Column, Ints]:
+def _sketch_rates(rates: Floats, weights: Ints, starts: Ints) -> tuple[Column, Column, Ints]:
     """Add up the milliseconds of neighbours in one bucket; return buckets, milliseconds and entries per series."""
     buckets = bucket_of(rates)
     cut = np.ones(len(rates), np.bool_)

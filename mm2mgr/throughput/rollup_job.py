@@ -74,7 +74,7 @@ def due(store: Store) -> Due:
     for hour, files in hours.items():
         if _is_past(hour, newest_ms, DAYS_KEPT_MS) or (_is_past(hour, newest_ms) and hour[:_DAY_LENGTH] in roll_ups):
             continue  # only its day is kept, or nothing any more
-        before = _rows(hours.get(_before(hour), ()))
+        before = _rows(hours.get(_hour_before(hour), ()))
         old = roll_ups[hour][0].values[1] if hour in roll_ups and table.are_there(roll_ups[hour]) else ""
         if not before and "+" in old:
             before = int(old.partition("+")[2].partition(" ")[0])  # retention took them; the roll-up has seen them
@@ -121,11 +121,11 @@ def _hour_units(store: Store, due_periods: Due, report: Report) -> Iterator[list
     hours = {hour: _there(table, files, report) for hour, files in due_periods.hours.items()}
     runs: list[list[str]] = []
     for hour in sorted(due_periods.made_from):
-        if not runs or runs[-1][-1] != _before(hour) or len(runs[-1]) == _HOURS_PER_UNIT:
+        if not runs or runs[-1][-1] != _hour_before(hour) or len(runs[-1]) == _HOURS_PER_UNIT:
             runs.append([])
         runs[-1].append(hour)
     for run in runs:
-        before = tuple(hours.get(_before(run[0]), ()))
+        before = tuple(hours.get(_hour_before(run[0]), ()))
         periods = tuple(Period(hour, due_periods.made_from[hour], tuple(hours[hour])) for hour in run)
         largest = max((hours[hour] for hour in run), key=_rows)
         yield [WorkUnit(store, periods, before, share) for share in shares_of(table, largest, _ROWS_PER_UNIT)]
@@ -260,7 +260,7 @@ def _is_past(name: str, newest_ms: int, kept_ms: int = HOURS_KEPT_MS) -> bool:
     return hour_start_ms(f"{name[:_DAY_LENGTH]}T00") + 24 * HOUR_MS <= newest_ms - kept_ms
 
 
-def _before(hour: str) -> str:
+def _hour_before(hour: str) -> str:
     return hour_of(hour_start_ms(hour) - 1)
 
 

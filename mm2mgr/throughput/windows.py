@@ -113,10 +113,10 @@ class PartitionRate:
 
 def choose(store: Store, since_ms: int | None = None) -> Window:
     """Find the hours from a moment on (None: all); Mm2mgrError when none has a roll-up."""
-    return _chosen(store, by_period(throughput_table(store).files()), since_ms)
+    return _choose_window(store, by_period(throughput_table(store).files()), since_ms)
 
 
-def _chosen(store: Store, files: Mapping[str, Sequence[DataFile]], since_ms: int | None) -> Window:
+def _choose_window(store: Store, files: Mapping[str, Sequence[DataFile]], since_ms: int | None) -> Window:
     known = past_hours(files)  # an hour in the future is not the newest
     if not known:
         raise Mm2mgrError(f"{store} holds no throughput", hint="run `mm2mgr throughput` first")
@@ -139,7 +139,7 @@ def last_hours(store: Store, seconds: float | None) -> Window:
     if seconds is None:
         return everything
     count = max(1, -(-round(seconds * 1000) // HOUR_MS))
-    return _chosen(store, everything.files, hour_start_ms(everything.hours[-1]) - (count - 1) * HOUR_MS)
+    return _choose_window(store, everything.files, hour_start_ms(everything.hours[-1]) - (count - 1) * HOUR_MS)
 
 
 def read_throughput(store: Store, last_seconds: float | None = None) -> list[PartitionRate]:

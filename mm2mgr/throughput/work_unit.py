@@ -88,15 +88,15 @@ def _roll_hours(unit: WorkUnit, done: Done) -> None:
     """Walk through the hours, each with the last samples of the one before in front, so each is read once."""
     target, logs = throughput_table(unit.store), _LogNumbers()
     first = hour_of(hour_start_ms(unit.periods[0].name) - 1)
-    before, names, _ = _cleaned(unit, Period(first, "", unit.before), logs)
+    before, names, _ = _clean_samples(unit, Period(first, "", unit.before), logs)
     for period in unit.periods:
-        now, sources, unreadable = _cleaned(unit, period, logs)
+        now, sources, unreadable = _clean_samples(unit, period, logs)
         done.unreadable.update(unreadable)
         before += [_NOTHING] * (len(now) - len(before))
         ranks = rank_sources([*names, *sources])
         start_ms = hour_start_ms(period.name)
         rolled = stacked(
-            roll_up(joined(tail(_recoded(lead, names, ranks)), _recoded(rows, sources, ranks)), start_ms)
+            roll_up(joined(tail(_recode_sources(lead, names, ranks)), _recode_sources(rows, sources, ranks)), start_ms)
             for lead, rows in zip(before, now, strict=True)
         )
         done.samples += sum(map(len, now))
@@ -106,7 +106,7 @@ def _roll_hours(unit: WorkUnit, done: Done) -> None:
         before, names = now, sources
 
 
-def _cleaned(unit: WorkUnit, hour: Period, logs: _LogNumbers) -> tuple[list[Series], list[str], dict[str, str]]:
+def _clean_samples(unit: WorkUnit, hour: Period, logs: _LogNumbers) -> tuple[list[Series], list[str], dict[str, str]]:
     """Return the samples of an hour in blocks of partitions, their sources, and the reason for each file left out."""
     table, unreadable = read_share(StoredTable(unit.store, SAMPLES), hour.files, _COLUMNS, unit.share)
     sources, source = codes_of(table["source"].unify_dictionaries())
@@ -209,7 +209,7 @@ class _LogNumbers:
         )
 
 
-def _recoded(series: Series, names: Sequence[str], ranks: dict[str, int]) -> Series:
+def _recode_sources(series: Series, names: Sequence[str], ranks: dict[str, int]) -> Series:
     """Renumber the sources of a Series by rank, and put its series into that order."""
     table = np.array([ranks[name] for name in names] or [0], np.int32)
     if (table == np.arange(len(table))).all():

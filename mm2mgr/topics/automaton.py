@@ -188,7 +188,7 @@ class Regular:
         self._ends: dict[int, bool] = {}
         self._work = 0
         self.letters = frozenset(self._moves.values())
-        self.start: Hashable = self._known(self._closure({0}, "start"))
+        self.start: Hashable = self._state_number(self._closure({0}, "start"))
 
     def matches(self, name: str) -> bool:
         """Tell whether it accepts a whole name of any characters, in time that grows as the name does; TooLarge."""
@@ -210,7 +210,7 @@ class Regular:
                 for state_now in self._sets[state]
                 if state_now in self._moves and char in self._moves[state_now]
             }
-            moves[char] = self._known(self._closure(reached)) if reached else None
+            moves[char] = self._state_number(self._closure(reached)) if reached else None
         return moves[char]
 
     def accepts(self, state: Hashable) -> bool:
@@ -219,7 +219,7 @@ class Regular:
             self._ends[state] = self._final in self._closure(self._sets[state], "end")
         return self._ends[state]
 
-    def _known(self, states: frozenset[int]) -> int:
+    def _state_number(self, states: frozenset[int]) -> int:
         if states not in self._number:
             self._number[states] = len(self._sets)
             self._sets.append(states)
@@ -336,7 +336,7 @@ def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_stat
                 new = tuple(reached)
                 if new in seen:
                     continue
-                if _accepted(machines, new, needed):
+                if _are_accepted(machines, new, needed):
                     return Search(text + char, len(seen))
                 if len(seen) >= most_states:
                     return Search(None, len(seen), open=True)
@@ -345,7 +345,7 @@ def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_stat
     return Search(None, len(seen))
 
 
-def _accepted(machines: Sequence[Machine], states: Sequence[Hashable], needed: int) -> bool:
+def _are_accepted(machines: Sequence[Machine], states: Sequence[Hashable], needed: int) -> bool:
     if not all(machine.accepts(state) for machine, state in zip(machines[:needed], states, strict=False)):
         return False
     others = zip(machines[needed:], states[needed:], strict=True)
@@ -367,7 +367,7 @@ MOST_STEPS = 1_500_000
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 _Texts = tuple[tuple[int, int], ...]  # where each group's text begins and ends; -1 for none
-_Found = tuple[int, _Texts]
+_Match = tuple[int, _Texts]
 
 
 class Backtracker:
@@ -385,7 +385,7 @@ class Backtracker:
         text = "".join(char if char in CHARS else OTHER for char in name)
         return self._run(0, 0, ((-1, -1),) * self._program.groups, text, len(text)) is not None
 
-    def _run(self, start: int, at: int, texts: _Texts, name: str, must_end: int | None) -> _Found | None:
+    def _run(self, start: int, at: int, texts: _Texts, name: str, must_end: int | None) -> _Match | None:
         """Return the first way through a program, where it ends and its groups' texts. A state is tried once: it fails again."""
         waiting, tried = [(start, at, texts)], set()
         while waiting:
@@ -403,14 +403,14 @@ class Backtracker:
                     return at, texts
             elif isinstance(step, _Split):
                 waiting += [(to, at, texts) for to in reversed(step.to)]
-            elif (after := self._after(step, at, texts, name)) is not None:
+            elif (after := self._step_after(step, at, texts, name)) is not None:
                 waiting.append((number + 1, *after))
         return None
 
-    def _after(self, step: _Instruction, at: int, texts: _Texts, name: str) -> _Found | None:
+    def _step_after(self, step: _Instruction, at: int, texts: _Texts, name: str) -> _Match | None:
         """Return where a single step leads, None when it fails."""
         if isinstance(step, _Inner):
-            return self._inside(step, at, texts, name)
+            return self._run_inside(step, at, texts, name)
         if isinstance(step, _Save):
             begin, end = texts[step.number - 1]
             changed = (begin, at) if step.is_end else (at, end)
@@ -429,7 +429,7 @@ class Backtracker:
             is_there, end = 0 <= begin <= stop and name.startswith(name[begin:stop], at), at + stop - begin
         return (end, texts) if is_there else None
 
-    def _inside(self, step: _Inner, at: int, texts: _Texts, name: str) -> _Found | None:
+    def _run_inside(self, step: _Inner, at: int, texts: _Texts, name: str) -> _Match | None:
         """Run what a lookaround or an atomic node holds."""
         if isinstance(step.node, Atomic):
             return self._run(step.start, at, texts, name, None)

@@ -195,7 +195,7 @@ def shape(text: str) -> Shape:
         raise ValueError("sets are nested too deeply") from error
     if not reader.done:
         raise ValueError("unmatched closing ')'")
-    samples = tuple(dict.fromkeys(sample for branch in branches for sample in _joined(branch)))[:_SAMPLES]
+    samples = tuple(dict.fromkeys(sample for branch in branches for sample in _join_samples(branch)))[:_SAMPLES]
     only = _without_edges(branches[0]) if len(branches) == 1 else []
     prefix = "".join(part.char for part in takewhile(_is_char, only))
     suffix = "".join(part.char for part in takewhile(_is_char, reversed(only)))[::-1]
@@ -240,7 +240,7 @@ def _is_char(part: Part) -> bool:
     return part.char != "" and not part.repeated
 
 
-def _joined(parts: list[Part]) -> tuple[str, ...]:
+def _join_samples(parts: list[Part]) -> tuple[str, ...]:
     """Return samples of a sequence: the first of every step, the second of every step, and so on."""
     count = min(max((len(part.samples) for part in parts), default=1), _SAMPLES)
     return tuple("".join(part.samples[i % len(part.samples)] for part in parts) for i in range(count))
@@ -440,7 +440,7 @@ class _RegexReader:
         if not self.take(")"):
             raise ValueError("a ( has no closing parenthesis")
         self.ignore_case = ignore_case  # (?i) holds to the end of its group
-        samples = tuple(dict.fromkeys(sample for branch in branches for sample in _joined(branch)))[:_SAMPLES]
+        samples = tuple(dict.fromkeys(sample for branch in branches for sample in _join_samples(branch)))[:_SAMPLES]
         node = _tree(branches)
         if kind in _LOOKS:
             behind, negative = _LOOKS[kind]

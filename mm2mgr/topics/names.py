@@ -309,15 +309,15 @@ class Selection:
     def is_cycle(self, topic: str) -> bool:
         """Tell whether the policy recognises that a topic was on the target before (MirrorSourceConnector.isCycle)."""
         if self.policy != "identity":
-            return self.policy is not None and self.target in self._passed(topic)
+            return self.policy is not None and self.target in self._clusters_in_name(topic)
         while topic.endswith(HEARTBEATS):  # these it reads as the default policy does
-            passed = self._passed(topic)
+            passed = self._clusters_in_name(topic)
             if not passed or passed[0] == self.target:
                 return bool(passed)
             topic = topic[len(passed[0] + self.separator) :]
         return self.source == self.target  # its topicSource is the source's alias for every other topic
 
-    def _passed(self, topic: str) -> list[str]:
+    def _clusters_in_name(self, topic: str) -> list[str]:
         """Return the clusters in a topic's name as DefaultReplicationPolicy reads them."""
         parts = topic.split(self.separator) if self.separator else list(topic)
         while parts and not parts[-1]:  # Java's Pattern.split drops empty texts at the end

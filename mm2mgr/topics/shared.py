@@ -67,8 +67,8 @@ def affixes(item: str) -> Affixes:
         return Affixes((), (), ())
     if shape.tree is None:
         return Affixes((shape.prefix,), (shape.suffix,))
-    starts = _after(shape.tree, {"": True}, backwards=False)
-    ends = _after(shape.tree, {"": True}, backwards=True)
+    starts = _texts_after(shape.tree, {"": True}, backwards=False)
+    ends = _texts_after(shape.tree, {"": True}, backwards=True)
     return Affixes(tuple(starts), tuple(ends), tuple(starts) if all(starts.values()) else None)
 
 
@@ -98,32 +98,32 @@ def meet(texts: Iterable[str], others: Iterable[str], *, at_end: bool = False) -
     return any(text.startswith(other) or other.startswith(text) for text in texts for other in others)
 
 
-def _after(node: Node, texts: _Texts, *, backwards: bool) -> _Texts:
+def _texts_after(node: Node, texts: _Texts, *, backwards: bool) -> _Texts:
     """Go on with a node behind (or before) each text that is not cut."""
     if not any(texts.values()):
         return texts
     if isinstance(node, Chars):
         return _longer(node, texts, backwards=backwards)
     if isinstance(node, Group):
-        return _after(node.node, texts, backwards=backwards)
+        return _texts_after(node.node, texts, backwards=backwards)
     if isinstance(node, Seq):
         for part in reversed(node.nodes) if backwards else node.nodes:
-            texts = _after(part, texts, backwards=backwards)
+            texts = _texts_after(part, texts, backwards=backwards)
     elif isinstance(node, Alt):
-        texts = _merged([_after(part, texts, backwards=backwards) for part in node.nodes], texts)
+        texts = _merge_texts([_texts_after(part, texts, backwards=backwards) for part in node.nodes], texts)
     elif isinstance(node, Repeat):
         for _ in range(min(node.least, _MOST_REPEATS)):
-            before, texts = texts, _after(node.node, texts, backwards=backwards)
+            before, texts = texts, _texts_after(node.node, texts, backwards=backwards)
             if texts == before:
                 break
         if node.most is None or node.most > _MOST_REPEATS:
             return dict.fromkeys(texts, False)
         ways = [texts]
         for _ in range(node.most - node.least):
-            ways.append(_after(node.node, ways[-1], backwards=backwards))
+            ways.append(_texts_after(node.node, ways[-1], backwards=backwards))
             if ways[-1] == ways[-2]:
                 break
-        texts = _merged(ways, texts)
+        texts = _merge_texts(ways, texts)
     return texts
 
 
@@ -133,10 +133,10 @@ def _longer(node: Chars, texts: _Texts, *, backwards: bool) -> _Texts:
     if len(texts) + len(going_on) * len(of) > _MOST_TEXTS or any(len(text) >= _LONGEST for text in going_on):
         return dict.fromkeys(texts, False)
     longer = {char + text if backwards else text + char: True for text in going_on for char in sorted(of)}
-    return _merged([{text: False for text, whole in texts.items() if not whole}, longer], texts)
+    return _merge_texts([{text: False for text, whole in texts.items() if not whole}, longer], texts)
 
 
-def _merged(ways: Iterable[_Texts], before: _Texts) -> _Texts:
+def _merge_texts(ways: Iterable[_Texts], before: _Texts) -> _Texts:
     """Put texts together; when they become too many, those from before are cut where they are."""
     merged: _Texts = {}
     for way in ways:

@@ -68,8 +68,8 @@ def test_four_weeks_count_and_a_window_less(tmp_path: Path) -> None:
 
 def test_a_large_estate_is_judged_by_the_same_hours_of_every_week() -> None:
     names = [hour_of(START + hour * HOUR_MS) for hour in range(2 * 168)]
-    assert hourly._thinned(names, 100) == names
-    found = [hour_start_ms(name) // HOUR_MS for name in hourly._thinned(names, 1_000_000)]
+    assert hourly._thin_hours(names, 100) == names
+    found = [hour_start_ms(name) // HOUR_MS for name in hourly._thin_hours(names, 1_000_000)]
     assert len(found) == 48
     assert {hour % 168 for hour in found[:24]} == {hour % 168 for hour in found[24:]}
     assert {hour % 24 for hour in found[:24]} == set(range(24))
