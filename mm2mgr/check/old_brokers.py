@@ -63,7 +63,7 @@ REQUESTS = (
     Request(0, "Produce", 3, "target", "source", "no record is written"),
     Request(19, "CreateTopics", 2, "target", "source", "no topic is created"),
     Request(30, "CreateAcls", 1, "target", "source", "ACLs are not copied", _ACLS),
-    Request(44, "IncrementalAlterConfigs", 0, "target", "source", "the connector fails when it copies topic settings", _CONFIGS),
+    Request(44, "IncrementalAlterConfigs", 0, "target", "source", "the connector fails as it copies topic settings, and nothing is mirrored", _CONFIGS),
     Request(0, "Produce", 3, "target", "checkpoint", "no checkpoint is written"),
     Request(8, "OffsetCommit", 2, "target", "checkpoint", "no group's offsets are set", _GROUPS),
     Request(0, "Produce", 3, "target", "heartbeat", "no heartbeat is written"),

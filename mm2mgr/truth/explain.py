@@ -348,12 +348,12 @@ def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the
     pair = key.removesuffix(f".{plain}")
     notes: tuple[str, ...]
     if plain == "enabled":
-        notes = (
+        switch = (
             f"true starts all three connectors of {pair}; otherwise it mirrors nothing, and only its heartbeat connector runs "
             "(emit.heartbeats.enabled, which is true by default)",
             f"only true counts, in any letters: yes, on and 1 leave {pair} switched off",
         )
-        return Explanation(key, version, plain, f"{_BEGINS}: it switches {pair} on", (), (), (_ENABLED,), notes)
+        return Explanation(key, version, plain, f"{_BEGINS}: it switches {pair} on", (), (), (_ENABLED,), switch)
     right = explain(plain, types, version, keys)
     notes = right.notes
     if not right.effects and keys.history("worker", plain):
