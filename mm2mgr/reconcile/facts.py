@@ -38,6 +38,9 @@ from mm2mgr.truth.reach import CLUSTER_KEYS
 _HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr-probe"}
 
 
+_CONNECTORS = ("source", "sink", "unknown")  # types of plugins
+
+
 async def ask_worker(
     client: ConnectClient, overrides: Mapping[str, str], root: WorkerInfo | None = None
 ) -> tuple[WorkerFacts, ConnectError | None]:
@@ -64,7 +67,8 @@ async def ask_worker(
         WorkerFacts() if isinstance(found, ConnectError) else found,
         version=next((version for version in placed if version), None),
         cluster_id=answered.kafka_cluster_id or None,
-        plugins=frozenset(plugin.class_name for plugin in plugins),
+        plugins=frozenset(plugin.class_name for plugin in plugins if plugin.type in _CONNECTORS),
+        others=frozenset(plugin.class_name for plugin in plugins if plugin.type not in _CONNECTORS) or None,
     )
     return worker, found if isinstance(found, ConnectError) else None
 

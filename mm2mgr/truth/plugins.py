@@ -162,7 +162,17 @@ def _schema_problem(schema: Any) -> str:
 
 
 _PARTS = {"array": ("items",), "map": ("keys", "values")}
-_SCHEMAS = ("boolean", *(f"int{bits}" for bits in (8, 16, 32, 64)), "float", "double", "bytes", "string", "array", "map", "struct")
+_SCHEMAS = (
+    "boolean",
+    *(f"int{bits}" for bits in (8, 16, 32, 64)),
+    "float",
+    "double",
+    "bytes",
+    "string",
+    "array",
+    "map",
+    "struct",
+)
 
 
 def _string_converter(settings: Settings) -> Refusal | None:

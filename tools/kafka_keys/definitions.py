@@ -65,7 +65,11 @@ class KafkaClasses:
     def created(self, name: str) -> Any:
         """Create an instance of a class that needs no arguments; one inside another class, too."""
         none = self._gateway.new_array(self._gateway.jvm.java.lang.Object, 0)
-        return self.type(name).getConstructor(self._gateway.new_array(self._gateway.jvm.java.lang.Class, 0)).newInstance(none)
+        return (
+            self.type(name)
+            .getConstructor(self._gateway.new_array(self._gateway.jvm.java.lang.Class, 0))
+            .newInstance(none)
+        )
 
     def field(self, owner: str, name: str) -> Any:
         return _opened(self.type(owner).getDeclaredField(name)).get(None)

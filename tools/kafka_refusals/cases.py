@@ -115,7 +115,7 @@ _SPECIAL: Mapping[str, tuple[str, ...]] = {
     "topic.creation.groups": ("g", "g,g", ""),
     "tasks.max": ("1", "0", "x", "10", "", "-1"),
     "metadata.recovery.strategy": ("none", "rebootstrap", "REBOOTSTRAP", "x"),
-    "sasl.oauthbearer.token.endpoint.url": ("http://127.0.0.1:1/token", "", "x"),
+    "sasl.oauthbearer.token.endpoint.url": ("", "x"),  # of others the network decides, and what the JVM allows
 }
 _TRANSFORMS = f"{_KAFKA}connect.transforms."
 _PREDICATES = f"{_TRANSFORMS}predicates."
@@ -155,7 +155,20 @@ _PLUGINS: tuple[Mapping[str, str], ...] = (
 )
 # Settings of transformations, predicates and converters, right ones and wrong ones; of others those of their type.
 _OF_PLUGINS: Mapping[str, tuple[str, ...]] = {
-    "spec": ("int8", "a:int8,b:string", "A:INT8", "a:bytes", "a:x", "int8,a:int8", "int8,string", "a:b:int8", "a:", ":", "", "a: float64 "),
+    "spec": (
+        "int8",
+        "a:int8,b:string",
+        "A:INT8",
+        "a:bytes",
+        "a:x",
+        "int8,a:int8",
+        "int8,string",
+        "a:b:int8",
+        "a:",
+        ":",
+        "",
+        "a: float64 ",
+    ),
     "renames": ("a:b", "a:b,c:d", "a", "a:b:c", "a:", ":b", "", "a:b,"),
     "fields": ("a", "a,b", "a,a", "", "a,"),
     "headers": ("h", "h,i", "h,h", "", "h,"),

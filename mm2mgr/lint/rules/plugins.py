@@ -109,9 +109,7 @@ def _fault(definition: Key, version: str, value: str) -> str:
     return ""
 
 
-def _by_code(
-    subject: Subject, plugin: _Plugin, name: str, settings: Mapping[str, str], validated: str
-) -> Hit | None:
+def _by_code(subject: Subject, plugin: _Plugin, name: str, settings: Mapping[str, str], validated: str) -> Hit | None:
     found = refusal(name.rpartition(".")[2].partition("$")[0], settings, numbers(subject.version)[:2])
     if found is None or any(map(is_open, settings.values())):
         return None
