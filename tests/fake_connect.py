@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from mm2mgr.truth.keys import load
+from mm2mgr.truth.keys import kafka_version, load
 
 MIRROR = "org.apache.kafka.connect.mirror."
 CLASSES = tuple(
@@ -45,7 +45,11 @@ ONLY_COMMITTED = (
     "isolation.level set to 'read_committed'; otherwise, records from aborted and uncommitted transactions will be "
     "replicated from the source cluster to the target cluster."
 )
-INSTALLED = ("org.apache.kafka.connect.transforms.", "com.acme.")
+INSTALLED = [(f"com.acme.{name}", "transformation") for name in ("Router", "Sieve")]
+OTHER_PLUGINS = {
+    **{"transformation": "transformation", "predicate": "predicate"},
+    **{"converter": "converter", "header converter": "header_converter"},
+}
 LISTS = frozenset({"topics", "topics.exclude"})
 LISTS_OF = {
     "MirrorSourceConnector": LISTS | {"config.properties.exclude"},
@@ -147,6 +151,16 @@ class FakeConnect:
         self.worker_ids: dict[int | None, str] = {}  # by task number, of every connector; None: the connector itself
         self.policy, self.allowlist, self.exactly_once = policy, allowlist, exactly_once
         self.plugins = dict.fromkeys(sorted(CLASSES), plugin_version)  # None: the worker's own version
+        # Class and type of what is no connector: Kafka's own, and some of other people.
+        self.other_plugins = [
+            *INSTALLED,
+            *(
+                (name, type_)
+                for purpose, type_ in OTHER_PLUGINS.items()
+                for name in load().classes(purpose, kafka_version(version) or "4.3.1")
+            ),
+        ]
+        self.lists_all = True  # False: connectors alone, as workers before 3.2 do
         self.status_after_reads = status_after_reads
         # How long tasks show the config before, and then the status their state under it. Seen: 0.1 to 9 s, and up to 0.45 s.
         self.restart_reads = restart_reads
@@ -284,9 +298,15 @@ class FakeConnect:
             case ("POST", "connectors", name, "tasks", task, "restart"):
                 return self._restart_task(name, int(task))
             case ("GET", "connector-plugins"):
+                listed = [(name, "source") for name in self.plugins]
+                listed += self.other_plugins if query.get("connectorsOnly") == ["false"] and self.lists_all else []
                 return 200, [
-                    {"class": name, "type": "source", "version": version or self.reported_version or self.version}
-                    for name, version in self.plugins.items()
+                    {
+                        "class": name,
+                        "type": type_,
+                        "version": self.plugins.get(name) or self.reported_version or self.version,
+                    }
+                    for name, type_ in listed
                 ]
             case ("PUT", "connector-plugins", _, "config", "validate"):
                 return 200, self._validate(sent)
@@ -515,7 +535,7 @@ class FakeConnect:
             kind = config.get(key)
             if kind is None:
                 errors[key] = f'Missing required configuration "{key}" which has no default value.'
-            elif not kind.startswith(INSTALLED):
+            elif not any(kind in (name, name.rpartition(".")[2]) for name, _ in self.other_plugins):
                 errors[key] = f"Invalid value {kind} for configuration {key}: Class {kind} could not be found."
         lists = LISTS_OF.get(config["connector.class"].removeprefix(MIRROR), frozenset())
         for key in () if self._older_than(4, 2) else lists & config.keys():

@@ -107,8 +107,12 @@ class ConnectClient:
         return await self._read(self._call("GET", "/connectors?expand=info&expand=status"), parse)
 
     async def plugins(self) -> tuple[Plugin, ...]:
-        """Return the connector plugins of the worker that answers; others may differ during a rolling upgrade."""
-        return await self._read(self._call("GET", "/connector-plugins"), lambda data: _parse_items(data, Plugin.parse))
+        """Return the plugins of the worker that answers: of all types since Kafka 3.2 (KIP-769), before that connectors alone.
+
+        Other workers may have others during a rolling upgrade.
+        """
+        call = self._call("GET", "/connector-plugins?connectorsOnly=false")
+        return await self._read(call, lambda data: _parse_items(data, Plugin.parse))
 
     async def validate(self, plugin: str, config: Mapping[str, str]) -> Validation:
         """Return what the worker thinks of a config, without writing anything; secrets of the config are masked."""

@@ -91,7 +91,8 @@ class Spot:
 class WorkerFacts:
     """Known facts about Connect workers. `policy` is the short name (None, Principal, All, Allowlist, or a class).
 
-    `servers` are the addresses of their own Kafka cluster where a tree declares which it is.
+    `plugins` are the classes of the connectors that they have, `others` those of transformations, predicates and converters; workers
+    before 3.2 do not list the latter. `servers` are the addresses of their own Kafka cluster where a tree declares which it is.
     """
 
     version: str | None = None
@@ -102,6 +103,7 @@ class WorkerFacts:
     exactly_once: bool | None = None
     cluster_id: str | None = None
     plugins: frozenset[str] | None = None
+    others: frozenset[str] | None = None
     servers: str = ""
 
 

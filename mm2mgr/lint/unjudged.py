@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mm2mgr.formats.templates import templates
 from mm2mgr.lint.hops import SIDES, Point, filter_of, point, same
+from mm2mgr.lint.rules.refusals import foreign_classes
 from mm2mgr.lint.rules.worker import arrives
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.target_names import policy_of
@@ -132,10 +133,17 @@ FACTS = (
     ),
     Fact(
         "plugins of the workers",
-        "whether the workers have the connector's class, and classes that are not Kafka's",
+        "whether the workers have the connector's class",
         "--connect",
-        ("plugin-missing", "class-refused"),
+        ("plugin-missing",),
         _each(lambda subject: subject.worker.plugins is None and subject.form != "dedicated"),
+    ),
+    Fact(
+        "classes that are not Kafka's",
+        "whether the workers have them, and of the right kind",
+        "--connect for transformations, predicates and converters (workers of 3.2 and newer list them); plan, which asks workers to validate, for others",
+        ("class-refused",),
+        _each(lambda subject: any(foreign_classes(subject))),
     ),
     Fact(
         "exactly-once of the workers",

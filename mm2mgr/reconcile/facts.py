@@ -46,6 +46,9 @@ from mm2mgr.truth.reach import CLUSTER_KEYS
 _HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr-probe"}
 
 
+_CONNECTORS = ("source", "sink", "unknown")  # types of plugins
+
+
 def ask_worker(connect: str, overrides: Mapping[str, str]) -> Steps[tuple[WorkerFacts, Mm2mgrError | None]]:
     """Return what the worker that answers reports, and why the probe failed if it did: then its policy is None.
 
@@ -62,7 +65,8 @@ def ask_worker(connect: str, overrides: Mapping[str, str]) -> Steps[tuple[Worker
         WorkerFacts() if isinstance(found, Mm2mgrError) else found,
         version=next((version for version in placed if version), None),
         cluster_id=root.kafka_cluster_id or None,
-        plugins=frozenset(plugin.class_name for plugin in plugins),
+        plugins=frozenset(plugin.class_name for plugin in plugins if plugin.type in _CONNECTORS),
+        others=frozenset(plugin.class_name for plugin in plugins if plugin.type not in _CONNECTORS) or None,
     )
     return worker, found if isinstance(found, Mm2mgrError) else None
 

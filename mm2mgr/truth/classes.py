@@ -159,6 +159,11 @@ def is_of_other_lines(purpose: str, name: str) -> bool:
     return any(name in load().classes(purpose, line) for line in load().lines)
 
 
+def is_among(purpose: str, name: str, plugins: frozenset[str]) -> bool:
+    """Tell whether Connect finds a plugin by this name among the classes that a worker lists."""
+    return name in plugins or any(name in _short(purpose, each) for each in plugins)
+
+
 def names(purpose: str, version: str) -> tuple[str, ...]:
     """Return Kafka's own classes for a purpose."""
     return load().classes(purpose, version)

@@ -248,18 +248,43 @@ def _mechanism(client: Settings) -> str:
     return f"is none of Kafka's ({', '.join(_KAFKAS_MECHANISMS)})" if like and unread else ""
 
 
+def _module(client: Settings) -> str:
+    """Report login modules of Kafka beside a mechanism that they do not serve, of clients that jaas-module does not look at."""
+    name, login = client.text("sasl.mechanism"), client.text("sasl.jaas.config")
+    if not client.protocol.startswith("SASL_") or not name or "org.apache.kafka.common.security." not in login:
+        return ""
+    of_tokens = "OAuthBearerLoginModule" in login
+    unknown = name not in (*_KAFKAS_MECHANISMS, *_JAVAS_MECHANISMS)
+    return "does not fit the module of sasl.jaas.config" if unknown or of_tokens != (name == "OAUTHBEARER") else ""
+
+
 def _no_address(client: Settings) -> str:
     blank = client.given("bootstrap.servers") and not client.text("bootstrap.servers")
     return "is empty: the client has no address" if blank else ""
 
 
 def _handler(client: Settings) -> str:
-    """Report handlers of OAUTHBEARER for another mechanism."""
-    if not client.protocol.startswith("SASL_") or client.text("sasl.mechanism") == "OAUTHBEARER":
+    """Report Kafka's handlers for another mechanism, or for another side of a login."""
+    if not client.protocol.startswith("SASL_"):
         return ""
-    names = (client.text(f"sasl.{part}.callback.handler.class").rpartition(".")[2] for part in ("login", "client"))
-    wrong = next((name for name in names if name.startswith("OAuthBearer")), "")
-    return f"is for OAUTHBEARER, and sasl.mechanism is {client.text('sasl.mechanism')}" if wrong else ""
+    mechanism = client.text("sasl.mechanism")
+    for part in ("login", "client"):
+        name = client.text(f"sasl.{part}.callback.handler.class")
+        package, _, simple = name.rpartition(".")
+        if not package.startswith("org.apache.kafka."):
+            continue
+        if simple.startswith("OAuthBearer") and mechanism != "OAUTHBEARER":
+            return f"is for OAUTHBEARER, and sasl.mechanism is {mechanism}"
+        if simple.startswith("Kerberos") and mechanism != "GSSAPI":
+            return f"is for GSSAPI, and sasl.mechanism is {mechanism}"
+        gives_none = part == "login" and simple not in _LOGIN_HANDLERS
+        if mechanism == "OAUTHBEARER" and (gives_none or (part == "client" and simple in _NO_CLIENTS)):
+            return f"has {simple}, which is not for the {part} of OAUTHBEARER"
+    return ""
+
+
+_LOGIN_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
+_NO_CLIENTS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerValidatorCallbackHandler")
 
 
 def _login(client: Settings) -> str:
@@ -302,9 +327,14 @@ def _token(client: Settings) -> str:
     if not handler and "OAuthBearerLoginModule" in login and "unsecuredLoginStringClaim_" not in login:
         return "has no token: sasl.login.callback.handler.class is not set"
     lacks = handler.endswith(".OAuthBearerLoginCallbackHandler") and not client.text(_ENDPOINT)
-    return f"gets no token without {_ENDPOINT}" if lacks and not client.given(_RETRIEVER) else ""
+    if lacks and not client.given(_RETRIEVER):
+        return f"gets no token without {_ENDPOINT}"
+    endpoint = client.text(_ENDPOINT)
+    asks = handler.endswith(".OAuthBearerLoginCallbackHandler") and endpoint and "${" not in endpoint
+    return f"needs a URL in {_ENDPOINT}" if asks and not _URL.match(endpoint) else ""
 
 
+_URL = re.compile(r"(https?|file):", re.IGNORECASE)
 _ENDPOINT, _RETRIEVER = "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwt.retriever.class"
 
 
@@ -429,14 +459,28 @@ EXCLUSIONS = (
     Exclusion(
         _ALL,
         ("sasl.mechanism",),
+        _module,
+        "SaslClientAuthenticator.createSaslClient",
+        by_hand="write the mechanism and the login module of the brokers' listener",
+        told=("source admin", "target admin", "record producer"),
+    ),
+    Exclusion(
+        _ALL,
+        ("sasl.mechanism",),
         _token,
         "OAuthBearerUnsecuredLoginCallbackHandler, OAuthBearerLoginCallbackHandler",
         by_hand="write sasl.login.callback.handler.class (org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler) and sasl.oauthbearer.token.endpoint.url beside it",
     ),
 )
 
-_LOGINS = ("Krb5LoginModule", "OAuthBearerLoginModule", "unsecuredLoginStringClaim_", "${")
-_ONLY_WHETHER = ("bootstrap.servers", "bootstrap.controllers", "password", "location", "url")
+_LOGINS = (
+    "Krb5LoginModule",
+    "OAuthBearerLoginModule",
+    "org.apache.kafka.common.security.",
+    "unsecuredLoginStringClaim_",
+    "${",
+)
+_ONLY_WHETHER = ("bootstrap.servers", "bootstrap.controllers", "password", "location")
 # Every key that a row reads, so that connectors which differ only in others get their answer from memory.
 READ = frozenset(
     [

@@ -70,8 +70,7 @@ class Case:
 
     def surroundings(self) -> Surroundings:
         wire, worker = self.data.get("wire"), dict(self.data.get("worker", {}))
-        if "plugins" in worker:
-            worker["plugins"] = frozenset(worker["plugins"])
+        worker |= {name: frozenset(worker[name]) for name in ("plugins", "others") if name in worker}
         version = self.data.get("version")
         return Surroundings(
             version=str(version) if version else None,

@@ -50,6 +50,7 @@ BY_HAND = {
     "jaas-syntax": "the user's name",
     "jmx-reporter-missing": "a setting of the workers",
     "kafka-unknown": "a newer Kafka",
+    "plugin-settings": "what the transformation is to do",
     "refused-by-code": "which of two settings is meant, and logins",
     "known-bug": "a newer Kafka",
     "limit-above-link": "how much is wanted",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,9 +71,17 @@ def test_a_fact_that_is_missing_is_named(changes: dict[str, object], fact: str) 
     assert missing(made.source(**{**KNOWN, **changes})) == [fact] * bool(fact)
 
 
+def test_classes_of_others_are_judged_where_workers_list_their_plugins() -> None:
+    sieve = {"transforms": "t", "transforms.t.type": "com.acme.Sieve"}
+    assert missing(made.source(sieve, **KNOWN)) == ["classes that are not Kafka's"]
+    asked = {**KNOWN, "worker": replace(WORKER, others=frozenset({"com.acme.Sieve"}))}
+    assert missing(made.source(sieve, **asked)) == []
+    assert missing(made.source({"transforms.t.type": "com.acme.Sieve"}, **KNOWN)) == []
+
+
 def test_a_class_of_ones_own_and_one_alias_with_other_addresses() -> None:
     own = made.source({"replication.policy.class": "org.example.Own"}, **KNOWN)
-    assert missing(own) == ["what classes of one's own do"]
+    assert missing(own) == ["classes that are not Kafka's", "what classes of one's own do"]
     no_ids = {**KNOWN, "source_kafka": KafkaFacts(None, 3, 9)}
     other = made.source({"source.cluster.bootstrap.servers": "a9:9092"}, name="other", **no_ids)
     assert missing(made.source(**no_ids), other) == ["cluster ids of one alias"]

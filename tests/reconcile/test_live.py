@@ -166,6 +166,7 @@ def with_transform(kind: str) -> str:
 
 
 def test_what_the_workers_would_refuse_is_blocked_with_its_reason_and_place(site: Site) -> None:
+    site.fakes["east"].lists_all = False  # else lint finds it in the list
     plan = site.plan(with_transform("com.missing.Nope"))
     blocked = {change.connector: change for change in plan.changes if change.action == "blocked"}
     key = "transforms.t.type"
@@ -178,6 +179,15 @@ def test_what_the_workers_would_refuse_is_blocked_with_its_reason_and_place(site
     assert set(actions(site.plan(with_transform("org.apache.kafka.connect.transforms.DropHeaders"))).values()) == {
         "create"
     }
+
+
+def test_a_class_that_workers_do_not_list_is_blocked_without_a_validation(site: Site) -> None:
+    plan = site.plan(with_transform("com.missing.Nope"))
+    blocked = {change.connector: change for change in plan.changes if change.action == "blocked"}
+    reason = "class-refused: transforms.t.type=com.missing.Nope: it is not on the workers, which list no such transformation: Connect refuses the config"
+    assert blocked[ORDERS].reason == reason
+    assert not any("com.missing.Nope" in str(request.body) for request in site.fakes["east"].requests)
+    assert set(actions(site.plan(with_transform("com.acme.Sieve"))).values()) == {"create"}
 
 
 def test_a_refusal_of_one_connector_holds_what_hangs_on_it(site: Site) -> None:

@@ -18,7 +18,7 @@ LINES = (
     *("3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3"),
 )
 # Dots, brackets and commas of regular expressions and class names; no prose.
-VALUE = re.compile(r"[\w{}.*\\\[\]$:<>/+-]*(?:,[\w.*\\\[\]$:<>/+-]+)*")
+VALUE = re.compile(r"[\w.*\\\[\]$:<>/+{}-]*(?:,[\w.*\\\[\]$:<>/+{}-]+)*")
 VALID = re.compile(r"[\w.,$\[\]:; -]{0,80}")
 
 

@@ -115,7 +115,7 @@ _SPECIAL: Mapping[str, tuple[str, ...]] = {
     "topic.creation.groups": ("g", "g,g", ""),
     "tasks.max": ("1", "0", "x", "10", "", "-1"),
     "metadata.recovery.strategy": ("none", "rebootstrap", "REBOOTSTRAP", "x"),
-    "sasl.oauthbearer.token.endpoint.url": ("http://127.0.0.1:1/token", "", "x"),
+    "sasl.oauthbearer.token.endpoint.url": ("", "x"),  # of others the network decides, and what the JVM allows
 }
 _TRANSFORMS = f"{_KAFKA}connect.transforms."
 _PREDICATES = f"{_TRANSFORMS}predicates."

@@ -46,7 +46,8 @@ def class_refused(subject: Subject) -> Iterator[Hit]:
     their class. A class that does not exist is refused by Connect (400) where the key is the connector's own; one of
     the wrong kind, such as a group filter as topic.filter.class, is found when the connector or a client is made: FAILED.
     A name needs its package, except for connectors, converters and transformations. Newer lines lack some classes: 4.0 has no
-    DefaultPartitioner and no UniformStickyPartitioner. Classes that are not Kafka's are not judged.
+    DefaultPartitioner and no UniformStickyPartitioner. Classes that are not Kafka's are judged where workers were asked
+    that list their plugins (3.2 and newer): transformations, predicates and converters. Others are not judged.
     """
     yield from _of_connector(subject)
     reported: set[str] = set()
@@ -62,6 +63,7 @@ def class_refused(subject: Subject) -> Iterator[Hit]:
             told = told or (bool(check.alias) and not name)
             told = told or (check.purpose == "transformation" and _is_strange(name))
             wrong = "" if is_open(name) or told else _wrong_class(subject, check, name)
+            wrong = wrong or ("" if is_open(name) or not name else _absent(subject, check, name))
             if wrong:
                 reported.add(check.key)
                 yield _of_class(subject, check, name, wrong)
@@ -145,6 +147,26 @@ def _wrong_class(subject: Subject, check: _ClassKey, name: str) -> str:
     return classes.problem(check.purpose, name, subject.version, created=created)
 
 
+def _absent(subject: Subject, check: _ClassKey, name: str) -> str:
+    """Return what is wrong with the class of a plugin that the workers, which were asked, do not have."""
+    plugins = subject.worker.others
+    if check.purpose not in classes.PLUGINS or plugins is None or classes.is_among(check.purpose, name, plugins):
+        return ""
+    return f"not on the workers, which list no such {check.purpose}"
+
+
+def foreign_classes(subject: Subject) -> Iterator[str]:
+    """Yield the classes that are not Kafka's and that nobody has told about."""
+    for check in _class_keys(subject.kind):
+        if check.purpose in classes.PLUGINS and subject.worker.others is not None:
+            continue
+        if not check.alias or check.alias in subject.items(check.key.partition(".")[0]):
+            names = subject.items(check.key) if check.listed else [subject.get(check.key)]
+            yield from (
+                name for name in names if "." in name and not name.startswith(classes.KAFKA) and not is_open(name)
+            )
+
+
 def _legacy_metrics(subject: Subject) -> bool:
     """Tell whether its tasks make the reporters: since 4.3 those of the workers get the metrics of new names."""
     return "legacy" in (subject.items("metric.names.formats") or ["legacy"])
@@ -155,6 +177,8 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
     effect = f"the connector is {_START}" if loaded else "Connect refuses the config"
     effect = failing(check.client) if check.client else effect
     message = f"{written(subject, check.key)}={shown(subject, check.key)}: {'it' if not check.listed else name} is {wrong}: {effect}"
+    if wrong.startswith("not on"):
+        return Hit(message, f"add the jar with {name} to the workers' plugin.path", check.key)
     own = classes.names(check.purpose, subject.version)
     simple = {each.rpartition(".")[2]: each for each in own}
     right = next(iter(nearest(name.rpartition(".")[2], simple, 0.8)), "")

@@ -74,10 +74,9 @@ def _wrong(subject: Subject, name: str) -> str:
         return ""
     if simple not in _KNOWN:
         return f"write {KAFKAS}{(*nearest(simple, _KNOWN, 0.5), 'DropHeaders')[0]}"
-    if simple in _OF_BYTES and part and not package:
-        return f"{class_} without its package is not found, and Connect refuses it; with its package it {_OF_BYTES[simple]}"
-    if simple in _OF_BYTES and part not in ("Key", "Value"):
-        return f"{simple} without $Key or $Value is abstract, and Connect refuses it; as one of them it {_OF_BYTES[simple]}"
+    if simple in _OF_BYTES and (not part or not package or part not in ("Key", "Value")):
+        lacks = "its package is not found" if part and not package else "$Key or $Value is abstract"
+        return f"{simple} without {lacks}, and Connect refuses it; otherwise it {_OF_BYTES[simple]}"
     why = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")
     other_bytes = {"InsertHeader": "header"}.get(simple, part.lower() if why == _OTHER_TYPE else "")
     if not why or _spared(subject, name, simple, part) or (other_bytes and not _as_bytes(subject, other_bytes)):
