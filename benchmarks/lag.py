@@ -35,8 +35,8 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka import client as kafka_client
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe.reading import SeenKafka
-from mm2mgr.observe.status import ObserveOptions, WantedLogs, observe, read_kafka
+from mm2mgr.live.kafka_state import SeenKafka, WantedLogs, read_kafka
+from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.operations.lag import LagOptions, report
 from mm2mgr.operations.workspace import wait_for
 from mm2mgr.render import render

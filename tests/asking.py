@@ -11,15 +11,20 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.lint.subject import Estate
 from mm2mgr.live import read as live_read
 from mm2mgr.live.questions import (
+    ClusterId,
     Expiring,
     MeasuredTopics,
+    NewestRecord,
     PartitionCounts,
+    Quotas,
     StoredSizes,
     TextsByKey,
     TopicLogs,
+    TopicRetention,
     TranslatedGroups,
 )
 from mm2mgr.live.reach import KafkaReach, Limits
@@ -42,8 +47,9 @@ def answer_kafka(
     groups: Callable[[KafkaAccess, Callable[[str], bool], Callable[[str], bool]], tuple[str, ...]] | None = None,
     expiring: Callable[[], Sequence[TopicPartition]] | None = None,
     texts: Callable[[str], dict[str, str]] | None = None,
+    idle: bool = False,
 ) -> None:
-    """Let these answer in the place of Kafka clusters; what none of them is for is asked for as ever."""
+    """Let these answer in the place of Kafka clusters; what none of them is for is asked for as ever, or `idle` clusters answer."""
     asked = live_read.ask_kafka
 
     def one(access: KafkaAccess, question: Question[Any]) -> Any:  # noqa: PLR0911  one per kind
@@ -64,6 +70,14 @@ def answer_kafka(
                 return texts(access.alias)
             case Expiring() if expiring:
                 return tuple(expiring())
+            case Quotas() if idle:
+                return ProducerQuotas(3)
+            case ClusterId() if idle:
+                return access.alias
+            case NewestRecord() if idle:
+                return 1.0
+            case TopicRetention() if idle:
+                return {question.topic: 60.0}
         return NotImplemented
 
     def answer(reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:

@@ -18,7 +18,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.kafka.acls import Acl, Permission, Right, allowed
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.observe.reading import Failure
+from mm2mgr.live.kafka_state import Failure
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow, Topology, matches_nothing
 

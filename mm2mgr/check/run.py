@@ -66,10 +66,10 @@ from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.live.endpoints import access_as, kafka_access
+from mm2mgr.live.kafka_state import Failure
 from mm2mgr.live.questions import AnsweringWorker, ConnectorsWithStates
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered, read
-from mm2mgr.observe.reading import Failure
 from mm2mgr.reconcile.facts import RunningOn, ask_worker, harmless, shared_workers
 from mm2mgr.reconcile.history import TOPIC
 from mm2mgr.render import Connector, connectors_of

@@ -7,7 +7,16 @@ from functools import partial
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import Count, Duration, DurationWithUnit, command, invalid_arguments, option, output_option
+from mm2mgr.cli.options import (
+    Count,
+    Duration,
+    DurationWithUnit,
+    command,
+    invalid_arguments,
+    option,
+    output_option,
+    snapshot_option,
+)
 from mm2mgr.errors import ExitCode, InvalidArgument
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
@@ -67,6 +76,7 @@ def history(
 @click.argument("flows", nargs=-1)
 @output_option
 @click.pass_obj
+@snapshot_option
 def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
     """Show what people changed by hand since the last apply.
 

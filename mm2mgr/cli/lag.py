@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import LEAST_SECONDS, Count, Duration, command, option, output_option, show_looks, store_option
+from mm2mgr.cli.options import (
+    LEAST_SECONDS,
+    Count,
+    Duration,
+    command,
+    option,
+    output_option,
+    show_looks,
+    snapshot_option,
+    store_option,
+)
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
@@ -40,6 +50,7 @@ if TYPE_CHECKING:
 @store_option("Folder or URI of the samples, from which lag in seconds and bytes is counted.")
 @output_option
 @click.pass_obj
+@snapshot_option
 def lag(
     workspace: Workspace,
     flows: tuple[str, ...],

@@ -19,6 +19,7 @@ from mm2mgr.cli.options import (
     invalid_arguments,
     option,
     output_option,
+    snapshot_option,
     talk_other_line,
 )
 from mm2mgr.json_values import to_json
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 @option("--timeout", type=Duration(LEAST_SECONDS), default="30s", help="Time limit per Connect cluster.")
 @option("--output", "-o", type=click.Choice(["text", "json", "sarif"]), default="text", help="Result format.")
 @click.pass_obj
+@snapshot_option
 def lint(
     workspace: Workspace,
     files: tuple[Path, ...],

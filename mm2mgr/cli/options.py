@@ -115,6 +115,18 @@ def events_option(command: Decorated) -> Decorated:
     )(command)
 
 
+def snapshot_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Add `--snapshot FILE` to a command that gets the workspace: with it, the workspace answers for the clusters."""
+
+    @wraps(command)
+    def run(workspace: Workspace, *arguments: Any, snapshot: Path | None, **options: Any) -> int:
+        return command(workspace.of_snapshot(snapshot) if snapshot else workspace, *arguments, **options)
+
+    file = click.Path(path_type=Path, dir_okay=False)
+    what = "Answer from this file of `mm2mgr snapshot`; no cluster is asked."
+    return option("--snapshot", type=file, metavar="FILE", help=what)(run)
+
+
 class Number(click.FloatRange):
     """A finite number in a range: click accepts nan in every range, and infinity in open ones."""
 

@@ -27,6 +27,7 @@ from mm2mgr.cli.options import (
     output_in,
     output_option,
     reason_option,
+    snapshot_option,
 )
 from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.json_values import to_json
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 )
 @output_in("text", "json", "markdown")
 @click.pass_obj
+@snapshot_option
 def plan(
     workspace: Workspace,
     flows: tuple[str, ...],

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import LEAST_SECONDS, Duration, command, option, output_option, show_looks, store_option
+from mm2mgr.cli.options import (
+    LEAST_SECONDS,
+    Duration,
+    command,
+    option,
+    output_option,
+    show_looks,
+    snapshot_option,
+    store_option,
+)
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
 @store_option("Folder or URI of the tables, for the one of losses.")
 @output_option
 @click.pass_obj
+@snapshot_option
 def status(
     workspace: Workspace, flows: tuple[str, ...], watch: float | None, ack: tuple[str, ...], store: Path, output: str
 ) -> int:
@@ -51,6 +62,8 @@ def status(
     from mm2mgr.output.problem_text import with_sentences
     from mm2mgr.output.status_text import say_look, say_status
 
+    if ack and workspace.snapshot:
+        raise Mm2mgrError("--ack writes, and a snapshot is only read", hint="leave one of --ack and --snapshot out")
     if ack:
         for loss in operations.acknowledge(workspace, ack, flows, store=store):
             talk(acknowledged_text(to_json(loss)))
@@ -72,6 +85,7 @@ def exit_code(health: str) -> int:
 @store_option("Folder or URI of the tables, for the one of losses.")
 @output_option
 @click.pass_obj
+@snapshot_option
 def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
     """Show one FLOW in full: connectors, tasks, lag, settings.
 

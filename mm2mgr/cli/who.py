@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import command, invalid_arguments, option, output_option
+from mm2mgr.cli.options import command, invalid_arguments, option, output_option, snapshot_option
 from mm2mgr.errors import ExitCode
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
@@ -17,6 +17,7 @@ from mm2mgr.operations.workspace import Workspace
 @option("--offline", is_flag=True, help="Contact nothing: what the tree declares.")
 @output_option
 @click.pass_obj
+@snapshot_option
 def who(workspace: Workspace, topic: str, cluster: str | None, offline: bool, output: str) -> int:
     """Show who mirrors TOPIC, and where it ends up.
 
@@ -42,6 +43,7 @@ def who(workspace: Workspace, topic: str, cluster: str | None, offline: bool, ou
 @option("--all", "every", is_flag=True, help="Also topics of the source that are not taken, with the reason.")
 @output_option
 @click.pass_obj
+@snapshot_option
 def topics(workspace: Workspace, flows: tuple[str, ...], every: bool, output: str) -> int:
     """Show which topics FLOWS take of their sources now.
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mm2mgr.connect.types import Validation
-from mm2mgr.errors import Mm2mgrError
-
-if TYPE_CHECKING:
-    from mm2mgr.connect.client import ConnectClient
 
 SOURCE_CLASS = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 NOBODY = "127.0.0.1:9092"  # is not contacted: a validation starts no client
@@ -32,11 +26,3 @@ def supports_exactly_once(answer: Validation) -> bool | None:
     if _KEY not in answer.keys:
         return None
     return not any(_LACKING in reason for reason in answer.errors.get(_KEY, ()))
-
-
-async def ask_exactly_once(client: ConnectClient) -> bool | None:
-    """Ask the worker that answers; None where it does not tell, or this login may not ask. Nothing is raised."""
-    try:
-        return supports_exactly_once(await client.validate(SOURCE_CLASS, ASKED_CONFIG))
-    except Mm2mgrError:
-        return None

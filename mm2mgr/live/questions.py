@@ -20,6 +20,7 @@ from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.live.record_sizes import TopicSizes, read_sizes, read_stored
 from mm2mgr.live.snapshot import Question
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.secrets import masked
 from mm2mgr.topics.names import NameFilter
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 ConfigsAndStates = tuple[dict[str, ConnectorInfo], dict[str, str]]
+ConfigsAndStatuses = tuple[dict[str, ConnectorInfo], dict[str, ConnectorStatus]]
 
 
 class ConnectQuestion(Question[Answer_co]):
@@ -48,6 +50,16 @@ class ConnectorsWithStates(ConnectQuestion[ConfigsAndStates]):
 
     async def ask(self, client: ConnectClient) -> ConfigsAndStates:
         return await client.infos_with_states()
+
+
+@dataclass(frozen=True)
+class ConnectorsWithStatuses(ConnectQuestion[ConfigsAndStatuses]):
+    """The same, with the states of their tasks."""
+
+    answer = ConfigsAndStatuses
+
+    async def ask(self, client: ConnectClient) -> ConfigsAndStatuses:
+        return await client.infos_with_statuses()
 
 
 @dataclass(frozen=True)
@@ -101,6 +113,9 @@ class ConfigValidation(ConnectQuestion[Validation]):
     def of(cls, connect: str, config: Mapping[str, str]) -> ConfigValidation:
         return cls(connect, tuple(sorted(config.items())))
 
+    def as_stored(self) -> ConfigValidation:
+        return ConfigValidation.of(self.cluster, masked(dict(self.config)))
+
     async def ask(self, client: ConnectClient) -> Validation:
         config = dict(self.config)
         return await client.validate(config["connector.class"], config)
@@ -126,6 +141,19 @@ class TaskConfigs(ConnectQuestion[tuple[TaskConfig, ...]]):
 
     async def ask(self, client: ConnectClient) -> tuple[TaskConfig, ...]:
         return await client.tasks(self.connector)
+
+
+@dataclass(frozen=True)
+class SilentWorkers(ConnectQuestion[frozenset[str]]):
+    """Which workers, by their ids, accept no connection at their address."""
+
+    workers: tuple[str, ...]
+    answer = frozenset[str]
+
+    async def ask(self, client: ConnectClient) -> frozenset[str]:
+        from mm2mgr.connect.client import silent_workers
+
+        return await silent_workers(client.target, self.workers)
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------
@@ -278,3 +306,50 @@ class TranslatedGroups(KafkaQuestion[tuple[str, ...]]):
         with Kafka(reach.access, reach.limits.kafka_seconds) as kafka:
             kafka.within(reach.limits.kafka_seconds)
             return translated_groups(kafka, self.groups.matches, self.topics.takes)
+
+
+@dataclass(frozen=True)
+class TopicRetention(KafkaQuestion[dict[str, float | None]]):
+    """For how many seconds a topic keeps a record, None for ever, by its name; empty where it is gone, or may not be read."""
+
+    topic: str
+    answer = dict[str, float | None]
+
+    @classmethod
+    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
+        from mm2mgr.kafka.inspection import retention
+
+        found = retention(reach.kafka, {each.topic for each in questions})
+        return {each: {each.topic: found[each.topic]} if each.topic in found else {} for each in questions}
+
+
+@dataclass(frozen=True)
+class RecordTimes(KafkaQuestion[dict[TopicPartition, float]]):
+    """When the first record at or after each offset was written, in seconds since 1970; those that did not come in time are left out."""
+
+    positions: tuple[tuple[TopicPartition, int], ...]
+    answer = dict[TopicPartition, float]
+
+    def ask(self, reach: KafkaReach) -> dict[TopicPartition, float]:
+        from mm2mgr.kafka.timestamps import written_at
+
+        return written_at(reach.access, dict(self.positions), reach.limits.measuring_seconds)
+
+
+@dataclass(frozen=True)
+class NewestRecord(KafkaQuestion[float | None]):
+    """The largest timestamp in a topic, in seconds since 1970; None where it is empty or its brokers do not tell."""
+
+    topic: str
+    partitions: int
+    answer = float | None
+
+    @classmethod
+    def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
+        from mm2mgr.kafka.timestamps import newest_record_at
+
+        every = [TopicPartition(each.topic, number) for each in questions for number in range(each.partitions)]
+        newest: dict[str, float] = {}
+        for partition, at in newest_record_at(reach.kafka, every).items():
+            newest[partition.topic] = max(at, newest.get(partition.topic, at))
+        return {each: newest.get(each.topic) for each in questions}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +20,10 @@ class Question(Generic[Answer_co]):
 
     cluster: str
 
+    def as_stored(self) -> Question[Answer_co]:
+        """Return it as a file has it, without secrets."""
+        return self
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -30,12 +34,15 @@ class Snapshot:
 
     answers: Mapping[Question[Any], Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     taken_at: float | None = None
+    memory: str = field(default="", repr=False)
+    """The memory of the looks before it, as JSON."""
 
     def get(self, question: Question[Answer]) -> Answer | Mm2mgrError:
         """Return the answer, or why there is none."""
-        if question not in self.answers:
+        key = question if self.taken_at is None else question.as_stored()
+        if key not in self.answers:
             return Mm2mgrError(f"{question.cluster}: unknown: not in the snapshot")
-        answer: Answer | Mm2mgrError = self.answers[question]
+        answer: Answer | Mm2mgrError = self.answers[key]
         return answer
 
     def __getitem__(self, question: Question[Answer]) -> Answer:
@@ -53,7 +60,7 @@ class Snapshot:
 
     def with_answers(self, answers: Mapping[Question[Any], Any]) -> Snapshot:
         """Return the snapshot with more answers."""
-        return Snapshot({**self.answers, **answers}, self.taken_at) if answers else self
+        return replace(self, answers={**self.answers, **answers}) if answers else self
 
 
 Steps = Generator[Iterable[Question[Any]], Snapshot, Result]

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from mm2mgr import secrets
 from mm2mgr.json_values import to_json
+from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.arrival_problems import (
     StaleOffsets,
     companion_arrival_problems,
@@ -33,7 +34,7 @@ from mm2mgr.observe.problems import (
     growth,
     offsets_note,
 )
-from mm2mgr.observe.reading import Failure, LiveConnector, Orphan, Reading, SeenKafka
+from mm2mgr.observe.reading import LiveConnector, Orphan, Reading
 from mm2mgr.observe.trend import Trend
 from mm2mgr.topology import Flow, KafkaCluster, config_text
 from mm2mgr.truth.client_values import text_of

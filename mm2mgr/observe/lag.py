@@ -14,7 +14,8 @@ from functools import cached_property
 from heapq import nlargest
 from typing import Any, Literal, NamedTuple
 
-from mm2mgr.observe.reading import Failure, LiveConnector, Reading, SeenKafka
+from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.reconcile.resets import goes_on
 from mm2mgr.topology import Flow

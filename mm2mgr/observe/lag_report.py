@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.lag import FlowLag, PartitionLag
-from mm2mgr.observe.reading import Failure
 from mm2mgr.observe.trend import (
     FLOW,
     Points,

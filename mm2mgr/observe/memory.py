@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mm2mgr.connectors import RESTING
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.clocks import ConditionClock, paused_all, started
 from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, heartbeat_topics
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
 from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
 from mm2mgr.observe.losses import row_of
-from mm2mgr.observe.reading import LiveConnector, Reading, SeenKafka
+from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.observe.surplus import Surplus, Surpluses, follow, weight_in
 from mm2mgr.observe.topic_sync import COPIED, missing_of
 from mm2mgr.observe.trend import Points, followed

@@ -13,8 +13,9 @@ from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.connect.types import WorkerInfo
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
-from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenKafka
+from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading
 from mm2mgr.reconcile.plan import Named, selects_otherwise
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow

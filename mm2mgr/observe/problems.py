@@ -15,11 +15,12 @@ from typing import Any
 from mm2mgr import topology
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.connectors import RESTING, SETTABLE
+from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.causes import CAUSES, Classified, classify
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import FlowMemory, Mark
-from mm2mgr.observe.reading import Failure, LiveConnector, SeenKafka
+from mm2mgr.observe.reading import LiveConnector
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.reconcile.effect import compare
 from mm2mgr.reconcile.offsets import Journal, unmarked

@@ -12,29 +12,14 @@ from typing import Literal
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
 from mm2mgr.connectors import RESTING
-from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
-from mm2mgr.kafka.acls import Acl
-from mm2mgr.kafka.inspection import TopicSettings
-from mm2mgr.live.dedicated import DedicatedMirrorMaker
+from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
-from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.render import Connector
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why something could not be read, and what to do about it."""
-
-    message: str
-    hint: str | None = None
-
-    @classmethod
-    def of(cls, error: Mm2mgrError) -> Failure:
-        return cls(error.message, error.hint)
 
 
 @dataclass(frozen=True)
@@ -155,26 +140,6 @@ class SeenConnect:
     others: tuple[OtherConnector, ...] = ()
     version: str = ""
     exactly_once: bool | None = None
-
-
-@dataclass(frozen=True)
-class SeenKafka:
-    """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
-    for (a start only of topics that flows read from it, else 0), reasons for those unread; settings and literal ACLs of the topics, and committed offsets of the groups asked for, that this login
-    may read. `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that were read
-    again after all clusters. `cluster_id`: "" where it is not known."""
-
-    topics: Mapping[str, int] = field(default_factory=dict)
-    offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
-    unread: Mapping[TopicPartition, str] = field(default_factory=dict)
-    failure: Failure | None = None
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-    configs: Mapping[str, TopicSettings] = field(default_factory=dict)
-    acls: Mapping[str, frozenset[Acl]] = field(default_factory=dict)
-    group_offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
-    dedicated: Mapping[str, DedicatedMirrorMaker] = field(default_factory=dict)
-    later_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    cluster_id: str = ""
 
 
 @dataclass(frozen=True)

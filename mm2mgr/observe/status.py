@@ -5,24 +5,30 @@ Connect is read before Kafka: an end offset read first would make a flow that mo
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from mm2mgr.connect.client import ConnectClient, silent_workers
-from mm2mgr.connect.exactly_once import ask_exactly_once
+from mm2mgr.connect.exactly_once import ASKED_CONFIG, supports_exactly_once
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
-from mm2mgr.kafka.records import read_logs
-from mm2mgr.live.dedicated import find_running
-from mm2mgr.live.endpoints import connect_target, kafka_access
+from mm2mgr.live.kafka_state import Failure, KafkaState, ReadKafka, SeenKafka, WantedLogs, read_kafka
+from mm2mgr.live.questions import (
+    AnsweringWorker,
+    Configs,
+    ConfigValidation,
+    ConnectorsWithStatuses,
+    ConnectQuestion,
+    SilentWorkers,
+    Statuses,
+    StoredOffsets,
+    TaskConfigs,
+)
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, answered, read
+from mm2mgr.live.snapshot import Snapshot, Steps, side_by_side
 from mm2mgr.observe.companions import checkpointing
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
 from mm2mgr.observe.kept import (
@@ -42,16 +48,7 @@ from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
 from mm2mgr.observe.memory import Memory, remember
 from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.reading import (
-    Failure,
-    LiveConnector,
-    Orphan,
-    OtherConnector,
-    Reading,
-    SeenConnect,
-    SeenKafka,
-    Standing,
-)
+from mm2mgr.observe.reading import LiveConnector, Orphan, OtherConnector, Reading, SeenConnect, Standing
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
@@ -64,73 +61,8 @@ from mm2mgr.secrets import cut
 from mm2mgr.topology import Flow, Topology
 from mm2mgr.truth.reach import type_of
 
-T = TypeVar("T")
-N = TypeVar("N", bound=Collection[str])
-ReadKafka = Callable[[KafkaAccess, "WantedLogs"], SeenKafka]
-
-_REQUESTS_AT_ONCE = 8  # per Connect cluster: a read of one connector may be forwarded to the leader
 _CLUSTERS_AT_ONCE = 32
 _GROUPS_AT_MOST = 100  # of a checkpoint connector; a request each
-_KAFKA_TIMEOUT_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class WantedLogs:
-    """Which topics of a cluster to read: those that flows mirror from it, whose ids count too, those that flows mirror to it, and
-    the names of those whose settings or ACLs are wanted; the consumer groups whose committed offsets are; and the aliases of the sources
-    that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else."""
-
-    away: Callable[[str], bool]
-    here: Callable[[str], bool]
-    configs: frozenset[str] = frozenset()
-    acls: frozenset[str] = frozenset()
-    groups: tuple[str, ...] = ()
-    dedicated: tuple[str, ...] = ()
-    ends: tuple[TopicPartition, ...] = ()
-
-    def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
-        """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
-        wanted = ((topic, count) for topic, count in topics.items() if self.away(topic) or self.here(topic))
-        return [TopicPartition(topic, number) for topic, count in wanted for number in range(count)]
-
-
-def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float | None = None) -> SeenKafka:
-    """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; never raises."""
-    try:
-        with Kafka(access, timeout_seconds or _KAFKA_TIMEOUT_SECONDS) as kafka:
-            if wanted.ends:
-                return SeenKafka(offsets=read_logs(kafka, wanted.ends, ()).found)
-            topics, cluster_id = kafka.counts_with_id()
-            away = set(filter(wanted.away, topics))
-            read = read_logs(kafka, wanted(topics), away)
-            ids = kafka.topic_ids(away)
-            configs = _if_readable(topic_configs, kafka, wanted.configs & topics.keys())
-            acls = _if_readable(topic_acls, kafka, wanted.acls & topics.keys())
-            groups = _if_readable(committed_offsets, kafka, wanted.groups)
-            dedicated = _if_readable(
-                lambda kafka, names: find_running(kafka, access, names, topics), kafka, wanted.dedicated
-            )
-    except Mm2mgrError as error:
-        return SeenKafka(failure=Failure.of(error))
-    return SeenKafka(
-        topics,
-        read.found,
-        read.failed,
-        topic_ids=ids,
-        configs=configs,
-        acls=acls,
-        group_offsets=groups,
-        dedicated=dedicated,
-        cluster_id=cluster_id,
-    )
-
-
-def _if_readable(read: Callable[[Kafka, N], dict[str, T]], kafka: Kafka, names: N) -> dict[str, T]:
-    """Return what is read by these names; nothing where that fails, as lag and progress do not need it."""
-    try:
-        return read(kafka, names) if names else {}
-    except Mm2mgrError:
-        return {}
 
 
 @dataclass(frozen=True)
@@ -150,6 +82,8 @@ class ObserveOptions:
     store: Store = Path(".mm2mgr/samples")
     earlier: TimedLooks | None = None
     shares: bool = False
+    snapshot: Snapshot | None = None
+    """Answers from a file, beside which no cluster is asked."""
 
 
 async def read_estate(
@@ -159,6 +93,15 @@ async def read_estate(
 
     Nothing is raised for a cluster that does not answer: its failure is in the Reading.
     """
+    limits = Limits(connect_seconds=how.deadline_seconds, kafka_at_once=_CLUSTERS_AT_ONCE)
+    steps = reading_of(topology, connectors, flows, how)
+    return (await answered(steps, Clusters.of(topology), limits, how.snapshot))[0]
+
+
+def reading_of(
+    topology: Topology, connectors: Iterable[Connector], flows: Sequence[Flow], how: ObserveOptions
+) -> Steps[Reading]:
+    """Return the same from answers."""
     begun_at, whole = how.clock(), len({flow.id for flow in flows}) == len(topology.flows)
     connectors = tuple(connectors)
     wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
@@ -166,7 +109,7 @@ async def read_estate(
         wanted = {name: [] for name in (*wanted, *topology.connects)}
     for connector in connectors_of(connectors, flows):
         wanted[connector.connect].append(connector)
-    seen = await asyncio.gather(
+    seen = yield from side_by_side(
         *(_read_connect(topology, name, each, how, orphans=whole) for name, each in wanted.items())
     )
     reading = Reading(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole, begun_at)
@@ -174,8 +117,9 @@ async def read_estate(
     reading = replace(reading, declared=topology.flows, connects=_without(declared, reading.connects))
     if how.earlier:
         reading = replace(reading, copied_asked=frozenset(_due(reading, how.earlier)))
-    reading = replace(reading, clusters=await _read_clusters(reading, how.kafka))
-    return replace(await _with_later_ends(reading, how), taken_at=how.clock())
+    reading = replace(reading, clusters=(yield from _read_clusters(reading, how.kafka)))
+    reading = yield from _with_later_ends(reading, how)
+    return replace(reading, taken_at=how.clock())
 
 
 def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
@@ -191,42 +135,36 @@ def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
 # --- Connect ----------------------------------------------------------------------------------------------------------
 
 
-async def _read_connect(
+def _read_connect(
     topology: Topology, name: str, wanted: Sequence[Connector], how: ObserveOptions, *, orphans: bool
-) -> SeenConnect:
+) -> Steps[SeenConnect]:
     connect, owners = topology.connects[name], Ownership.of(topology)
+    snapshot = yield [Configs(name), Statuses(name)]
     try:
-        async with ConnectClient(connect_target(connect), deadline_seconds=how.deadline_seconds) as client:
-            infos, statuses = await client.infos(), await client.statuses()
-            gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
-            busy = sorted({worker for one in statuses.values() for worker in one.workers})
-            mirrors = any(one.type == "source" for one in wanted)
-            root, silent, exactly_once = await asyncio.gather(
-                _kept(gate, client.root()),
-                silent_workers(client.target, busy),
-                ask_exactly_once(client) if mirrors else _nothing(),
-            )
-            shown = (LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted)
-            seen = await asyncio.gather(*(_more(client, gate, one, how) for one in shown))
+        infos, statuses = snapshot[Configs(name)], snapshot[Statuses(name)]
     except Mm2mgrError as error:
         return SeenConnect(name, failure=Failure.of(error))
-    version = "" if isinstance(root, Failure) else root.version
+    shown = [LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted]
+    busy = SilentWorkers(name, tuple(sorted({worker for one in statuses.values() for worker in one.workers})))
+    validation = ConfigValidation.of(name, ASKED_CONFIG)
+    asked = [validation] if any(one.type == "source" for one in wanted) else []
+    more = [question for one in shown for question in _more(one, how)]
+    snapshot = yield [AnsweringWorker(name), busy, *asked, *more]
+    root, silent, validated = snapshot.get(AnsweringWorker(name)), snapshot.get(busy), snapshot.get(validation)
+    version = "" if isinstance(root, Mm2mgrError) else root.version
     workers = WorkerClients(version or connect.model.version or "", topology.clusters[connect.kafka].client)
     adopted = {one for one, info in infos.items() if owners.is_adopted((name, one), info.config)}
+    seen = (_with_more(one, snapshot, how) for one in shown)
     return SeenConnect(
         name,
         {one.desired.name: replace(one, adopted=workers if one.desired.name in adopted else None) for one in seen},
-        kafka_cluster_id="" if isinstance(root, Failure) else root.kafka_cluster_id,
+        kafka_cluster_id="" if isinstance(root, Mm2mgrError) else root.kafka_cluster_id,
         orphans=tuple(_orphans(name, {one.name for one in wanted}, owners, infos, statuses)) if orphans else (),
-        silent_workers=silent,
+        silent_workers=frozenset() if isinstance(silent, Mm2mgrError) else silent,
         others=tuple(_others(name, owners, infos, statuses)),
         version=version,
-        exactly_once=exactly_once,
+        exactly_once=None if isinstance(validated, Mm2mgrError) else supports_exactly_once(validated),
     )
-
-
-async def _nothing() -> None:
-    """Ask nobody."""
 
 
 async def read_states(
@@ -236,18 +174,18 @@ async def read_states(
     wanted: dict[str, list[Connector]] = {}
     for connector in connectors:
         wanted.setdefault(connector.connect, []).append(connector)
+    limits = Limits(connect_seconds=deadline_seconds)
+    snapshot = await read(map(ConnectorsWithStatuses, wanted), Clusters.of(topology), limits)
 
-    async def one(name: str, declared: Sequence[Connector]) -> SeenConnect:
-        try:
-            target = connect_target(topology.connects[name])
-            async with ConnectClient(target, deadline_seconds=deadline_seconds) as client:
-                infos, statuses = await client.infos_with_statuses()
-        except Mm2mgrError as error:
-            return SeenConnect(name, failure=Failure.of(error))
-        seen = (LiveConnector(each, infos.get(each.name), statuses.get(each.name)) for each in declared)
-        return SeenConnect(name, {each.desired.name: each for each in seen})
+    def seen(name: str, declared: Iterable[Connector]) -> SeenConnect:
+        answer = snapshot.get(ConnectorsWithStatuses(name))
+        if isinstance(answer, Mm2mgrError):
+            return SeenConnect(name, failure=Failure.of(answer))
+        infos, statuses = answer
+        live = (LiveConnector(each, infos.get(each.name), statuses.get(each.name)) for each in declared)
+        return SeenConnect(name, {each.desired.name: each for each in live})
 
-    return tuple(await asyncio.gather(*(one(name, declared) for name, declared in wanted.items())))
+    return tuple(seen(name, declared) for name, declared in wanted.items())
 
 
 def _orphans(
@@ -295,77 +233,73 @@ def _others(
         yield OtherConnector(connect, name, info.config, status.work_state if status else "no status", standing, owner)
 
 
-async def _more(
-    client: ConnectClient, gate: asyncio.Semaphore, seen: LiveConnector, how: ObserveOptions
-) -> LiveConnector:
-    """Add tasks and offsets of a source connector that exists, and of a checkpoint connector its groups where that is due."""
-    name = seen.desired.name
+def _reads_groups(seen: LiveConnector, how: ObserveOptions) -> bool:
+    """Tell whether the groups of a checkpoint connector are to be read now."""
     does = checkpointing(seen)
-    if does and how.earlier and does.is_due(how.earlier.checkpoints.get(seen.key), how.clock()):
-        having = await _kept(gate, client.tasks(name))
-        if not isinstance(having, Failure):
-            groups = sorted(group for task in having for group in task.groups)
-            seen = replace(seen, groups=tuple(groups[:_GROUPS_AT_MOST]))
+    return bool(does and how.earlier and does.is_due(how.earlier.checkpoints.get(seen.key), how.clock()))
+
+
+def _more(seen: LiveConnector, how: ObserveOptions) -> Iterator[ConnectQuestion[Any]]:
+    """Yield the questions for tasks and offsets of a source connector that exists, and for the tasks of a checkpoint connector where they are due."""
+    place = seen.desired.connect, seen.desired.name
+    is_source = seen.info is not None and seen.desired.type == "source"
+    if is_source or _reads_groups(seen, how):
+        yield TaskConfigs(*place)
+    if is_source:
+        yield StoredOffsets(*place)
+
+
+def _with_more(seen: LiveConnector, snapshot: Snapshot, how: ObserveOptions) -> LiveConnector:
+    """Add what was read of tasks, offsets and groups."""
+    place = seen.desired.connect, seen.desired.name
+    tasks = snapshot.get(TaskConfigs(*place))
+    if not isinstance(tasks, Mm2mgrError) and _reads_groups(seen, how):
+        groups = sorted(group for task in tasks for group in task.groups)
+        seen = replace(seen, groups=tuple(groups[:_GROUPS_AT_MOST]))
     if seen.info is None or seen.desired.type != "source":
         return seen
-    tasks = await _kept(gate, client.tasks(name))
-    offsets = await _kept(gate, client.offsets(name))
-    if isinstance(offsets, Failure):
-        return replace(seen, tasks=tasks, offsets=offsets)
-    return replace(seen, tasks=tasks, offsets=parse_stored(offsets, seen.desired.config["source.cluster.alias"]))
-
-
-async def _kept(gate: asyncio.Semaphore, answer: Awaitable[T]) -> T | Failure:
-    async with gate:
-        try:
-            return await answer
-        except Mm2mgrError as error:
-            return Failure.of(error)
+    offsets = snapshot.get(StoredOffsets(*place))
+    return replace(
+        seen,
+        tasks=Failure.of(tasks) if isinstance(tasks, Mm2mgrError) else tasks,
+        offsets=Failure.of(offsets)
+        if isinstance(offsets, Mm2mgrError)
+        else parse_stored(offsets, seen.desired.config["source.cluster.alias"]),
+    )
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------
 
 
-async def _read_clusters(reading: Reading, kafka: ReadKafka) -> dict[str, SeenKafka]:
-    """Read sources and targets side by side, each cluster once, in threads because the client blocks."""
-    clusters = {cluster.alias: cluster for flow in reading.flows for cluster in (flow.source, flow.target)}
-    loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(max_workers=max(1, min(_CLUSTERS_AT_ONCE, len(clusters)))) as threads:
-        seen = await asyncio.gather(
-            *(
-                loop.run_in_executor(threads, kafka, kafka_access(cluster), _wanted_logs(reading, alias))
-                for alias, cluster in clusters.items()
-            )
-        )
-    return dict(zip(clusters, seen, strict=True))
+def _read_clusters(reading: Reading, kafka: ReadKafka) -> Steps[dict[str, SeenKafka]]:
+    """Read sources and targets side by side, each cluster once."""
+    aliases = dict.fromkeys(cluster.alias for flow in reading.flows for cluster in (flow.source, flow.target))
+    questions = {alias: KafkaState(alias, _wanted_logs(reading, alias), kafka) for alias in aliases}
+    snapshot = yield questions.values()
+    answers = {alias: snapshot.get(question) for alias, question in questions.items()}
+    return {
+        alias: SeenKafka(failure=Failure.of(answer)) if isinstance(answer, Mm2mgrError) else answer
+        for alias, answer in answers.items()
+    }
 
 
-async def _with_later_ends(reading: Reading, how: ObserveOptions) -> Reading:
-    """Read the ends of source partitions again where more seems to have arrived than there was: clusters are read side by side."""
+def _with_later_ends(reading: Reading, how: ObserveOptions) -> Steps[Reading]:
+    """Read the ends of source partitions again where more seems to have arrived than there was."""
     doubts: dict[str, list[TopicPartition]] = {}
     for flow in reading.flows:
         earlier = how.earlier.flows.get(flow.id) if how.earlier else None
         if earlier and (partitions := [*doubtful(reading, flow, earlier.surplus)]):
             doubts.setdefault(flow.source.alias, []).extend(partitions)
-    sources = {flow.source.alias: flow.source for flow in reading.flows if flow.source.alias in doubts}
-    read = await asyncio.gather(
-        *(
-            asyncio.to_thread(
-                how.kafka, kafka_access(source), WantedLogs(_no_topic, _no_topic, ends=tuple(doubts[alias]))
-            )
-            for alias, source in sources.items()
-        )
-    )
+    questions = {
+        alias: KafkaState(alias, WantedLogs(ends=tuple(partitions)), how.kafka) for alias, partitions in doubts.items()
+    }
+    snapshot = yield questions.values()
     clusters = dict(reading.clusters)
-    for alias, cluster in zip(sources, read, strict=True):
-        clusters[alias] = replace(
-            clusters[alias], later_ends={partition: log.end for partition, log in cluster.offsets.items()}
-        )
+    for alias, question in questions.items():
+        answer = snapshot.get(question)
+        ends = {} if isinstance(answer, Mm2mgrError) else {one: log.end for one, log in answer.offsets.items()}
+        clusters[alias] = replace(clusters[alias], later_ends=ends)
     return replace(reading, clusters=clusters)
-
-
-def _no_topic(_: str) -> bool:
-    return False
 
 
 def _wanted_logs(reading: Reading, alias: str) -> WantedLogs:

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.reading import Failure, Reading, SeenKafka
+from mm2mgr.observe.reading import Reading
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of

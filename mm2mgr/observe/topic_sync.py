@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mm2mgr.kafka.acls import Acl
-from mm2mgr.observe.reading import Failure, LiveConnector, Reading, SeenKafka
+from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.topics.names import NameFilter, readable
 from mm2mgr.topology import Flow
 

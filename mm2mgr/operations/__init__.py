@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     )
     from mm2mgr.operations.serve import EstateView, EstateWatch, ServeOrder, WatchdogOrder, serve
     from mm2mgr.operations.size import SizingReport, size
+    from mm2mgr.operations.snapshot import SnapshotTaken, snapshot
     from mm2mgr.operations.status import check, describe, status, watch_status
     from mm2mgr.operations.throughput import (
         BusiestPartitions,
@@ -111,6 +112,7 @@ _HOMES: Mapping[str, str] = {
         "operations.sandbox": "SandboxUp sandbox_create_topic sandbox_down sandbox_produce sandbox_status sandbox_topics sandbox_up",
         "operations.serve": "EstateView EstateWatch ServeOrder WatchdogOrder serve",
         "operations.size": "SizingReport size",
+        "operations.snapshot": "SnapshotTaken snapshot",
         "operations.status": "check describe status watch_status",
         "operations.throughput": "BusiestPartitions RolledUp busiest_partitions group_rates read_throughput roll_up week",
         "operations.watch": "WatchOrder WatchRound watch",

@@ -113,10 +113,11 @@ def drift(workspace: Workspace, flows: Sequence[str] = ()) -> DriftReport:
     Where no history can be read, or it does not know a connector, the tree is compared: then a change of the tree that was not
     applied yet counts as well, and a connector that was deleted by hand is not found.
     """
-    return workspace.ask(_drift(workspace, flows))
+    return workspace.ask(drift_of(workspace, flows))
 
 
-def _drift(workspace: Workspace, flows: Sequence[str]) -> Steps[DriftReport]:
+def drift_of(workspace: Workspace, flows: Sequence[str]) -> Steps[DriftReport]:
+    """Return the same from answers."""
     topology, connectors = workspace.topology, workspace.connectors
     chosen = workspace.connectors_of(workspace.flows(flows)) if flows else connectors
     connects = sorted({each.connect for each in chosen}) if flows else list(topology.connects)

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mm2mgr.errors import EXTRA_OF, Mm2mgrError, cause
 from mm2mgr.json_values import to_json
-from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import retention
-from mm2mgr.kafka.timestamps import newest_record_at, written_at
-from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.kafka_state import Failure
+from mm2mgr.live.questions import NewestRecord, RecordTimes, TopicRetention
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.snapshot import Snapshot, Steps
 from mm2mgr.observe.lag import FlowLag, PartitionLag, most_behind
 from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
-from mm2mgr.observe.reading import Failure
-from mm2mgr.observe.status import Observation, ObserveOptions, observe
+from mm2mgr.observe.status import Observation, observe
+from mm2mgr.operations.status import looks_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated, wait_for
 from mm2mgr.partitions import LogHistory, TopicPartition
 from mm2mgr.text import first_few
 from mm2mgr.topics.names import HEARTBEATS
 
 if TYPE_CHECKING:
+    from mm2mgr.observe.reading import Reading
     from mm2mgr.samples.schema import Store
-    from mm2mgr.topology import Flow, KafkaCluster
+    from mm2mgr.topology import Flow
 
-_RECORDS_SECONDS = 10.0
-_READS_AT_ONCE = 32
+_LIMITS = Limits(kafka_seconds=10.0, kafka_at_once=32)
 _MOST_RECORDS_READ = 1_000  # per flow with `timestamps`: those most behind
 Answer = TypeVar("Answer")
 
@@ -100,9 +99,10 @@ class LagOptions:
 def lag(workspace: Workspace, flows: Sequence[str] = (), options: LagOptions | None = None) -> LagReport:
     """Measure the lag of flows (all by default) and remember it, so that the next call knows a trend. No failed cluster raises."""
     chosen, how = workspace.flows(flows), options or LagOptions()
-    looks = ObserveOptions(store=how.store)
-    seen = wait_for(observe(workspace.topology, workspace.connectors, only=workspace.only(flows), options=looks))
-    return report(seen, chosen, how)
+    only = workspace.only(flows)
+    with looks_of(workspace, how.store) as looks:
+        seen = wait_for(observe(workspace.topology, workspace.connectors, only=only, options=looks))
+    return report(workspace, seen, chosen, how)
 
 
 def watch_lag(
@@ -112,24 +112,26 @@ def watch_lag(
     return repeated(lambda: lag(workspace, flows, options), every_seconds)
 
 
-def report(seen: Observation, chosen: Sequence[Flow], options: LagOptions) -> LagReport:
+def report(workspace: Workspace, seen: Observation, chosen: Sequence[Flow], options: LagOptions) -> LagReport:
     """Return the report of an observation: what else it needs is read here, of partitions that are behind only."""
+    return workspace.ask(_report(seen, chosen, options), _LIMITS)
+
+
+def _report(seen: Observation, chosen: Sequence[Flow], options: LagOptions) -> Steps[LagReport]:
     behind = {flow.id: _behind(seen, flow) for flow in chosen}
     histories, notes, warnings = _histories(seen, chosen, behind, options.store)
     late = [flow for flow in chosen if behind[flow.id]]
-    topics: dict[str, set[str]] = {}
-    for flow in late:
-        topics.setdefault(flow.source.alias, set()).update(one.partition.topic for one in behind[flow.id])
-    sources, targets = (
-        {flow.source.alias: flow.source for flow in late},
-        {flow.target.alias: flow.target for flow in chosen},
-    )
-    kept = _each({alias: partial(_retention, one, topics[alias]) for alias, one in sources.items()})
-    stamped = _each(
-        {flow.id: partial(_written_at, flow.source, behind[flow.id]) for flow in late if options.timestamps}
-    )
-    beats = _each({alias: partial(_heartbeats, one, seen, chosen) for alias, one in targets.items()})
-    failed = sorted({each.message for found in (kept, stamped) for each in found.values() if isinstance(each, Failure)})
+    retention = {
+        TopicRetention(flow.source.alias, one.partition.topic): None for flow in late for one in behind[flow.id]
+    }
+    stamped = {flow.id: _written_at(flow, behind[flow.id]) for flow in late if options.timestamps}
+    beats = filter(None, (newest_heartbeat(seen.reading, flow) for flow in chosen))
+    snapshot = yield [*retention, *stamped.values(), *beats]
+    answers = (*map(snapshot.get, retention), *map(snapshot.get, stamped.values()))
+    failed = sorted({answer.message for answer in answers if isinstance(answer, Mm2mgrError)})
+    kept: dict[str, dict[str, float | None]] = {}
+    for asked in retention:
+        kept.setdefault(asked.cluster, {}).update(_known(snapshot.get(asked)))
     facts = []
     for flow in chosen:
         connector = seen.reading.source_connector(flow)
@@ -144,9 +146,9 @@ def report(seen: Observation, chosen: Sequence[Flow], options: LagOptions) -> La
                 seen.lags.get(flow.id) or FlowLag(unknown=_why(seen, flow)),
                 seen.memory.of(flow.id).progress,
                 histories.get(flow.id, {}),
-                _known(stamped.get(flow.id)),
-                _known(kept.get(flow.source.alias)),
-                _beat(beats[flow.target.alias], flow, seen.reading.taken_at),
+                dict(_known(snapshot.get(stamped[flow.id]))) if flow.id in stamped else {},
+                kept.get(flow.source.alias, {}),
+                _beat(snapshot, seen, flow),
             )
         )
     warnings = [*seen.status.warnings, *warnings]
@@ -202,52 +204,29 @@ def _histories(
     return found, [note] if missing else [], first_few(warnings, "more warnings about files of the store")
 
 
-def _each(jobs: Mapping[str, Callable[[], dict[Any, Answer]]]) -> dict[str, dict[Any, Answer] | Failure]:
-    """Read side by side; what a cluster does not answer is a Failure."""
-
-    def kept(read: Callable[[], dict[Any, Answer]]) -> dict[Any, Answer] | Failure:
-        try:
-            return read()
-        except Mm2mgrError as error:
-            return Failure.of(error)
-
-    with ThreadPoolExecutor(max_workers=max(1, min(_READS_AT_ONCE, len(jobs)))) as threads:
-        return dict(zip(jobs, threads.map(kept, jobs.values()), strict=True))
+def _known(answer: Mapping[Any, Answer] | Mm2mgrError) -> Mapping[Any, Answer]:
+    return {} if isinstance(answer, Mm2mgrError) else answer
 
 
-def _known(found: dict[Any, Answer] | Failure | None) -> dict[Any, Answer]:
-    return {} if found is None or isinstance(found, Failure) else found
+def _written_at(flow: Flow, behind: Iterable[PartitionLag]) -> RecordTimes:
+    """Return the question when the next records to mirror were written, of the partitions that are most behind."""
+    asked = ((one.partition, one.position) for one in most_behind(behind, _MOST_RECORDS_READ))
+    return RecordTimes(flow.source.alias, tuple(asked))
 
 
-def _retention(cluster: KafkaCluster, topics: Collection[str]) -> dict[str, float | None]:
-    with Kafka(kafka_access(cluster)) as kafka:
-        return retention(kafka, topics)
-
-
-def _written_at(cluster: KafkaCluster, behind: Iterable[PartitionLag]) -> dict[TopicPartition, float]:
-    asked = {one.partition: one.position for one in most_behind(behind, _MOST_RECORDS_READ)}
-    return written_at(kafka_access(cluster), asked, _RECORDS_SECONDS)
-
-
-def _heartbeats(cluster: KafkaCluster, seen: Observation, chosen: Sequence[Flow]) -> dict[str, float]:
-    """Return when the newest heartbeat of each pair on a target was sent, by the remote topic of heartbeats."""
-    topics = seen.reading.clusters[cluster.alias].topics
-    names = {flow.remote_topic(HEARTBEATS) for flow in chosen if flow.target.alias == cluster.alias}
-    partitions = [TopicPartition(name, number) for name in names for number in range(topics.get(name, 0))]
-    if not partitions:
-        return {}
-    with Kafka(kafka_access(cluster)) as kafka:
-        found = newest_record_at(kafka, partitions)
-    newest: dict[str, float] = {}
-    for one, at in found.items():
-        newest[one.topic] = max(at, newest.get(one.topic, at))
-    return newest
-
-
-def _beat(found: dict[str, float] | Failure, flow: Flow, now: float) -> float | Failure:
-    if isinstance(found, Failure):
-        return found
+def newest_heartbeat(reading: Reading, flow: Flow) -> NewestRecord | None:
+    """Return the question when the newest heartbeat of a flow's pair was sent; None where its topic is not there."""
     name = flow.remote_topic(HEARTBEATS)
-    if name in found:
-        return max(0.0, now - found[name])
+    count = reading.clusters[flow.target.alias].topics.get(name, 0)
+    return NewestRecord(flow.target.alias, name, count) if count else None
+
+
+def _beat(snapshot: Snapshot, seen: Observation, flow: Flow) -> float | Failure:
+    question = newest_heartbeat(seen.reading, flow)
+    newest = snapshot.get(question) if question else None
+    if isinstance(newest, Mm2mgrError):
+        return Failure.of(newest)
+    if newest is not None:
+        return max(0.0, seen.reading.taken_at - newest)
+    name = flow.remote_topic(HEARTBEATS)
     return Failure(f"no heartbeats of {flow.source.alias} on {flow.target.alias}: none in topic {name}")

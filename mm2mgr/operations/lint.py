@@ -196,7 +196,7 @@ def read_inputs(  # noqa: PLR0913  one argument per option
         unused_links=tuple(link for each in estates for link in each.unused_links),
         limits=tuple(limit for each in estates for limit in each.limits),
     )
-    if live and ask_brokers:
+    if live and ask_brokers and workspace.snapshot is None:
         from mm2mgr.reconcile import facts
 
         of_tree = bool(declared) or any("://" not in name for name in connects)

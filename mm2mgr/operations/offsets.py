@@ -13,9 +13,10 @@ from mm2mgr.connect.types import parse_stored
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
+from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.health import lags_of
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.reading import Failure, LiveConnector, Reading
+from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.observe.status import ObserveOptions, read_estate
 from mm2mgr.operations.pause import Choice, chosen
 from mm2mgr.operations.workspace import Workspace, wait_for

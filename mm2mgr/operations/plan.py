@@ -24,7 +24,7 @@ from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.carry_out import carry_out_quotas
 from mm2mgr.reconcile.claims import settle_claims, withdraw_undeclared
 from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group, read
+from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group, read_history
 from mm2mgr.reconcile.leases import KILLED_SECONDS, Leases, holder_note, read_holders
 from mm2mgr.reconcile.live import make_plan
 from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, with_many_changes_held
@@ -92,7 +92,7 @@ def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
     if not connects:
         return plan
     newest: dict[Named, HistoryEntry] = {}
-    for entry in wait_for(read(workspace.topology, connects)).entries:
+    for entry in workspace.ask(read_history(workspace.topology, connects)).entries:
         if entry.state and entry.outcome != "failed":
             newest[entry.connect, entry.connector] = entry
 
@@ -123,7 +123,7 @@ def planned(
 ) -> Plan:
     """Return the plan for all flows, or `only` those with these ids, in which nothing waits yet; `skip`: see `make_plan`."""
     topology, connectors, spec = workspace.topology, workspace.connectors, workspace.spec
-    return wait_for(make_plan(topology, connectors, wish, only=only, spec=spec, skip=skip))
+    return wait_for(make_plan(topology, connectors, wish, only=only, spec=spec, skip=skip, snapshot=workspace.snapshot))
 
 
 def with_restarts_held(workspace: Workspace, plan: Plan, rules: RestartRules | None) -> Plan:
@@ -134,7 +134,7 @@ def with_restarts_held(workspace: Workspace, plan: Plan, rules: RestartRules | N
     sizing = workspace.spec.tree.sizing
     reviewed = {flow.id: sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving}
     savings = {name: Saving(one.tasks_max, seconds_of(one.changed), one.partitions) for name, one in reviewed.items()}
-    return with_many_changes_held(with_waiting(plan, waiting(plan, rules or RestartRules(), savings, time.time())))
+    return with_many_changes_held(with_waiting(plan, waiting(plan, rules or RestartRules(), savings, workspace.now)))
 
 
 def seconds_of(text: str | None) -> int | None:

@@ -185,7 +185,8 @@ class _StatusReader:
         self._thread.shutdown()
 
     def _look(self) -> tuple[str, ...]:
-        from mm2mgr.observe.status import ObserveOptions, read_kafka, status
+        from mm2mgr.live.kafka_state import read_kafka
+        from mm2mgr.observe.status import ObserveOptions, status
 
         reading = partial(read_kafka, timeout_seconds=self._seconds)
         options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store, shares=True)

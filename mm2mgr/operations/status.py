@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mm2mgr.observe.health import Description, Status
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
 def status(workspace: Workspace, flows: Sequence[str] = (), *, store: Store = DEFAULT_STORE) -> Status:
     """Read the health, tasks and lag of flows (all by default), and remember what was seen; losses go into a table of the store.
     No failed cluster raises."""
-    options = ObserveOptions(store=store)
-    return wait_for(read_status(workspace.topology, workspace.connectors, only=workspace.only(flows), options=options))
+    only = workspace.only(flows)
+    with looks_of(workspace, store) as options:
+        return wait_for(read_status(workspace.topology, workspace.connectors, only=only, options=options))
 
 
 def watch_status(
@@ -32,8 +36,24 @@ def watch_status(
 
 def describe(workspace: Workspace, flow: str, *, store: Store = DEFAULT_STORE) -> Description:
     """Read clusters, connectors, tasks with partitions, lag per partition, traces and losses of one flow."""
-    options = ObserveOptions(store=store)
-    return wait_for(read_flow(workspace.topology, workspace.connectors, workspace.flow(flow), options=options))
+    chosen = workspace.flow(flow)
+    with looks_of(workspace, store) as options:
+        return wait_for(read_flow(workspace.topology, workspace.connectors, chosen, options=options))
+
+
+@contextmanager
+def looks_of(workspace: Workspace, store: Store) -> Iterator[ObserveOptions]:
+    """Yield how to observe: a snapshot at its time and after what it remembers, and all that this leaves behind goes."""
+    if workspace.snapshot is None:
+        yield ObserveOptions(store=store)
+        return
+    with TemporaryDirectory(prefix="mm2mgr-") as folder:
+        memory = Path(folder) / "memory.json"
+        if workspace.snapshot.memory:
+            memory.write_text(workspace.snapshot.memory)
+        yield ObserveOptions(
+            clock=lambda: workspace.now, memory_file=memory, store=Path(folder), snapshot=workspace.snapshot
+        )
 
 
 def check(workspace: Workspace, flows: Sequence[str] = (), *, timeout_seconds: float = 20.0) -> Checked:

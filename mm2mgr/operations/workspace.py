@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -111,6 +112,20 @@ class Workspace:
         from mm2mgr.live.read import Clusters, answered
 
         return wait_for(answered(steps, Clusters.of(self.topology), limits or Limits(), self.snapshot))[0]
+
+    def of_snapshot(self, path: Path) -> Workspace:
+        """Return the same tree beside answers of clusters from a file; Mm2mgrError when it is no snapshot."""
+        from mm2mgr.live.snapshot_file import read_snapshot
+
+        made = replace(self, snapshot=read_snapshot(path, self.connectors))
+        for name in ("spec", "topology", "templates", "connectors"):  # read once
+            vars(made)[name] = getattr(self, name)
+        return made
+
+    @property
+    def now(self) -> float:
+        """The time by which changes are judged, in seconds since 1970: that of the snapshot, if it is looked at."""
+        return time.time() if self.snapshot is None or self.snapshot.taken_at is None else self.snapshot.taken_at
 
     def only(self, names: Sequence[str]) -> list[str] | None:
         """Return the ids of the named flows, or None for no names."""

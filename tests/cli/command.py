@@ -98,8 +98,8 @@ def impatient_mm2mgr(seconds: float = 0.5) -> list[str]:
     script = f"""
 from mm2mgr.cli import main
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe import status
-Kafka.__init__.__defaults__, status._KAFKA_TIMEOUT_SECONDS = ({seconds},), {seconds}
+from mm2mgr.live import kafka_state
+Kafka.__init__.__defaults__, kafka_state._KAFKA_TIMEOUT_SECONDS = ({seconds},), {seconds}
 main()
 """
     return [sys.executable, "-c", script]

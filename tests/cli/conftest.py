@@ -10,7 +10,7 @@ import pytest
 
 from mm2mgr.evidence import connect_tasks
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe import status as observing
+from mm2mgr.live import kafka_state
 from mm2mgr.output import console
 from tests.clock import go_by
 from tests.kafka.conftest import closed_port, mock_cluster
@@ -48,7 +48,7 @@ def site(mm2mgr: Command) -> Iterator[Site]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second for what a cluster does not answer: dead ones, and mock brokers, which cannot describe topics."""
     monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.5,))
-    monkeypatch.setattr(observing, "_KAFKA_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(kafka_state, "_KAFKA_TIMEOUT_SECONDS", 0.5)
 
 
 @pytest.fixture

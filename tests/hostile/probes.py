@@ -23,8 +23,7 @@ from mm2mgr import secrets
 from mm2mgr.cli import main
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.observe.reading import SeenKafka
-from mm2mgr.observe.status import WantedLogs
+from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
 from mm2mgr.partitions import Offsets
 from mm2mgr.reconcile.history import HistoryEntry
 from tests.cli.command import Command

@@ -16,12 +16,12 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
+from mm2mgr.live.kafka_state import Failure, SeenKafka, WantedLogs
 from mm2mgr.observe.causes import CAUSES
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status
 from mm2mgr.observe.kinds import KINDS, LiveProblem
 from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.reading import Failure, SeenKafka
-from mm2mgr.observe.status import Observation, ObserveOptions, WantedLogs, observe
+from mm2mgr.observe.status import Observation, ObserveOptions, observe
 from mm2mgr.output import problem_text
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
+from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.overlaps import Overlaps, find_overlaps
-from mm2mgr.observe.reading import Failure, LiveConnector, OtherConnector, Reading, SeenConnect, SeenKafka
+from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
 from mm2mgr.render import render
 from mm2mgr.topology import Topology
 from tests.examples import draw_examples

@@ -12,9 +12,8 @@ import pytest
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
+from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
 from mm2mgr.observe.health import FlowStatus
-from mm2mgr.observe.reading import SeenKafka
-from mm2mgr.observe.status import WantedLogs
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, FakeKafka, estate, kinds, sentences, topology_of
 

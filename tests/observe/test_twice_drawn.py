@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
+from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.health import Remembered, judge, lags_of
 from mm2mgr.observe.memory import Memory, remember
-from mm2mgr.observe.reading import Failure, LiveConnector, Reading, SeenConnect, SeenKafka
+from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.render import Connector, render

@@ -20,7 +20,7 @@ from mm2mgr import operations
 from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.observe import status as observing
+from mm2mgr.live import kafka_state
 from mm2mgr.operations import Applied, Result, WaveBegun, WaveVerified, Workspace
 from mm2mgr.reconcile.waves import Event
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
@@ -189,7 +189,7 @@ def test_watch_yields_a_value_per_look_and_remembers_between(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.2,))
-    monkeypatch.setattr(observing, "_KAFKA_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(kafka_state, "_KAFKA_TIMEOUT_SECONDS", 0.2)
     first, second = islice(operations.watch_status(Workspace(), ["orders"], every_seconds=0.01), 2)
     assert first.taken_at < second.taken_at
     assert [flow.flow for flow in second.flows] == ["orders:a->east"]

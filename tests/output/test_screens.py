@@ -23,10 +23,10 @@ from mm2mgr.defaults import Origin, Text
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.unjudged import NotJudged
+from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
-from mm2mgr.observe.reading import Failure
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.operations.lag import LagReport
 from mm2mgr.output import console

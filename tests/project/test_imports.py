@@ -68,7 +68,10 @@ LAYERS: dict[str, set[str]] = {
     },
     "connect": {"json_values", "timing", "text", "errors", "web", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
-    "live": {"text", "errors", "secrets", "partitions", "spec", "topics", "topology", "connect", "kafka"},
+    "live": {
+        *("text", "errors", "files", "secrets", "partitions", "spec", "topics", "topology", "render"),
+        *("connect", "kafka"),
+    },
     "reconcile": {
         "json_values",
         "timing",
@@ -267,6 +270,7 @@ PURE = (
     "check/old_brokers",
     "kafka/acls",
     "lint/mirroring",
+    "live/json_values",
     "live/questions",
     "live/snapshot",
     "reconcile/estimate",

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.health import TaskState
-from mm2mgr.observe.reading import Failure
 from mm2mgr.operations.serve import EstateView, MeasuredLoad, after_look
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.output.serve_page import flow_link

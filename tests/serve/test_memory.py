@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.cli import prepare_process
+from mm2mgr.live.questions import NewestRecord, TopicRetention
 from mm2mgr.operations import ServeOrder, Workspace
 from mm2mgr.operations.lag import LagOptions, report
 from mm2mgr.operations.serve import EstateLook, EstateWatch
@@ -85,5 +86,5 @@ def rare_collection() -> Iterator[None]:
 def no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker is behind the fake estate: what `lag` reads beside the look is not there."""
 
-    for name in ("_retention", "_heartbeats"):
-        monkeypatch.setitem(report.__globals__, name, lambda *_: {})
+    monkeypatch.setattr(TopicRetention, "ask_all", lambda _, questions: {one: {} for one in questions})
+    monkeypatch.setattr(NewestRecord, "ask_all", lambda _, questions: dict.fromkeys(questions))

@@ -17,11 +17,11 @@ import pytest
 import yaml
 from httpx import Client
 
+from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.alerts import Alert, alert_name, alerts
 from mm2mgr.observe.dashboard import PANELS, dashboard_of
 from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
 from mm2mgr.observe.lag_report import Amount
-from mm2mgr.observe.reading import Failure
 from mm2mgr.observe.trend import TimeForecast
 from mm2mgr.operations import Workspace, rules
 from mm2mgr.operations.serve import EstateView

@@ -1,0 +1,146 @@
+"""One Kafka cluster as `status` sees it: topics, log ends, settings, groups, and the question for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.acls import Acl
+from mm2mgr.kafka.inspection import TopicSettings
+from mm2mgr.live.dedicated import DedicatedMirrorMaker
+from mm2mgr.live.questions import KafkaQuestion
+from mm2mgr.partitions import Offsets, TopicPartition
+
+if TYPE_CHECKING:
+    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.live.reach import KafkaReach
+
+T = TypeVar("T")
+N = TypeVar("N", bound=Collection[str])
+_KAFKA_TIMEOUT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why something could not be read, and what to do about it."""
+
+    message: str
+    hint: str | None = None
+
+    @classmethod
+    def of(cls, error: Mm2mgrError) -> Failure:
+        return cls(error.message, error.hint)
+
+    def to_dict(self) -> dict[str, str | None]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class SeenKafka:
+    """One Kafka cluster: partitions per topic, topic ids (Kafka 2.8 or newer), log start and end of the partitions asked
+    for (a start only of topics that flows read from it, else 0), reasons for those unread; settings and literal ACLs of the topics, and committed offsets of the groups asked for, that this login
+    may read. `dedicated`: the dedicated MirrorMakers that write to it, by the alias of their source. `later_ends`: log ends that were read
+    again after all clusters. `cluster_id`: "" where it is not known."""
+
+    topics: Mapping[str, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
+    unread: Mapping[TopicPartition, str] = field(default_factory=dict)
+    failure: Failure | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, TopicSettings] = field(default_factory=dict)
+    acls: Mapping[str, frozenset[Acl]] = field(default_factory=dict)
+    group_offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    dedicated: Mapping[str, DedicatedMirrorMaker] = field(default_factory=dict)
+    later_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    cluster_id: str = ""
+
+
+def no_topic(_: str) -> bool:
+    """Want none."""
+    return False
+
+
+@dataclass(frozen=True)
+class WantedLogs:
+    """Which topics of a cluster to read: those that flows mirror from it, whose ids count too, those that flows mirror to it, and
+    the names of those whose settings or ACLs are wanted; the consumer groups whose committed offsets are; and the aliases of the sources
+    that a dedicated MirrorMaker may mirror from. With `ends`, the ends of these partitions and nothing else."""
+
+    away: Callable[[str], bool] = field(default=no_topic, compare=False)
+    here: Callable[[str], bool] = field(default=no_topic, compare=False)
+    configs: frozenset[str] = frozenset()
+    acls: frozenset[str] = frozenset()
+    groups: tuple[str, ...] = ()
+    dedicated: tuple[str, ...] = ()
+    ends: tuple[TopicPartition, ...] = ()
+
+    def __call__(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        """Return the partitions whose offsets are wanted; topics with their numbers of partitions."""
+        wanted = ((topic, count) for topic, count in topics.items() if self.away(topic) or self.here(topic))
+        return [TopicPartition(topic, number) for topic, count in wanted for number in range(count)]
+
+
+def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float | None = None) -> SeenKafka:
+    """Read one Kafka cluster's topics, and the offsets of the partitions wanted among them. Blocks; never raises."""
+    from mm2mgr.kafka.client import Kafka
+    from mm2mgr.kafka.inspection import committed_offsets, topic_acls, topic_configs
+    from mm2mgr.kafka.records import read_logs
+    from mm2mgr.live.dedicated import find_running
+
+    try:
+        with Kafka(access, timeout_seconds or _KAFKA_TIMEOUT_SECONDS) as kafka:
+            if wanted.ends:
+                return SeenKafka(offsets=read_logs(kafka, wanted.ends, ()).found)
+            topics, cluster_id = kafka.counts_with_id()
+            away = set(filter(wanted.away, topics))
+            read = read_logs(kafka, wanted(topics), away)
+            ids = kafka.topic_ids(away)
+            configs = _if_readable(topic_configs, kafka, wanted.configs & topics.keys())
+            acls = _if_readable(topic_acls, kafka, wanted.acls & topics.keys())
+            groups = _if_readable(committed_offsets, kafka, wanted.groups)
+            dedicated = _if_readable(
+                lambda kafka, names: find_running(kafka, access, names, topics), kafka, wanted.dedicated
+            )
+    except Mm2mgrError as error:
+        return SeenKafka(failure=Failure.of(error))
+    return SeenKafka(
+        topics,
+        read.found,
+        read.failed,
+        topic_ids=ids,
+        configs=configs,
+        acls=acls,
+        group_offsets=groups,
+        dedicated=dedicated,
+        cluster_id=cluster_id,
+    )
+
+
+def _if_readable(read: Callable[[Kafka, N], dict[str, T]], kafka: Kafka, names: N) -> dict[str, T]:
+    """Return what is read by these names; nothing where that fails, as lag and progress do not need it."""
+    try:
+        return read(kafka, names) if names else {}
+    except Mm2mgrError:
+        return {}
+
+
+ReadKafka = Callable[[KafkaAccess, WantedLogs], SeenKafka]
+
+
+@dataclass(frozen=True)
+class KafkaState(KafkaQuestion[SeenKafka]):
+    """The wanted part of a Kafka cluster's state; `how` reads it."""
+
+    wanted: WantedLogs
+    how: ReadKafka = field(default=read_kafka, compare=False)
+    answer = SeenKafka
+
+    def as_stored(self) -> KafkaState:
+        """Return it without what only narrows it: a file has the state of all that was wanted."""
+        return KafkaState(self.cluster, WantedLogs(ends=self.wanted.ends))
+
+    def ask(self, reach: KafkaReach) -> SeenKafka:
+        return self.how(reach.access, self.wanted)

@@ -1,0 +1,164 @@
+"""A snapshot as a JSON file, secrets masked, and back. What is read from it says what clusters answered once, and is never an authority to write.
+
+Configs of tasks hold only what differs from their connector's, and connectors with their states are not stored beside the two parts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from mm2mgr.connect.types import ConnectorInfo, TaskConfig
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
+from mm2mgr.live import kafka_state, questions
+from mm2mgr.live.json_values import from_json, hints_of, to_json
+from mm2mgr.live.kafka_state import KafkaState, SeenKafka
+from mm2mgr.live.questions import Configs, ConnectorsWithStates, Statuses, TaskConfigs, TopicLogs
+from mm2mgr.live.snapshot import Question, Snapshot
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.render import Connector
+from mm2mgr.secrets import MASK, mask, mask_text, masked
+
+FORMAT = 1
+SNAPSHOT = FileKind(
+    "a snapshot",
+    lambda head: '"mm2mgr-snapshot"' in head[:100],
+    mode=0o600,
+    failure="the snapshot could not be written",
+)
+_MOST_BYTES = 500_000_000
+_HINT = "make one with mm2mgr snapshot --out FILE"
+
+
+def _kinds() -> dict[str, type[Question[Any]]]:
+    found = (vars(module).values() for module in (questions, kafka_state))
+    return {
+        kind.__name__: kind
+        for values in found
+        for kind in values
+        if isinstance(kind, type) and issubclass(kind, Question) and hasattr(kind, "answer")
+    }
+
+
+KINDS: Mapping[str, type[Question[Any]]] = _kinds()
+
+
+def write_snapshot(path: Path, snapshot: Snapshot) -> int:
+    """Write a snapshot, whole or not at all; return its size in bytes."""
+    answers = snapshot.answers
+    document = {
+        "mm2mgr-snapshot": FORMAT,
+        "taken_at": snapshot.taken_at,
+        "memory": json.loads(snapshot.memory) if snapshot.memory else None,
+        "answers": [
+            {"ask": type(question).__name__, **to_json(question.as_stored()), **_result(question, answer, answers)}
+            for question, answer in answers.items()
+            if not isinstance(question, ConnectorsWithStates) or Configs(question.cluster) not in answers
+        ],
+    }
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    write_whole(path, text + "\n", SNAPSHOT)
+    return len(text.encode()) + 1
+
+
+def _result(question: Question[Any], answer: Any, answers: Mapping[Question[Any], Any]) -> dict[str, Any]:
+    if isinstance(answer, Mm2mgrError):
+        return {"failed": mask_text(answer.message), "hint": answer.hint and mask_text(answer.hint)}
+    if isinstance(question, TaskConfigs):
+        configs = answers.get(Configs(question.cluster))
+        info = configs.get(question.connector) if isinstance(configs, dict) else None
+        config = masked(info.config) if info else {}
+        return {"answer": [_task_difference(task, config) for task in answer]}
+    return {"answer": to_json(answer)}
+
+
+def _task_difference(task: TaskConfig, config: Mapping[str, str]) -> dict[str, Any]:
+    own = masked(task.config)
+    more = {key: value for key, value in own.items() if config.get(key) != value}
+    return {"id": task.id, "config": more, "without": sorted(config.keys() - own.keys())}
+
+
+def read_snapshot(path: Path, connectors: Iterable[Connector]) -> Snapshot:
+    """Read a snapshot for a tree; Mm2mgrError when it is none.
+
+    Secrets that were masked are taken for those of the tree where they may be the same: that they differed is not in the file.
+    """
+    try:
+        document = json.loads(read_bytes(path, _MOST_BYTES))
+        if not isinstance(document, dict) or document.get("mm2mgr-snapshot") != FORMAT:
+            raise Mm2mgrError(f"{path}: not a snapshot of format {FORMAT}", hint=_HINT)
+        answers = dict(_parsed(document["answers"]))
+        memory, taken_at = document["memory"], from_json(float, document["taken_at"])
+    except Unreadable as error:
+        raise Mm2mgrError(f"{path}: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise Mm2mgrError(f"{path}: not a snapshot, or damaged", hint=_HINT) from error
+    declared = {(connector.connect, connector.name): connector.config for connector in connectors}
+    for question, answer in list(answers.items()):
+        if isinstance(question, Configs) and isinstance(answer, dict):
+            answers[question] = {
+                name: _with_secrets(info, declared.get((question.cluster, name), {})) for name, info in answer.items()
+            }
+    answers.update(dict(together(answers)))
+    return Snapshot(answers, taken_at, json.dumps(memory) if memory else "")
+
+
+def _parsed(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Question[Any], Any]]:
+    """Yield questions and answers, those about tasks last: they need the connectors' configs."""
+    configs: dict[str, Mapping[str, ConnectorInfo]] = {}
+    for entry in sorted(entries, key=lambda entry: entry["ask"] == TaskConfigs.__name__):
+        kind = KINDS[entry["ask"]]
+        hints = hints_of(kind)
+        question = kind(
+            **{each.name: from_json(hints[each.name], entry[each.name]) for each in fields(kind) if each.compare}
+        )
+        if "failed" in entry:
+            hint = from_json(str | None, entry["hint"])
+            yield question, Mm2mgrError(from_json(str, entry["failed"]), hint=hint)
+            continue
+        if isinstance(question, TaskConfigs):
+            info = configs.get(question.cluster, {}).get(question.connector)
+            yield question, tuple(_task(task, info.config if info else {}) for task in entry["answer"])
+            continue
+        answer = from_json(kind.answer, entry["answer"])  # type: ignore[attr-defined]
+        if isinstance(question, Configs):
+            configs[question.cluster] = answer
+        yield question, answer
+
+
+def _task(entry: Mapping[str, Any], config: Mapping[str, str]) -> TaskConfig:
+    without = from_json(frozenset[str], entry["without"])
+    shared = {key: value for key, value in config.items() if key not in without}
+    return TaskConfig(from_json(int, entry["id"]), {**shared, **from_json(dict[str, str], entry["config"])})
+
+
+def _with_secrets(info: ConnectorInfo, declared: Mapping[str, str]) -> ConnectorInfo:
+    config = {
+        key: declared[key] if MASK in value and key in declared and mask(key, declared[key]) == value else value
+        for key, value in info.config.items()
+    }
+    return ConnectorInfo(info.name, config, info.tasks, info.type)
+
+
+def together(answers: Mapping[Question[Any], Any]) -> Iterator[tuple[Question[Any], Any]]:
+    """Yield what follows from other answers: connectors with their states, and the logs of topics."""
+    for question, infos in answers.items():
+        if isinstance(question, KafkaState) and isinstance(infos, SeenKafka):
+            for topic, count in infos.topics.items():
+                logs = [infos.offsets.get(TopicPartition(topic, number)) for number in range(count)]
+                if all(logs):
+                    yield TopicLogs(question.cluster, topic, count), tuple(logs)
+        if not isinstance(question, Configs):
+            continue
+        statuses = answers.get(Statuses(question.cluster))
+        both = ConnectorsWithStates(question.cluster)
+        failed = next((each for each in (infos, statuses) if isinstance(each, Mm2mgrError)), None)
+        if failed:
+            yield both, failed
+        elif statuses is not None:
+            shown = {name: info for name, info in infos.items() if name in statuses}
+            yield both, (shown, {name: status.state for name, status in statuses.items()})

@@ -1,0 +1,128 @@
+"""`snapshot`: what the clusters answer now, in a file for which commands answer again later, anywhere, without the clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.files import check_free
+from mm2mgr.live.questions import (
+    AnsweringWorker,
+    ClusterId,
+    Configs,
+    PartitionCounts,
+    Quotas,
+    Statuses,
+    StoredOffsets,
+    TaskConfigs,
+    TextsByKey,
+    TopicRetention,
+)
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, answered, read
+from mm2mgr.live.snapshot import Question, Snapshot, ask, side_by_side
+from mm2mgr.live.snapshot_file import SNAPSHOT, together, write_snapshot
+from mm2mgr.observe.kept import state_file, timed_looks
+from mm2mgr.observe.reading import Reading
+from mm2mgr.observe.status import ObserveOptions, reading_of
+from mm2mgr.operations.history import drift_of
+from mm2mgr.operations.lag import newest_heartbeat
+from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.reconcile.facts import ask_worker, harmless, read_estates
+from mm2mgr.reconcile.history import TOPIC
+from mm2mgr.reconcile.live import plan_steps
+from mm2mgr.topology import Topology
+from mm2mgr.truth.reach import type_of
+
+_LIMITS = Limits(kafka_seconds=10.0)
+
+
+@dataclass(frozen=True)
+class SnapshotTaken:
+    """A snapshot that was written. `failed` are clusters that did not answer something, with the first reason."""
+
+    file: Path
+    size_bytes: int
+    answers: int
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "file": str(self.file),
+            "bytes": self.size_bytes,
+            "answers": self.answers,
+            "failed": dict(self.failed),
+        }
+
+
+def snapshot(workspace: Workspace, out: Path) -> SnapshotTaken:
+    """Ask all clusters of the tree what `plan`, `status`, `lag`, `who`, `topics`, `drift` and `lint` ask, and write the answers
+    to a file, secrets masked. Nothing else is written; a cluster that does not answer is in the file with its failure.
+    """
+    workspace.refuse_as_output(out, "--out")
+    check_free(out, SNAPSHOT)
+    taken = wait_for(_take(workspace))
+    size = write_snapshot(out, taken)
+    failed = {
+        question.cluster: answer.one_line
+        for question, answer in reversed([*taken.answers.items()])
+        if isinstance(answer, Mm2mgrError)
+    }
+    return SnapshotTaken(out, size, len(taken.answers), failed)
+
+
+async def _take(workspace: Workspace) -> Snapshot:
+    topology, connectors, clusters = workspace.topology, workspace.connectors, Clusters.of(workspace.topology)
+    file = state_file(str(topology.owner))
+    how = ObserveOptions(earlier=timed_looks(file))
+    memory = file.read_text() if file.is_file() else ""
+    first = [kind(name) for name in topology.connects for kind in (Configs, Statuses, AnsweringWorker)]
+    taken = await read(first, clusters, _LIMITS)
+    taken = taken.with_answers(dict(together(taken.answers)))
+    workers = (
+        ask_worker(name, harmless(key for c in connectors if c.connect == name for key in c.config))
+        for name in topology.connects
+    )
+    steps = side_by_side(
+        reading_of(topology, connectors, topology.flows, how),
+        plan_steps(topology, connectors, spec=workspace.spec),
+        read_estates(topology.connects),
+        drift_of(workspace, ()),
+        ask(_whole(topology, taken)),
+        *map(_or_failure, workers),
+    )
+    (reading, *_), taken = await answered(steps, clusters, _LIMITS, taken)
+    taken = await read(_of_lag(reading), clusters, _LIMITS, taken)
+    return replace(taken, taken_at=reading.taken_at, memory=memory)
+
+
+def _or_failure(steps: Any) -> Any:
+    try:
+        return (yield from steps)
+    except Mm2mgrError as error:
+        return error
+
+
+def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[Any]]:
+    """Yield what a changed tree may ask for, too."""
+    for alias in topology.clusters:
+        yield from (PartitionCounts(alias), ClusterId(alias), Quotas(alias))
+    for connect in topology.connects.values():
+        if connect.model.history:
+            yield TextsByKey(connect.kafka, TOPIC)
+        infos = taken.get(Configs(connect.name))
+        for name, info in {} if isinstance(infos, Mm2mgrError) else infos.items():
+            if type_of(info.config.get("connector.class", "")) == "source":
+                yield from (StoredOffsets(connect.name, name), TaskConfigs(connect.name, name))
+
+
+def _of_lag(reading: Reading) -> Iterator[Question[Any]]:
+    """Yield what `lag` asks beside the state of clusters."""
+    for flow in reading.flows:
+        for topic in dict.fromkeys(one.topic for one in reading.clusters[flow.source.alias].offsets):
+            yield TopicRetention(flow.source.alias, topic)
+        if question := newest_heartbeat(reading, flow):
+            yield question

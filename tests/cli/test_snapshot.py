@@ -1,0 +1,239 @@
+"""`snapshot`, and commands that answer from its file: the same as from the clusters, which are not asked."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2mgr.cli import main
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live import read as live_read
+from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
+from mm2mgr.observe.status import ObserveOptions
+from mm2mgr.partitions import Offsets
+from tests.asking import answer_kafka
+from tests.hostile.probes import Ground
+from tests.reconcile.site import Site
+
+from .command import Command
+
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("plan",),
+    ("plan", "--prune"),
+    ("status",),
+    ("describe", "orders:a->east"),
+    ("lag",),
+    ("lag", "--by", "partition"),
+    ("who", "orders"),
+    ("who", "orders", "--cluster", "east"),
+    ("topics", "orders:a->east", "--all"),
+    ("drift",),
+    ("lint", "--connect", "east", "--no-ask-brokers"),
+)
+MOVING = {"taken_at", "heartbeat_seconds"}
+
+
+@pytest.fixture
+def ground(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Ground:
+    """Return the estate, applied, with one connector changed by hand, one paused and one unknown, and an idle history."""
+    made = Ground(site, mm2mgr)
+    _, *others = ObserveOptions.__init__.__defaults__ or ()
+    monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (made.read_kafka, *others))
+    answer_kafka(monkeypatch, texts=lambda _: dict(made.texts), idle=True)
+    made.settle()
+    east = site.east.connectors
+    east["mm2.a.east.source.orders"].config["sync.topic.acls.enabled"] = "true"
+    east["mm2.a.east.source.logs"].state = "PAUSED"
+    site.east.add("theirs", {**east["mm2.a.east.source.orders"].config, "mm2mgr.owner": "others", "name": "theirs"})
+    del site.west.connectors["mm2.a.west.checkpoint"]
+    return made
+
+
+def forget_looks(mm2mgr: Command) -> None:
+    shutil.rmtree(mm2mgr.folder.parent / "state", ignore_errors=True)
+
+
+def still(value: Any) -> Any:
+    """Return a JSON value without what moves with the clock."""
+    if isinstance(value, dict):
+        return {key: still(part) for key, part in value.items() if key not in MOVING}
+    return [still(part) for part in value] if isinstance(value, list) else value
+
+
+def run(mm2mgr: Command, arguments: Sequence[str | Path]) -> tuple[int, Any]:
+    forget_looks(mm2mgr)
+    mm2mgr.monkeypatch.setattr(sys, "argv", ["mm2mgr", *map(str, arguments), "-o", "json"])
+    mm2mgr.capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = mm2mgr.capsys.readouterr()
+    assert out.startswith(("{", "[")), f"{arguments}: {err}"
+    return int(ended.value.code or 0), still(json.loads(out))
+
+
+def differences(one: tuple[int, Any], other: tuple[int, Any]) -> list[str]:
+    texts = (json.dumps(ended, indent=1).splitlines() for ended in (one, other))
+    return list(difflib.unified_diff(*texts, lineterm="", n=1))
+
+
+def test_commands_answer_from_a_snapshot_as_from_the_clusters(
+    ground: Ground, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = mm2mgr.folder.parent / "night.json"
+    forget_looks(mm2mgr)
+    taken = mm2mgr("snapshot", "--out", file, "-o", "json").json
+    assert taken["failed"] == {}
+    live = {command: run(mm2mgr, command) for command in COMMANDS}
+
+    def asked(*_: object) -> None:
+        raise AssertionError("a cluster was asked")
+
+    monkeypatch.setattr(live_read, "ask_kafka", asked)
+    monkeypatch.setattr(live_read, "ConnectClient", asked)
+    for fake in ground.site.fakes.values():
+        fake.requests.clear()
+    before = mm2mgr.files()
+    for command in COMMANDS:
+        assert differences(live[command], run(mm2mgr, (*command, "--snapshot", file))) == [], command
+    assert [request for fake in ground.site.fakes.values() for request in fake.requests] == []
+    assert mm2mgr.files() == before
+    actions = {change["action"] for part in live["plan",][1]["clusters"] for change in part["changes"]}
+    assert actions >= {"create", "blocked", "no-op"}
+
+
+SOURCES = {"east": 2, "west": 1}
+WORKER, SHOWN = 3, 2  # root, plugins and the probe; configs and states
+REQUESTS: dict[tuple[str, ...], Callable[[int], int]] = {
+    ("plan",): lambda _: 2,
+    ("status",): lambda sources: SHOWN + 2 + 2 * sources,  # worker, exactly-once; tasks and offsets
+    ("lag",): lambda sources: SHOWN + 2 + 2 * sources,
+    ("who", "orders"): lambda _: SHOWN + WORKER,
+    ("topics", "orders:a->east"): lambda _: 0,
+    ("drift",): lambda _: SHOWN,
+    ("lint", "--connect", "east", "--connect", "west", "--no-ask-brokers"): lambda _: SHOWN + WORKER,
+    ("snapshot", "--out", "night.json"): lambda sources: (
+        SHOWN + WORKER + 1 + 2 * sources + 1
+    ),  # what their configs override
+}
+
+
+@pytest.mark.parametrize("command", REQUESTS, ids=" ".join)
+def test_what_each_command_asks_of_a_connect_cluster(ground: Ground, mm2mgr: Command, command: tuple[str, ...]) -> None:
+    ground.reset()
+    run(mm2mgr, command)
+    for name, fake in ground.site.fakes.items():
+        asked = [f"{request.method} {request.path}?{request.query}" for request in fake.requests]
+        assert len(asked) == REQUESTS[command](SOURCES[name]), asked
+        assert fake.writes == []
+
+
+def test_what_is_not_in_the_file_is_unknown(ground: Ground, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = mm2mgr.folder.parent / "night.json"
+    mm2mgr("snapshot", "--out", file)
+    document = json.loads(file.read_text())
+    west = [answer for answer in document["answers"] if answer["cluster"] != "west"]
+    file.write_text(json.dumps({**document, "answers": west}))
+    code, plan = run(mm2mgr, ("plan", "--snapshot", file))
+    errors = {part["connect"]: part["error"] for part in plan["clusters"]}
+    assert (code, errors) == (1, {"east": None, "west": "west: unknown: not in the snapshot"})
+    said = mm2mgr("plan", "--snapshot", file, code=1)
+    assert "unknown: not in the snapshot" in said.out + said.err
+
+
+def test_secrets_are_masked_and_one_that_did_not_change_is_no_change(
+    ground: Ground, mm2mgr: Command, tmp_path: Path
+) -> None:
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=u password={};"
+    lines = "security: {{security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, sasl.jaas.config: '{}'}}"
+
+    def declare(password: str) -> None:
+        ground.site.declare()
+        text = ground.tree_file.read_text()
+        secret = lines.format(jaas.format(password))
+        ground.tree_file.write_text(text.replace("['a:9092'], cluster_id: a", f"['a:9092'], cluster_id: a, {secret}"))
+
+    ground.reset()
+    declare("hunter2-hunter2")
+    mm2mgr("apply", "--yes")
+    file = tmp_path / "night.json"
+    mm2mgr("snapshot", "--out", file)
+    assert "hunter2" not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+    actions = [
+        change["action"]
+        for part in run(mm2mgr, ("plan", "--snapshot", file))[1]["clusters"]
+        for change in part["changes"]
+    ]
+    assert {*actions} == {"no-op"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"mm2mgr-snapshot": 2}',
+        '{"mm2mgr-snapshot":1,"taken_at":"x","memory":null,"answers":[]}',
+        '{"mm2mgr-snapshot":1,"taken_at":1.0,"memory":null,"answers":[{"ask":"Configs"}]}',
+        '{"mm2mgr-snapshot":1,"taken_at":1.0,"memory":null,"answers":[{"ask":"eval","cluster":"a"}]}',
+        '{"mm2mgr-snapshot":1,"taken_at":1.0,"memory":null,"answers":[{"ask":"Configs","cluster":"a","answer":{"x":1}}]}',
+    ],
+)
+def test_what_is_no_snapshot_is_refused(site: Site, mm2mgr: Command, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "night.json"
+    file.write_text(text)
+    said = mm2mgr("plan", "--snapshot", file, code=1)
+    assert str(file) in said.err
+    assert "mm2mgr snapshot --out FILE" in said.err
+
+
+def test_a_snapshot_replaces_no_other_file(site: Site, mm2mgr: Command, tmp_path: Path) -> None:
+    file = tmp_path / "notes.json"
+    file.write_text("mine")
+    mm2mgr("snapshot", "--out", file, code=1)
+    mm2mgr("snapshot", "--out", mm2mgr.tree / "x.yaml", code=1)
+    assert file.read_text() == "mine"
+
+
+def test_acknowledging_beside_a_snapshot_is_refused(site: Site, mm2mgr: Command, tmp_path: Path) -> None:
+    (tmp_path / "night.json").write_text('{"mm2mgr-snapshot":1,"taken_at":1.0,"memory":null,"answers":[]}')
+    assert "--ack writes" in mm2mgr("status", "--ack", "all", "--snapshot", tmp_path / "night.json", code=1).err
+
+
+def test_five_hundred_connectors_with_ten_thousand_partitions_are_under_five_megabytes(
+    site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = 20
+    topics = {f"team{number}.orders": partitions for number in range(248)}
+    mirrors = {f"a.{topic}": count for topic, count in topics.items()}
+
+    def state(access: KafkaAccess, wanted: WantedLogs) -> SeenKafka:
+        there = topics if access.alias == "a" else mirrors
+        return SeenKafka(there, dict.fromkeys(wanted.ends or wanted(there), Offsets(1_234_567_890, 1_234_987_654)))
+
+    _, *others = ObserveOptions.__init__.__defaults__ or ()
+    monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (state, *others))
+    answer_kafka(monkeypatch, texts=lambda _: {}, idle=True)
+    flows = (
+        f"  f{n}: {{sources: [a], targets: [east, west], topics: {{include: [{t}]}}}}\n" for n, t in enumerate(topics)
+    )
+    _, connectors = site.declare("flows:\n" + "".join(flows))
+    for fake in site.fakes.values():
+        fake.source_topics = topics
+    for connector in connectors:
+        site.fakes[connector.connect].add(connector.name, dict(connector.config))
+    assert len(connectors) == 500
+    file = mm2mgr.folder.parent / "night.json"
+    taken = mm2mgr("snapshot", "--out", file, "-o", "json").json
+    assert (taken["failed"], taken["bytes"]) == ({}, file.stat().st_size)
+    assert taken["bytes"] < 5_000_000
+    code, plan = run(mm2mgr, ("plan", "--snapshot", file))
+    assert (code, {change["action"] for part in plan["clusters"] for change in part["changes"]}) == (0, {"no-op"})
