@@ -31,7 +31,7 @@ SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
 
 def is_clear(key: str, value: str) -> bool:
     """Tell whether a value contains a secret in clear: a JAAS string can use placeholders, or need no password."""
-    if not value.strip() or is_placeholder(value):
+    if not re.search(r"\w", value) or is_placeholder(value):
         return False
     if not key.endswith("jaas.config"):
         return not is_open(value)

@@ -126,9 +126,16 @@ FACTS = (
     ),
     Fact(
         "properties of the workers",
-        "converters, stores and providers that the workers bring",
+        "their values, and the converters, stores and providers that they bring",
         "--worker",
-        ("provider-unknown", "worker-keystore-clash", "catches-internal", "converter", "offset-syncs-block"),
+        (
+            "worker-value",
+            "provider-unknown",
+            "worker-keystore-clash",
+            "catches-internal",
+            "converter",
+            "offset-syncs-block",
+        ),
         _each(lambda subject: subject.worker.properties is None),
     ),
     Fact(

@@ -179,6 +179,15 @@ class Shape:
     """The same with lookarounds, backreferences and what gives nothing back; None for what is not understood."""
 
 
+def why_refused(text: str) -> str:
+    """Return why Java refuses an expression, "" for one that it takes."""
+    try:
+        shape(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 @cache
 def shape(text: str) -> Shape:
     """Read an expression; raises ValueError saying why Java refuses it."""

@@ -6,6 +6,7 @@ they are there only the workers know.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Literal
@@ -73,6 +74,7 @@ _OF_CLIENTS: dict[str, dict[str, tuple[str, Use]]] = {
     },
     "admin": {},
 }
+_NAME = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)*")
 PLUGINS = ("converter", "header converter", "transformation", "predicate")  # whose short names Connect knows, too
 
 
@@ -97,12 +99,14 @@ def problem(purpose: str, name: str, version: str, *, created: bool) -> str:
     """
     known = load()
     own, every = known.classes(purpose, version), _every_class(version)
-    if not name:
-        return "empty: Kafka looks for a class without a name"
+    if not _NAME.fullmatch(name):
+        return "no name of a class" if name else "empty: Kafka looks for a class without a name"
     if name in own or (name in every and not created) or (purpose in PLUGINS and _is_plugin(purpose, name, version)):
         return ""
     if name in every:
         return f"no {purpose} that Kafka can create"
+    if right := _in_other_letters(purpose, name, version):
+        return f"written in other letters than {right}"
     if "." not in name and purpose not in PLUGINS:
         whole = next((each for each in own if each.rpartition(".")[2] == name), "")
         return f"a name without its package{f': {whole}' if whole else ''}"
@@ -113,8 +117,14 @@ def _is_plugin(purpose: str, name: str, version: str) -> bool:
     """Tell whether Connect may know a short name: that of a plugin of Kafka or, as far as is known, of somebody else."""
     known = load()
     of_other_lines = any(name in _short_names(purpose, line) for line in known.lines)
-    unknown = "." not in name and name not in _every_class(version) and not of_other_lines
-    return name in _short_names(purpose, known.line(version)) or unknown
+    is_known = of_other_lines or name in _every_class(version) or bool(_in_other_letters(purpose, name, version))
+    return name in _short_names(purpose, known.line(version)) or ("." not in name and not is_known)
+
+
+def _in_other_letters(purpose: str, name: str, version: str) -> str:
+    """Return the name of Kafka that differs only in the case of its letters: Java tells them apart."""
+    known = (*load().classes(purpose, version), *(_short_names(purpose, version) if purpose in PLUGINS else ()))
+    return next((each for each in known if each != name and each.lower() == name.lower()), "")
 
 
 @cache

@@ -239,6 +239,10 @@ def kafka_version(text: str) -> str | None:
 
 _RANGE = re.compile(r"\[(?P<low>[^,\]]+),\.\.\.(?:,(?P<high>[^\]]+))?\](?P<unset> or -1)?")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_URLS, _MACS = "URLs", "MAC algorithms of the JVM"  # in `valid` of a worker's lists
+_MAC = re.compile(r"(Hmac|PBEWithHmac|SslMac)\w", re.IGNORECASE)
+_KEY_GENERATOR = re.compile(r"(Hmac|SunTls)\w|(AES|ARCFOUR|Blowfish|ChaCha20|DES|DESede|RC2|RC4)$", re.IGNORECASE)
+_RULE, _HEADER_ACTIONS = re.compile(r'"[^"]*"|[^,]+'), ("set", "add", "setdate", "adddate")
 _DURATION = re.compile(r"P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+([.,][0-9]{0,9})?S)?)?", re.IGNORECASE)
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?)")  # of Java
 _NUMBERS = {"short": "whole number", "int": "whole number", "long": "whole number", "double": "number"}
@@ -275,6 +279,10 @@ def _list_problem(key: Key, text: str) -> str:
     if not text:
         return _empty_problem(key, text)
     items = [item.strip() for item in text.split(",")]
+    if _URLS in key.valid and "" in items:
+        return item_problem(items, doubles=False)
+    if _MACS in key.valid and (strange := next((item for item in items if not _MAC.match(item)), None)) is not None:
+        return f"no list of MAC algorithms of Java: '{strange}' is none"
     # What Kafka parses for itself loses its doubles (ConfigDef.parseValue); Connect's validation refuses them.
     of_client = key.scope in ("producer", "consumer", "admin") or bool(key.read_by)
     checked = NO_DOUBLES in key.valid or "unique" in key.valid
@@ -308,11 +316,29 @@ def allowed(key: Key) -> str:
     return f"a {_NUMBERS[key.type]} {span}{', or -1' if found['unset'] else ''}"
 
 
+def _header_problem(text: str) -> str:
+    """Return the fault of response headers, as RestServerConfig.validateHttpResponseHeaderConfig finds it."""
+    for rule in (found[0].strip('" ') for found in _RULE.finditer(text)):
+        action, _, header = rule.strip().replace("\t", " ").partition(" ")
+        name, *values = header.strip().rstrip(":").split(":")
+        named = bool(name.strip()) and " " not in name.strip()
+        if action.lower() not in _HEADER_ACTIONS or len(values) != 1 or not named:
+            return "no list of `set NAME: VALUE` or `add NAME: VALUE`"
+    return ""
+
+
 def _empty_problem(key: Key, text: str) -> str:
+    if not text and (_MACS in key.valid or (_URLS in key.valid and key.name == "listeners")):
+        return "empty, which this key must not be"
     return "empty, which this key must not be" if not text and "not empty" in key.valid else ""
 
 
 def _choice_problem(key: Key, text: str) -> str:
+    if key.valid == "header rules":
+        return _header_problem(text)
+    if "algorithm of the JVM" in key.valid:
+        known = _MAC if "MAC" in key.valid else _KEY_GENERATOR
+        return "" if known.match(text) else "no algorithm of Java"
     forms = tuple(choice.partition(":")[0] + ":" for choice in key.choices if ":" in choice)
     allowed = [choice.lower() if key.any_case else choice for choice in key.choices if ":" not in choice]
     if allowed and (text.lower() if key.any_case else text) not in allowed:

@@ -120,10 +120,6 @@ def test_null_value(tmp_path: Path, value: str, fix: str | None) -> None:
     assert not fix or fix in found[0].fix
 
 
-def test_an_empty_name(tmp_path: Path) -> None:
-    assert lines(hits("null-value", tmp_path, '{"connector.class": "MirrorSource",\n"name": ""}')) == [2]
-
-
 def test_a_secret_is_never_shown(tmp_path: Path) -> None:
     text = (
         f"{CONNECTOR}source.cluster.ssl.key.password=s3cr3t\\.x \nsource.cluster.ssl.key.password=s3cr3t\\d # s3cr3t\n"

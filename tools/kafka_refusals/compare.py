@@ -22,6 +22,7 @@ from tools.kafka_refusals.cases import TYPES, drawn, healthy, singles
 from tools.kafka_refusals.kafka import WORKER, Oracle, Refused, asking
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "truth" / "refused.json"
+ASKED = GOLDEN.with_name("asked.json")
 RELEASES = ("3.6.2", "3.9.2", "4.0.2", "4.3.1")
 # An error of these says that Kafka refuses something, and nothing else.
 SAYING = (
@@ -127,6 +128,25 @@ def write_golden(seed: int, number: int) -> None:
     GOLDEN.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
+def answer_asked() -> None:
+    """Ask Kafka's classes again about the cases that people wrote, and write the answers beside them.
+
+    `refused` is what the newest release says where every one says the same, else what each of those that refuse says.
+    """
+    asked = json.loads(ASKED.read_text(encoding="utf-8"))
+    answers: list[dict[str, str]] = [{} for _ in asked]
+    for release in RELEASES:
+        with asking(release) as kafka:
+            configs = [(case["type"], {**healthy(case["type"]), **case["changes"]}) for case in asked]
+            for found, answer in zip(answers, kafka.refused(configs), strict=True):
+                if answer:
+                    by, says = answer[0]
+                    found[release] = f"{by}: {_short(says)}"
+    for case, found in zip(asked, answers, strict=True):
+        case["refused"] = found[RELEASES[-1]] if len(found) == len(RELEASES) else found or ""
+    ASKED.write_text("[\n" + ",\n".join(map(json.dumps, asked)) + "\n]\n", encoding="utf-8")
+
+
 def _short(says: str) -> str:
     return says.rpartition(" < ")[2][:160]
 
@@ -141,11 +161,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--singles", action="store_true", help="each key with each value, instead")
     parser.add_argument("--golden", type=int, metavar="N", help="write the answers to N cases of each release, instead")
+    parser.add_argument("--asked", action="store_true", help="ask again about the cases of asked.json, instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=30, help="how many differences of a release to print")
     options = parser.parse_args(arguments)
     if options.golden:
         write_golden(options.seed, options.golden)
+        return 0
+    if options.asked:
+        answer_asked()
         return 0
     releases = options.kafka or RELEASES
     total = 0

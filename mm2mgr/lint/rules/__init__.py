@@ -22,7 +22,7 @@ _OF_CONNECTORS = (
     *("plugins", "sizes", "links", "topics", "patterns", "sync", "loops", "pair", "strimzi"),
 )
 # No error of these is about a connector of a tree: hints, and the text of other files.
-_BESIDE = ("files", "dedicated_workers", "advice", "versions")
+_BESIDE = ("files", "dedicated_workers", "worker_values", "advice", "versions")
 
 RULES: tuple[Rule, ...]
 BY_ID: Mapping[str, Rule]

@@ -15,7 +15,7 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.truth.reach import numbers
 
 _ADDRESS = "bootstrap.servers"
-# Utils.getHost and getPort, before and since 3.8 (KAFKA-16824): what is before the last address was passed over.
+# Utils.getHost and getPort, before and since KAFKA-16824: what is before the last address was passed over. The jars of 3.9.2 are as before.
 _LOOSE = re.compile(r".*?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _STRICT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://")
@@ -34,8 +34,8 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
 
     bootstrap.servers is a list of host:port with commas between. A client that finds no port, or one above 65535, quotes,
     a path, blanks or semicolons throws "Invalid url in bootstrap.servers" or "Invalid port in bootstrap.servers" when it
-    is created: Connect accepts the config, and the connector is FAILED, with producer.override. the tasks. Up to 3.7
-    `a:9092;b:9092` is no error, and only the last address is used (KAFKA-16824). An empty item, as behind a trailing
+    is created: Connect accepts the config, and the connector is FAILED, with producer.override. the tasks. Up to 3.7, and
+    again in 3.9.2, `a:9092;b:9092` is no error, and only the last address is used (KAFKA-16824). An empty item, as behind a trailing
     comma, is refused since 4.2 (KIP-1161) and skipped before. A scheme (`SASL_SSL://host:9092`) is allowed and ignored.
     """
     for key, client in keys_with_clients(subject.kind, _ADDRESS):
@@ -69,11 +69,15 @@ _NO_HOST = "has no host"
 _EMPTY = "an item of the list is empty (a comma too many), which Kafka refuses since 4.2"
 
 
+def _is_loose(version: tuple[int, ...]) -> bool:
+    return version < (3, 8) or (3, 9, 1) <= version < (4,)
+
+
 def _wrong(item: str, version: tuple[int, ...]) -> str:
     """Return what is wrong with one address, "" for nothing."""
     found = _STRICT.fullmatch(item)
     shown = "'{}'".format(re.sub(r"[^/\s]*@", "…@", item))  # who writes a user there may write a password, too
-    if not found and version < (3, 8) and (last := _LOOSE.fullmatch(item)):
+    if not found and _is_loose(version) and (last := _LOOSE.fullmatch(item)):
         return f"of {shown} Kafka {'.'.join(map(str, version))}{_ONLY}'{last['host']}:{last['port']}'"
     if not found:
         return f"{shown} {_reason(item)}"

@@ -44,7 +44,7 @@ def pairs_share_workers(estate: Estate) -> Iterator[Hit]:
         for key in _EFFECTS:
             for address in addresses(subject.worker_property("bootstrap.servers") or ""):
                 users[key, subject.worker_property(key) or "", address].append(subject)
-    lines = _Lines(estate.files)
+    lines = WorkerLines(estate.files)
     reported: set[Spot] = set()
     for (key, value, _), subjects in users.items():
         mirroring = [subject for subject in subjects if subject.type == "source"]
@@ -63,7 +63,7 @@ def pairs_share_workers(estate: Estate) -> Iterator[Hit]:
             )
 
 
-class _Lines:
+class WorkerLines:
     """The lines that set properties of workers."""
 
     def __init__(self, files: tuple[SourceFile, ...]) -> None:

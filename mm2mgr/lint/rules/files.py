@@ -477,11 +477,10 @@ _TAKING = ("topics", "groups")
     seen="tests/lint/test_seen_live_start.py::",
 )
 def null_value(estate: Estate) -> Iterator[Hit]:
-    """Connect refuses values that are not text: null, lists, objects, and an empty name.
+    """Connect refuses values that are not text: null, lists and objects.
 
     A connector's config is flat text. Connect answers null with 400, `Null value can not be supplied as the
-    configuration value`, a list or an object with 400 or 500, and an empty name with 400; the connector is not created,
-    or stays unchanged. To use a default, leave the key out. A list is one text with commas; a nested object becomes
+    configuration value`, a list or an object with 400 or 500; the connector is not created, or stays unchanged. To use a default, leave the key out. A list is one text with commas; a nested object becomes
     several keys with dots.
     """
     for file in estate.files:
@@ -499,8 +498,6 @@ def null_value(estate: Estate) -> Iterator[Hit]:
                 edits = (Edit(entry.key, entry.value, at=entry),)
             elif entry.raw.startswith("{"):
                 message, fix = "is an object, which Connect does not accept", "write its members as keys joined by dots"
-            elif entry.key == "name" and not entry.value.strip():
-                message, fix = "is empty, which Connect refuses with 400", "give the connector a permanent name"
             else:
                 continue
             yield Hit(f"{entry.key} {message}", fix, spot=file.spot(entry), edits=edits)

@@ -219,6 +219,10 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
             continue
         known = load()
         message = f"{written(subject, key)} does nothing: no Kafka from {known.lines[0]} to {known.lines[-1]} knows it"
+        if key in _OF_SINKS:
+            message = f"{written(subject, key)} does nothing: only sink connectors read it, and those of MirrorMaker are sources"
+            yield removal_hit(subject, key, message)
+            continue
         right = better(subject, key, name) if name else ""
         other_tool = next(
             (words for one, words in LIBRDKAFKA_KEYS.items() if "." in one and f".{key}".endswith(f".{one}")), ""
@@ -238,6 +242,14 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
             yield replace(hit, edits=()) if _ABOUT_TOPICS.search(key) else hit
 
 
+# Of Connect's SinkConnectorConfig.
+_OF_SINKS = (
+    *(
+        f"errors.deadletterqueue.{each}"
+        for each in ("topic.name", "topic.replication.factor", "context.headers.enable")
+    ),
+    "topics.regex",
+)
 # What is to be mirrored was meant: to remove it would hide that.
 _ABOUT_TOPICS = re.compile(r"topic|group|pattern|filter|alias|policy|prefix|separator|rename", re.IGNORECASE)
 _RETENTION = re.compile(r"(offset-syncs|checkpoints|heartbeats)\.topic\.(retention|cleanup|segment|config\.)")

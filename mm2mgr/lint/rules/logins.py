@@ -16,7 +16,7 @@ from mm2mgr.lint.hops import clusters
 from mm2mgr.lint.rules.security import MODULES, PLAIN, SCRAM, configured, keys_with_clients
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.text import nearest
-from mm2mgr.truth.reach import Client
+from mm2mgr.truth.reach import Client, numbers
 
 _JAAS, _MECHANISM, _SERVICE = "sasl.jaas.config", "sasl.mechanism", "sasl.kerberos.service.name"
 _MECHANISMS = {"SCRAM-SHA-512": SCRAM, "SCRAM-SHA-256": SCRAM, "PLAIN": PLAIN}
@@ -65,7 +65,7 @@ def _read(text: str) -> _Jaas | None:
         name, equals, value = (*tokens[at : at + 3], ("", ""), ("", ""))[:3]
         if equals[1] != "=" or value[0] not in ("word", "quoted"):
             return _Jaas(module, tuple(options), _why(held, len(tokens) > at + 3))
-        options.append(name[1])
+        options.append(name[1].strip("\"'") if name[0] == "quoted" else name[1])
         at += 3
     if at == len(tokens):
         return _Jaas(module, tuple(options), _UNSEEN_END if text.endswith(";") else _NO_END)
@@ -131,18 +131,19 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
     Otherwise Kafka has no SASL client for the mechanism, whose name must be in capitals, and no connection succeeds: the
     connector is RUNNING without tasks as with a wrong password, or FAILED at once. With PlainLoginModule and SCRAM it may
     seem to work while another connector of the same worker uses ScramLoginModule. PLAIN and SCRAM need the options
-    username and password, GSSAPI the option serviceName or the key sasl.kerberos.service.name. Modules of others are not
-    judged.
+    username and password, GSSAPI the option serviceName or the key sasl.kerberos.service.name. A module is named with its
+    package, and Kafka refuses Java's own for JNDI (since 3.4) and LDAP. Modules of others are not judged.
     """
     for key, client in keys_with_clients(subject.kind, _JAAS):
         found = _read(subject.get(key)) if _logs_in(subject, client) else None
         if not found or found.wrong not in ("", _NO_END):
             continue
         mechanism = configured(subject, client.name, _MECHANISM)
-        if found.module.startswith("org.apache.kafka.") and found.module not in MODULES:
-            right = nearest(found.module, MODULES, 0.5)[0]
-            message = f"{written(subject, key)}: Kafka has no class {found.module}: {failing(client)}"
-            yield edit_hit(subject, message, [_with_module(subject, key, found.module, right)], key)
+        if (found.module.startswith("org.apache.kafka.") or "." not in found.module) and found.module not in MODULES:
+            yield _no_module(subject, key, client, found.module)
+        elif numbers(subject.version) >= _NOT_ALLOWED.get(found.module, _NEVER):
+            message = f"{written(subject, key)}: Kafka lets no client use {found.module}: {failing(client)}"
+            yield Hit(message, "use the module of the brokers' mechanism, such as ScramLoginModule", key)
         elif mechanism and not is_open(mechanism) and mechanism not in MODULES.get(found.module, (mechanism,)):
             yield _unfit(subject, key, client, found.module)
         elif re.search(r"=\s*[\u2018-\u201f]", subject.get(key)):
@@ -156,6 +157,27 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
             message = f"{written(subject, key)} has no {' and no '.join(missing)}: no connection succeeds"
             right = f'{found.module} required username="…" password="…";'
             yield edit_hit(subject, message, [Edit(key, right)], key)
+
+
+_NEVER = (9999,)
+# org.apache.kafka.disallowed.login.modules has the first since 3.4 (CVE-2023-25194), the second since 3.9.1 and 4.0; before, it asked
+# Kafka's handler for a password, which has none.
+_NOT_ALLOWED = {
+    "com.sun.security.auth.module.JndiLoginModule": (3, 4),
+    "com.sun.security.auth.module.LdapLoginModule": (2, 7),
+}
+
+
+def _no_module(subject: Subject, key: str, client: Client, module: str) -> Hit:
+    """Return a hit about a class that is not there: of a name without its package only Kafka's own is repeated."""
+    simple = {each.rpartition(".")[2]: each for each in MODULES}
+    if "." in module:
+        right, what = nearest(module, MODULES, 0.5)[0], f"Kafka has no class {module}"
+    else:
+        right = simple[(*nearest(module, simple, 0.6), PLAIN.rpartition(".")[2])[0]]
+        what = f"{module if module in simple else 'the login module'} is named without its package"
+    message = f"{written(subject, key)}: {what}: {failing(client)}"
+    return edit_hit(subject, message, [_with_module(subject, key, module, right)], key)
 
 
 def _has_service(subject: Subject, client: Client, found: _Jaas) -> bool:

@@ -325,7 +325,10 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
         usual = max(aliases, key=lambda alias: len(aliases[alias]))
         first, its = aliases[usual][0]
         for alias, ((subject, own), *more) in aliases.items():
-            if alias == usual or number in reported:
+            its_own = {one for one, _ in (*aliases[usual], *aliases[alias])} == {subject} == {first}
+            if (
+                alias == usual or number in reported or its_own
+            ):  # self-mirror reports one connector whose ends are one cluster
                 continue
             if not _differ(point(subject, own), point(first, its)):  # else see addresses-of-two-clusters
                 key = _SOURCE if subject.source == alias else _TARGET

@@ -97,6 +97,24 @@ def _of_connector(subject: Subject) -> Iterator[Hit]:
         message = f"{written(subject, key)}={name}: Kafka has no such connector, and Connect refuses the config"
         # By hand: with a class that exists the connector starts to mirror.
         yield Hit(message, f"write {spelled(subject, key, f'{PACKAGE}.{right}')}", key)
+    for key in _unstripped(subject):
+        message = f"{written(subject, key)} has a blank before or behind the class, and Connect looks for one of that name: it refuses the config"
+        yield connector_hit(subject, key, subject.get(key), message)
+
+
+def _unstripped(subject: Subject) -> Iterator[str]:
+    """Yield the keys whose class Connect takes as it is written; of all others it removes the blanks around it."""
+    plugins = [key for key in subject.kind.keys if _ALIAS.fullmatch(key)] if numbers(subject.version) >= (4, 1) else ()
+    for key in ("connector.class", *plugins):
+        text = subject.config.get(key, "")
+        told = key == "connector.class" and subject.spot.file and text == text.lstrip()  # by blank-in-value
+        if text != text.strip() and not told and not is_open(text) and _is_listed(subject, key):
+            yield key
+
+
+def _is_listed(subject: Subject, key: str) -> bool:
+    kind, _, rest = key.partition(".")
+    return key == "connector.class" or rest.rpartition(".")[0] in subject.items(kind)
 
 
 @lru_cache(maxsize=4096)

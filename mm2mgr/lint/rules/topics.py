@@ -23,7 +23,7 @@ from mm2mgr.lint.rules.patterns import LISTS, meant_items
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.lint.target_names import naming_of, policy_of, separator_of
 from mm2mgr.topics.automaton import LONGEST_NAME
-from mm2mgr.topics.java_regex import shape
+from mm2mgr.topics.java_regex import why_refused
 from mm2mgr.topics.names import NameFilter, samples, shape_of
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import ConnectorType
@@ -68,14 +68,14 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
     for key in LISTS[subject.type]:
         given = items_of(subject, key) if key in subject.config else ()
         items = [item for item in given if not _NAME.fullmatch(item)]  # there may be thousands of names
-        if items and (why := _refused("|".join(items))):
-            bad = next((item for item in items if _refused(item)), items[0])
+        if items and (why := why_refused("|".join(items))):
+            bad = next((item for item in items if why_refused(item)), items[0])
             cut = " (a list is split at commas)" if "{" in bad or "}" in bad else ""
             fix = "put a backslash before each literal character, or complete the expression"
             if "{" in bad:
                 fix = "write a{1,2} as a|aa, and a literal { as \\{"
-            message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {_refused(bad) or why}: the connector fails when it starts"
-            if bad.startswith("*") and not _refused(f".{bad}"):
+            message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {why_refused(bad) or why}: the connector fails when it starts"
+            if bad.startswith("*") and not why_refused(f".{bad}"):
                 yield connector_hit(
                     subject,
                     key,
@@ -90,14 +90,6 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
 def _with(subject: Subject, key: str, item: str, right: str) -> str:
     """Return a list with one item replaced."""
     return ",".join(right if each == item else each for each in items_of(subject, key))
-
-
-def _refused(text: str) -> str:
-    try:
-        shape(text)
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 @rule("glob-not-regex", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_SEEN)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, edit_hit, removal_hit, rule, spelled, written
 from mm2mgr.lint.subject import Subject
-from mm2mgr.lint.target_names import KAFKAS
+from mm2mgr.lint.target_names import KAFKAS, naming_of, routers
 from mm2mgr.text import nearest
 
 _SEEN = "tests/lint/test_seen_live_records.py::"
@@ -126,11 +127,15 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
     translates offsets for it. A router such as RegexRouter changes the name after that: records go to a topic that the
     target creates with its own defaults or not at all, partitions may be missing (the task then blocks), the prepared
     topic stays empty, and checkpoints point at it. Checkpoints and heartbeats in a topic of another name are never
-    found. Name topics with replication.policy.class instead.
+    found. Name topics with replication.policy.class instead. An expression that is the name of no topic renames nothing (warning).
     """
     for name in subject.items("transforms"):
         key = f"transforms.{name}.type"
         if any(_RENAMING.fullmatch(part) for part in re.split(r"[.$]", subject.get(key))):
+            if _renames_nothing(subject, name):
+                message = f"{written(subject, key)}: transforms.{name}.regex is the whole name of none of the topics on the target: it renames nothing"
+                yield _removal(subject, name, message).lowered("warning")
+                continue
             effect = (
                 "records to another topic than the one that MirrorMaker creates, configures and translates offsets for"
             )
@@ -141,6 +146,20 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
             silence = "; or, where consumers read these names, write silence: {transform-renames: why}"
             more = f"{silence if subject.form == 'tree' else ''}; to keep topic names use {policy}"
             yield _removal(subject, name, message, more)
+
+
+def _renames_nothing(subject: Subject, name: str) -> bool:
+    """Tell whether all its topics are known by name, and a router leaves each of them as the policy names it."""
+    topics = subject.items("topics")
+    if subject.type != "source" or name not in routers(subject) or not all(map(_TOPIC.fullmatch, topics)):
+        return False
+    naming = naming_of(subject)
+    at = routers(subject).index(name)
+    before, behind = replace(naming, steps=naming.steps[:at]), replace(naming, steps=naming.steps[: at + 1])
+    return bool(topics) and all(before(topic) == behind(topic) for topic in (*topics, "heartbeats"))
+
+
+_TOPIC = re.compile(r"[\w-]+")  # a pattern of no other name
 
 
 @rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", seen=_SEEN)

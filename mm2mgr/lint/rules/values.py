@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -49,6 +50,10 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
     providers.
     """
     yield from _no_bytes(subject)
+    name = subject.config.get("name", "-")
+    if not name.strip() or _CONTROL.search(name):
+        what = "has a control character, such as a tab" if name.strip() else "is empty"
+        yield Hit(f"name {what}: Connect refuses the config", "give the connector a permanent name", "name")
     checks = _checks(subject.kind)
     values = tuple(subject.get(check.key)[: check.counts] for check in checks)
     for check, wrong in _faults(subject.kind, values):
@@ -71,6 +76,9 @@ def _is_listed(subject: Subject, check: _ValueCheck) -> bool:
         return True
     name = check.key.removeprefix(before).removesuffix(after.partition(">")[2])
     return name in subject.items("topic.creation.groups" if "topic" in before else before.removesuffix("."))
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _no_bytes(subject: Subject) -> Iterator[Hit]:
