@@ -177,6 +177,7 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {
+        "json_values",
         "connectors",
         "text",
         "link",
