@@ -121,25 +121,17 @@ def lint(
         raise click.UsageError("--yes needs --fix")
     if fix and (connects or output == "sarif"):
         raise click.UsageError("--fix changes files and shows text or JSON: no --connect, no -o sarif")
-    options: dict[str, Any] = {
-        "kafka": kafka,
-        "worker": worker,
-        "brokers": brokers,
-        "ignore": ignored,
-        "rtt_seconds": rtt,
-        "bytes_per_second": bandwidth,
-        "report": talk_other_line,
-    }
+    options = operations.LintOptions(
+        kafka, worker, rtt, bandwidth, brokers, ignored, talk_other_line, connects, ask_brokers, timeout
+    )
     with invalid_arguments():
         if fix:
-            fixes = operations.fix(workspace, files, hints=fail_on == "info", **options)
+            fixes = operations.fix(workspace, files, options, hints=fail_on == "info")
             if yes:
                 fixes.write()
             say_as(output, to_json(fixes) | {"written": yes}, say_fixes)
             return int(fixes.fails(fail_on, written=yes))
-        report = operations.lint(
-            workspace, files, connects=connects, ask_brokers=ask_brokers, timeout_seconds=timeout, **options
-        )
+        report = operations.lint(workspace, files, options)
     found = report.to_dict(everything=everything)
     if output == "sarif":
         from mm2mgr.output.sarif import sarif

@@ -10,7 +10,6 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.options import CommandGroup, Count, connector_options, listed, option, output_option
 from mm2mgr.cli.pause import confirm
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def show(
     choice = operations.Choice(names, dict(labels), everything)
     with working("reading Connect and Kafka"):
         found = operations.offsets(workspace, choice)
-    say_as(output, {"flows": to_json(found)}, say_offsets)
+    say_as(output, {"flows": found}, lambda _: say_offsets(found))
     return 1 if any(each.unknown for each in found) else 0
 
 
@@ -110,7 +109,7 @@ def reset(
     choice = operations.Choice(names, dict(labels), everything)
 
     def approve(planned: Sequence[FlowReset]) -> bool:
-        say_planned_resets(to_json(planned))
+        say_planned_resets(planned)
         if not yes and any(each.changes for each in planned):
             confirm("offsets reset", "Write these offsets?", output)
         return True
@@ -118,5 +117,5 @@ def reset(
     with carrying_on():
         order = operations.ResetOrder(to, topics, partitions)
         done = operations.reset_offsets(workspace, choice, order, reason=reason, approve=approve)
-        say_as(output, to_json(done), say_resets)
+        say_as(output, done, say_resets)
     return 0 if done.outcome == "done" else 1

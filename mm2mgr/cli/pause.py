@@ -20,7 +20,6 @@ from mm2mgr.cli.options import (
     with_options,
 )
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def _turn(
         turned: Turned = operation(
             workspace, choice, wait_seconds=wait, approve=approve, report=lambda turn: say_sent(turn, wait), **more
         )
-        say_as(output, to_json(turned), say_turned)
+        say_as(output, turned, say_turned)
     return OUTCOME_CODES[turned.outcome]
 
 

@@ -82,7 +82,7 @@ def plan(
 
     def show(made: Plan) -> None:
         if output == "json":
-            say_json(to_json(made))
+            say_json(made)
         elif output == "markdown":
             from mm2mgr.output.plan_markdown import plan_markdown
 
@@ -250,6 +250,6 @@ def _say(applied: Applied, output: str) -> None:
     from mm2mgr.output.plan_text import say_applied
 
     if output == "json":
-        say_json(to_json(applied))
+        say_json(applied)
     else:
         say_applied(applied)

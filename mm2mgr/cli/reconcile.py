@@ -92,7 +92,7 @@ def reconcile(
     try:
         for done in rounds:
             if output == "json":
-                say_json_line(to_json(done))
+                say_json_line(done)
             else:
                 said = say_round(to_json(done), said)
             if once and not done.deletes_wait:

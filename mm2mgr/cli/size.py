@@ -19,7 +19,6 @@ from mm2mgr.cli.options import (
     write_page,
 )
 from mm2mgr.errors import ExitCode
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _say_sizing(workspace: Workspace, report: SizingReport, output: str, page: P
     from mm2mgr.output.load_text import say_sizings
 
     if output == "json":
-        say_json(to_json(report))
+        say_json(report)
     else:
         say_sizings(report.sizings, {flow.id: flow.tasks for flow in workspace.topology.flows})
     for message in report.failures.values():

@@ -58,7 +58,7 @@ def watch(
     try:
         for done in rounds:
             if output == "json":
-                say_json_line(to_json(done))
+                say_json_line(done)
             else:
                 said = say_watch_round(to_json(done), said)
             if once:

@@ -7,7 +7,6 @@ import click
 from mm2mgr import operations
 from mm2mgr.cli.options import command, invalid_arguments, option, output_option, snapshot_option
 from mm2mgr.errors import ExitCode
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 
@@ -34,7 +33,7 @@ def who(workspace: Workspace, topic: str, cluster: str | None, offline: bool, ou
 
     with working("reading Connect and Kafka"), invalid_arguments():
         found = operations.who(workspace, topic, cluster=cluster, offline=offline)
-    say_as(output, to_json(found), say_routes)
+    say_as(output, found, say_routes)
     return 1 if found.unread else 0
 
 
@@ -58,7 +57,7 @@ def topics(workspace: Workspace, flows: tuple[str, ...], every: bool, output: st
 
     with working("reading Kafka"):
         found = operations.topics(workspace, flows, every=every)
-    say_as(output, to_json(found), say_topics)
+    say_as(output, found, say_topics)
     if any(flow.error for flow in found):
         return ExitCode.NO
     return ExitCode.LOOK if any(flow.notes for flow in found) else ExitCode.YES

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.history import DriftReport, HistoryReport, drift, forget_history, history
     from mm2mgr.operations.lag import LagOptions, LagReport, lag, watch_lag
     from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, link_explain, link_probe, link_read
-    from mm2mgr.operations.lint import Explained, LintReport, OtherLine, explain, lint, lint_rules
+    from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
     from mm2mgr.operations.losses import LossReport, acknowledge, losses
     from mm2mgr.operations.offsets import FlowOffsets, FlowReset, ResetOffsets, offsets, reset_offsets
     from mm2mgr.operations.pause import Choice, Turned, pause, restart, resume, stop
@@ -101,7 +101,7 @@ _HOMES: Mapping[str, str] = {
         "operations.history": "DriftReport HistoryReport drift forget_history history",
         "operations.lag": "LagOptions LagReport lag watch_lag",
         "operations.link": "BrokersReport LinkProbe LinkReport link_explain link_probe link_read",
-        "operations.lint": "Explained LintReport OtherLine explain lint lint_rules",
+        "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
         "operations.losses": "LossReport acknowledge losses",
         "operations.offsets": "FlowOffsets FlowReset ResetOffsets offsets reset_offsets",
         "operations.pause": "Choice Turned pause restart resume stop",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from functools import partial
@@ -15,7 +15,7 @@ from mm2mgr.lint.findings import SEVERITIES, Finding, Severity
 from mm2mgr.lint.fixing import heal
 from mm2mgr.lint.reading import is_tree
 from mm2mgr.lint.subject import Estate
-from mm2mgr.operations.lint import OtherLine, as_severe_as, read_inputs, surroundings, with_patch, without
+from mm2mgr.operations.lint import LintOptions, as_severe_as, read_inputs, with_patch
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask_text
 
@@ -79,29 +79,18 @@ def _content(path: Path) -> bytes:
         raise Mm2mgrError(f"{path}: cannot be changed: {error.strerror}", hint="name the file itself") from error
 
 
-def fix(  # noqa: PLR0913  one argument per option
-    workspace: Workspace,
-    files: Sequence[Path] = (),
-    *,
-    kafka: str | None = None,
-    worker: Path | None = None,
-    rtt_seconds: float | None = None,
-    bytes_per_second: float | None = None,
-    brokers: int | None = None,
-    ignore: Sequence[str] = (),
-    hints: bool = False,
-    report: Callable[[OtherLine], None] = lambda event: None,
+def fix(
+    workspace: Workspace, files: Sequence[Path] = (), options: LintOptions = LintOptions(), *, hints: bool = False
 ) -> Fixes:
     """Return what the files or the tree are with every fix that a machine can apply; nothing is written before `Fixes.write`.
 
-    Arguments as for `lint`; fixes of findings of severity info are applied only with `hints`. After each fix the files are linted again: one that leaves its finding, or brings one as severe, is
-    given up. Mm2mgrError where the tree cannot be read.
+    No Connect cluster is read; fixes of findings of severity info are applied only with `hints`. After each fix the files are linted
+    again: one that leaves its finding, or brings one as severe, is given up. Mm2mgrError where the tree cannot be read.
     """
-    wanted = without(ignore)
-    known = surroundings(kafka, worker, rtt_seconds, bytes_per_second, brokers, report)
+    rules, known, options = options.rules, options.surroundings(), replace(options, connects=())
 
     def read(contents: Mapping[str, bytes]) -> Estate:
-        found = read_inputs(replace(workspace, contents=contents), files, (), known, 0, ask_brokers=False)
+        found = read_inputs(replace(workspace, contents=contents), files, options, known)
         if found.invalid:
             raise SpecError([Problem(str(each.spot), each.message) for each in found.invalid])
         return found.estate
@@ -112,5 +101,5 @@ def fix(  # noqa: PLR0913  one argument per option
     if trees:
         paths += [Path(file) for file in replace(workspace, files=trees).spec.files]
     old = {str(path): _content(path) for path in dict.fromkeys(paths)}
-    healed = heal(old, read, wanted, SEVERITIES if hints else SEVERITIES[:2])
+    healed = heal(old, read, rules, SEVERITIES if hints else SEVERITIES[:2])
     return Fixes(old, healed.contents, healed.fixed, healed.left)

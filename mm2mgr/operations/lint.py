@@ -91,65 +91,61 @@ def lint_rules() -> tuple[Rule, ...]:
     return RULES
 
 
-def lint(  # noqa: PLR0913  one argument per option
-    workspace: Workspace,
-    files: Sequence[Path] = (),
-    *,
-    connects: Sequence[str] = (),
-    kafka: str | None = None,
-    worker: Path | None = None,
-    rtt_seconds: float | None = None,
-    bytes_per_second: float | None = None,
-    brokers: int | None = None,
-    ignore: Sequence[str] = (),
-    ask_brokers: bool = True,
-    timeout_seconds: float = 30.0,
-    report: Callable[[OtherLine], None] = lambda event: None,
-) -> LintReport:
+@dataclass(frozen=True)
+class LintOptions:
+    """What `lint` and `fix` read beside files, what they take for known, and which rules they leave out.
+
+    `kafka` is the version to judge by, whatever the workers run; `worker` their properties file; `brokers`, `rtt_seconds` and
+    `bytes_per_second` fill in what the tree does not have. `report` gets the line that a version is judged by when it is not a known one.
+    `connects` are names in the tree or URLs, whose credentials come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD. With them
+    the brokers that the connectors name are asked for cluster id and number of brokers, unless `ask_brokers` is false; without, no
+    network is used.
+    """
+
+    kafka: str | None = None
+    worker: Path | None = None
+    rtt_seconds: float | None = None
+    bytes_per_second: float | None = None
+    brokers: int | None = None
+    ignore: Sequence[str] = ()
+    report: Callable[[OtherLine], None] = lambda event: None
+    connects: Sequence[str] = ()
+    ask_brokers: bool = True
+    timeout_seconds: float = 30.0
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules but those to ignore; InvalidArgument for a name that is none."""
+        for name in self.ignore:
+            if name not in BY_ID:  # a misspelt one would silently ignore nothing
+                near = nearest(name, BY_ID)
+                hint = f"; nearest: {near[0]}" if near else "; see mm2mgr lint --rules"
+                raise InvalidArgument("ignore", f"there is no rule '{name}'{hint}")
+        return [rule for rule in RULES if rule.id not in self.ignore]
+
+    def surroundings(self) -> Surroundings:
+        """Return what the options say about files."""
+        if self.bytes_per_second is not None and self.rtt_seconds is None:
+            raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
+        version = workers_version(self.kafka, self.report) if self.kafka is not None else None
+        cluster = KafkaFacts(brokers=self.brokers)
+        wire = None if self.rtt_seconds is None else LinkFacts(self.rtt_seconds, self.bytes_per_second)
+        workers = read_worker(self.worker) if self.worker else WorkerFacts()
+        return Surroundings(version=version, worker=workers, wire=wire, source=cluster, target=cluster)
+
+
+def lint(workspace: Workspace, files: Sequence[Path] = (), options: LintOptions = LintOptions()) -> LintReport:
     """Run the rules over files, trees and Connect clusters together; over the workspace's tree when none is named.
 
-    `connects` are names in the tree or URLs, whose credentials come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD.
-    `kafka` is the version to judge by, whatever the workers run; `worker` their properties file; `brokers`, `rtt_seconds` and
-    `bytes_per_second` fill in what the tree does not have. With `connects`, the brokers that the connectors name are asked for
-    cluster id and number of brokers, unless `ask_brokers` is false; without, no network is used. A Connect cluster that cannot be read is in the report, unless it
-    is all there is to read. `report` gets the line that a version is judged by when it is not a known one.
+    A Connect cluster that cannot be read is in the report, unless it is all there is to read.
     """
-    wanted = without(ignore)
-    known = surroundings(kafka, worker, rtt_seconds, bytes_per_second, brokers, report)
-    read = read_inputs(workspace, files, connects, known, timeout_seconds, ask_brokers=ask_brokers)
-    found = [finding for finding in read.invalid if finding.rule not in ignore]
-    found += run_rules(read.estate, wanted)
-    found += run_rules(Estate(read.other), [rule for rule in wanted if rule.check])
-    open_ = not_judged(read.estate.judged, {rule.id for rule in wanted})
+    rules = options.rules
+    read = read_inputs(workspace, files, options, options.surroundings())
+    found = [finding for finding in read.invalid if finding.rule not in options.ignore]
+    found += run_rules(read.estate, rules)
+    found += run_rules(Estate(read.other), [rule for rule in rules if rule.check])
+    open_ = not_judged(read.estate.judged, {rule.id for rule in rules})
     return LintReport(tuple(found), len(read.estate.subjects), read.looked_at, read.unread, open_)
-
-
-def without(ignore: Sequence[str]) -> list[Rule]:
-    """Return the rules but those named; InvalidArgument for a name that is none."""
-    for name in ignore:
-        if name not in BY_ID:  # a misspelt one would silently ignore nothing
-            near = nearest(name, BY_ID)
-            hint = f"; nearest: {near[0]}" if near else "; see mm2mgr lint --rules"
-            raise InvalidArgument("ignore", f"there is no rule '{name}'{hint}")
-    return [rule for rule in RULES if rule.id not in ignore]
-
-
-def surroundings(  # noqa: PLR0913, PLR0917  one argument per option
-    kafka: str | None,
-    worker: Path | None,
-    rtt_seconds: float | None,
-    bytes_per_second: float | None,
-    brokers: int | None,
-    report: Callable[[OtherLine], None],
-) -> Surroundings:
-    """Return what the options say about files."""
-    if bytes_per_second is not None and rtt_seconds is None:
-        raise InvalidArgument("bytes_per_second", "needs rtt_seconds: the bytes in flight depend on both")
-    version = workers_version(kafka, report) if kafka is not None else None
-    cluster = KafkaFacts(brokers=brokers)
-    wire = None if rtt_seconds is None else LinkFacts(rtt_seconds, bytes_per_second)
-    workers = read_worker(worker) if worker else WorkerFacts()
-    return Surroundings(version=version, worker=workers, wire=wire, source=cluster, target=cluster)
 
 
 @dataclass(frozen=True)
@@ -163,25 +159,17 @@ class Inputs:
     looked_at: tuple[str, ...]
 
 
-def read_inputs(  # noqa: PLR0913  one argument per option
-    workspace: Workspace,
-    paths: Sequence[Path],
-    connects: Sequence[str],
-    known: Surroundings,
-    timeout_seconds: float,
-    *,
-    ask_brokers: bool,
-) -> Inputs:
+def read_inputs(workspace: Workspace, paths: Sequence[Path], options: LintOptions, known: Surroundings) -> Inputs:
     """Read trees, files and Connect clusters into one estate; the workspace's tree where none is named."""
     trees = tuple(path for path in dict.fromkeys(paths) if is_tree(path))
     files = [path for path in dict.fromkeys(paths) if path not in trees]
     if trees:
         workspace = replace(workspace, files=trees)
-    elif not files and not connects:
+    elif not files and not options.connects:
         trees = workspace.files
-    targets = _targets(workspace, connects)
+    targets = _targets(workspace, options.connects)
     declared, invalid = _tree(workspace, known) if trees else ((), ())
-    live, unread = _live(workspace, targets, timeout_seconds) if targets else ([], {})
+    live, unread = _live(workspace, targets, options.timeout_seconds) if targets else ([], {})
     if len(unread) == 1 and not trees and not files and not live:
         raise next(iter(unread.values()))
     estates, other = joined(
@@ -196,10 +184,10 @@ def read_inputs(  # noqa: PLR0913  one argument per option
         unused_links=tuple(link for each in estates for link in each.unused_links),
         limits=tuple(limit for each in estates for limit in each.limits),
     )
-    if live and ask_brokers and workspace.snapshot is None:
+    if live and options.ask_brokers and workspace.snapshot is None:
         from mm2mgr.reconcile import facts
 
-        of_tree = bool(declared) or any("://" not in name for name in connects)
+        of_tree = bool(declared) or any("://" not in name for name in options.connects)
         clusters = workspace.topology.clusters.values() if of_tree else ()
         count = len(estate.subjects)
         asked = facts.ask_brokers((*estate.subjects, *other), clusters)

@@ -48,6 +48,10 @@ class FlowOffsets:
     exact: bool = False
     """Whether nothing more can be stored: while it runs or is paused, what arrived may be ahead by a flush."""
 
+    @property
+    def lag_records(self) -> int | None:
+        return self.lag.total_records if self.unknown is None else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; partitions as `describe` has them."""
         return {
@@ -56,7 +60,7 @@ class FlowOffsets:
             "connector": self.connector,
             "state": self.state,
             "exact": self.exact,
-            "lag_records": self.lag.total_records if self.unknown is None else None,
+            "lag_records": self.lag_records,
             "unknown": self.unknown,
             "partitions": to_json(self.lag.partitions),
             "not_in_the_source": [
@@ -113,6 +117,10 @@ class FlowReset:
     def changes(self) -> tuple[OffsetReset, ...]:
         return tuple(one for one in self.resets if one.is_change)
 
+    @property
+    def topics(self) -> Mapping[str, Mapping[str, int]]:
+        return by_topic(self.resets)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "flow": self.flow.id,
@@ -121,7 +129,7 @@ class FlowReset:
             "written": self.written,
             "error": self.error and self.error.message,
             "hint": self.error and self.error.hint,
-            "topics": by_topic(self.resets),
+            "topics": self.topics,
             "partitions": to_json(self.resets),
         }
 

@@ -77,12 +77,17 @@ class TopicRoutes:
     unread: Mapping[str, str] = field(default_factory=dict)
     unlisted: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether connectors send the topic round, so that its routes are cut."""
+        return any(len(way) >= LONGEST for way in self.routes)
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values without secrets."""
         return {
             "topic": self.topic,
             "routes": [[_named(way[0].source, way[0].topic), *map(_arriving, way)] for way in self.routes],
-            "endless": any(len(way) >= LONGEST for way in self.routes),
+            "endless": self.is_endless,
             "connectors": to_json(self.connectors),
             "unread": dict(self.unread),
             "unlisted": dict(self.unlisted),

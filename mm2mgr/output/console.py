@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from mm2mgr.text import cells, visible
 
@@ -29,6 +29,7 @@ STYLES: Mapping[str, str | None] = {
     "delete": "red",
 }
 """The colour of each word: green is good, red needs action, yellow needs a look; what only waits is plain."""
+Value = TypeVar("Value")
 _PIPE_WIDTH = 400
 _HANGING = 4
 
@@ -297,30 +298,32 @@ def say_lines(text: str) -> None:
     _OUT.write(text)
 
 
-def say_json(value: Any) -> None:
-    """Print JSON-ready values, never coloured or wrapped."""
+def say_json(value: object) -> None:
+    """Print a value as JSON, never coloured or wrapped."""
     _OUT.write(_json(value, indent=2) + "\n")
 
 
-def say_as(output: str, value: Any, text: Callable[[Any], None]) -> None:
-    """Print a result as `-o` asks: JSON-ready values, or what a function prints of them."""
+def say_as(output: str, value: Value, text: Callable[[Value], None]) -> None:
+    """Print a result as `-o` asks: as JSON, or what a function prints of it."""
     if output == "json":
         say_json(value)
     else:
         text(value)
 
 
-def say_json_line(value: Any) -> None:
-    """Print JSON-ready values on one line and flush: the next document may take a while."""
+def say_json_line(value: object) -> None:
+    """Print a value as JSON on one line and flush: the next document may take a while."""
     _OUT.write(_json(value) + "\n")
     _OUT.flush()
 
 
-def _json(value: Any, indent: int | None = None) -> str:
+def _json(value: object, indent: int | None = None) -> str:
     import json
 
+    from mm2mgr.json_values import to_json
+
     # The one control character that JSON leaves as it is; outside a string there is none.
-    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
+    return json.dumps(to_json(value), indent=indent).replace("\x7f", "\\u007f")
 
 
 def say_table(table: Table) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from mm2mgr.operations.offsets import FlowOffsets, FlowReset, ResetOffsets
+from mm2mgr.operations.pause import Turned
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table, or_dash
@@ -29,79 +30,71 @@ def say_sent(turn: Turn, wait_seconds: float) -> None:
         talk(f"{turn.name}: sent{', waiting' if wait_seconds else ''}")
 
 
-def say_turned(turned: dict[str, Any]) -> None:
+def say_turned(turned: Turned) -> None:
     """Print one line per connector, and the count."""
-    for turn in turned["connectors"]:
-        name = f"{turn['connect']}/{turn['connector']}"
-        if turn["action"] in {"refused", "failed"}:
-            say(f"! {name}: {turn['action']}: {one_line(turn['detail'])}", STYLES["failed"])
+    for turn in turned.turns:
+        if turn.action in {"refused", "failed"}:
+            say(f"! {turn.name}: {turn.action}: {one_line(turn.detail)}", STYLES["failed"])
         else:
-            shown = turn["state"] or ("sent, not waited for" if turn["written"] else "")
-            why = [shown, turn["detail"] if turn["action"] == "none" else "", turn["doubt"]]
-            sign = "=" if turn["action"] == "none" else "~"
-            say(f"{sign} {name}: {'; '.join(filter(None, why))}", _VERDICTS.get(turn["verdict"]))
-        if turn["hint"]:
-            say(f"    {turn['hint']}")
-    say_unrecorded(turned["unrecorded"])
-    sent = sum(turn["written"] for turn in turned["connectors"])
-    bad = sum(turn["action"] in {"refused", "failed"} or turn["verdict"] == "failed" for turn in turned["connectors"])
-    unsure = sum(turn["verdict"] == "inconclusive" for turn in turned["connectors"])
-    parts = [f"{turned['verb']}: {sent} of {number_of(len(turned['connectors']), 'connector')} sent a request"]
-    parts += [f"{bad} failed or refused"] if bad else []
-    parts += [f"{unsure} not seen in that state in time"] if unsure else []
-    say("; ".join(parts), style="bold")
+            shown = turn.state or ("sent, not waited for" if turn.written else "")
+            parts = [shown, turn.detail if turn.action == "none" else "", turn.doubt]
+            sign = "=" if turn.action == "none" else "~"
+            say(f"{sign} {turn.name}: {'; '.join(filter(None, parts))}", _VERDICTS.get(turn.verdict))
+        if turn.hint:
+            say(f"    {turn.hint}")
+    say_unrecorded(turned.unrecorded)
+    sent = sum(turn.written for turn in turned.turns)
+    bad = sum(turn.action in {"refused", "failed"} or turn.verdict == "failed" for turn in turned.turns)
+    unsure = sum(turn.verdict == "inconclusive" for turn in turned.turns)
+    counts = [f"{turned.verb}: {sent} of {number_of(len(turned.turns), 'connector')} sent a request"]
+    counts += [f"{bad} failed or refused"] if bad else []
+    counts += [f"{unsure} not seen in that state in time"] if unsure else []
+    say("; ".join(counts), style="bold")
 
 
 # --- offsets ----------------------------------------------------------------------------------------------------------
 
 
-def say_offsets(found: dict[str, Any]) -> None:
+def say_offsets(flows: Sequence[FlowOffsets]) -> None:
     """Print the partitions of each flow, and what is stored for partitions that its source does not have."""
-    for flow in found["flows"]:
-        lag = "unknown" if flow["lag_records"] is None else str(flow["lag_records"])
-        exact = "" if flow["exact"] else "; stored offsets are exact once it is STOPPED"
-        say(f"{flow['flow']}: {flow['state'] or 'unknown'}, lag {lag} records{exact}", "bold")
+    for flow in flows:
+        lag = "unknown" if flow.lag_records is None else str(flow.lag_records)
+        exact = "" if flow.exact else "; stored offsets are exact once it is STOPPED"
+        say(f"{flow.flow}: {flow.state or 'unknown'}, lag {lag} records{exact}", "bold")
         rows = [
-            (
-                f"{one['topic']}-{one['partition']}",
-                or_dash(one["stored_offset"]),
-                str(one["log_start"]),
-                str(one["log_end"]),
-                str(one["lag_records"]),
-            )
-            for one in flow["partitions"]
+            (str(lag.partition), or_dash(lag.stored), str(lag.log.start), str(lag.log.end), str(lag.lag_records))
+            for lag in flow.lag.partitions
         ]
         columns = ("partition", "stored offset", "log start", "log end", "lag (records)")
         say_table(Table(columns, rows, right=columns[1:]))
-        for one in flow["not_in_the_source"]:
-            what = f"stored offset {one['stored_offset']} of a partition that the flow does not mirror, or that is gone"
-            say(f"  {one['topic']}-{one['partition']}: {what}")
-        if flow["unknown"]:
-            say(f"! {flow['flow']}: {one_line(flow['unknown'])}", STYLES["unknown"])
+        for partition, offset in sorted(flow.others.items()):
+            say(f"  {partition}: stored offset {offset} of a partition that the flow does not mirror, or that is gone")
+        if flow.unknown:
+            say(f"! {flow.flow}: {one_line(flow.unknown)}", STYLES["unknown"])
 
 
-def say_planned_resets(flows: Sequence[dict[str, Any]]) -> None:
+def say_planned_resets(flows: Sequence[FlowReset]) -> None:
     """Print on stderr how many records are mirrored again or skipped, by topic."""
     for flow in flows:
-        talk(f"{flow['flow']} ({flow['connect']}/{flow['connector']}):", None)
-        for topic, counts in sorted(flow["topics"].items()):
+        talk(f"{flow.flow.id} ({flow.flow.connect.name}/{flow.connector}):", None)
+        for topic, counts in sorted(flow.topics.items()):
             moved = [f"{number_of(counts['again'], 'record')} mirrored again"] if counts["again"] else []
             moved += [f"{number_of(counts['skipped'], 'record')} never mirrored"] if counts["skipped"] else []
             where = f"{number_of(counts['partitions'], 'partition')} written" if counts["partitions"] else "unchanged"
             talk(f"  {topic}: {', '.join([*moved, where])}", "yellow" if moved else None)
 
 
-def say_resets(done: dict[str, Any]) -> None:
+def say_resets(done: ResetOffsets) -> None:
     """Print what was written, and what to do next."""
-    for flow in done["flows"]:
-        name = f"{flow['connect']}/{flow['connector']}"
-        if flow["error"]:
-            say(f"! {name}: {one_line(flow['error'])}", STYLES["failed"])
-            if flow["hint"]:
-                say(f"    {flow['hint']}")
-        elif flow["written"]:
-            count = number_of(sum(topic["partitions"] for topic in flow["topics"].values()), "partition")
-            say(f"~ {name}: offsets of {count} written and read back; mm2mgr resume '{flow['flow']}' starts it again")
+    for reset in done.flows:
+        name = f"{reset.flow.connect.name}/{reset.connector}"
+        if reset.error:
+            say(f"! {name}: {one_line(reset.error.message)}", STYLES["failed"])
+            if reset.error.hint:
+                say(f"    {reset.error.hint}")
+        elif reset.written:
+            count = number_of(len(reset.changes), "partition")
+            say(f"~ {name}: offsets of {count} written and read back; mm2mgr resume '{reset.flow.id}' starts it again")
         else:
             say(f"= {name}: nothing to write")
-    say_unrecorded(done["unrecorded"])
+    say_unrecorded(done.unrecorded)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
@@ -77,28 +77,24 @@ class Turn:
     settled: Settled | None = None
     written: bool = False
     doubt: str = ""
+    json_keys = (
+        "connect=target.connect connector=target.connector flows=target.flows "
+        "action written before detail hint warning doubt state verdict"
+    )
 
     @property
     def name(self) -> str:
         """`connect/connector`, unique in the estate."""
         return f"{self.target.connect}/{self.target.connector}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the turn as JSON-ready values, without secrets."""
-        return {
-            "connect": self.target.connect,
-            "connector": self.target.connector,
-            "flows": list(self.target.flows),
-            "action": self.action,
-            "written": self.written,
-            "before": self.before,
-            "detail": self.detail,
-            "hint": self.hint,
-            "warning": self.warning,
-            "doubt": self.doubt,
-            "state": self.settled.state if self.settled else "",
-            "verdict": self.settled.verdict if self.settled else "",
-        }
+    @property
+    def state(self) -> str:
+        """What was seen afterwards, empty where nothing was."""
+        return self.settled.state if self.settled else ""
+
+    @property
+    def verdict(self) -> str:
+        return self.settled.verdict if self.settled else ""
 
 
 Report = Callable[[Turn], None]

@@ -191,7 +191,7 @@ def test_wrong_kafka(lab: Lab) -> None:
 
 def _of_lint(lab: Lab) -> list[Finding]:
     """Return what `lint --connect` finds by what workers and brokers say, hints left out."""
-    report = operations.lint(Workspace(), connects=[lab.on_a.url])
+    report = operations.lint(Workspace(), options=operations.LintOptions(connects=[lab.on_a.url]))
     return [finding for finding in report.loud if finding.severity != "info"]
 
 

@@ -168,9 +168,12 @@ def test_two_workspaces_do_not_know_of_each_other(site: Site, tmp_path: Path) ->
 
 def test_wrong_arguments_name_themselves(site: Site) -> None:
     for call, argument in (
-        (lambda: operations.lint(Workspace(), ignore=["nope"]), "ignore"),
-        (lambda: operations.lint(Workspace(), kafka="abc"), "kafka"),
-        (lambda: operations.lint(Workspace(), bytes_per_second=1.0), "bytes_per_second"),
+        (lambda: operations.lint(Workspace(), options=operations.LintOptions(ignore=["nope"])), "ignore"),
+        (lambda: operations.lint(Workspace(), options=operations.LintOptions(kafka="abc")), "kafka"),
+        (
+            lambda: operations.lint(Workspace(), options=operations.LintOptions(bytes_per_second=1.0)),
+            "bytes_per_second",
+        ),
         (lambda: operations.explain(Workspace(), "batch.size", on="sink"), "on"),
     ):
         with pytest.raises(InvalidArgument) as refused:
@@ -206,7 +209,9 @@ def test_it_is_typed_for_its_users() -> None:
 def test_lint_returns_findings_and_what_was_not_read(site: Site, tmp_path: Path) -> None:
     file = tmp_path / "c.properties"
     file.write_text("name=c\nconnector.class=org.apache.kafka.connect.mirror.MirrorSourceConnector\nbatch.size=1\n")
-    report = operations.lint(Workspace(), [file], connects=["http://127.0.0.1:1"], timeout_seconds=1)
+    report = operations.lint(
+        Workspace(), [file], operations.LintOptions(connects=["http://127.0.0.1:1"], timeout_seconds=1)
+    )
     assert "dead-key" in {finding.rule for finding in report.loud}
     assert ["127.0.0.1:1" in error.message for error in report.unread] == [True]
     assert report.fails("never"), "what could not be read is a failure whatever the findings are"

@@ -180,6 +180,7 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {
+        "json_values",
         "connectors",
         "text",
         "link",
