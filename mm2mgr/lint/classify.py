@@ -12,6 +12,7 @@ from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, config_key, edit_hit, removal_hit, shown, spelled, written
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
+from mm2mgr.topics.names import matches_no_topic, meant_items
 from mm2mgr.truth.explain import GENERAL, KINDS, nearest, split
 from mm2mgr.truth.keys import Keys, fault, load, server_setting
 from mm2mgr.truth.other_tools import other_tool
@@ -81,14 +82,28 @@ def _rules_of(subject: Subject) -> Mapping[str, tuple[str, ...]]:
                 found[rule] = (*found.get(rule, ()), key)
         return found
     every = _by_rule(context, kind.keys, "", "")  # most connectors of a kind need no look at their aliases
-    return _by_rule(context, kind.keys, subject.source, subject.target) if "unknown-key" in every else every
+    return _by_rule(context, kind.keys, *ends(subject)) if "unknown-key" in every else every
+
+
+_PAIR = re.compile(r"([^\s.>]+)->([^\s.>]+)\.")
+_ALIASES = ("source.cluster.alias", "target.cluster.alias")
+
+
+def ends(subject: Subject) -> tuple[str, str]:
+    """Return the aliases of a connector; those it lacks are of the pair that keys of mm2.properties in its config name."""
+    if all(key in subject.config for key in _ALIASES) or subject.form != "connect":
+        return subject.source, subject.target
+    pairs = {found.groups() for key in subject.config if (found := _PAIR.match(key))}
+    of_pair = pairs.pop() if len(pairs) == 1 else ("", subject.target)
+    source, target = (subject.get(key, alias) for key, alias in zip(_ALIASES, of_pair, strict=True))
+    return source, target
 
 
 def what_is(subject: Subject, key: str) -> str:
     """Return the id of the rule that reports a key, "" for none."""
     context = context_of(subject.kind)
     if subject.form != "dedicated":
-        return _of_alias(what(context, key), key, subject.source, subject.target)
+        return _of_alias(what(context, key), key, *ends(subject))
     if (plain := of_cluster(subject, key)) is not None:
         return _of_cluster(context, plain)
     if subject.scopes.get(key) == (subject.source, subject.target):
@@ -275,8 +290,28 @@ def _instead(subject: Subject, key: str, message: str, wanted: list[str]) -> Hit
     others = "".join(f" or {spelled(subject, way, shown(subject, key))}" for way in ways[1:])
     if others and plain in _ALL_CLUSTER_KEYS:  # a login must not go to the wrong cluster
         return Hit(message, f"write {spelled(subject, ways[0], shown(subject, key))}{others} instead of {place}", key)
-    others = others and f",{others}"
-    return edit_hit(subject, message, [Edit(ways[0], value), Edit(key, None)], key, others)
+    return move_hit(subject, key, ways[0], message, others and f",{others}")
+
+
+_LISTS = ("topics", "topics.exclude", "groups", "groups.exclude", "config.properties.exclude")
+
+
+def move_hit(subject: Subject, key: str, right: str, message: str, more: str = "") -> Hit:
+    """Return a hit whose fix moves a value to another key; where that one does not take it, people write what was meant."""
+    value = carried(subject, right, subject.get(key))
+    if value is not None:
+        return edit_hit(subject, message, [Edit(right, value), Edit(key, None)], key, more)
+    fix = f"write {spelled(subject, right)} instead of {written(subject, key)}, with a value that it takes{more}"
+    return Hit(message, fix, key, subject)
+
+
+def carried(subject: Subject, key: str, value: str) -> str | None:
+    """Return a value of another key as this one takes it, a list without the quotes that would be part of names; None where it cannot."""
+    is_list = key in _LISTS and not is_open(value)
+    if is_list and any(matches_no_topic(item.strip()) for item in value.split(",") if item.strip()):
+        items = meant_items(value)
+        return None if not items or any(map(matches_no_topic, items)) else ",".join(items)
+    return value if takes(subject, key, value) else None
 
 
 def parts(subject: Subject, key: str) -> tuple[str, str]:
@@ -289,9 +324,10 @@ def parts(subject: Subject, key: str) -> tuple[str, str]:
         prefix, plain = split(line.removeprefix("cluster."), known)
         kind = prefix.removesuffix("override.")
         return f"{side}.{kind}" if kind in GENERAL else prefix or f"{side}.cluster.", plain
-    sides = {f"{subject.target}.": "target.cluster.", f"{subject.source}.": "source.cluster."}
+    source, target = ends(subject)
+    sides = {f"{target}.": "target.cluster.", f"{source}.": "source.cluster."}
     rest = key.rpartition("->")[2].partition(".")[2] if "->" in key else key
-    for alias in ("", f"{subject.source}.", f"{subject.target}."):
+    for alias in ("", f"{source}.", f"{target}."):
         if alias != "." and rest.startswith(alias):
             prefix, plain = split(rest.removeprefix(alias), known)
             if _is_known(plain):

@@ -114,6 +114,17 @@ _OF_NAMES = re.compile(rf"(?:[A-Za-z0-9_.*+?|-]|\\[.dw_-]|\[[A-Za-z0-9._-]+\]){{
 _NEVER = "\x01"  # a character that no machine reads
 
 
+QUOTES = "\"'`\u2018\u2019\u201c\u201d"
+
+
+def meant_items(value: str) -> list[str]:
+    """Return the items of a list without the quotes, brackets, semicolons and blanks that its writer took for syntax."""
+    bare = re.sub(f"[{QUOTES}]", "", value.strip())
+    if bare.startswith("[") and bare.endswith("]") and "[" not in bare[1:]:
+        bare = bare[1:-1]
+    return [item for item in re.split(r"[,;\s]+", bare) if item]
+
+
 @lru_cache(maxsize=65536)
 def matches_no_topic(item: str) -> bool:
     """Tell whether it is proved that no topic can have a name that an item matches; False for `^$`, which says so itself."""

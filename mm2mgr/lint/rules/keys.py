@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,9 +13,11 @@ from mm2mgr.lint.classify import (
     OF_DEDICATED,
     SCOPES,
     better,
+    carried,
     instead,
     is_slip,
     keys_under,
+    move_hit,
     near,
     of_cluster,
     parts,
@@ -24,7 +26,7 @@ from mm2mgr.lint.classify import (
     takes,
     what_is,
 )
-from mm2mgr.lint.findings import RECORDS, Edit, Hit, client_edit, edit_hit, removal_hit, rule, shown, spelled, written
+from mm2mgr.lint.findings import RECORDS, Edit, Hit, edit_hit, key_for, removal_hit, rule, shown, spelled, written
 from mm2mgr.lint.hops import SIDES, items_of
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.spec.keys import LIBRDKAFKA_KEYS
@@ -32,7 +34,7 @@ from mm2mgr.topics.names import NameFilter
 from mm2mgr.truth.explain import GENERAL, RENAMED
 from mm2mgr.truth.keys import load, server_setting
 from mm2mgr.truth.other_tools import other_tool
-from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, EXACTLY_ONCE_FORCES, seen_by
+from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, EXACTLY_ONCE_FORCES, Client, seen_by
 
 REACH = "tests/truth/test_reach_live.py"
 START = "tests/lint/test_seen_live_start.py::"
@@ -160,8 +162,7 @@ def misdirected_key(subject: Subject) -> Iterator[Hit]:
             message = (
                 f"{written(subject, key)} configures only the producer of offset syncs, not {plain} of the records"
             )
-            right = client_edit(subject, RECORDS, plain, subject.get(key))
-            hit = edit_hit(subject, message, [right, Edit(key, None)], key)
+            hit = move_hit(subject, key, key_for(subject, RECORDS, plain), message)
             yield hit.lowered("info") if same_value(subject.value(RECORDS, plain), subject.get(key)) else hit
 
 
@@ -177,14 +178,27 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
     setting that reaches clients of one side only, and says nothing else than that side does, is a hint.
     """
     for key in keys_under(subject, "unscoped-address"):
-        reached = {f"{client.name} ({client.side})": None for client in subject.clients if seen_by(client, key)}
-        names = ", ".join(reached) or "clients of both sides"
+        reached = [client for client in subject.clients if seen_by(client, key)]
+        if not any(subject.written(client.name, parts(subject, key)[1]) == key for client in reached):
+            yield from _outranked(subject, key, reached)
+            continue
+        names = ", ".join(dict.fromkeys(f"{client.name} ({client.side})" for client in reached))
         message = f"{written(subject, key)} applies to {names} and overrides source.cluster.* and target.cluster.*"
         if hit := _of_one_side(subject, key, message):
             yield hit
             continue
         hit = instead(subject, key, message)
         yield hit if hit.severity == "info" else replace(hit, severity=None)
+
+
+def _outranked(subject: Subject, key: str, reached: Sequence[Client]) -> Iterator[Hit]:
+    """Report a setting that every client of this connector takes from another key, such as that of the cluster's own line."""
+    plain = parts(subject, key)[1]
+    winners = dict.fromkeys(winner for client in reached if (winner := subject.written(client.name, plain)))
+    if winners:
+        message = f"{written(subject, key)} has no effect: {' and '.join(written(subject, each) for each in winners)} outranks it"
+        repeated = all(subject.get(each) == subject.get(key) for each in winners)
+        yield removal_hit(subject, key, message).lowered("info" if repeated else "warning")
 
 
 def _of_one_side(subject: Subject, key: str, message: str) -> Hit | None:
@@ -233,7 +247,7 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
             if right in subject.config:
                 yield removal_hit(subject, key, message, f"; {written(subject, right)} is set")
             else:
-                yield edit_hit(subject, message, [Edit(right, subject.get(key)), Edit(key, None)], key)
+                yield move_hit(subject, key, right, message)
         elif _RETENTION.search(key):
             yield removal_hit(subject, key, message, ": Kafka creates this topic compacted, without retention")
         else:
@@ -350,7 +364,7 @@ def key_deprecated(subject: Subject) -> Iterator[Hit]:
 def _renamed(subject: Subject, key: str, message: str) -> Hit:
     if RENAMED[key] in subject.config:
         return removal_hit(subject, key, message, f"; {written(subject, RENAMED[key])} is set")
-    return edit_hit(subject, message, [Edit(RENAMED[key], subject.get(key)), Edit(key, None)], key)
+    return move_hit(subject, key, RENAMED[key], message)
 
 
 @rule("other-connectors-key", "warning", source="the definitions in Kafka's jars", seen=START)
@@ -501,7 +515,8 @@ def other_tools_key(subject: Subject) -> Iterator[Hit]:
         own = bool(load().history(subject.type, ours))
         lost = _INSTEAD_OF.get(ours, "") if own and ours not in subject.config else ""
         reads = bool(ours) and ours not in subject.config and (own or ours.startswith(("source.", "target.")))
-        edits = [Edit(ours, value), Edit(key, None)] if reads and value else [Edit(key, None)]
+        right = carried(subject, ours, value) if reads and value else None
+        edits = [Edit(key, None)] if right is None else [Edit(ours, right), Edit(key, None)]
         whose = f"is a key of {other.tool}, which MirrorMaker does not read"
         if not other.tool:
             whose = "was never a key of MirrorMaker 2 and does nothing"

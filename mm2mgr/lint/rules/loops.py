@@ -57,10 +57,12 @@ def loop(estate: Estate) -> Iterator[Hit]:
     for circle in default_circles(estate.subjects):
         last = circle.hops[-1].subject
         key, right, why, fix = _cause(circle)
-        message, edit = f"{_goes_round(circle)}: {why}", Edit(key, right)
-        yield Hit(
-            message, f"{fix}{spelled(last, key, right)}", key, last, others=_others(circle.hops, last), edits=(edit,)
-        )
+        edits = [Edit(key, right)]
+        if key == _TARGET and right == last.source:  # else both of its ends had one alias
+            edits.append(Edit(_SOURCE, circle.hops[-2].subject.target))
+        writes = ", ".join(spelled(last, edit.key, edit.value or "") for edit in edits)
+        message, others = f"{_goes_round(circle)}: {why}", _others(circle.hops, last)
+        yield Hit(message, f"{fix}{writes}", key, last, others=others, edits=tuple(edits))
 
 
 @lru_cache(maxsize=4)
@@ -287,6 +289,10 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
     Source: KIP-382.
     """
     first: dict[str, list[tuple[Hop, int]]] = defaultdict(list)
+    called: dict[int, dict[str, None]] = defaultdict(dict)
+    for hop in hops(estate.subjects):
+        for key, number in ((_SOURCE, hop.source), (_TARGET, hop.target)):
+            called[number][hop.subject.get(key)] = None
     for hop in hops(estate.subjects):
         subject = hop.subject
         for key, number in ((_SOURCE, hop.source), (_TARGET, hop.target)):
@@ -299,7 +305,8 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
             if other:
                 whose = "on its other side" if other is subject else f"for {other.name}"
                 message = f"'{alias}' is one cluster for {subject.name} and a different one {whose}: their topics, offsets and checkpoints are mixed"
-                fix = f"give each cluster its own alias: {spelled(subject, key, f'{alias}2')}"
+                right = next((name for name in called[number] if name not in ("", alias)), f"{alias}2")
+                fix = f"give each cluster its own alias: {spelled(subject, key, right)}"
                 yield Hit(message, fix, key, subject, others=() if other is subject else (other,))
 
 

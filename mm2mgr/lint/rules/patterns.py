@@ -13,7 +13,7 @@ from mm2mgr.lint.findings import Hit, connector_hit, rule, spelled, written
 from mm2mgr.lint.hops import filter_of, items_of
 from mm2mgr.lint.subject import Subject
 from mm2mgr.topics.java_regex import Alt, Edge, Group, Node, Repeat, Seq
-from mm2mgr.topics.names import matches_no_topic, samples, shape_of
+from mm2mgr.topics.names import QUOTES, matches_no_topic, meant_items, samples, shape_of
 from mm2mgr.topics.shared import affixes
 from mm2mgr.truth.reach import ConnectorType
 
@@ -24,9 +24,8 @@ LISTS = {
 }
 """The lists of patterns of each type of connector."""
 _SEEN = "tests/lint/test_seen_live_topics.py::test_patterns_that_match_less_than_they_say"
-_QUOTES = "\"'`\u2018\u2019\u201c\u201d"
 _SIGNS = {
-    **dict.fromkeys(_QUOTES, "quotes"),
+    **dict.fromkeys(QUOTES, "quotes"),
     **{
         ";": "a semicolon",
         "/": "a slash",
@@ -36,7 +35,7 @@ _SIGNS = {
         "\n": "a blank",
     },
 }
-_IN_NO_GROUP = frozenset(_QUOTES + ";!")  # ids of groups may hold anything; these are in none that people choose
+_IN_NO_GROUP = frozenset(QUOTES + ";!")  # ids of groups may hold anything; these are in none that people choose
 _META = frozenset("\\^$.|?*+()[]{}-_")
 _WORD_IN_BRACKETS = re.compile(r"\[[^\]]*[A-Za-z]{3,}[^\]]*\]")
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
@@ -123,14 +122,6 @@ def _repaired(subject: Subject, key: str, message: str, empty: Sequence[str]) ->
     return Hit(
         message, "write names as kafka-topics.sh --list shows them, or patterns of such names, and commas between", key
     )
-
-
-def meant_items(value: str) -> list[str]:
-    """Return the items of a list without the quotes, brackets, semicolons and blanks that its writer took for syntax."""
-    bare = re.sub(f"[{_QUOTES}]", "", value.strip())
-    if bare.startswith("[") and bare.endswith("]") and "[" not in bare[1:]:
-        bare = bare[1:-1]
-    return [item for item in re.split(r"[,;\s]+", bare) if item]
 
 
 @rule(

@@ -280,10 +280,11 @@ def compression_level_idle(subject: Subject) -> Iterator[Hit]:
             key = subject.written(client, plain)
             type_ = subject.value(client, "compression.type") or "none"
             known = load().find("producer", plain, subject.version) if key else None
-            if known and subject.get(key) != known.default and type_.lower() != codec and not is_open(type_):
+            if known and type_.lower() != codec and not is_open(type_):
                 message = f"{written(subject, key)} does nothing: compression.type of the {client} is {type_}"
                 right = Edit(f"{key.removesuffix(plain)}compression.type", codec)
-                yield Hit(message, f"{phrase(subject, [right])}, or remove the level", key)
+                hit = Hit(message, f"{phrase(subject, [right])}, or remove the level", key)
+                yield hit.lowered("info") if subject.get(key) == known.default else hit
 
 
 @rule("errors-tolerated", "error", types=("source",), source="KIP-779", seen=_SEEN)

@@ -203,9 +203,11 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
     if right and not check.listed and simple[right] != name:
         return connector_hit(subject, check.key, simple[right], message)
     if not own:
-        return removal_hit(subject, check.key, message, f", or name a {check.purpose} of your own")
+        return removal_hit(subject, check.key, message, f", or name your own {check.purpose}")
     return Hit(
-        message, f"write a {check.purpose}, such as {own[0]}, or remove {written(subject, check.key)}", check.key
+        message,
+        f"write {'an' if check.purpose[0] in 'aeiou' else 'a'} {check.purpose}, such as {own[0]}, or remove {written(subject, check.key)}",
+        check.key,
     )
 
 

@@ -19,12 +19,12 @@ from mm2mgr.lint.hops import (
     same,
     selection_of,
 )
-from mm2mgr.lint.rules.patterns import LISTS, meant_items
+from mm2mgr.lint.rules.patterns import LISTS
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.lint.target_names import naming_of, policy_of, separator_of
 from mm2mgr.topics.automaton import LONGEST_NAME
 from mm2mgr.topics.java_regex import why_refused
-from mm2mgr.topics.names import NameFilter, samples, shape_of
+from mm2mgr.topics.names import NameFilter, meant_items, samples, shape_of
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import ConnectorType
 

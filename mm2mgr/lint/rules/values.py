@@ -10,7 +10,7 @@ from functools import lru_cache
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.properties import Entry
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.classify import Context, context_of, is_slip
+from mm2mgr.lint.classify import Context, context_of, ends, is_slip
 from mm2mgr.lint.findings import (
     Edit,
     Hit,
@@ -65,6 +65,10 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
         if wrong.startswith("a list") and "regular" not in wrong:
             items = dict.fromkeys(filter(None, subject.items(check.key)))
             yield connector_hit(subject, check.key, ",".join(items), message)
+        elif right := next(
+            (each for each in check.definition.choices or () if each.lower() == subject.get(check.key).lower()), ""
+        ):
+            yield connector_hit(subject, check.key, right, message)
         else:
             yield Hit(message, f"write {allowed(check.definition)} for {line}", check.key)
 
@@ -160,11 +164,19 @@ def missing_required(subject: Subject) -> Iterator[Hit]:
     """
     for key in ("connector.class", "source.cluster.alias"):
         if key not in subject.config:
-            yield Hit(f"{key} is missing: Connect refuses the config", f"write {spelled(subject, key)}", key)
+            message, alias = f"{key} is missing: Connect refuses the config", ends(subject)[0]
+            of_pair = key == "source.cluster.alias" and alias  # its other keys name it
+            yield (
+                connector_hit(subject, key, alias, message)
+                if of_pair
+                else Hit(message, f"write {spelled(subject, key)}", key)
+            )
     for side in SIDES:
         if without := [name for name, key in _addressed(subject.kind, side) if not key or not subject.get(key)]:
             message = f"no bootstrap.servers for the {' and the '.join(without)}: FAILED at start"
-            fix = f"write {cluster_key(subject, side, 'bootstrap.servers', 'host:9092,…')}"
+            alias = ends(subject)[SIDES.index(side)]
+            servers = shown(subject, f"{alias}.bootstrap.servers") or "host:9092,…"
+            fix = f"write {cluster_key(subject, side, 'bootstrap.servers', servers)}"
             yield Hit(message, fix, f"{side}.cluster.bootstrap.servers")
 
 
@@ -187,8 +199,8 @@ def target_alias_missing(subject: Subject) -> Iterator[Hit]:
     """
     if _TARGET not in subject.config:
         message = f"{_TARGET} is not set: MirrorMaker calls the target `target` and does not detect loops through it"
-        fix = f"write {spelled(subject, _TARGET, 'the alias that all flows use for it')}"
-        yield Hit(message, fix, _TARGET)
+        alias = ends(subject)[1] if ends(subject)[1] != subject.target else "the alias that all flows use for it"
+        yield Hit(message, f"write {spelled(subject, _TARGET, alias)}", _TARGET)
 
 
 @rule("partial-topic-creation", "error", needs=("topic.creation.",), source="KIP-158", seen=_SEEN)
