@@ -478,6 +478,7 @@ SPECIAL = {"a pipe": _pipe, "a socket": _socket, "a device": _link_to_device}
 
 # Files of the package, what is a regular file or was looked at before, and what is opened for a child.
 LOOKS_FIRST = {
+    "operations/snapshot.py": 1,
     "output/console.py": 1,
     "reconcile/checkout.py": 1,
     "reconcile/events.py": 2,
