@@ -23,7 +23,7 @@ _OWN_VARIABLES = ("transforms.", "predicates.", "topic.rename.format")
 
 def template_in(value: str) -> str:
     """Return the first part of a value that a template fills in, "" for none."""
-    found = _MARK.search(value) if any(sign in value for sign in "{<$") else None
+    found = _MARK.search(value) if "{" in value or "$" in value or "<" in value else None
     return found[0] if found else ""
 
 

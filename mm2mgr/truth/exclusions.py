@@ -358,7 +358,7 @@ EXCLUSIONS = (
     ),
     Exclusion(("admin",), ("bootstrap.controllers",), _controllers, "AdminBootstrapAddresses.fromConfig", (3, 7)),
     Exclusion(
-        ("consumer",), ("group.remote.assignor",), _remote_assignor, "ConsumerConfig.postProcessParsedConfig", (3, 7)
+        ("consumer",), ("group.remote.assignor",), _remote_assignor, "ConsumerConfig.postProcessParsedConfig", (3, 9)
     ),
     Exclusion(
         ("consumer",),

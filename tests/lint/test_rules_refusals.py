@@ -143,6 +143,7 @@ def test_what_code_refuses(wrong: dict[str, str], right: dict[str, str]) -> None
         (on("source.producer.", max__in__flight__requests__per__connection="6"), "3.9.1", "4.0.0"),
         (on("source.consumer.", group__protocol="consumer", session__timeout__ms="9000"), "3.9.1", "4.0.0"),
         (on("source.consumer.", group__id=""), "3.9.1", "4.0.0"),
+        (on("source.consumer.", group__remote__assignor="uniform"), "3.8.1", "3.9.0"),
         (
             on("producer.override.", partitioner__class=f"{KAFKA}clients.producer.UniformStickyPartitioner"),
             "3.9.1",

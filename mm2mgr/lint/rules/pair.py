@@ -196,8 +196,10 @@ def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
     carried = {hop.source for hop in running if carries_heartbeats(hop.subject)}
     for sender in _heartbeat_connectors(estate):
         cluster = known[sender][1]
+        if sender.off or cluster in carried:
+            continue
         leaving = [hop.subject for hop in running if hop.source == cluster]
-        if leaving and cluster not in carried and not sender.off:
+        if leaving:
             carried.add(cluster)
             first = leaving[0]
             message = f"{sender.name} writes heartbeats into {sender.target}, and no source connector mirrors them: {written(first, _BEATS)}=false"

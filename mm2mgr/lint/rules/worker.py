@@ -342,7 +342,8 @@ def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
     """
     reported: set[Spot] = set()
     for subject in estate.subjects:
-        searches = ((key, UNNAMED.search(subject.config[key])) for key in templates(subject.config))
+        marked = {key: value for key, value in subject.config.items() if "$" in value}
+        searches = ((key, UNNAMED.search(marked[key])) for key in templates(marked))
         variables = [(key, variable) for key, variable in searches if variable]
         in_file = bool(subject.spot.file) and subject.form != "tree"
         place = Spot(subject.spot.file) if in_file else subject.spot
