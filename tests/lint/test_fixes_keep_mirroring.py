@@ -110,7 +110,8 @@ def test_the_fixes_of_each_rule_alone_and_of_two_change_nothing_that_is_mirrored
     result = mend(case, case.texts())
     ids = {finding.rule for finding in result[2] if finding.hit and finding.hit.edits} if result else set()
     chosen = [BY_ID[each] for each in sorted(ids)]
-    for rules in [[rule] for rule in chosen] + [list(pair) for pair in combinations(chosen, 2)]:
+    pairs = combinations(chosen, 2) if len(chosen) < 5 else ()
+    for rules in [(rule,) for rule in chosen] + list(pairs):
         check(case, case.texts(), rules)
     if result and result[1].contents:
         before, healed, _ = result
