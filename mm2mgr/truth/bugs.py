@@ -95,7 +95,8 @@ def _tolerates(connector: Configured) -> bool:
 
 
 def _has_placeholder(connector: Configured) -> bool:
-    return any("${" in value for value in connector.config.values())
+    """Tell whether a secret may be gone that a value names; those that Strimzi's operator writes are there as long as its resource is."""
+    return any("${" in value.replace("${strimzi", "") for value in connector.config.values())
 
 
 def _is_dedicated(connector: Configured) -> bool:

@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.errors import Mm2mgrError, SpecError
 from mm2mgr.formats import properties
-from mm2mgr.lint.findings import SEVERITIES, Finding
+from mm2mgr.lint.findings import SEVERITIES, Finding, Rule
 from mm2mgr.lint.fixing import Healed, heal
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import BY_ID, RULES, found
@@ -36,8 +37,10 @@ def all_configs(contents: Mapping[str, bytes]) -> dict[tuple[str, ...], Config]:
     return {name: config for file, data in contents.items() for name, config in configs(file, data.decode()).items()}
 
 
-def mend(case: Case, texts: Mapping[str, str]) -> tuple[dict[str, bytes], Healed, list[Finding]] | None:
-    """Apply all fixes, hints too, and return what was found before; None where the files cannot be read."""
+def mend(
+    case: Case, texts: Mapping[str, str], rules: Sequence[Rule] = RULES
+) -> tuple[dict[str, bytes], Healed, list[Finding]] | None:
+    """Apply all fixes of these rules, hints too, and return what was found before; None where the files cannot be read."""
     with TemporaryDirectory() as folder:
         paths = {str(Path(folder) / name): text.encode() for name, text in texts.items()}
         for path, data in paths.items():
@@ -48,7 +51,7 @@ def mend(case: Case, texts: Mapping[str, str]) -> tuple[dict[str, bytes], Healed
             findings = [finding for finding, _ in found(read_files(files, case.surroundings()), RULES)]
             return (
                 paths,
-                heal(paths, lambda now: read_files(files, case.surroundings(), now), severities=SEVERITIES),
+                heal(paths, lambda now: read_files(files, case.surroundings(), now), rules, SEVERITIES),
                 findings,
             )
         except Mm2mgrError:
@@ -73,8 +76,8 @@ def compare(old: dict[str, object], new: dict[str, object], fixed: Sequence[Find
 TAKING = ("topics", "topicsPattern")
 
 
-def check(case: Case, texts: Mapping[str, str]) -> None:
-    result = mend(case, texts)
+def check(case: Case, texts: Mapping[str, str], rules: Sequence[Rule] = RULES) -> None:
+    result = mend(case, texts, rules)
     if result is None:
         return
     before, healed, findings = result
@@ -98,6 +101,27 @@ def check(case: Case, texts: Mapping[str, str]) -> None:
 @pytest.mark.parametrize("case", FILES, ids=lambda case: case.name)
 def test_fixes_of_the_corpus_change_nothing_that_is_mirrored(case: Case) -> None:
     check(case, case.texts())
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("case", FILES, ids=lambda case: case.name)
+def test_the_fixes_of_each_rule_alone_and_of_two_change_nothing_that_is_mirrored(case: Case) -> None:
+    """And comments stay, and to fix again changes nothing."""
+    result = mend(case, case.texts())
+    ids = {finding.rule for finding in result[2] if finding.hit and finding.hit.edits} if result else set()
+    chosen = [BY_ID[each] for each in sorted(ids)]
+    pairs = combinations(chosen, 2) if len(chosen) < 5 else ()
+    for rules in [(rule,) for rule in chosen] + list(pairs):
+        check(case, case.texts(), rules)
+    if result and result[1].contents:
+        before, healed, _ = result
+        after = {Path(path).name: data.decode() for path, data in {**before, **healed.contents}.items()}
+        for path, data in before.items():
+            comments = [line.strip() for line in data.decode().split("\n") if line.lstrip().startswith("#")]
+            assert all(comment in after[Path(path).name] for comment in comments), path
+        again = mend(case, after)
+        assert again
+        assert not again[1].contents, [finding.fix for finding in again[1].fixed]
 
 
 SNIPPETS = (
