@@ -54,6 +54,7 @@ def forget_history(workspace: Workspace, older_seconds: float, *, connects: Sequ
 
     `unread` has the Connect clusters whose history could not be read or written, with the reason.
     """
+    workspace.refuse_snapshot()
     found = history(workspace, connects=connects)
     end = _seconds_ago(older_seconds)
     old = tuple(entry for entry in found.entries if entry.when < end)
