@@ -465,7 +465,7 @@ async def _ask_cluster(
             steps = ask_worker(connect.name, harmless(keys))
             (worker, unprobed), snapshot = await answered(steps, clusters, limits, first)
             with suppress(Mm2mgrError):
-                running[connect.name] = RunningOn(snapshot[root], *snapshot[running_there])
+                running[connect.name] = RunningOn(*snapshot[running_there], snapshot[root])
     except Mm2mgrError as error:
         return Failure.of(error)
     except TimeoutError:

@@ -8,6 +8,7 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import command, option, output_option
+from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 
@@ -32,5 +33,5 @@ def snapshot(workspace: Workspace, out: Path, output: str) -> int:
 
     with working("asking Connect and Kafka"):
         taken = operations.snapshot(workspace, out)
-    say_as(output, taken.to_dict(), say_taken)
+    say_as(output, to_json(taken), say_taken)
     return 1 if taken.failed else 0

@@ -15,10 +15,10 @@ from mm2mgr.connect.types import ConnectorInfo, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.live import kafka_state, questions
-from mm2mgr.live.json_values import from_json, hints_of, to_json
 from mm2mgr.live.kafka_state import KafkaState, SeenKafka
 from mm2mgr.live.questions import Configs, ConnectorsWithStates, Statuses, TaskConfigs, TopicLogs
 from mm2mgr.live.snapshot import Question, Snapshot
+from mm2mgr.live.stored_values import from_stored, hints_of, to_stored
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import Connector
 from mm2mgr.secrets import MASK, mask, mask_text, masked
@@ -55,7 +55,7 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> int:
         "taken_at": snapshot.taken_at,
         "memory": json.loads(snapshot.memory) if snapshot.memory else None,
         "answers": [
-            {"ask": type(question).__name__, **to_json(question.as_stored()), **_result(question, answer, answers)}
+            {"ask": type(question).__name__, **to_stored(question.as_stored()), **_result(question, answer, answers)}
             for question, answer in answers.items()
             if not isinstance(question, ConnectorsWithStates) or Configs(question.cluster) not in answers
         ],
@@ -73,7 +73,7 @@ def _result(question: Question[Any], answer: Any, answers: Mapping[Question[Any]
         info = configs.get(question.connector) if isinstance(configs, dict) else None
         config = masked(info.config) if info else {}
         return {"answer": [_task_difference(task, config) for task in answer]}
-    return {"answer": to_json(answer)}
+    return {"answer": to_stored(answer)}
 
 
 def _task_difference(task: TaskConfig, config: Mapping[str, str]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def read_snapshot(path: Path, connectors: Iterable[Connector]) -> Snapshot:
         if not isinstance(document, dict) or document.get("mm2mgr-snapshot") != FORMAT:
             raise Mm2mgrError(f"{path}: not a snapshot of format {FORMAT}", hint=_HINT)
         answers = dict(_parsed(document["answers"]))
-        memory, taken_at = document["memory"], from_json(float, document["taken_at"])
+        memory, taken_at = document["memory"], from_stored(float, document["taken_at"])
     except Unreadable as error:
         raise Mm2mgrError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
@@ -114,26 +114,26 @@ def _parsed(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Question[Any
         kind = KINDS[entry["ask"]]
         hints = hints_of(kind)
         question = kind(
-            **{each.name: from_json(hints[each.name], entry[each.name]) for each in fields(kind) if each.compare}
+            **{each.name: from_stored(hints[each.name], entry[each.name]) for each in fields(kind) if each.compare}
         )
         if "failed" in entry:
-            hint = from_json(str | None, entry["hint"])
-            yield question, Mm2mgrError(from_json(str, entry["failed"]), hint=hint)
+            hint = from_stored(str | None, entry["hint"])
+            yield question, Mm2mgrError(from_stored(str, entry["failed"]), hint=hint)
             continue
         if isinstance(question, TaskConfigs):
             info = configs.get(question.cluster, {}).get(question.connector)
             yield question, tuple(_task(task, info.config if info else {}) for task in entry["answer"])
             continue
-        answer = from_json(kind.answer, entry["answer"])  # type: ignore[attr-defined]
+        answer = from_stored(kind.answer, entry["answer"])  # type: ignore[attr-defined]
         if isinstance(question, Configs):
             configs[question.cluster] = answer
         yield question, answer
 
 
 def _task(entry: Mapping[str, Any], config: Mapping[str, str]) -> TaskConfig:
-    without = from_json(frozenset[str], entry["without"])
+    without = from_stored(frozenset[str], entry["without"])
     shared = {key: value for key, value in config.items() if key not in without}
-    return TaskConfig(from_json(int, entry["id"]), {**shared, **from_json(dict[str, str], entry["config"])})
+    return TaskConfig(from_stored(int, entry["id"]), {**shared, **from_stored(dict[str, str], entry["config"])})
 
 
 def _with_secrets(info: ConnectorInfo, declared: Mapping[str, str]) -> ConnectorInfo:

@@ -12,8 +12,8 @@ from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.snapshot import Steps, side_by_side
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, QuotaDrift, drifts, quota_drifts
-from mm2mgr.reconcile.facts import quotas_of, user_of
+from mm2mgr.reconcile.drift import Drift, LastApplied, QuotaDrift, drifts, quota_drifts
+from mm2mgr.reconcile.facts import RunningOn, quotas_of, user_of
 from mm2mgr.reconcile.heartbeats import RunningConnectors, heartbeat_carriers, with_carriers
 from mm2mgr.reconcile.history import History, HistoryEntry, forget, read_history
 from mm2mgr.reconcile.ownership import Ownership
@@ -54,6 +54,7 @@ def forget_history(workspace: Workspace, older_seconds: float, *, connects: Sequ
 
     `unread` has the Connect clusters whose history could not be read or written, with the reason.
     """
+    workspace.refuse_snapshot()
     found = history(workspace, connects=connects)
     end = _seconds_ago(older_seconds)
     old = tuple(entry for entry in found.entries if entry.when < end)
@@ -123,7 +124,7 @@ def drift_of(workspace: Workspace, flows: Sequence[str]) -> Steps[DriftReport]:
     connects = sorted({each.connect for each in chosen}) if flows else list(topology.connects)
     known, lives = yield from side_by_side(read_history(topology, connects), _running(connects))
     owners = Ownership.of(topology)
-    there = {name: live for name, live in lives.items() if isinstance(live, LiveConnectors)}
+    there = {name: live for name, live in lives.items() if isinstance(live, RunningOn)}
     carriers = heartbeat_carriers(topology, connectors, RunningConnectors.of(owners, there))
     chosen = tuple(with_carriers(chosen, carriers))
     failed, found = dict[str, str](), list[Drift]()
@@ -164,16 +165,15 @@ def applied_quotas(known: History) -> dict[tuple[str, str], float | None]:
     return found
 
 
-def _running(connects: Iterable[str]) -> Steps[dict[str, LiveConnectors | Mm2mgrError]]:
+def _running(connects: Iterable[str]) -> Steps[dict[str, RunningOn | Mm2mgrError]]:
     snapshot = yield [kind(name) for name in connects for kind in (Configs, Statuses)]
 
-    def live(name: str) -> LiveConnectors | Mm2mgrError:
+    def live(name: str) -> RunningOn | Mm2mgrError:
         try:
-            configs = {connector: info.config for connector, info in snapshot[Configs(name)].items()}
             states = {connector: status.state for connector, status in snapshot[Statuses(name)].items()}
+            return RunningOn(snapshot[Configs(name)], states)
         except Mm2mgrError as error:
             return error
-        return LiveConnectors(configs, states)
 
     return {name: live(name) for name in connects}
 

@@ -159,6 +159,7 @@ def reset_offsets(
 
     Mm2mgrError where a connector is not stopped or not this tree's, where a source cannot be read, or where an offset is not in a log. `approve` gets what will be written; Mm2mgrError when it returns False.
     """
+    workspace.refuse_snapshot()
     flows = _flows(workspace, choice)
     reading = wait_for(_read_once_ended(workspace, flows))
     planned = [_planned(workspace.topology, reading, flow, order) for flow in flows]

@@ -87,8 +87,9 @@ def restart(workspace: Workspace, choice: Choice, *, only_failed: bool = False, 
 
 def turn(workspace: Workspace, order: Order, choice: Choice, how: How) -> Turned:
     """Carry out a verb, and return what became of each connector; one that fails or is refused stops no other."""
+    workspace.refuse_snapshot()
     wait_seconds = how.get("wait_seconds", 60.0)
-    turns = wait_for(look(workspace.topology, order, list(chosen(workspace, choice))))
+    turns = workspace.ask(look(workspace.topology, order, list(chosen(workspace, choice))))
     if "approve" in how and not how["approve"](turns):
         raise Mm2mgrError("it was not approved; nothing was sent")
     recorder = _recorder(workspace, order, turns, how.get("reason", ""))

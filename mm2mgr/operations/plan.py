@@ -293,6 +293,7 @@ def apply(  # noqa: PLR0913  one argument per option
     While it writes it holds the lease of the tree's owner, which `reconcile` holds, too; Mm2mgrError, with nothing written, where another
     process has it, also after the time in which Kafka misses one that was killed.
     """
+    workspace.refuse_snapshot()
     if wait_seconds == 0 and (canary or rollback):
         raise InvalidArgument(
             "wait", f"with 0 nothing is looked at, so {'a canary' if canary else 'a rollback'} has no verdict"

@@ -148,6 +148,7 @@ def reconcile(  # noqa: PLR0913  one argument per option
 
     The first pause begins when the next round is asked for. A Connect cluster that fails is tried again after longer and longer pauses.
     """
+    workspace.refuse_snapshot()
     log, loop = (
         workspace.event_log(events),
         _Loop(workspace, order or ReconcileOrder(), RoundSchedule(every_seconds), interrupts),

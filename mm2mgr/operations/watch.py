@@ -163,6 +163,7 @@ def watch(
 
     The tree is read anew each time. A Connect cluster that cannot be read is asked less and less often, ten minutes apart at most.
     """
+    workspace.refuse_snapshot()
     log, loop = workspace.event_log(events), _Loop(workspace, order or WatchOrder(), RoundSchedule(every_seconds))
     try:
         while True:

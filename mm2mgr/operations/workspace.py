@@ -122,6 +122,12 @@ class Workspace:
             vars(made)[name] = getattr(self, name)
         return made
 
+    def refuse_snapshot(self) -> None:
+        """Mm2mgrError where answers of clusters are from a file: what writes asks the clusters."""
+        if self.snapshot is not None:
+            hint = "what writes needs a workspace without one"
+            raise Mm2mgrError("a snapshot is only read, and this writes to clusters", hint=hint)
+
     @property
     def now(self) -> float:
         """The time by which changes are judged, in seconds since 1970: that of the snapshot, if it is looked at."""

@@ -15,6 +15,7 @@ from mm2mgr.connectors import SETTABLE
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.reconcile.effect import with_live_order
+from mm2mgr.reconcile.facts import RunningOn
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import KeyChange
 from mm2mgr.reconcile.quotas import WantedQuota, rate_per_broker
@@ -22,14 +23,6 @@ from mm2mgr.render import OWNER_KEY, Connector, quota_mark
 from mm2mgr.secrets import MASK
 
 _OWN_KEYS = "mm2mgr."
-
-
-@dataclass(frozen=True)
-class LiveConnectors:
-    """The configs and states that the connectors of one Connect cluster have now, by name."""
-
-    configs: Mapping[str, Mapping[str, str]]
-    states: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ def drifts(
     owners: Ownership,
     wanted: Iterable[Connector],
     applied: Mapping[str, LastApplied],
-    live: LiveConnectors,
+    live: RunningOn,
 ) -> Iterator[Drift]:
     """Yield what was changed by hand on one Connect cluster; connectors of others, and released ones, are passed over."""
     declared = {connector.name: connector for connector in wanted}

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.exactly_once import ASKED_CONFIG, NOBODY, SOURCE_CLASS, supports_exactly_once
@@ -138,11 +139,15 @@ def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:
 
 @dataclass(frozen=True)
 class RunningOn:
-    """What a Connect cluster runs: who answered, configs, and states of connectors that have reported one."""
+    """What a Connect cluster runs: connectors, states of those that have reported one, and who answered, where that was asked."""
 
-    root: WorkerInfo
     infos: Mapping[str, ConnectorInfo]
     states: Mapping[str, str]
+    root: WorkerInfo | None = None
+
+    @cached_property
+    def configs(self) -> dict[str, Mapping[str, str]]:
+        return {name: info.config for name, info in self.infos.items()}
 
 
 def shared_workers(read: Mapping[str, RunningOn]) -> dict[str, ConnectError]:
@@ -153,8 +158,9 @@ def shared_workers(read: Mapping[str, RunningOn]) -> dict[str, ConnectError]:
     found: dict[str, ConnectError] = {}
     alike: dict[tuple[str, frozenset[str]], list[str]] = {}
     for name, each in read.items():
-        if each.root.kafka_cluster_id and not RESTING.issuperset(each.states.values()):
-            alike.setdefault((each.root.kafka_cluster_id, frozenset(each.infos)), []).append(name)
+        cluster_id = each.root.kafka_cluster_id if each.root else ""
+        if cluster_id and not RESTING.issuperset(each.states.values()):
+            alike.setdefault((cluster_id, frozenset(each.infos)), []).append(name)
     for names in alike.values():
         for name in names:
             own = read[name]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.connectors import RESTING
 from mm2mgr.defaults import by_default
-from mm2mgr.reconcile.drift import LiveConnectors
+from mm2mgr.reconcile.facts import RunningOn
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import WRITES, Change, ClusterPlan, Named, aliases_of, connector_text, type_of
 from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
@@ -39,7 +39,7 @@ class RunningConnectors:
 
     @classmethod
     def of(
-        cls, owners: Ownership, live: Mapping[str, LiveConnectors], *, deletes: bool = False, held: str = ""
+        cls, owners: Ownership, live: Mapping[str, RunningOn], *, deletes: bool = False, held: str = ""
     ) -> RunningConnectors:
         """Return what runs on these Connect clusters."""
         configs = {(connect, name): config for connect, there in live.items() for name, config in there.configs.items()}

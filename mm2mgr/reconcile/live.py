@@ -29,7 +29,6 @@ from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Question, Snapshot, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused, rewriting
-from mm2mgr.reconcile.drift import LiveConnectors
 from mm2mgr.reconcile.effect import WorkerClients
 from mm2mgr.reconcile.estimate import read_estimate
 from mm2mgr.reconcile.facts import (
@@ -109,10 +108,6 @@ class _Live(RunningOn):
 
     worker: WorkerFacts
     note: str | None = None
-
-    @property
-    def configs(self) -> dict[str, Mapping[str, str]]:
-        return {name: info.config for name, info in self.infos.items()}
 
 
 async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is wanted of it
@@ -302,9 +297,8 @@ class _Making:
 
     def running(self) -> RunningConnectors:
         """Return what runs, for what only one connector of a pair may do."""
-        live = {name: LiveConnectors(read.configs, read.states) for name, read in self.live.items()}
         deletes, held = self.wish.prune and self.only is None, self.wish.deletes_held
-        return RunningConnectors.of(self.owners, live, deletes=deletes, held=held)
+        return RunningConnectors.of(self.owners, self.live, deletes=deletes, held=held)
 
     def both_sides(self) -> BothSides:
         """Return what runs and what is wanted, for moves, whose two sides may be on different Connect clusters."""

@@ -17,6 +17,8 @@ from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.endpoints import connect_target
+from mm2mgr.live.questions import Configs, Statuses
+from mm2mgr.live.snapshot import Steps
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.verify import Settled
@@ -28,7 +30,6 @@ Verb = Literal["pause", "resume", "stop", "restart"]
 GOAL: Mapping[Verb, str] = {"pause": "PAUSED", "resume": "RUNNING", "stop": "STOPPED", "restart": "RUNNING"}
 _FINISH = "unless an apply is in progress, run mm2mgr apply, which finishes it"
 _AT_ONCE = 8
-_READ_SECONDS = 30.0
 _WRITE_SECONDS = 60.0
 
 
@@ -170,43 +171,35 @@ def _instead(target: Target, live: Mapping[str, ConnectorInfo]) -> str:
 # --- reading and writing ----------------------------------------------------------------------------------------------
 
 
-async def look(topology: Topology, order: Order, targets: Iterable[Target]) -> list[Turn]:
-    """Read the Connect clusters concerned, side by side, and decide; nothing is written."""
-
-    async def look_at_cluster(name: str, targets: Sequence[Target]) -> list[Turn]:
+def look(topology: Topology, order: Order, targets: Iterable[Target]) -> Steps[list[Turn]]:
+    """Read the Connect clusters concerned, and decide; nothing is written."""
+    targets_by_cluster = by_cluster(targets)
+    snapshot = yield [kind(name) for name in targets_by_cluster for kind in (Configs, Statuses)]
+    owners = Ownership.of(topology)
+    turns: list[Turn] = []
+    for name, mine in targets_by_cluster.items():
         try:
-            target = connect_target(topology.connects[name])
-            async with ConnectClient(target, deadline_seconds=_READ_SECONDS) as client:
-                live, statuses = await asyncio.gather(client.infos(), client.statuses())
+            live, statuses = snapshot[Configs(name)], snapshot[Statuses(name)]
         except Mm2mgrError as error:
-            return [Turn(target, "failed", detail=error.message, hint=error.hint) for target in targets]
-        owners = Ownership.of(topology)
-        return [decide(order, target, owners, live, statuses.get(target.connector)) for target in targets]
-
-    turns_by_cluster = await asyncio.gather(
-        *(look_at_cluster(name, mine) for name, mine in by_cluster(targets).items())
-    )
-    turns = [turn for turns in turns_by_cluster for turn in turns]
+            turns += [Turn(target, "failed", detail=error.message, hint=error.hint) for target in mine]
+            continue
+        turns += [decide(order, target, owners, live, statuses.get(target.connector)) for target in mine]
     stopped = any(turn.action == "write" and turn.before == "STOPPED" for turn in turns)
-    return await _with_givers_held(topology, turns) if stopped else turns
+    return (yield from _with_givers_held(topology, turns)) if stopped else turns
 
 
-async def _with_givers_held(topology: Topology, turns: Iterable[Turn]) -> list[Turn]:
+def _with_givers_held(topology: Topology, turns: Iterable[Turn]) -> Steps[list[Turn]]:
     """Refuse stopped connectors whose topics another one is taking over: the move's journal is in that one's config, on any cluster."""
+    snapshot = yield map(Configs, topology.connects)
     unread: list[str] = []
-
-    async def receivers(name: str) -> dict[tuple[str, str], str]:
-        try:
-            async with ConnectClient(connect_target(topology.connects[name]), deadline_seconds=_READ_SECONDS) as client:
-                infos = await client.infos()
-        except Mm2mgrError:
+    takes_over: dict[tuple[str, str], str] = {}
+    for name in topology.connects:
+        infos = snapshot.get(Configs(name))
+        if isinstance(infos, Mm2mgrError):
             unread.append(name)
-            return {}
+            continue
         journals = ((info.name, Journal.of(info.config)) for info in infos.values())
-        return {journal.move.giver: f"{name}/{by}" for by, journal in journals if journal and journal.move}
-
-    parts = await asyncio.gather(*map(receivers, topology.connects))
-    takes_over = {giver: by for part in parts for giver, by in part.items()}
+        takes_over |= {journal.move.giver: f"{name}/{by}" for by, journal in journals if journal and journal.move}
 
     def held(turn: Turn) -> Turn:
         if turn.action != "write" or turn.before != "STOPPED":

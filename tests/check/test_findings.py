@@ -92,8 +92,8 @@ def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_pat
 
 
 def test_workers_that_are_not_a_connect_clusters_own_are_a_failed_row() -> None:
-    one = RunningOn(WorkerInfo("4.3.1", "", "kafka"), {"a": ConnectorInfo("a", {"topics": "t"})}, {"a": "RUNNING"})
-    apart = RunningOn(WorkerInfo("4.3.1", "", "other"), one.infos, one.states)
+    one = RunningOn({"a": ConnectorInfo("a", {"topics": "t"})}, {"a": "RUNNING"}, WorkerInfo("4.3.1", "", "kafka"))
+    apart = RunningOn(one.infos, one.states, WorkerInfo("4.3.1", "", "other"))
     rows = list(shared_rows({"east": one, "west": one, "north": apart}))
     assert [(row.status, row.where) for row in rows] == [("failed", "connect east"), ("failed", "connect west")]
     assert all("config.storage.topic" in row.effect and "group.id" in row.fix for row in rows)

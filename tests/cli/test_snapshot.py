@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from mm2mgr.cli import main
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live import read as live_read
 from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
 from mm2mgr.observe.status import ObserveOptions
+from mm2mgr.operations import Choice, Workspace, apply, forget_history, pause, reconcile, watch
 from mm2mgr.partitions import Offsets
 from tests.asking import answer_kafka
 from tests.hostile.probes import Ground
@@ -46,7 +48,7 @@ def ground(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Grou
     made = Ground(site, mm2mgr)
     _, *others = ObserveOptions.__init__.__defaults__ or ()
     monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (made.read_kafka, *others))
-    answer_kafka(monkeypatch, texts=lambda _: dict(made.texts), idle=True)
+    answer_kafka(site.patch, texts=lambda _: dict(made.texts), idle=True)
     made.settle()
     east = site.east.connectors
     east["mm2.a.east.source.orders"].config["sync.topic.acls.enabled"] = "true"
@@ -83,9 +85,7 @@ def differences(one: tuple[int, Any], other: tuple[int, Any]) -> list[str]:
     return list(difflib.unified_diff(*texts, lineterm="", n=1))
 
 
-def test_commands_answer_from_a_snapshot_as_from_the_clusters(
-    ground: Ground, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_answer_from_a_snapshot_as_from_the_clusters(ground: Ground, mm2mgr: Command) -> None:
     file = mm2mgr.folder.parent / "night.json"
     forget_looks(mm2mgr)
     taken = mm2mgr("snapshot", "--out", file, "-o", "json").json
@@ -95,8 +95,8 @@ def test_commands_answer_from_a_snapshot_as_from_the_clusters(
     def asked(*_: object) -> None:
         raise AssertionError("a cluster was asked")
 
-    monkeypatch.setattr(live_read, "ask_kafka", asked)
-    monkeypatch.setattr(live_read, "ConnectClient", asked)
+    ground.site.patch.setattr(live_read, "ask_kafka", asked)
+    ground.site.patch.setattr(live_read, "ConnectClient", asked)
     for fake in ground.site.fakes.values():
         fake.requests.clear()
     before = mm2mgr.files()
@@ -118,9 +118,7 @@ REQUESTS: dict[tuple[str, ...], Callable[[int], int]] = {
     ("topics", "orders:a->east"): lambda _: 0,
     ("drift",): lambda _: SHOWN,
     ("lint", "--connect", "east", "--connect", "west", "--no-ask-brokers"): lambda _: SHOWN + WORKER,
-    ("snapshot", "--out", "night.json"): lambda sources: (
-        SHOWN + WORKER + 1 + 2 * sources + 1
-    ),  # what their configs override
+    ("snapshot", "--out", "night.json"): lambda sources: SHOWN + WORKER + 1 + 2 * sources,  # and exactly-once
 }
 
 
@@ -221,7 +219,7 @@ def test_five_hundred_connectors_with_ten_thousand_partitions_are_under_five_meg
 
     _, *others = ObserveOptions.__init__.__defaults__ or ()
     monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (state, *others))
-    answer_kafka(monkeypatch, texts=lambda _: {}, idle=True)
+    answer_kafka(site.patch, texts=lambda _: {}, idle=True)
     flows = (
         f"  f{n}: {{sources: [a], targets: [east, west], topics: {{include: [{t}]}}}}\n" for n, t in enumerate(topics)
     )
@@ -237,3 +235,19 @@ def test_five_hundred_connectors_with_ten_thousand_partitions_are_under_five_meg
     assert taken["bytes"] < 5_000_000
     code, plan = run(mm2mgr, ("plan", "--snapshot", file))
     assert (code, {change["action"] for part in plan["clusters"] for change in part["changes"]}) == (0, {"no-op"})
+
+
+def test_what_writes_refuses_a_workspace_of_a_snapshot(site: Site, mm2mgr: Command, tmp_path: Path) -> None:
+    (tmp_path / "night.json").write_text('{"mm2mgr-snapshot":1,"taken_at":1.0,"memory":null,"answers":[]}')
+    workspace = Workspace((mm2mgr.tree,)).of_snapshot(tmp_path / "night.json")
+    writers: list[Callable[[], object]] = [
+        lambda: apply(workspace),
+        lambda: pause(workspace, Choice(everything=True)),
+        lambda: next(reconcile(workspace)),
+        lambda: next(watch(workspace)),
+        lambda: forget_history(workspace, 0.0),
+    ]
+    for write in writers:
+        with pytest.raises(Mm2mgrError, match="a snapshot is only read"):
+            write()
+    assert [fake.requests for fake in site.fakes.values()] == [[], []]

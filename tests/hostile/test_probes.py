@@ -21,7 +21,7 @@ SAMPLE = 3
 def ground_of(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Ground:
     monkeypatch.setattr("mm2mgr.files.PIPE_SECONDS", 0.1)
     ground = Ground(site, mm2mgr)
-    answer_kafka(monkeypatch, texts=lambda _: dict(ground.texts))
+    answer_kafka(site.patch, texts=lambda _: dict(ground.texts))
     _, *others = ObserveOptions.__init__.__defaults__ or ()
     monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (ground.read_kafka, *others))
     monkeypatch.setattr("mm2mgr.reconcile.verify.HOLD_SECONDS", 0.0)

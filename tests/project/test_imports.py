@@ -271,7 +271,7 @@ PURE = (
     "check/old_brokers",
     "kafka/acls",
     "lint/mirroring",
-    "live/json_values",
+    "live/stored_values",
     "live/questions",
     "live/snapshot",
     "reconcile/estimate",

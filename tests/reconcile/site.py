@@ -71,6 +71,8 @@ class Site:
     brokers: dict[str, str] = field(default_factory=dict)
     """Addresses of Kafka clusters by alias, which then keep the history; those of the others lead nowhere."""
 
+    patch: pytest.MonkeyPatch = field(default_factory=pytest.MonkeyPatch)
+    """What was replaced for as long as it is there: who replaces more of the same does it with this one."""
     called: dict[str, str] = field(default_factory=dict)
     """What the tree calls a Connect cluster, where that is another name than that of its Kafka cluster."""
 
@@ -190,7 +192,7 @@ def running(folder: Path) -> Iterator[Site]:
         without_sockets(),
         jumping(),
     ):
-        site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west})
+        site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west}, patch=patch)
         answer_kafka(
             patch,
             topics=site.read_topics,

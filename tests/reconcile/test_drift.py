@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from mm2mgr.connect.types import ConnectorInfo
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.history import last_applied
-from mm2mgr.reconcile.drift import Drift, LastApplied, LiveConnectors, drifts
+from mm2mgr.reconcile.drift import Drift, LastApplied, drifts
+from mm2mgr.reconcile.facts import RunningOn
 from mm2mgr.reconcile.history import History, HistoryEntry
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.secrets import MASK, masked
@@ -20,7 +22,7 @@ SECRET = "source.cluster.ssl.key.password"
 
 def found(config: Mapping[str, str] | None, last: LastApplied, state: str = "RUNNING", **keys: Any) -> Drift | None:
     """Return the drift of the connector `n` of owner `team`, whose tree has `keys`."""
-    here = LiveConnectors({} if config is None else {"n": config}, {"n": state})
+    here = RunningOn({} if config is None else {"n": ConnectorInfo("n", dict(config))}, {"n": state})
     return next(drifts("w", Ownership("team"), [wanted("n", **keys)], {"n": last}, here), None)
 
 
@@ -75,7 +77,7 @@ def test_a_lost_owner_mark_a_deleted_connector_and_one_of_others() -> None:
 
 def test_a_connector_that_another_owner_took_over_is_no_drift_unless_the_tree_still_has_it() -> None:
     theirs = config(**{"mm2mgr.owner": "others"})
-    here = LiveConnectors({"n": theirs}, {"n": "RUNNING"})
+    here = RunningOn({"n": ConnectorInfo("n", theirs)}, {"n": "RUNNING"})
     assert list(drifts("w", Ownership("team"), [], {"n": applied()}, here)) == []
     assert found(theirs, applied()) is not None
 

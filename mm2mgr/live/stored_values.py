@@ -17,29 +17,29 @@ _PLAIN = (str, int, float, bool)
 _HINTS: dict[Any, dict[str, Any]] = {}
 
 
-def to_json(value: Any, *, is_secret: bool = False) -> Any:  # noqa: PLR0911  one per shape
+def to_stored(value: Any, *, is_secret: bool = False) -> Any:  # noqa: PLR0911  one per shape
     """Return a value as JSON takes it."""
     if value is None or isinstance(value, _PLAIN):
         return mask_text(value) if is_secret and isinstance(value, str) else value
     if is_dataclass(value):
         stored = [each for each in fields(value) if each.compare]
-        return {each.name: to_json(getattr(value, each.name), is_secret=not each.repr) for each in stored}
+        return {each.name: to_stored(getattr(value, each.name), is_secret=not each.repr) for each in stored}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
             value = masked(value) if is_secret else value
-            return {key: to_json(part) for key, part in value.items()}
+            return {key: to_stored(part) for key, part in value.items()}
         if all(isinstance(key, TopicPartition) for key in value):  # a name is written once
             topics: dict[str, list[Any]] = {}
             for (topic, number), part in value.items():
-                topics.setdefault(topic, []).append([number, to_json(part)])
+                topics.setdefault(topic, []).append([number, to_stored(part)])
             return topics
-        return [[to_json(key), to_json(part)] for key, part in value.items()]
+        return [[to_stored(key), to_stored(part)] for key, part in value.items()]
     if isinstance(value, frozenset):
-        return sorted((to_json(part) for part in value), key=str)
-    return [to_json(part) for part in value]
+        return sorted((to_stored(part) for part in value), key=str)
+    return [to_stored(part) for part in value]
 
 
-def from_json(type_: Any, data: Any) -> Any:  # noqa: PLR0911  one per shape
+def from_stored(type_: Any, data: Any) -> Any:  # noqa: PLR0911  one per shape
     """Return the value of a type; TypeError, KeyError or ValueError where the data are none."""
     origin, parts = get_origin(type_), get_args(type_)
     if type_ is Any or origin is Literal:
@@ -47,27 +47,27 @@ def from_json(type_: Any, data: Any) -> Any:  # noqa: PLR0911  one per shape
     if type_ in _PLAIN or type_ is type(None):
         return _plain(type_, data)
     if origin in {Union, types.UnionType}:
-        return None if data is None else from_json(next(part for part in parts if part is not type(None)), data)
+        return None if data is None else from_stored(next(part for part in parts if part is not type(None)), data)
     if is_dataclass(type_):
         hints = hints_of(type_)
         stored = [each.name for each in fields(type_) if each.compare and each.init]
-        return type_(**{name: from_json(hints[name], data[name]) for name in stored})  # type: ignore[operator]
+        return type_(**{name: from_stored(hints[name], data[name]) for name in stored})  # type: ignore[operator]
     if isinstance(type_, type) and issubclass(type_, tuple) and hasattr(type_, "_fields"):
         hints = hints_of(type_)
-        return type_(*(from_json(hints[name], part) for name, part in zip(type_._fields, _list(data), strict=True)))
+        return type_(*(from_stored(hints[name], part) for name, part in zip(type_._fields, _list(data), strict=True)))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         if parts[0] is TopicPartition:
             return {
-                from_json(TopicPartition, [topic, number]): from_json(parts[1], part)
+                from_stored(TopicPartition, [topic, number]): from_stored(parts[1], part)
                 for topic, numbers in data.items()
                 for number, part in _list(numbers)
             }
         pairs = data.items() if isinstance(data, dict) else _list(data)
-        return {from_json(parts[0], key): from_json(parts[1], part) for key, part in pairs}
+        return {from_stored(parts[0], key): from_stored(parts[1], part) for key, part in pairs}
     if origin is tuple and parts[-1] is not Ellipsis:
-        return tuple(from_json(part, each) for part, each in zip(parts, _list(data), strict=True))
+        return tuple(from_stored(part, each) for part, each in zip(parts, _list(data), strict=True))
     if origin in {tuple, frozenset}:
-        return origin(from_json(parts[0], part) for part in _list(data))
+        return origin(from_stored(parts[0], part) for part in _list(data))
     raise TypeError(f"no way to read {type_}")
 
 
