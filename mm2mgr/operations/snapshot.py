@@ -48,14 +48,7 @@ class SnapshotTaken:
     size_bytes: int
     answers: int
     failed: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "file": str(self.file),
-            "bytes": self.size_bytes,
-            "answers": self.answers,
-            "failed": dict(self.failed),
-        }
+    json_keys = "file bytes=size_bytes answers failed"
 
 
 def snapshot(workspace: Workspace, out: Path) -> SnapshotTaken:
