@@ -108,6 +108,7 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     "who": {ExitCode.NO: _UNREAD},
     "topics": {ExitCode.NO: "a source could not be read", ExitCode.LOOK: "a target could not be read"},
     "history": {ExitCode.NO: "the history of a Connect cluster could not be read"},
+    "snapshot": {ExitCode.NO: "a cluster did not answer: the file says so, too"},
     "reconcile": {
         ExitCode.YES: "ended by a signal, after the changes that were begun; with `--once` as for `apply`",
         ExitCode.NO: "with `--once`: the round failed",

@@ -21,7 +21,6 @@ from mm2mgr.cli.options import (
     write_html,
 )
 from mm2mgr.errors import ExitCode
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def read(workspace: Workspace, clusters: tuple[str, ...], check: bool, timeout: 
     from mm2mgr.output.link_text import say_brokers
 
     report = operations.link_read(workspace, clusters, write=not check, timeout_seconds=timeout, notify=talk)
-    say_as(output, to_json(report), say_brokers)
+    say_as(output, report, say_brokers)
     return _ended(report, check=check)
 
 
@@ -149,7 +148,7 @@ def probe(
         timeout_seconds=timeout,
         notify=talk,
     )
-    say_as(output, to_json(found), say_probe)
+    say_as(output, found, say_probe)
     if found.entry is None:
         return ExitCode.LOOK
     if write:
@@ -183,9 +182,9 @@ def explain(
     from mm2mgr.output.link_text import say_forecasts
 
     report = operations.link_explain(workspace, flow, partitions=partitions, record_bytes=record_size)
-    say_as(output, to_json(report), say_forecasts)
+    say_as(output, report, say_forecasts)
     if page:
         from mm2mgr.output.page import LINK_TITLE, link_page
 
-        write_html(page, LINK_TITLE, lambda origin: link_page(to_json(report), origin))
+        write_html(page, LINK_TITLE, lambda origin: link_page(report, origin))
     return 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import click
 from click.core import ParameterSource
@@ -18,7 +18,7 @@ from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, exit_codes
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import FlowView, OtherLine, RestartRules, WatchOrder
+    from mm2mgr.operations import FlowView, OtherLine, WatchOrder
     from mm2mgr.operations.workspace import Workspace
 
 LEAST_SECONDS = 0.001
@@ -277,26 +277,8 @@ class Kind(click.ParamType):  # type: ignore[type-arg]  # generic only from clic
         return str(value)
 
 
-class Wishes(TypedDict):
-    """What may be changed, under the names that the operations have for it."""
-
-    prune: bool
-    allow: tuple[str, ...]
-    allow_deletes: int
-    max_changes: int | None
-    restarts: RestartRules
-
-
-@dataclass(frozen=True)
-class ChangeOptions:
-    """What the options of `change_options` say."""
-
-    flows: tuple[str, ...]
-    wishes: Wishes
-
-
 def change_options(function: Callable[..., object]) -> Callable[..., object]:
-    """Give a command the options that `plan`, `apply` and `reconcile` share, as its argument `change`."""
+    """Give a command the options that `plan`, `apply` and `reconcile` share, as its argument `options`."""
     options = (
         option("--flow", "only_flows", multiple=True, help="Only this flow: id, pair or name (repeatable)."),
         option("--prune", is_flag=True, help="Also delete owned connectors that are no longer declared."),
@@ -351,16 +333,12 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
         move_budget: int | None,
         **more: object,
     ) -> object:
-        from mm2mgr.operations import OffPeak, RestartRules
+        from mm2mgr.operations import OffPeak, PlanOptions, RestartRules
 
-        wishes: Wishes = {
-            "prune": prune,
-            "allow": (*allow, *(["mirror-again"] if mirror_again else [])),
-            "allow_deletes": allow_deletes,
-            "max_changes": max_changes,
-            "restarts": RestartRules(cool_down, OffPeak(*off_peak) if off_peak else None, move_budget),
-        }
-        return function(*given, change=ChangeOptions(only_flows, wishes), **more)
+        allow = (*allow, *(["mirror-again"] if mirror_again else []))
+        restarts = RestartRules(cool_down, OffPeak(*off_peak) if off_peak else None, move_budget)
+        chosen = PlanOptions(only_flows, prune, allow, allow_deletes, max_changes, restarts)
+        return function(*given, options=chosen, **more)
 
     return with_options(command, *options)
 

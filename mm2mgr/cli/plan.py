@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,7 +16,6 @@ from mm2mgr import operations
 from mm2mgr.cli.interrupts import halting
 from mm2mgr.cli.options import (
     OUTCOME_CODES,
-    ChangeOptions,
     Count,
     Duration,
     OutputFile,
@@ -36,7 +36,7 @@ from mm2mgr.operations.workspace import Workspace
 if TYPE_CHECKING:
     import asyncio
 
-    from mm2mgr.operations import Applied, Plan
+    from mm2mgr.operations import Applied, Plan, PlanOptions
 
 
 @command("Every change", 5)
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 def plan(
     workspace: Workspace,
     flows: tuple[str, ...],
-    change: ChangeOptions,
+    options: PlanOptions,
     full: bool,
     explain: bool,
     out: Path | None,
@@ -78,7 +78,7 @@ def plan(
     from mm2mgr.output.console import say_json, say_lines, talk
     from mm2mgr.output.plan_text import say_plan, say_topology
 
-    flows = (*flows, *change.flows)
+    options = replace(options, flows=(*flows, *options.flows))
 
     def show(made: Plan) -> None:
         if output == "json":
@@ -88,7 +88,7 @@ def plan(
 
             say_lines(plan_markdown(to_json(made)))
         else:
-            if not flows:
+            if not options.flows:
                 say_topology(workspace.topology, workspace.connectors)
             say_plan(to_json(made), full=full, explain=explain)
 
@@ -99,15 +99,9 @@ def plan(
             f"overrides: cluster '{entry}' is no longer declared; its limits are ignored, and mm2mgr link read removes them"
         )
     if any(cluster.limits.read for cluster in workspace.topology.clusters.values()):
-        for line in operations.capped(workspace.flows(flows)):
+        for line in operations.capped(workspace.flows(options.flows)):
             talk(f"link: {line}")
-    made = operations.plan(
-        workspace,
-        flows,
-        **change.wishes,
-        out=out,
-        report=show,
-    )
+    made = operations.plan(workspace, options, out=out, report=show)
     if out:
         talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
     if made.failed:
@@ -145,7 +139,7 @@ def plan(
 def apply(
     workspace: Workspace,
     planfile: Path | None,
-    change: ChangeOptions,
+    options: PlanOptions,
     yes: bool,
     wait: float,
     canary: tuple[str, ...],
@@ -191,8 +185,7 @@ def apply(
         applied = operations.apply(
             workspace,
             planfile,
-            flows=change.flows,
-            **change.wishes,
+            options,
             wait_seconds=wait,
             at_once=at_once,
             canary=canary,

@@ -13,7 +13,6 @@ from mm2mgr import operations
 from mm2mgr.cli.interrupts import halting
 from mm2mgr.cli.options import (
     OUTCOME_CODES,
-    ChangeOptions,
     Duration,
     change_options,
     command,
@@ -29,7 +28,7 @@ from mm2mgr.operations.workspace import Workspace
 if TYPE_CHECKING:
     import asyncio
 
-    from mm2mgr.operations import Applied
+    from mm2mgr.operations import Applied, PlanOptions
 
 
 @command("Every day", 11)
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def reconcile(
     workspace: Workspace,
-    change: ChangeOptions,
+    options: PlanOptions,
     every: float,
     once: bool,
     report_only: bool,
@@ -78,8 +77,7 @@ def reconcile(
     from mm2mgr.output.plan_text import say_event
 
     order = operations.ReconcileOrder(
-        change.flows,
-        **change.wishes,
+        options,
         wait_seconds=wait,
         rollback=rollback,
         report_only=report_only,

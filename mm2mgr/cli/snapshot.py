@@ -8,7 +8,6 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import command, option, output_option
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 
@@ -21,7 +20,7 @@ def snapshot(workspace: Workspace, out: Path, output: str) -> int:
 
     With --snapshot FILE, `plan`, `status`, `describe`, `lag`, `who`, `topics`, `drift` and `lint` answer from it as they would have
     answered then, anywhere, and contact nothing: for a bug report, for a plan that is reviewed offline, or to see what a new version says of
-    last night. The tree is not in the file. Exit code 1 when a cluster did not answer: the file says so, too.
+    last night. The tree is not in the file.
 
     \b
     Example:
@@ -33,5 +32,5 @@ def snapshot(workspace: Workspace, out: Path, output: str) -> int:
 
     with working("asking Connect and Kafka"):
         taken = operations.snapshot(workspace, out)
-    say_as(output, to_json(taken), say_taken)
+    say_as(output, taken, say_taken)
     return 1 if taken.failed else 0

@@ -34,9 +34,6 @@ class Failure:
     def of(cls, error: Mm2mgrError) -> Failure:
         return cls(error.message, error.hint)
 
-    def to_dict(self) -> dict[str, str | None]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class SeenKafka:

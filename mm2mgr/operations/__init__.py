@@ -6,7 +6,7 @@
     made = plan(workspace)
     print(made.counts())
     if not made.failed:
-        applied = apply(workspace, prune=False, wait_seconds=60)
+        applied = apply(workspace, wait_seconds=60)
         print(applied.outcome)
 
 Functions take typed arguments with the defaults of the command line and return frozen values; `to_json(value)`
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.losses import LossReport, acknowledge, losses
     from mm2mgr.operations.offsets import FlowOffsets, FlowReset, ResetOffsets, offsets, reset_offsets
     from mm2mgr.operations.pause import Choice, Turned, pause, restart, resume, stop
-    from mm2mgr.operations.plan import Applied, apply, plan
+    from mm2mgr.operations.plan import Applied, PlanOptions, apply, plan
     from mm2mgr.operations.reconcile import ReconcileOrder, ReconcileRound, reconcile
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
@@ -105,7 +105,7 @@ _HOMES: Mapping[str, str] = {
         "operations.losses": "LossReport acknowledge losses",
         "operations.offsets": "FlowOffsets FlowReset ResetOffsets offsets reset_offsets",
         "operations.pause": "Choice Turned pause restart resume stop",
-        "operations.plan": "Applied apply plan",
+        "operations.plan": "Applied PlanOptions apply plan",
         "operations.reconcile": "ReconcileOrder ReconcileRound reconcile",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",

@@ -54,31 +54,47 @@ _ASK_AGAIN_SECONDS = 1.0
 _LOOKS_FOR_NOTE = 4
 
 
-def plan(  # noqa: PLR0913  one argument per option
+@dataclass(frozen=True)
+class PlanOptions:
+    """What a plan is about, and what it may change.
+
+    `flows` limits it to flows by id, pair or declared name. `allow`, `allow_deletes` and `max_changes` are for costly changes.
+    `restarts` says when updates that only save tasks are due; until then they wait in the plan.
+    """
+
+    flows: Sequence[str] = ()
+    prune: bool = False
+    allow: Sequence[str] = ()
+    allow_deletes: int = 0
+    max_changes: int | None = None
+    restarts: RestartRules = RestartRules()
+
+    @property
+    def wish(self) -> Wish:
+        """What may be changed; Mm2mgrError for a kind of change that does not exist."""
+        if unknown := sorted(frozenset(self.allow) - KINDS.keys()):
+            raise Mm2mgrError(f"'{unknown[0]}' is no kind of change to allow", hint=f"allow one of {', '.join(KINDS)}")
+        return Wish(self.prune, frozenset(self.allow), self.allow_deletes, self.max_changes)
+
+
+def plan(
     workspace: Workspace,
-    flows: Sequence[str] = (),
+    options: PlanOptions = PlanOptions(),
     *,
-    prune: bool = False,
-    mirror_again: bool = False,
-    allow: Sequence[str] = (),
-    allow_deletes: int = 0,
-    max_changes: int | None = None,
-    restarts: RestartRules | None = None,
     out: Path | None = None,
     report: Callable[[Plan], None] = lambda plan: None,
 ) -> Plan:
     """Compare the tree with what the Connect clusters run; a cluster that cannot be read has an error in the plan.
 
-    `flows` limits the plan to flows by id, pair or declared name. `restarts` says when updates that
-    only save tasks are due; until then they wait in the plan. `out` is a file for review and `apply`: it is refused
-    before any cluster is asked when it holds something else. `report` gets the plan before that file is written.
+    `out` is a file for review and `apply`: it is refused before any cluster is asked when it holds something else. `report` gets the
+    plan before that file is written.
     """
-    only = workspace.only(flows)
+    only = workspace.only(options.flows)
     if out:
         workspace.refuse_as_output(out, "--out")
         check_free(out, PLAN)
-    wish = wish_of(prune, mirror_again, allow, allow_deletes, max_changes)
-    made = _with_choices_explained(workspace, with_restarts_held(workspace, planned(workspace, wish, only), restarts))
+    held = with_restarts_held(workspace, planned(workspace, options.wish, only), options.restarts)
+    made = _with_choices_explained(workspace, held)
     report(made)
     if out:
         templates = str(workspace.templates) if workspace.templates else None
@@ -107,14 +123,6 @@ def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
     return replace(plan, clusters=tuple(part.each(explained) for part in plan.clusters))
 
 
-def wish_of(prune: bool, mirror_again: bool, allow: Iterable[str], allow_deletes: int, max_changes: int | None) -> Wish:
-    """Return the wish that options say: `mirror_again` is a short way to allow that kind. Mm2mgrError for an unknown kind."""
-    kinds = frozenset(allow) | ({"mirror-again"} if mirror_again else set())
-    if unknown := sorted(kinds - KINDS.keys()):
-        raise Mm2mgrError(f"'{unknown[0]}' is no kind of change to allow", hint=f"allow one of {', '.join(KINDS)}")
-    return Wish(prune, kinds, allow_deletes, max_changes)
-
-
 def planned(
     workspace: Workspace,
     wish: Wish,
@@ -126,7 +134,7 @@ def planned(
     return wait_for(make_plan(topology, connectors, wish, only=only, spec=spec, skip=skip, snapshot=workspace.snapshot))
 
 
-def with_restarts_held(workspace: Workspace, plan: Plan, rules: RestartRules | None) -> Plan:
+def with_restarts_held(workspace: Workspace, plan: Plan, rules: RestartRules) -> Plan:
     """Return the plan in which updates that only save tasks wait, by the rules, until their time has come; the others are counted.
 
     Those are of flows whose number in overrides/sizing.yaml only saves tasks, and is not outranked by the tree.
@@ -134,7 +142,7 @@ def with_restarts_held(workspace: Workspace, plan: Plan, rules: RestartRules | N
     sizing = workspace.spec.tree.sizing
     reviewed = {flow.id: sizing[flow.id] for flow in workspace.topology.flows if flow.tasks.is_saving}
     savings = {name: Saving(one.tasks_max, seconds_of(one.changed), one.partitions) for name, one in reviewed.items()}
-    return with_many_changes_held(with_waiting(plan, waiting(plan, rules or RestartRules(), savings, workspace.now)))
+    return with_many_changes_held(with_waiting(plan, waiting(plan, rules, savings, workspace.now)))
 
 
 def seconds_of(text: str | None) -> int | None:
@@ -264,14 +272,8 @@ def uninterrupted(_so_far: Callable[[], Applied]) -> Iterator[asyncio.Event]:
 def apply(  # noqa: PLR0913  one argument per option
     workspace: Workspace,
     planfile: Path | None = None,
+    options: PlanOptions = PlanOptions(),
     *,
-    flows: Sequence[str] = (),
-    prune: bool = False,
-    mirror_again: bool = False,
-    allow: Sequence[str] = (),
-    allow_deletes: int = 0,
-    max_changes: int | None = None,
-    restarts: RestartRules | None = None,
     wait_seconds: float = 30.0,
     at_once: int | None = None,
     canary: Sequence[str] = (),
@@ -285,7 +287,7 @@ def apply(  # noqa: PLR0913  one argument per option
 ) -> Applied:
     """Make the Connect clusters run what the tree says, and return what became of each change; one that is refused stops no other.
 
-    A `planfile` names its own tree, flows and wishes; StalePlan when tree or live state changed since it was made. `approve`
+    A `planfile` names its own tree and options; StalePlan when tree or live state changed since it was made. `approve`
     gets the plan before the first write; Mm2mgrError, with nothing written, when it returns False. `report` gets each result
     and what becomes of each wave. The other arguments are those of `Rollout`: `canary` names flows as `flows` does.
     `reason` is kept in the history; `events` is a file to which what happens is appended as JSON lines.
@@ -299,15 +301,16 @@ def apply(  # noqa: PLR0913  one argument per option
             "wait", f"with 0 nothing is looked at, so {'a canary' if canary else 'a rollback'} has no verdict"
         )
     log = workspace.event_log(events)
-    wish = wish_of(prune, mirror_again, allow, allow_deletes, max_changes)
-    if planfile and (flows or wish != Wish() or restarts not in (None, RestartRules())):
+    wish = options.wish
+    if planfile and (options.flows or wish != Wish() or options.restarts != RestartRules()):
         what = "its flows, whether to prune, which costly changes and how many are allowed, and what waits"
         raise Mm2mgrError(f"a PLANFILE already says {what}", hint="leave the options out")
 
     def make() -> tuple[Plan, Workspace]:
         if planfile:
             return _reviewed(workspace, planfile)
-        return with_restarts_held(workspace, planned(workspace, wish, workspace.only(flows)), restarts), workspace
+        made = planned(workspace, wish, workspace.only(options.flows))
+        return with_restarts_held(workspace, made, options.restarts), workspace
 
     made, tree = make()
     if _wait_for_lease(tree.topology, made, report):

@@ -20,12 +20,12 @@ from mm2mgr.json_values import to_json
 from mm2mgr.operations.plan import (
     Applied,
     Interrupts,
+    PlanOptions,
     Progress,
     carried_out,
     plan_made,
     planned,
     uninterrupted,
-    wish_of,
     with_restarts_held,
 )
 from mm2mgr.operations.workspace import Workspace
@@ -33,8 +33,8 @@ from mm2mgr.reconcile.checkout import git_at_work
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group
 from mm2mgr.reconcile.leases import Leases, holder_note
-from mm2mgr.reconcile.plan import Named, Plan, Wish, count_deletes
-from mm2mgr.reconcile.schedule import UNCHANGED_SECONDS, RestartRules, RoundSchedule, TreeReadings
+from mm2mgr.reconcile.plan import Named, Plan, count_deletes
+from mm2mgr.reconcile.schedule import UNCHANGED_SECONDS, RoundSchedule, TreeReadings
 from mm2mgr.reconcile.waves import Event, Rollout
 
 _NAP_SECONDS = 1.0
@@ -113,22 +113,13 @@ def _changes(plan: Plan) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class ReconcileOrder:
-    """What every round does: which flows, what may be deleted, how carefully it writes, or that it only reports."""
+    """What every round does: what it plans, how carefully it writes, or that it only reports."""
 
-    flows: tuple[str, ...] = ()
-    prune: bool = False
-    allow: tuple[str, ...] = ()
-    allow_deletes: int = 0
-    max_changes: int | None = None
-    restarts: RestartRules | None = None
+    options: PlanOptions = PlanOptions()
     wait_seconds: float = 30.0
     rollback: bool = False
     report_only: bool = False
     reason: str = ""
-
-    @property
-    def wish(self) -> Wish:
-        return wish_of(self.prune, "mirror-again" in self.allow, self.allow, self.allow_deletes, self.max_changes)
 
     @property
     def rollout(self) -> Rollout:
@@ -200,7 +191,7 @@ class _Loop:
         return replace(done, unlogged=log.trouble)
 
     def _round(self, workspace: Workspace, log: EventLog, report: Callable[[Event], None]) -> ReconcileRound:
-        only, topology, order = workspace.only(self.order.flows), workspace.topology, self.order
+        only, topology, order = workspace.only(self.order.options.flows), workspace.topology, self.order
         workspace.connectors  # noqa: B018  mistakes of the tree show before anything is asked
         by = author(workspace.files)
         standby, without = (
@@ -216,13 +207,13 @@ class _Loop:
             return ReconcileRound(self.number, None, None, standby, without, resting)
         skip = {name: KafkaError(why) for name, why in left_out.items()}
         held, wait = self._why_no_deletes(workspace)
-        wish = replace(order.wish, prune=order.prune and not held, deletes_held=held)
-        made = with_restarts_held(workspace, planned(workspace, wish, only, skip), order.restarts)
+        wish = replace(order.options.wish, prune=order.options.prune and not held, deletes_held=held)
+        made = with_restarts_held(workspace, planned(workspace, wish, only, skip), order.options.restarts)
         deletes, owned = count_deletes(made.clusters)
         if deletes and deletes == owned:
             held = _NEVER_ALL.format(count=owned)
             without_deletes = planned(workspace, replace(wish, prune=False, deletes_held=held), only, skip)
-            made = with_restarts_held(workspace, without_deletes, order.restarts)
+            made = with_restarts_held(workspace, without_deletes, order.options.restarts)
         made = replace(made, clusters=tuple(part for part in made.clusters if part.connect not in skip))
         applied = None
         if order.report_only:
@@ -241,7 +232,7 @@ class _Loop:
         """Return why this round deletes nothing, empty if it may, and whether a later reading of the same tree is all that is missing."""
         now = timing.now()
         self.readings = self.readings.after(workspace.spec.tree, now)
-        if not self.order.prune:
+        if not self.order.options.prune:
             return "", False
         if work := git_at_work(workspace.files):
             return _GIT_AT_WORK.format(work=work), False

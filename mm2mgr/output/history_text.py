@@ -1,4 +1,4 @@
-"""The history of changes, and what was changed by hand, as text from their `to_dict()`."""
+"""The history of changes, and what was changed by hand, as text from their JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lag as a table, from its `to_dict()`; and an amount of lag in words, for every table that has one."""
+"""Lag as a table, from its JSON; and an amount of lag in words, for every table that has one."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""What brokers and links carry, as text from the `to_dict()` of their reports."""
+"""What brokers and links carry, as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from mm2mgr.link import LIMITS
-from mm2mgr.link_forecast import SETTINGS
+from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
+from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, ProbedEnd
 from mm2mgr.output.console import STYLES, say, say_table
 from mm2mgr.output.tables import Table
 from mm2mgr.text import bytes_text, number_of, rate_text, size_text, visible
@@ -19,20 +17,20 @@ _COLUMNS = {
 }
 
 
-def say_brokers(found: Mapping[str, Any]) -> None:
+def say_brokers(found: BrokersReport) -> None:
     """Print what the brokers of each cluster allow, and what changes in the file."""
     rows = [
         (alias, str(each["count"]), each["version"], *(_bytes(each[key]) for key in _COLUMNS.values()))
-        for alias, each in found["clusters"].items()
+        for alias, each in found.entries.items()
     ]
     if rows:
         columns = ("cluster", "brokers", "version from", *_COLUMNS)
         say_table(Table(columns, rows, right={"brokers", *_COLUMNS}, drop=("largest request", "version from")))
-    for remark in found["remarks"]:
+    for remark in found.remarks:
         say(f"! {visible(remark)}", style=STYLES["warning"])
-    if found["diff"]:
+    if found.diff:
         say()
-    for line in found["diff"]:
+    for line in found.diff:
         say(visible(line))
 
 
@@ -40,27 +38,27 @@ def _bytes(size: int) -> str:
     return "by system" if size == -1 else f"{size:,}".replace(",", " ")
 
 
-def say_probe(found: Mapping[str, Any]) -> None:
+def say_probe(found: LinkProbe) -> None:
     """Print the round trips, what they say about the link, and the entry for the tree."""
-    widest = max(len(end["cluster"]) for end in found["ends"])
-    for end in found["ends"]:
-        say(f"this machine -> {end['cluster']:{widest}}  {_trip(end['seconds']):>9}  {_range(end['brokers'])}")
-    say(f"{found['verdict'][:1].upper()}{found['verdict'][1:]}.", style="bold")
-    if moved := found["transfer"]:
-        rate, many = rate_text(moved["bytes_per_second"]), number_of(moved["connections"], "connection")
+    widest = max(len(end.cluster) for end in found.ends)
+    for end in found.ends:
+        say(f"this machine -> {end.cluster:{widest}}  {_trip(end.seconds):>9}  {_range(end)}")
+    say(f"{found.verdict[:1].upper()}{found.verdict[1:]}.", style="bold")
+    if moved := found.transfer:
+        rate, many = rate_text(moved.bytes_per_second), number_of(moved.connections, "connection")
         say(
-            f"{bytes_text(moved['bytes'])} in {moved['seconds']:.1f} s over {many}: {rate}, so the link carries at least that."
+            f"{bytes_text(moved.bytes)} in {moved.seconds:.1f} s over {many}: {rate}, so the link carries at least that."
         )
-    for remark in found["remarks"]:
+    for remark in found.remarks:
         say(f"! {visible(remark)}", style=STYLES["warning"])
-    if entry := found["entry"]:
+    if entry := found.entry:
         more = "".join(f", {key}: {entry[key]}" for key in ("rtt", "bandwidth") if key in entry)
         say()
         say("links:")
         say(f"  - {{between: [{', '.join(entry['between'])}]{more}}}")
-    if found["diff"]:
+    if found.diff:
         say()
-    for line in found["diff"]:
+    for line in found.diff:
         say(visible(line))
 
 
@@ -68,8 +66,8 @@ def _trip(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms"
 
 
-def _range(brokers: Sequence[Mapping[str, Any]]) -> str:
-    trips = [each["seconds"] for each in brokers if each["seconds"] is not None]
+def _range(end: ProbedEnd) -> str:
+    trips = [broker.seconds for broker in end.brokers if broker.seconds is not None]
     count = number_of(len(trips), "broker")
     return f"({count}, {_trip(min(trips))} to {_trip(max(trips))})" if len(trips) > 1 else f"({count})"
 
@@ -83,61 +81,59 @@ OVER = {
 }
 
 
-def say_forecasts(found: Mapping[str, Any]) -> None:
+def say_forecasts(found: LinkReport) -> None:
     """Print what the model says of each flow: a table of settings and placements, and how the rate changes."""
-    for number, one in enumerate(found["flows"]):
+    for number, one in enumerate(found.flows):
         if number:
             say()
-        say(f"{visible(one['flow'])}: {forecast_heading(one)}")
-        say(f"{one['verdict']}.")
+        say(f"{visible(one.flow)}: {forecast_heading(one)}")
+        say(f"{one.verdict}.")
         say()
         say_table(forecast_table(one))
-        for curve in one["curves"]:
+        for curve in one.curves:
             say()
             say_table(curve_table(curve))
 
 
-def forecast_heading(one: Mapping[str, Any]) -> str:
+def forecast_heading(one: LinkComparison) -> str:
     """Say what the forecast is for."""
-    traffic = one["traffic"]
-    many = f"{number_of(traffic['partitions'], 'partition')} on {number_of(traffic['tasks'], 'task')}"
-    known = (
-        "brokers as read" if one["brokers_read"] else "Kafka's defaults for the brokers (mm2mgr link read reads them)"
-    )
-    return f"{visible(one['route'])}; {many}, records of {size_text(traffic['record_bytes'])}; {known}"
+    traffic = one.traffic
+    many = f"{number_of(traffic.partitions, 'partition')} on {number_of(traffic.tasks, 'task')}"
+    known = "brokers as read" if one.brokers_read else "Kafka's defaults for the brokers (mm2mgr link read reads them)"
+    return f"{visible(one.route)}; {many}, records of {size_text(traffic.record_bytes)}; {known}"
 
 
-def forecast_table(one: Mapping[str, Any]) -> Table:
+def forecast_table(one: LinkComparison) -> Table:
     """Return the placements and settings with what the flow carries under each."""
     rows, below, muted = [], [], set[int]()
-    for number, row in enumerate(one["rows"]):
-        forecast = row["forecast"]
-        limit = "nothing arrives" if forecast["stall"] else LIMITS[forecast["limit"]]
-        heap = size_text(row["heap_bytes"]) + ("" if row["fits"] else " !")
-        rates = [_rate(forecast[name]) for name in ("flow", "task", "partition")]
-        where = f"beside the {row['placement']}" if row["placement"] != "elsewhere" else "elsewhere"
-        name = f"{row['settings']}{' (now)' if row['is_current'] else ''}"
+    for number, row in enumerate(one.rows):
+        forecast = row.forecast
+        limit = "nothing arrives" if forecast.stall else LIMITS[forecast.limit]
+        heap = size_text(row.heap_bytes) + ("" if row.fits else " !")
+        rates = [_rate(rate) for rate in (forecast.flow, forecast.task, forecast.partition)]
+        where = f"beside the {row.placement}" if row.placement != "elsewhere" else "elsewhere"
+        name = f"{row.settings}{' (now)' if row.is_current else ''}"
         rows.append((where, name, *rates, heap, limit))
-        below.append([f"{forecast['stall']}."] if forecast["stall"] else [])
-        if not row["is_current"]:
+        below.append([f"{forecast.stall}."] if forecast.stall else [])
+        if not row.is_current:
             muted.add(number)
     columns = ("workers", "settings", "MB/s", "per task", "per partition", "worker heap", "limited by")
     right = {"MB/s", "per task", "per partition", "worker heap"}
     return Table(columns, rows, right=right, wrap={"limited by"}, below=below, muted=muted, drop=("per task",))
 
 
-def curve_table(curve: Mapping[str, Any], *, drawn: bool = True) -> Table:
+def curve_table(curve: Curve, *, drawn: bool = True) -> Table:
     """Return a curve as a plot of bars: the tree's settings drawn, all of them in MB/s, and what lies where."""
-    top = max((rate for point in curve["points"] for rate in point["rates"].values()), default=0.0) or 1.0
-    with_heap = any(point["task_heap_bytes"] is not None for point in curve["points"])
+    top = max((rate for point in curve.points for rate in point.rates.values()), default=0.0) or 1.0
+    with_heap = any(point.task_heap_bytes is not None for point in curve.points)
     rows = []
-    for point in curve["points"]:
-        bar = "█" * round(point["rates"]["this tree"] / top * _BAR_CELLS)
-        marks = ", ".join("now" if mark in {"here", "this tree"} else mark for mark in point["marks"])
-        rates = [_rate(point["rates"][each]) for each in SETTINGS]
-        heap = [size_text(point["task_heap_bytes"])] if with_heap else []
-        rows.append((value_text(curve["over"], point["value"]), *rates, *heap, *([bar] if drawn else []), marks))
-    name, heaps = OVER[curve["over"]], ["heap per task"] if with_heap else []
+    for point in curve.points:
+        bar = "█" * round(point.rates["this tree"] / top * _BAR_CELLS)
+        marks = ", ".join("now" if mark in {"here", "this tree"} else mark for mark in point.marks)
+        rates = [_rate(point.rates[each]) for each in SETTINGS]
+        heap = ["-" if point.task_heap_bytes is None else size_text(point.task_heap_bytes)] if with_heap else []
+        rows.append((value_text(curve.over, point.value), *rates, *heap, *([bar] if drawn else []), marks))
+    name, heaps = OVER[curve.over], ["heap per task"] if with_heap else []
     columns = (name, *SETTINGS, *heaps, *(["plot"] if drawn else []), "where")
     return Table(columns, rows, right={name, *SETTINGS, *heaps}, drop=("plot", "published recipe", "heap per task"))
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import jinja2
 
-from mm2mgr.link_forecast import SETTINGS
+from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
+from mm2mgr.operations.link import LinkReport
 from mm2mgr.output.link_text import OVER, curve_table, forecast_heading, forecast_table, value_text
 from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, recovery_notes, recovery_rows, running_rows
 from mm2mgr.output.tables import Table
@@ -51,32 +52,30 @@ def page(views: Sequence[FlowView], report: Values | None = None, origin: str = 
     )
 
 
-def link_page(report: Values, origin: str = "") -> str:
+def link_page(report: LinkReport, origin: str = "") -> str:
     """Return the page of `link explain`."""
-    return template("link.html.j2").render(
-        title=LINK_TITLE, origin=origin, flows=list(map(_over_link, report["flows"]))
-    )
+    return template("link.html.j2").render(title=LINK_TITLE, origin=origin, flows=list(map(_over_link, report.flows)))
 
 
-def _over_link(one: Values) -> dict[str, Any]:
+def _over_link(one: LinkComparison) -> dict[str, Any]:
     stalls = [
-        f"With {row['settings']} beside the {row['placement']}: {row['forecast']['verdict']}."
-        for row in one["rows"]
-        if row["forecast"]["stall"]
+        f"With {row.settings} beside the {row.placement}: {row.forecast.verdict}."
+        for row in one.rows
+        if row.forecast.stall
     ]
     return {
-        "id": one["flow"],
+        "id": one.flow,
         "heading": forecast_heading(one),
-        "verdict": one["verdict"],
+        "verdict": one.verdict,
         "table": forecast_table(one),
         "stalls": stalls,
         "curves": [
             {
-                "title": f"Rate over {OVER[curve['over']]}",
+                "title": f"Rate over {OVER[curve.over]}",
                 "drawn": curves(curve),
                 "table": curve_table(curve, drawn=False),
             }
-            for curve in one["curves"]
+            for curve in one.curves
         ],
     }
 
@@ -241,11 +240,11 @@ def links(pairs: Sequence[ClusterLink]) -> str:
     return _figure(height, f"{len(sides[0])} source clusters, {len(sides[1])} target clusters", lines + names)
 
 
-def curves(curve: Values) -> str:
+def curves(curve: Curve) -> str:
     """Draw a line per settings over a logarithmic scale, the tree's drawn full, and mark the value that the flow has now."""
-    points = curve["points"]
-    values = [math.log(point["value"]) for point in points]
-    span, top = (values[-1] - values[0]) or 1.0, max(max(point["rates"].values()) for point in points) or 1.0
+    points = curve.points
+    values = [math.log(point.value) for point in points]
+    span, top = (values[-1] - values[0]) or 1.0, max(max(point.rates.values()) for point in points) or 1.0
 
     def left(value: float) -> float:
         return _AXIS + (value - values[0]) / span * (_WIDTH - _AXIS - 90)
@@ -256,21 +255,19 @@ def curves(curve: Values) -> str:
     drawn = []
     for settings in SETTINGS:
         path = " ".join(
-            f"{left(value):.1f},{height(point['rates'][settings]):.1f}"
+            f"{left(value):.1f},{height(point.rates[settings]):.1f}"
             for value, point in zip(values, points, strict=True)
         )
         style = "" if settings == SETTINGS[-1] else ' stroke-dasharray="6 4"'
         drawn.append(f'<polyline class="curve" points="{path}"{style}><title>{escape(settings)}</title></polyline>')
-        drawn.append(_text(_WIDTH - 86, height(points[-1]["rates"][settings]) + 4, escape(settings)))
+        drawn.append(_text(_WIDTH - 86, height(points[-1].rates[settings]) + 4, escape(settings)))
     for value, point in zip(values, points, strict=True):
-        if set(point["marks"]) & {"here", SETTINGS[-1]}:
+        if set(point.marks) & {"here", SETTINGS[-1]}:
             drawn.append(f'<line x1="{left(value):.1f}" x2="{left(value):.1f}" y1="{_TOP:g}" y2="{_BASE:g}"/>')
     drawn += [_text(_AXIS - 6, _TOP + 4, rate_text(top), "end"), _text(_AXIS - 6, _BASE, "0", "end")]
     for number in (0, -1):
-        drawn.append(
-            _text(left(values[number]), _BASE + 14, value_text(curve["over"], points[number]["value"]), "middle")
-        )
-    return _figure(_BASE + 20, f"rate over {OVER[curve['over']]}; the numbers are in the table below", "".join(drawn))
+        drawn.append(_text(left(values[number]), _BASE + 14, value_text(curve.over, points[number].value), "middle"))
+    return _figure(_BASE + 20, f"rate over {OVER[curve.over]}; the numbers are in the table below", "".join(drawn))
 
 
 def lag_curve(points: Sequence[Values]) -> str:

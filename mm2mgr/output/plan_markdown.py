@@ -1,4 +1,4 @@
-"""A plan, from its `to_dict()`, as Markdown for a pull request: a summary, what is costly or blocked, and the changes folded.
+"""A plan, from its JSON, as Markdown for a pull request: a summary, what is costly or blocked, and the changes folded.
 
 It stays below what GitHub takes in a comment; changes that find no room are counted. Text from outside cannot
 break a table, nor mention people.

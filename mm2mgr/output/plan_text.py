@@ -1,4 +1,4 @@
-"""A topology, a plan from its `to_dict()`, and what `apply` does (on stderr as it comes) and has done, as text."""
+"""A topology, a plan from its JSON, and what `apply` does (on stderr as it comes) and has done, as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sentences of problems, from their `to_dict()`: what is wrong and, at the end, what to do. Every kind has one function."""
+"""The sentences of problems, from their JSON: what is wrong and, at the end, what to do. Every kind has one function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sentence(problem: Values) -> str:
 
 
 def with_sentences(found: Values) -> dict[str, Any]:
-    """Return a `to_dict()` of the observation with the sentences beside the values: `problems`, and `detail` of orphans and stale offsets."""
+    """Return the JSON of an observation with the sentences beside the values: `problems`, and `detail` of orphans and stale offsets."""
     return {key: _with_sentences(key, value) for key, value in found.items()}
 
 

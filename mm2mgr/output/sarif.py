@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, for code scanning, from the `to_dict()` of findings and rules. Reads no file."""
+"""Findings as SARIF 2.1.0, for code scanning, from the JSON of findings and rules. Reads no file."""
 
 from __future__ import annotations
 

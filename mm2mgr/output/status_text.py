@@ -1,4 +1,4 @@
-"""The status of flows and the description of one, as text from their `to_dict()`."""
+"""The status of flows and the description of one, as text from their JSON."""
 
 from __future__ import annotations
 

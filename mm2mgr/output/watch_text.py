@@ -1,4 +1,4 @@
-"""What the watchdog does, as text from the `to_dict()` of its rounds: a line per action, and what it could not look at."""
+"""What the watchdog does, as text from the JSON of its rounds: a line per action, and what it could not look at."""
 
 from __future__ import annotations
 

@@ -10,11 +10,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mm2mgr.partitions import Statistic, TopicPartition
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 
 Hours = Any
 """Bytes per second of one partition: an array with one entry per hour, the same hours for all of them; a number stands for all hours."""
@@ -49,27 +54,27 @@ class Load:
     for p95 in 5 %, for max in none; for mean it is taken of the strain.
     """
 
-    rates: Any
+    rates: Array
     usable: float
     statistic: Statistic = "p95"
     capacity: float = math.inf
-    record_bytes: Any = None
+    record_bytes: Array | Sequence[float] | None = None
     usable_records: float = math.inf
     most_partitions: int | None = None
 
     @cached_property
-    def hours(self) -> Any:
+    def hours(self) -> Array:
         """Partitions × hours."""
         table = np.asarray(self.rates)
         return table.reshape(len(table), -1) if table.size else np.zeros((0, 1))
 
     @cached_property
-    def alone(self) -> Any:
+    def alone(self) -> Array:
         """What each partition carries by itself, in bytes per second."""
         return self._values_in_order(self.hours)
 
     @cached_property
-    def alone_share(self) -> Any:
+    def alone_share(self) -> Array:
         """What each partition has by itself, as a share of what is usable."""
         return self._values_in_order(self._shares)
 
@@ -152,12 +157,12 @@ class Load:
         strains = self._loads_of(count)[2] if share == 1 else self._values_in_order(self._strains(count, share))
         return bool((strains <= 1).all())
 
-    def hours_of(self, tasks: int) -> Any:
+    def hours_of(self, tasks: int) -> Array:
         """Return the bytes per second of each task in each hour: tasks × hours; never more tasks than partitions."""
         return _by_task(self.hours, min(tasks, len(self.hours)))
 
     @cached_property
-    def _records(self) -> Any:
+    def _records(self) -> Array | None:
         """Records per second like `hours`; None where no record is so small that they could decide before the bytes do."""
         if self.record_bytes is None or not len(self.hours) or math.isinf(self.usable_records):
             return None
@@ -167,7 +172,7 @@ class Load:
         return self.hours / np.where(sizes > 0, sizes, np.inf)[:, None]
 
     @property
-    def _shares(self) -> Any:
+    def _shares(self) -> Array:
         """What each partition has in each hour, as a share of what is usable."""
         return self._share(self.hours, self._records)
 
@@ -176,10 +181,10 @@ class Load:
         return bool(self._shares.max(initial=0.0) > 1)
 
     @cached_property
-    def _loads_by_tasks(self) -> dict[int, tuple[Any, Any, Any]]:
+    def _loads_by_tasks(self) -> dict[int, tuple[Array, Array, Array]]:
         return {}
 
-    def _loads_of(self, tasks: int) -> tuple[Any, Any, Any]:
+    def _loads_of(self, tasks: int) -> tuple[Array, Array, Array]:
         """Return bytes per second, the share of what is usable, and the strain of each task."""
         count = min(tasks, len(self.hours))
         if count not in self._loads_by_tasks:
@@ -191,7 +196,7 @@ class Load:
             self._loads_by_tasks[count] = planned, shares, strains
         return self._loads_by_tasks[count]
 
-    def _strains(self, count: int, share: float) -> Any:
+    def _strains(self, count: int, share: float) -> Array:
         """Return what each task has in each hour by what it may have: tasks × hours."""
         records = None if self._records is None else _by_task(self._records, count)
         shares = self._share(_by_task(self.hours, count), records)
@@ -203,14 +208,14 @@ class Load:
         may_have = np.where(top > 1, np.where(meet, top, relieved), np.maximum(top, share))
         return shares / may_have
 
-    def _share(self, volume: Any, records: Any) -> Any:
+    def _share(self, volume: Array, records: Array | None) -> Array:
         share = volume / self.usable
         return share if records is None else np.maximum(share, records / self.usable_records)
 
-    def _values_in_order(self, values: Any) -> Any:
+    def _values_in_order(self, values: Array) -> Array:
         return statistic_of(values, self.statistic)
 
-    def _least(self, shares: Any) -> int:
+    def _least(self, shares: Array) -> int:
         """Return the bound that the sums of hours, highest first, put on the number of tasks."""
         if self.statistic == "mean":
             return 1 if self._some_heavy else math.ceil(float(shares.mean()) - _ROUNDING)
@@ -222,16 +227,17 @@ class Load:
         return tasks
 
 
-def _sum(table: Any) -> Any:
-    return table.sum(axis=0, dtype=np.float64)
+def _sum(table: Array) -> Array:
+    total: Array = table.sum(axis=0, dtype=np.float64)
+    return total
 
 
-def _by_task(table: Any, count: int, add: Any = np.add) -> Any:
+def _by_task(table: Array, count: int, add: np.ufunc = np.add) -> Array:
     """Add up the rows of each task, or take their maximum: row p is task p mod count's (`assignment.partitions_by_task`)."""
     if not count:
         return np.zeros((0, table.shape[1]))
     whole = len(table) // count * count
-    table_sums = add.reduce(table[:whole].reshape(-1, count, table.shape[1]), axis=0, dtype=np.float64)
+    table_sums: Array = add.reduce(table[:whole].reshape(-1, count, table.shape[1]), axis=0, dtype=np.float64)
     table_sums[: len(table) - whole] = add(table_sums[: len(table) - whole], table[whole:])
     return table_sums
 
@@ -240,10 +246,11 @@ def _left_out(statistic: Statistic, hours: int) -> int:
     return int(_SHARE_ABOVE[statistic] * hours + _ROUNDING)
 
 
-def statistic_of(values: Any, statistic: Statistic) -> Any:
+def statistic_of(values: Array, statistic: Statistic) -> Array:
     """Take a statistic over the last axis; p95 is the least value that is exceeded in no more than 5 % of the hours."""
     if statistic == "mean":
-        return values.mean(axis=-1, dtype=np.float64)
+        means: Array = values.mean(axis=-1, dtype=np.float64)
+        return means
     count = values.shape[-1]
     place = count - 1 - _left_out(statistic, count)
     return np.partition(values, place, axis=-1)[..., place]
@@ -251,7 +258,7 @@ def statistic_of(values: Any, statistic: Statistic) -> Any:
 
 def complete(
     order: Sequence[TopicPartition], rates: Mapping[TopicPartition, Hours], default_bytes_per_second: float
-) -> tuple[Any, Coverage]:
+) -> tuple[Array, Coverage]:
     """Give each partition its own rate, else the mean of its topic's measured partitions in each hour, else the flow's median
     in each hour, else the default: partitions × hours.
     """
@@ -278,7 +285,7 @@ def complete(
     return table, Coverage(len(measured), topic, left if measured else 0, 0 if measured else left)
 
 
-def _possible(rate: Hours | None) -> Any:
+def _possible(rate: Hours | None) -> Array | None:
     """Drop what no partition can have: a source that reports NaN, infinity or less than nothing has not measured."""
     if rate is None:
         return None
@@ -309,7 +316,7 @@ class TopicGrowth:
     weeks: int
 
 
-def filled(table: Any, hours: Sequence[int]) -> None:
+def filled(table: Array, hours: Sequence[int]) -> None:
     """Fill unknown hours (NaN) of partitions × hours: with the partition's mean at this hour of the day, else its mean.
 
     `hours` are counted since 1970. A row that is unknown throughout stays so.
@@ -328,7 +335,7 @@ def filled(table: Any, hours: Sequence[int]) -> None:
     table[rows] = some
 
 
-def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGrowth]:
+def levelled(table: Array, topics: Array, hours: Sequence[int]) -> dict[int, TopicGrowth]:
     """Raise older hours of topics that grew to today's level, in place; return those topics with their growth.
 
     Growth is measured against the same hours of earlier weeks: a Monday is no growth over a Sunday. Topics that shrink keep
@@ -364,7 +371,7 @@ def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGr
     return growth_of
 
 
-def _factors(sums: Any, age: Any, column: dict[int, int]) -> tuple[Any, tuple[Any, Any]]:
+def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tuple[Array, Array]]:
     """Return by topic and hour what to multiply by, and the greatest growth of each topic with its weeks."""
     factors = np.ones((len(sums), len(age)))
     best, weeks = np.ones(len(sums)), np.zeros(len(sums), np.int64)
@@ -389,7 +396,7 @@ def _factors(sums: Any, age: Any, column: dict[int, int]) -> tuple[Any, tuple[An
     return factors, (best, weeks)
 
 
-def _ratios(sums: Any, column: dict[int, int], day: int, weeks: int) -> tuple[Any, Any]:
+def _ratios(sums: Array, column: dict[int, int], day: int, weeks: int) -> tuple[Array, Array]:
     """Return median and lower quartile of a day's hours over those some weeks before; 1 where too few can be compared."""
     ages = range(day * _DAY_HOURS, (day + 1) * _DAY_HOURS)
     pairs = [
@@ -406,6 +413,7 @@ def _ratios(sums: Any, column: dict[int, int], day: int, weeks: int) -> tuple[An
     return ratios[:, count // 2], ratios[:, int((1 - _AGREEING) * count)]
 
 
-def _means(values: Any, missing: Any) -> Any:
+def _means(values: Array, missing: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(missing, 0, values).sum(axis=1) / (~missing).sum(axis=1)
+        means: Array = np.where(missing, 0, values).sum(axis=1) / (~missing).sum(axis=1)
+        return means

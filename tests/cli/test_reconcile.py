@@ -13,7 +13,7 @@ from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.operations import ReconcileOrder, ReconcileRound, Workspace, reconcile
+from mm2mgr.operations import PlanOptions, ReconcileOrder, ReconcileRound, Workspace, reconcile
 from mm2mgr.operations import reconcile as _reconcile
 from tests.clock import Clock
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
@@ -51,7 +51,7 @@ def test_a_round_applies_the_tree_and_the_next_one_repairs_what_was_changed(mm2m
 @pytest.fixture
 def pruning(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], ReconcileRound]]:
     """Do one round after another, so many seconds later, with --prune; `orders` and `logs` run."""
-    order = ReconcileOrder(wait_seconds=0, prune=True)
+    order = ReconcileOrder(PlanOptions(prune=True), wait_seconds=0)
     module = sys.modules["mm2mgr.operations.reconcile"]  # the function hides it
     monkeypatch.setattr(module._Loop, "sleep", lambda self: None)  # type: ignore[attr-defined]
     loop = reconcile(Workspace(), order)

@@ -132,7 +132,7 @@ def test_a_plan_that_is_not_approved_writes_nothing(site: Site) -> None:
 
 def test_a_reviewed_plan_is_applied_until_the_tree_changes(site: Site) -> None:
     file = Path("plan.json")
-    made = operations.plan(Workspace(), ("logs",), out=file)
+    made = operations.plan(Workspace(), operations.PlanOptions(("logs",)), out=file)
     written = json.loads(file.read_text())["plan"]
     for part in written["clusters"]:
         assert all(change.pop("saw") for change in part["changes"])
