@@ -15,7 +15,7 @@ from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.handover import handed_over
 from mm2mgr.link import BrokerLimits, Leg, Route
-from mm2mgr.spec.loader import Spec, settled
+from mm2mgr.spec.loader import Spec, check_merged
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import Selector
@@ -216,7 +216,7 @@ class _Expansion:
         merged, written = self._layers([("defaults", "flows"), own, pair])
         for key in ("sources", "targets", "except", "pairs"):
             merged.pop(key, None)
-        settings, wrong = settled(merged, f" of {source}->{target}, defaults included")
+        settings, wrong = check_merged(merged, f" of {source}->{target}, defaults included")
         for where, message in wrong:
             self.problem((*own, *where), message)
         if settings is None:

@@ -111,7 +111,7 @@ def _read(opened: int, most_bytes: int, *, is_pipe: bool) -> bytes:
     raise Unreadable(f"is larger than {size}")
 
 
-def listed(folder: Path, pattern: str) -> list[Path]:
+def list_paths(folder: Path, pattern: str) -> list[Path]:
     """Return the paths in a folder whose names match `pattern`, sorted; a missing folder is empty.
 
     Mm2mgrError where the folder cannot be read: `Path.glob` takes that for empty, and its content would be made anew.
@@ -299,7 +299,7 @@ class Locked(Mm2mgrError):
 
 
 @contextmanager
-def locked(
+def hold_lock(
     path: Path, purpose: str, wait_seconds: float, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[None]:
     """Hold the lock file, created where it is missing, or lock a folder itself; OSError where the place allows neither.

@@ -106,10 +106,10 @@ class LinkComparison:
 
 def forecast_of(flow: Flow, route: Route, traffic: FlowTraffic, clients: Clients | None = None) -> Forecast:
     """Return what the flow carries over a route with its own settings or others, and the limits of its brokers."""
-    return predict(route, clients or clients_of(flow), traffic, flow.source.limits, flow.target_limits)
+    return predict(route, clients or _clients_of(flow), traffic, flow.source.limits, flow.target_limits)
 
 
-def clients_of(flow: Flow) -> Clients:
+def _clients_of(flow: Flow) -> Clients:
     """Return the settings of the flow's clients that decide its rate; Kafka's own where one of them is no number."""
     return Clients.of(lambda client, key: client_number(flow, client, key)) or Clients()
 
@@ -139,7 +139,7 @@ def compare(flow: Flow, route: Route, traffic: FlowTraffic) -> LinkComparison:
 
 def _clients(flow: Flow, route: Route, settings: Settings) -> Clients:
     """Return the client settings: those of the tree as they would be compiled for this route."""
-    return _OTHERS.get(settings) or clients_of(replace(flow, route=route))
+    return _OTHERS.get(settings) or _clients_of(replace(flow, route=route))
 
 
 def _row(flow: Flow, route: Route, settings: Settings, traffic: FlowTraffic, *, is_current: bool) -> Row:
@@ -346,7 +346,7 @@ def capped(flows: Iterable[Flow]) -> list[str]:
             continue
         tasks = int(flow.tasks.maximum)
         traffic = FlowTraffic(max(ENOUGH_PARTITIONS, tasks), tasks)
-        for ceiling in ceilings(flow.route, clients_of(flow), traffic, flow.source.limits, flow.target_limits):
+        for ceiling in ceilings(flow.route, _clients_of(flow), traffic, flow.source.limits, flow.target_limits):
             if ceiling.tasks > tasks:
                 cluster = flow.source if ceiling.end == "source" else flow.target
                 cappings.setdefault((cluster.alias, ceiling.key), []).append((ceiling, flow))

@@ -114,7 +114,7 @@ class Crossing:
         return max(_USUAL_RECORD, min(self.source.message_bytes, self.target.message_bytes), self.request_bytes)
 
 
-def compiled(block: str, crossing: Crossing) -> dict[str, Text]:
+def compile_block(block: str, crossing: Crossing) -> dict[str, Text]:
     """Return the settings of one client block of a flow; those that Kafka or mm2mgr has anyway are left out."""
     if block == "source_consumer":
         return _reader(crossing)
@@ -126,8 +126,8 @@ def compiled(block: str, crossing: Crossing) -> dict[str, Text]:
 def compiled_clients(crossing: Crossing) -> Clients:
     """Return what both clients get where people wrote nothing, with the defaults of Kafka and Connect for the rest."""
     settings = {
-        "source consumer": compiled("source_consumer", crossing),
-        "record producer": compiled("record_producer", crossing),
+        "source consumer": compile_block("source_consumer", crossing),
+        "record producer": compile_block("record_producer", crossing),
     }
     usual = dict.fromkeys(("receive.buffer.bytes", "send.buffer.bytes"), str(BY_SYSTEM))
 

@@ -78,7 +78,7 @@ def _escape(character: str) -> str:
     return _SHORT.get(character) or character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def shortened(text: str, most: int) -> str:
+def fit_text(text: str, most: int) -> str:
     """Return a text of at most so many characters; one that was cut ends with …."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

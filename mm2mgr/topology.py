@@ -15,7 +15,7 @@ from mm2mgr import defaults
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.link import BY_SYSTEM, USUAL_HEAP_BYTES, BrokerLimits, Clients, Route
-from mm2mgr.link_settings import Crossing, compiled, may_pipeline
+from mm2mgr.link_settings import Crossing, compile_block, may_pipeline
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
@@ -164,7 +164,7 @@ class Flow:
             base = base | defaults.METRIC_NAMES_DEFAULTS[block]
         result = {key: by_default(value, reason) for key, (value, reason) in base.items()}
         if self.crossing:
-            result |= compiled(block, self.crossing)
+            result |= compile_block(block, self.crossing)
         written: Mapping[str, str | None] = getattr(self.settings, block)
         for key, value in written.items():
             result.pop(key, None)

@@ -30,7 +30,7 @@ from mm2mgr.connect.types import (
     parse_config,
     state_of,
 )
-from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parsed
+from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parse_answer
 from mm2mgr.json_values import to_json
 from mm2mgr.secrets import mask_text, remember
 from mm2mgr.text import is_addressable
@@ -211,7 +211,7 @@ class ConnectClient:
         query = urlencode({key: str(value).lower() for key, value in chosen.items()})
         call = self._call_about(name, "POST", f"/restart?{query}" if any(chosen.values()) else "/restart")
         answer = await self._caller.write(call, None)
-        return parsed(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
+        return parse_answer(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
 
     async def restart_task(self, name: str, task: int) -> None:
         """Restart one task and no other. Raises OutcomeUnknown when the answer is lost, as `restart` does."""
@@ -239,7 +239,7 @@ class ConnectClient:
         )
 
     async def _read(self, call: Call, parse: Callable[[object], T], deadline: Deadline | None = None) -> T:
-        return parsed(await self._caller.read(call, deadline), call, parse)
+        return parse_answer(await self._caller.read(call, deadline), call, parse)
 
     async def _upsert(
         self, call: Call, name: str, config: Mapping[str, str], before: Mapping[str, str] | None = None
@@ -265,7 +265,7 @@ class ConnectClient:
             hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
         answer = await self._caller.write(call, stored, is_untouched if before is not None else None)
-        return parsed(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, desired)
+        return parse_answer(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, desired)
 
     async def _config_if_there(self, name: str, deadline: Deadline) -> dict[str, str] | None:
         try:

@@ -208,9 +208,9 @@ def _failure_error(answer: Answer, call: Call, reason: str) -> ConnectError:
     if "IO Error trying to forward REST request" in reason:
         if "Connection refused" in reason:  # it was never forwarded
             return call.error(ConnectBusy, reason, hint=_BUSY_HINT, status=500)
-        return lost(call, reason)
+        return lost_answer_error(call, reason)
     if "Request timed out" in reason:
-        return lost(call, reason)
+        return lost_answer_error(call, reason)
     if call.write and "Unrecognized field" in reason:
         return _unsupported_error(answer, call, reason)
     hint = "The worker's log has the stack trace of this error."
@@ -222,7 +222,7 @@ def _other(answer: Answer, call: Call, reason: str) -> ConnectError:
     if answer.status in {429, 503}:
         return call.error(ConnectBusy, problem, hint=_BUSY_HINT, status=answer.status)
     if answer.status in {502, 504}:
-        return lost(call, problem)
+        return lost_answer_error(call, problem)
     if 300 <= answer.status < 400 and answer.location:
         # Following it could hand the credentials to another host.
         target = urlsplit(answer.location)
@@ -245,7 +245,7 @@ _BY_STATUS = {
 }
 
 
-def lost(call: Call, reason: str) -> ConnectError:
+def lost_answer_error(call: Call, reason: str) -> ConnectError:
     """Return the error for an answer that never came: a write may have happened, a read is simply repeated."""
     if call.write:
         return call.error(OutcomeUnknown, f"the answer was lost: {cut(reason)}", hint=_LOST_HINT)

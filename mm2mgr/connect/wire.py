@@ -31,7 +31,7 @@ from mm2mgr.connect.errors import (
     OutcomeUnknown,
     WrongBody,
     error_of,
-    lost,
+    lost_answer_error,
 )
 from mm2mgr.connect.exchange import exchange, http_client
 from mm2mgr.connect.target import ConnectTarget, TlsFiles
@@ -149,7 +149,7 @@ class ConnectHttp:
             except (httpx.HTTPError, OSError) as failure:  # a TLS alert comes as bare ssl.SSLError
                 self._note_failure(url, failure, failures)
                 if not _never_connected(failure):
-                    raise lost(call, f"{url}: {_reason(failure)}") from failure
+                    raise lost_answer_error(call, f"{url}: {_reason(failure)}") from failure
         return None
 
     async def _side_by_side(self, call: Call, deadline: Deadline, failures: dict[str, Exception]) -> Answer | None:
@@ -222,7 +222,9 @@ class ConnectHttp:
         except web.BodyRefused as refused:
             self.reached = True
             problem = f"{url}: {refused}"
-            raise (lost(call, problem) if call.write else call.error(WrongBody, problem, hint=PAGE_HINT)) from refused
+            raise (
+                lost_answer_error(call, problem) if call.write else call.error(WrongBody, problem, hint=PAGE_HINT)
+            ) from refused
         self.reached = True
         return Answer(exchanged.status, exchanged.text, url, exchanged.headers.get("Location", ""))
 
@@ -397,7 +399,7 @@ class Caller:
         return AsyncRetrying(retry=retry_if_exception(passes), wait=wait, stop=stop, reraise=True)
 
 
-def parsed(answer: Answer, call: Call, parse: Callable[[object], T]) -> T:
+def parse_answer(answer: Answer, call: Call, parse: Callable[[object], T]) -> T:
     """Return the answer's body as a value; WrongBody names the Connect cluster and what was wrong."""
     data = answer.json(call)
     try:

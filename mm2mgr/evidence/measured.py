@@ -16,8 +16,15 @@ from mm2mgr.partitions import Statistic, TopicPartition
 from mm2mgr.render import CLIENT_ID_KEY, is_limited
 from mm2mgr.samples.schema import hour_of, utc_text
 from mm2mgr.secrets import is_secret
-from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMeasurement, by_history, saturated
-from mm2mgr.sizing.load import Hours, TopicGrowth, filled, levelled
+from mm2mgr.sizing.capacity import (
+    RECENT_DAYS,
+    MeasuredCapacity,
+    Saturated,
+    TaskMeasurement,
+    by_history,
+    find_saturation,
+)
+from mm2mgr.sizing.load import Hours, TopicGrowth, fill_unknown_hours, level_growth
 from mm2mgr.sizing.scenario import Week
 from mm2mgr.sizing.tasks import Profile
 
@@ -71,10 +78,10 @@ def read_rates(store: str | Path, window_seconds: float | None = None, statistic
 
     rates_by_hour = hourly_rates(store, window_seconds, statistic)
     names, place = rates_by_hour.names, rates_by_hour.place
-    filled(rates_by_hour.table, rates_by_hour.hours)
+    fill_unknown_hours(rates_by_hour.table, rates_by_hour.hours)
     topics = names.cluster[place] * max(1, len(names.topics)) + names.topic[place]
     growth: dict[str, dict[str, TopicGrowth]] = {}
-    for number, grown in levelled(rates_by_hour.table, topics, rates_by_hour.hours).items():
+    for number, grown in level_growth(rates_by_hour.table, topics, rates_by_hour.hours).items():
         cluster, topic = divmod(number, max(1, len(names.topics)))
         growth.setdefault(names.clusters[cluster], {})[names.topics[topic]] = grown
     rates: dict[str, dict[str, dict[TopicPartition, Hours]]] = {}
@@ -179,7 +186,7 @@ def _history(rows: Iterable[TaskRow]) -> dict[_Link, dict[str, tuple[Saturated, 
         by_connector[_Link(row.connect, row.source, row.target, row.settings), row.connector].append(row)
     held_of_link: defaultdict[_Link, dict[str, tuple[Saturated, float]]] = defaultdict(dict)
     for (link, connector), mine in by_connector.items():
-        if held := saturated(task_measurements(mine)):
+        if held := find_saturation(task_measurements(mine)):
             held_of_link[link][connector] = (held, _lagged_seconds(mine))
     return held_of_link
 

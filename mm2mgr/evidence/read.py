@@ -69,7 +69,7 @@ def read_listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, Listing | M
         return dict(zip(clusters, threads.map(read, clusters), strict=True))
 
 
-def read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
+def _read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
     """Return the state of each Connect cluster that runs some of these flows, by name."""
     by_connect: dict[str, list[Flow]] = {}
     for flow in flows:
@@ -186,7 +186,7 @@ class Evidence:
             assignment=assignment,
             rates=self.rates.of_topics(alias, topics) | beats,
             rules=rules_of(flow, self.capacities.get(flow.id), self.rates.statistic),
-            buffers=buffers_of(flow),
+            buffers=_buffers_of(flow),
             now=CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic),
             profile=self.rates.profile(alias),
             own_limit=flow.settings.catch_up.limit if flow.settings.catch_up else None,
@@ -217,7 +217,7 @@ def read(  # noqa: PLR0913  one argument per option
     failures = {alias: listing.message for alias, listing in listing_of.items() if isinstance(listing, Mm2mgrError)}
     listings = {alias: listing for alias, listing in listing_of.items() if not isinstance(listing, Mm2mgrError)}
     readable = tuple(flow for flow in chosen if flow.source.alias in listings)
-    return Evidence(readable, rates, listings, read_connects(readable), capacities, failures, by_flow)
+    return Evidence(readable, rates, listings, _read_connects(readable), capacities, failures, by_flow)
 
 
 # --- what the tree declares -------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacit
     return by_evidence(measured, declared)
 
 
-def buffers_of(flow: Flow) -> Buffers:
+def _buffers_of(flow: Flow) -> Buffers:
     """Return the buffer sizes of the flow's clients; a source whose brokers were not read is taken to have as many as addresses are declared."""
     fetch = client_number(flow, "source consumer", "fetch.max.bytes")
     of_partition = client_number(flow, "source consumer", "max.partition.fetch.bytes")

@@ -108,7 +108,7 @@ def open_client(
         raise failures.error(error, "the client's settings", 0) from error
 
 
-def is_silence(error: confluent_kafka.KafkaError) -> bool:
+def _is_silence(error: confluent_kafka.KafkaError) -> bool:
     """Tell whether an error means that no broker answered, as against a broker that said no."""
     return error.code() in _NO_ANSWER
 
@@ -202,7 +202,7 @@ class Kafka:
         try:
             return self.result(future)
         except confluent_kafka.KafkaException as error:
-            if is_silence(error.args[0]):
+            if _is_silence(error.args[0]):
                 raise
             return absent if error.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART else None
 
@@ -388,7 +388,7 @@ class Kafka:
                 offsets[partition] = self.result(future).offset
             except confluent_kafka.KafkaException as error:
                 read.failed[partition] = self.failures.cut(error.args[0].str())
-                read.unanswered |= is_silence(error.args[0])
+                read.unanswered |= _is_silence(error.args[0])
             except TimeoutError:
                 read.failed[partition] = "no answer in time"
                 read.unanswered = True

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel
 
 from mm2mgr.errors import Mm2mgrError, cause, install
-from mm2mgr.files import locked, read_regular, replace_file, state_folder
+from mm2mgr.files import hold_lock, read_regular, replace_file, state_folder
 from mm2mgr.observe.clocks import ConditionClock
 from mm2mgr.observe.companions import Beats, CheckpointLook
 from mm2mgr.observe.ledger import FlowLooks
@@ -67,7 +67,7 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
     warnings: list[str] = []
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(file.with_name(f"{file.name}.lock"), "reading and writing the memory", _LOCK_SECONDS):
+        with hold_lock(file.with_name(f"{file.name}.lock"), "reading and writing the memory", _LOCK_SECONDS):
             earlier = _read(file, warnings)
             memory = by(earlier)
             replace_file(file, _MemoryFile(format=3, **vars(memory)).model_dump_json(), 0o600)

@@ -51,8 +51,8 @@ from mm2mgr.reconcile.guards import (
     ClusterFacts,
     Connectors,
     Objection,
-    guarded,
-    may_go_astray,
+    may_write_to_other_cluster,
+    with_guards,
     writes_through_workers,
 )
 from mm2mgr.reconcile.heartbeats import (
@@ -235,11 +235,11 @@ class _Making:
         # What others claim is blocked before the guards judge: whatever is connected with it is then blocked, too.
         parts = [refused(part, self.claims) for part in parts]
         held = with_mass_deletes_held(parts, self.wish)
-        judged = guarded(held, run, self.known(ids), against, successors)
+        judged = with_guards(held, run, self.known(ids), against, successors)
         if refusing := (yield from self.ask_validation(judged)):
             for named, objection in refusing:
                 against.setdefault(named, []).append(objection)
-            judged = guarded(held, run, self.known(ids), against, successors)
+            judged = with_guards(held, run, self.known(ids), against, successors)
         return self.made(judged, ids, found, seen)
 
     def made(
@@ -269,7 +269,9 @@ class _Making:
             self.only is None
             and not any(part.unowned or part.left_over for part in self.compared())
             and all(change.action == "no-op" for part in self.compared() for change in part.changes)
-            and not any(may_go_astray(c.config, known.workers.get(c.connect), known) for c in self.connectors)
+            and not any(
+                may_write_to_other_cluster(c.config, known.workers.get(c.connect), known) for c in self.connectors
+            )
         )
 
     def wanted(self, name: str) -> list[Connector]:

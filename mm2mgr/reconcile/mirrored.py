@@ -44,7 +44,7 @@ class Again:
         return connector_text(self.old)
 
 
-def again(
+def mirrored_by_other_connector(
     widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool], over: TakeOver | None = None
 ) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
@@ -74,12 +74,12 @@ def again(
                 yield Again(other, ())
 
 
-def turned(widening: Widening, state: MirroredState) -> Iterator[Again]:
+def mirrored_by_former_config(widening: Widening, state: MirroredState) -> Iterator[Again]:
     """Yield what a write would mirror a second time because a connector did under its former config; it goes the other way now.
 
     Stored offsets do not name their target: what has no records there was mirrored to another one.
     """
-    own, there = state.offsets.get(widening.named) or {}, arrived(widening, state)
+    own, there = state.offsets.get(widening.named) or {}, topics_on_target(widening, state)
     for other in widening.opposite:
         stored = state.former.get((other, widening.source), {})
         topics = {partition.topic for partition, offset in stored.items() if offset > own.get(partition, -1)}
@@ -87,7 +87,9 @@ def turned(widening: Widening, state: MirroredState) -> Iterator[Again]:
             yield Again(other, tuple(repeats))
 
 
-def returned(widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
+def would_mirror_back(
+    widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool]
+) -> Iterator[Again]:
     """Yield what a write would mirror back to where it came from, by the connector that brought it."""
     for other, hop in widening.opposite.items():
         topics = list(_mirrored_by(other, hop, state))
@@ -163,18 +165,21 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     What it takes `over` comes with its stored offsets; a move that was `begun` ends under the names that it was begun with.
     """
     giver = over.giver if over else None
-    repeats = (*again(widening, state, connectors.is_abandoned, over), *turned(widening, state))
-    left = unstored(widening, state)
+    repeats = (
+        *mirrored_by_other_connector(widening, state, connectors.is_abandoned, over),
+        *mirrored_by_former_config(widening, state),
+    )
+    left = arrived_without_offsets(widening, state)
     if over is not None and over.giver in widening.others:
         before = widening.others[over.giver].selection
         stored = {
             partition.topic for partition in state.offsets.get(over.giver) or {} if over.has_topic(partition.topic)
         }
         left, version = [topic for topic in left if before and not before.takes(topic) and topic not in stored], "0"
-    late = taken_up_again(widening, left, version)
-    back = tuple(returned(widening, state, connectors.is_abandoned))
-    objection = repeated(repeats, connectors.owned, widening, giver) or sent_back(back, widening)
-    objection = objection or unproved(widening, state, connectors.unread) or late
+    late = _objection_no_offsets(widening, left, version)
+    back = tuple(would_mirror_back(widening, state, connectors.is_abandoned))
+    objection = objection_duplicates(repeats, connectors.owned, widening, giver) or _objection_loop(back, widening)
+    objection = objection or _objection_unread_cluster(widening, state, connectors.unread) or late
     topics = dict.fromkeys(topic for repeat in (*repeats, *back) for topic in repeat.topics)
     former = () if begun or giver is None else (former_names(giver, connectors),)
     formers = (names_of(widening.before.subject) if widening.before else None, *former)
@@ -189,7 +194,7 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     )
 
 
-def repeated(
+def objection_duplicates(
     repeats: Sequence[Again], owned: Container[Named], widening: Widening, giver: Named | None = None
 ) -> Objection | None:
     """Return the objection to a write that mirrors topics a second time; `owned` connectors are this tree's.
@@ -209,7 +214,7 @@ def repeated(
     )
 
 
-def sent_back(repeats: Sequence[Again], widening: Widening) -> Objection | None:
+def _objection_loop(repeats: Sequence[Again], widening: Widening) -> Objection | None:
     """Return the objection to a write that mirrors topics back to where they came from."""
     if not repeats:
         return None
@@ -241,19 +246,19 @@ def _entry(again: Again, widening: Widening, giver: Named | None) -> str:
     return f"write moved: [{{from: {in_yaml(flow)}, to: {to}{topics}}}]"
 
 
-def unproved(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Objection | None:
+def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Objection | None:
     """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
     if not unread:
         return None
     clusters = " and ".join(f"'{name}'" for name in unread)
-    if returning := coming_back(widening, state):
+    if returning := _may_come_from_target(widening, state):
         return Objection(
             "mirrored-already",
             f"Connect cluster {clusters} could not be read, and '{widening.source}' has topics that were mirrored from '{widening.target}', "
             f"by their names ({few(returning)}): if a connector there still does, they would be mirrored back and forth without end",
             f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing mirrors them any more",
         )
-    there, target = arrived(widening, state), state.listed(widening.target)
+    there, target = topics_on_target(widening, state), state.listed(widening.target)
     cause = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there is not None and target is not None:
         topics = set(state.begun.get(widening.named, ()))
@@ -273,7 +278,7 @@ def unproved(widening: Widening, state: MirroredState, unread: Sequence[str]) ->
     )
 
 
-def coming_back(widening: Widening, state: MirroredState) -> list[str]:
+def _may_come_from_target(widening: Widening, state: MirroredState) -> list[str]:
     """Return the topics that a write begins to take, names kept, and that some unknown connector has from the target, by their names."""
     selection = widening.new.selection
     if not selection or selection.policy != "identity":
@@ -288,7 +293,7 @@ def coming_back(widening: Widening, state: MirroredState) -> list[str]:
     ]
 
 
-def unstored(widening: Widening, state: MirroredState) -> list[str]:
+def arrived_without_offsets(widening: Widening, state: MirroredState) -> list[str]:
     """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by its offsets.
 
     No running connector has mirrored them: a deleted one has, or one outside these Connect clusters. What is
@@ -298,10 +303,10 @@ def unstored(widening: Widening, state: MirroredState) -> list[str]:
     if not selection or selection.policy != "default":
         return []
     own = {partition.topic for partition in state.offsets.get(widening.named) or {}}
-    return [topic for topic in arrived(widening, state) or () if topic not in own]
+    return [topic for topic in topics_on_target(widening, state) or () if topic not in own]
 
 
-def taken_up_again(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
+def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
     """Return the objection to a write that takes topics which have arrived, and that cannot be tried without running."""
     can_be_tried = widening.before is None and (version is None or numbers(version) >= (3, 7))
     if not topics or can_be_tried:
@@ -316,7 +321,7 @@ def taken_up_again(widening: Widening, topics: Sequence[str], version: str | Non
     )
 
 
-def arrived(widening: Widening, state: MirroredState) -> list[str] | None:
+def topics_on_target(widening: Widening, state: MirroredState) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
     begun, target = state.begun.get(widening.named), state.listed(widening.target)
     if begun is None or target is None:

@@ -188,11 +188,11 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
     if change.moves_to or change.action not in {"create", "update", "delete"}:
         return ()  # one that is given up is part of the list of the one that takes over
     if change.takes_over:
-        return tuple(_moved(named, owner, change, change.takes_over))
+        return tuple(_move_stages(named, owner, change, change.takes_over))
     if change.action == "create" and change.needs_offsets:
         journal = Journal(wished or "RUNNING", needs=change.needs_offsets)
         prove = Prove(named, journal.needs, aliases_of(config)[0], is_new=True)
-        return Create(named, journal.marked(config), "STOPPED"), prove, *_finished(named, config, journal.then)
+        return Create(named, journal.marked(config), "STOPPED"), prove, *_finish(named, config, journal.then)
     if change.action == "create":
         return (Create(named, config, wished),)
     if change.action == "delete":
@@ -222,10 +222,10 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     if change.needs_offsets:
         yield Prove(named, change.needs_offsets, aliases_of(desired)[0])
     if behind is None:
-        yield from _finished(named, desired, then)
+        yield from _finish(named, desired, then)
         return
     if journal is None:
-        yield Undo(_finished(named, live, was))
+        yield Undo(_finish(named, live, was))
         if then != "STOPPED":
             # Before it is stopped: afterwards nothing shows that it is to run again. Workers that are not exactly-once
             # any more refuse `required`, which would bar the way to at_least_once.
@@ -239,10 +239,10 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     yield ReadOffsets(named)
     yield WriteConfig(named, moving, "the new place of its offsets", known=True)
     yield from (WriteOffsets(named, noted=journal is not None), ReadBack(named), Undo())
-    yield from _finished(named, desired, then)
+    yield from _finish(named, desired, then)
 
 
-def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
+def _finish(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
     """Bring a connector back to its state before the journal goes, with a config that finds its offsets."""
     last = WriteConfig(named, unmarked(config))
     if then == "STOPPED":
@@ -250,7 +250,7 @@ def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
     return WriteConfig(named, Journal(then).marked(config), "its offsets are there"), SetState(named, then), last
 
 
-def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable[Stage]:  # noqa: PLR0912  in one piece it can be read
+def _move_stages(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable[Stage]:  # noqa: PLR0912  in one piece it can be read
     """Yield how a connector goes on where another one stops; what is done already is left out.
 
     The giver's topics and offsets stay as they are until the receiver has its offsets, so until then everything can be taken back.
@@ -353,7 +353,7 @@ def _taken_back(named: Named, config: Config, over: TakeOver, *, unmark: bool) -
     drop = (DropOffsets(named, over.picks, over.giver),) if over.before is not None else ()
     if over.move.created:
         return *first, stop, *(drop or (DropOffsets(named),)), Delete(named)
-    return *first, stop, *drop, *_finished(named, config, over.journal.then)
+    return *first, stop, *drop, *_finish(named, config, over.journal.then)
 
 
 def _giver_goes_on(over: TakeOver) -> tuple[Stage, ...]:

@@ -42,7 +42,7 @@ from mm2mgr.samples.tables import (
     StoredTable,
     by_period,
     codes_of,
-    gone,
+    missing_table_error,
     read_share,
     shares_of,
 )
@@ -82,7 +82,7 @@ class SampleStore:
         if row_count:
             self.table.append(pa.concat_tables(tables))
         elif not self.table.exists():
-            raise gone(self.table.uri)
+            raise missing_table_error(self.table.uri)
         return row_count
 
     def hours(self) -> list[str]:

@@ -32,7 +32,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import listed, special_kind
+from mm2mgr.files import list_paths, special_kind
 from mm2mgr.samples.schema import PARTITIONED_BY, TABLES, Store, hour_start_ms, is_remote, store_of
 from mm2mgr.samples.table_errors import damaged_log, reaching, writing
 from mm2mgr.text import number_of
@@ -134,7 +134,7 @@ class StoredTable:
     def exists(self) -> bool:
         """Say whether the table was created."""
         if not is_remote(self.store):
-            listed(Path(self.uri), "_delta_log")
+            list_paths(Path(self.uri), "_delta_log")
         self._refuse_pipes()
         with reaching(self.uri):
             return DeltaTable.is_deltatable(self.uri)
@@ -185,9 +185,9 @@ class StoredTable:
     def append(self, rows: Any) -> None:
         """Add rows in one commit; beside other writers, and Mm2mgrError where the table is gone."""
         with self._appending, writing(self.uri):
-            if not is_remote(self.store) and not listed(Path(self.uri), "_delta_log"):
+            if not is_remote(self.store) and not list_paths(Path(self.uri), "_delta_log"):
                 self._open = None
-                raise gone(self.uri)
+                raise missing_table_error(self.uri)
             self._refuse_links("_delta_log", *self._folders_of(rows))
             self._refuse_pipes()
             for left in reversed(range(_TRIES)):
@@ -221,7 +221,7 @@ class StoredTable:
         """Return the state of the table as it is now; without files where it does not exist."""
         if not is_remote(self.store):
             for folder in (Path(self.store), Path(self.uri)):
-                listed(folder, "_delta_log")  # the library takes a folder that may not be read for no table
+                list_paths(folder, "_delta_log")  # the library takes a folder that may not be read for no table
         self._refuse_pipes()
         links = self._links()
         with reaching(self.uri):
@@ -459,7 +459,7 @@ def by_period(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
     return files_by_period
 
 
-def gone(uri: str) -> Mm2mgrError:
+def missing_table_error(uri: str) -> Mm2mgrError:
     """Return the error about a table that was there when this process began."""
     hint = "mount it again, and samples go on; to begin a new store, start `mm2mgr sample` again"
     return Mm2mgrError(f"the table {uri} is gone", hint=hint)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.files import locked, replace_file
+from mm2mgr.files import hold_lock, replace_file
 from mm2mgr.text import few
 
 MARKER = ".mm2mgr-folder"
@@ -80,7 +80,7 @@ def is_claimed(folder: Path, use: str) -> bool:
 
 def only_one(folder: Path, doing: str = "starting or stopping the sandbox") -> AbstractContextManager[None]:
     """Hold the folder's lock, which the kernel frees when its holder dies; raise Locked when another process has it."""
-    return locked(folder / "state.lock", f"another process is {doing} in {folder}", 0)
+    return hold_lock(folder / "state.lock", f"another process is {doing} in {folder}", 0)
 
 
 @contextmanager

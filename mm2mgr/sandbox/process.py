@@ -144,7 +144,7 @@ def spawn(command: Sequence[str], console: Path, environment: Mapping[str, str])
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Hold a Ctrl-C back until the block is over: between starting a process and noting it down, it would be orphaned.
 
     A handler and not a signal mask, which the new process would inherit for good.

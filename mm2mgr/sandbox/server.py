@@ -23,7 +23,7 @@ from mm2mgr.errors import SandboxError
 from mm2mgr.files import cache_file
 from mm2mgr.sandbox.jars import DEFAULT_VERSION, kafka_jars
 from mm2mgr.sandbox.java import Java, find_java
-from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, uninterrupted, wait_until
+from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, wait_until, without_interrupts
 
 HOST = "127.0.0.1"
 START_TIMEOUT_SECONDS = 90.0
@@ -139,7 +139,7 @@ class Server(ABC):
         write_properties(properties_file, self.server_properties())
         command = self.shell_command(str(self.runtime.java.java), properties_file)
         environment = self._environment(self.runtime)
-        with uninterrupted():
+        with without_interrupts():
             self.process = spawn(["sh", "-c", command], self.directory / "console.log", environment)
 
     def wait_ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:

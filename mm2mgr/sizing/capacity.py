@@ -57,7 +57,7 @@ class Saturated:
     ended_ms: int
 
 
-def saturated(
+def find_saturation(
     measurements: Iterable[TaskMeasurement], sustained_seconds: float = SUSTAINED_SECONDS
 ) -> Saturated | None:
     """Return the lower quartile of what tasks carried while they had lag at both ends of every span; None without long stretches.

@@ -309,7 +309,7 @@ class TopicGrowth:
     weeks: int
 
 
-def filled(table: Any, hours: Sequence[int]) -> None:
+def fill_unknown_hours(table: Any, hours: Sequence[int]) -> None:
     """Fill unknown hours (NaN) of partitions × hours: with the partition's mean at this hour of the day, else its mean.
 
     `hours` are counted since 1970. A row that is unknown throughout stays so.
@@ -328,7 +328,7 @@ def filled(table: Any, hours: Sequence[int]) -> None:
     table[rows] = some
 
 
-def levelled(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGrowth]:
+def level_growth(table: Any, topics: Any, hours: Sequence[int]) -> dict[int, TopicGrowth]:
     """Raise older hours of topics that grew to today's level, in place; return those topics with their growth.
 
     Growth is measured against the same hours of earlier weeks: a Monday is no growth over a Sunday. Topics that shrink keep

@@ -78,7 +78,7 @@ class Outlook:
     limited: tuple[str, ...] = ()
 
 
-def task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> float:
+def _task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> float:
     """Return what a task can move where `tasks` busy ones are spread over the workers, idle ones among them.
 
     A worker moves what its number of tasks moves at full capacity, or its network; more tasks than that share it.
@@ -89,12 +89,12 @@ def task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> flo
     return speed if network is None else min(speed, network / most)
 
 
-def utilisations(load: ConnectLoad, workers: int, tasks: Sequence[int]) -> dict[str, float]:
+def _utilisations(load: ConnectLoad, workers: int, tasks: Sequence[int]) -> dict[str, float]:
     """Return how busy the busiest task of each flow is when the flows have so many tasks, in their order, or its catch-up limit if that
     is busier: all that comes under it gets through at that rate together."""
     total = max(1, sum(tasks))
     return {
-        run.flow_id: max(run.load.busiest(count) / task_speed(load, run, workers, total), run.limit_used)
+        run.flow_id: max(run.load.busiest(count) / _task_speed(load, run, workers, total), run.limit_used)
         for run, count in zip(load.runs, tasks, strict=True)
     }
 
@@ -130,7 +130,7 @@ def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = (
         )
     usual = [max(1, workers // 2), workers, workers + 1, math.ceil(workers * 1.5), workers * 2, workers * 3]
     chosen = sorted(set(counts or usual))
-    shares = utilisations(load, workers, [len(run.per_task) for run in load.runs])
+    shares = _utilisations(load, workers, [len(run.per_task) for run in load.runs])
     limited = tuple(run.flow_id for run in load.runs if run.limit_used and shares[run.flow_id] == run.limit_used)
     return Outlook(lag.text, losses, tuple(recovery(load, count, behind) for count in chosen), limited=limited)
 
@@ -139,7 +139,7 @@ def recovery(load: ConnectLoad, workers: int, behind: float) -> Recovery:
     """Return the time to catch up from so many seconds of traffic."""
     now = [len(run.per_task) for run in load.runs]
     raised = _raise_tasks(load, workers, now)
-    first, second = (_catch_up(utilisations(load, workers, tasks), behind) for tasks in (now, raised))
+    first, second = (_catch_up(_utilisations(load, workers, tasks), behind) for tasks in (now, raised))
     return Recovery(workers, sum(now), first, sum(raised), second)
 
 
@@ -160,8 +160,8 @@ def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:
             reason=reason,
         )
     seconds = load.failover.stopped_seconds
-    before = _catch_up(utilisations(load, workers, tasks), seconds).never
-    after = _catch_up(utilisations(load, left, tasks), seconds)
+    before = _catch_up(_utilisations(load, workers, tasks), seconds).never
+    after = _catch_up(_utilisations(load, left, tasks), seconds)
     after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
     rest = fullest(load, left)
     outcome = WorkerLoss(

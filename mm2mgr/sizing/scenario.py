@@ -120,7 +120,7 @@ class FlowView:
     week: Week
 
 
-def sized(scenario: Scenario) -> SizedFlow:
+def size_scenario(scenario: Scenario) -> SizedFlow:
     """Size one flow."""
     flow_load_now = flow_load(scenario.assignment, scenario.rates, scenario.rules, scenario.profile)
     sizing = size_load(scenario.flow_id, flow_load_now, scenario.rules, scenario.now)
@@ -130,12 +130,12 @@ def sized(scenario: Scenario) -> SizedFlow:
 def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers]) -> Outcome:
     """Size every scenario and put it on its Connect cluster; a cluster without scenarios needs nothing and is absent."""
     scenarios = tuple(scenarios)
-    flows = {scenario.flow_id: sized(scenario) for scenario in scenarios}
+    flows = {scenario.flow_id: size_scenario(scenario) for scenario in scenarios}
     used = _limits_used(scenarios, flows)
     runs: dict[str, list[FlowRun]] = {}
     pairs: dict[str, set[str]] = {}
     for scenario in scenarios:
-        run = flow_run(scenario, flows[scenario.flow_id])
+        run = _flow_run(scenario, flows[scenario.flow_id])
         runs.setdefault(scenario.connect, []).append(replace(run, limit_used=used.get(scenario.flow_id, 0.0)))
         pairs.setdefault(scenario.connect, set()).add(scenario.pair)
     loads = {name: _load(name, own, pairs[name], machines.get(name, ConnectWorkers())) for name, own in runs.items()}
@@ -165,7 +165,7 @@ def with_workers_seen(outcome: Outcome, counts: Mapping[str, int]) -> Outcome:
     return Outcome(outcome.flows, loads, {name: need(load) for name, load in loads.items()})
 
 
-def flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
+def _flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
     """Return a sized flow as its Connect cluster runs it: people's own number where they wrote one, else the recommended."""
     partitions, limit = max(1, len(scenario.assignment.order)), scenario.rules.bounds.limit
     tasks = min(scenario.now.tasks if scenario.now and scenario.now.by_hand else flow.sizing.tasks, partitions)

@@ -130,7 +130,7 @@ def _stay(sizing: Sizing, before: EarlierSizing, reason: str) -> Decision:
     return Decision(before.tasks, before.changed_seconds, 0, (sentence,), before.is_saving)
 
 
-def settled(evidence: SizedFlow, decision: Decision) -> Sizing:
+def sizing_as_decided(evidence: SizedFlow, decision: Decision) -> Sizing:
     """Return the sizing with the number that was decided for, and the reasons for that."""
     busiest = evidence.load.busiest(decision.tasks)
     reasons = (*evidence.sizing.reasons, *decision.reasons)

@@ -48,7 +48,7 @@ def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyTy
 
     `contents` are read instead of the files of these names.
     """
-    files, problems = tree_files(sources)
+    files, problems = _tree_files(sources)
     overrides = frozenset(str(path) for path, is_override in files if is_override)
     documents: list[Document] = []
     for path, _ in files:
@@ -95,7 +95,7 @@ def _remember(values: Any) -> None:
             _remember(inner)
 
 
-def settled(merged: dict[str, Any], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
+def check_merged(merged: dict[str, Any], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
     """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems too."""
     try:
         return FlowSettings.model_validate(merged), []
@@ -158,7 +158,7 @@ class _Merged:
 # --- the files of a tree ----------------------------------------------------------------------------------------------
 
 
-def tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[Problem]]:
+def _tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[Problem]]:
     """List the files of `sources`, folders recursively, in a fixed order, each with whether it is in an overrides/ folder of the tree.
 
     Raises Mm2mgrError for a source that does not exist.

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import locked, read_regular, replace_file, resolved_within
+from mm2mgr.files import hold_lock, read_regular, replace_file, resolved_within
 from mm2mgr.spec.loader import OVERRIDES
 from mm2mgr.spec.places import read_yaml
 
@@ -90,7 +90,7 @@ class OverrideFile:
             with ExitStack() as held:
                 with suppress(OSError):  # NFS locks no folders; then the comparison before the replacement has to do
                     # The folder, as a lock file would show up in git.
-                    held.enter_context(locked(target.parent, f"writing {path}", _LOCK_SECONDS, say))
+                    held.enter_context(hold_lock(target.parent, f"writing {path}", _LOCK_SECONDS, say))
                 for _ in range(_ATTEMPTS):
                     content, now = _content(target), self._entries(target)
                     theirs = {name for name in entries if now.get(name) not in (before.get(name), entries[name])}
@@ -150,7 +150,6 @@ BROKERS = OverrideFile(
     "the brokers",
     "# Where brokers differ, their smallest value. -1: the operating system sizes the buffer.\n",
 )
-OVERRIDE_FILES = (SIZING, BROKERS)
 
 
 def merge(

@@ -161,7 +161,7 @@ def _is_sorted(series: Series) -> bool:
     return bool((np.diff(series.partition_id[series.starts]) > 0).all()) and not (late & ~series.first[1:]).any()
 
 
-def joined(lead: Series, hour: Series) -> Series:
+def join_hours(lead: Series, hour: Series) -> Series:
     """Put the end of an hour in front of the next one, series by series."""
     if not len(lead):
         return hour

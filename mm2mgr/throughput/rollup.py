@@ -71,7 +71,7 @@ def roll_up(series: Series, hour_start_ms: int) -> RollUp | None:
     return RollUp({**{name: column[alive] for name, column in values.items()}, **lists}, offsets)
 
 
-def stacked(roll_ups: Iterable[RollUp | None]) -> RollUp | None:
+def stack_roll_ups(roll_ups: Iterable[RollUp | None]) -> RollUp | None:
     """Put roll-ups of one after another range of ids together; None where there is none."""
     parts = [roll_up for roll_up in roll_ups if roll_up is not None]
     if not parts:
@@ -245,13 +245,13 @@ def rate_of(buckets: npt.NDArray[np.integer]) -> Floats:
     return np.where(buckets <= ZERO, 0.0, 2 * np.exp((buckets + 1.0) * _LOG_GAMMA) / (_GAMMA + 1))
 
 
-def shifted(buckets: npt.NDArray[np.integer], factors: Floats) -> Ints:
+def shift_buckets(buckets: npt.NDArray[np.integer], factors: Floats) -> Ints:
     """Return the buckets after every rate is multiplied by its factor (positive); rounding to a bucket costs another 2 %."""
     moved = buckets + np.rint(np.log(factors) / _LOG_GAMMA)
     return np.where(buckets <= ZERO, ZERO, np.maximum(moved, ZERO)).astype(np.int64)
 
 
-def merged(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) -> tuple[Ints, Ints, Ints]:
+def merge_buckets(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) -> tuple[Ints, Ints, Ints]:
     """Add up equal buckets of each series: (series, bucket, weight), ordered by series and bucket.
 
     Sketches lie end to end in `buckets` and `weights_ms`; each has its length and its series, a small number from 0.

@@ -58,11 +58,11 @@ class Machine(Protocol):
 
 def accepts(machine: Machine, name: str) -> bool:
     """Tell whether a machine accepts a whole name."""
-    state = after(machine, name)
+    state = state_after(machine, name)
     return state is not None and machine.accepts(state)
 
 
-def after(machine: Machine, text: str) -> Hashable:
+def state_after(machine: Machine, text: str) -> Hashable:
     """Return the state of a machine that has read a text."""
     state = machine.start
     for char in text:
@@ -313,7 +313,7 @@ def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_state
 def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
     machines = [each_machine.machine for each_machine in (*required, *refused)]
     needed = len(required)
-    start = tuple(after(part.machine, part.read) for part in (*required, *refused))
+    start = tuple(state_after(part.machine, part.read) for part in (*required, *refused))
     if None in start[:needed]:
         return Search(None, 1)
     longest = LONGEST_NAME - max((len(part.read) for part in required), default=0)
@@ -376,7 +376,7 @@ class Backtracker:
     def __init__(self, tree: Node) -> None:
         self._program = _Program(tree)
         self._left = MOST_STEPS
-        self._rough = Regular(relaxed(tree))  # most names do not match anyway, and it is quick to say so
+        self._rough = Regular(relax(tree))  # most names do not match anyway, and it is quick to say so
 
     def matches(self, name: str) -> bool:
         """Tell whether it matches a whole name; TooLarge."""
@@ -443,14 +443,14 @@ class Backtracker:
         return (at, way[1]) if way is not None else None
 
 
-def relaxed(node: Node) -> Node:
+def relax(node: Node) -> Node:
     """Return a regular language that holds all that a node matches: lookarounds count as matched, and a backreference is any text."""
     if isinstance(node, Lookaround | Boundary):
         return Seq()
     if isinstance(node, Back):
         return Repeat(Chars(CHARS), 0, None)
     if isinstance(node, Atomic | Group):
-        return relaxed(node.node)
+        return relax(node.node)
     if isinstance(node, Seq | Alt):
-        return type(node)(tuple(map(relaxed, node.nodes)))
-    return Repeat(relaxed(node.node), node.least, node.most) if isinstance(node, Repeat) else node
+        return type(node)(tuple(map(relax, node.nodes)))
+    return Repeat(relax(node.node), node.least, node.most) if isinstance(node, Repeat) else node

@@ -14,7 +14,7 @@ from itertools import islice
 
 from mm2mgr.topics.automaton import Resumed, shortest
 from mm2mgr.topics.java_regex import TOPIC_CHARS, Alt, Chars, Group, Node, Repeat, Seq
-from mm2mgr.topics.names import Items, NameFilter, Selection, joined, machine_of, refused_by, samples, shape_of
+from mm2mgr.topics.names import Items, NameFilter, Selection, machine_of, names_of_both, refused_by, samples, shape_of
 
 _STATES_OF_ONE, _STATES_OF_ALL, _STATES_AT_LEAST = 5_000, 20_000, 5
 _NAMES_LIKE_ONE_STATE = 20
@@ -261,7 +261,7 @@ def _sampled(begun: _Begun, items_of: Sequence[Items]) -> Iterator[str]:
     for (_, before), items in zip(begun, items_of, strict=True):
         others = dict.fromkeys(item for items_there in items_of if items_there is not items for item in items_there)
         for item in items:
-            yield from (name.removeprefix(before) for other in others for name in joined(item, other))
+            yield from (name.removeprefix(before) for other in others for name in names_of_both(item, other))
 
 
 # --- each with each ---------------------------------------------------------------------------------------------------

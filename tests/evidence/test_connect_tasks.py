@@ -19,7 +19,7 @@ from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import TaskRow, TaskStore
-from mm2mgr.sizing.capacity import Pace, saturated
+from mm2mgr.sizing.capacity import Pace, find_saturation
 from tests.clock import go_by
 from tests.fake_connect import CLASSES, FakeConnect, serving
 from tests.kafka.conftest import closed_port
@@ -134,7 +134,7 @@ def test_a_lagging_task_has_moments_and_one_that_keeps_up_has_none(world: World)
         ("w", "a", "hub", 0),
         ("w", "a", "hub", 1),
     }
-    held = saturated(task_measurements(world.history()))
+    held = find_saturation(task_measurements(world.history()))
     assert held is not None
     assert held.bytes_per_second == pytest.approx(200_000 * 360 / 420)
 
