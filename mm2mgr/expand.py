@@ -1,4 +1,5 @@
-"""Expands a Spec to a Topology: resolves aliases, applies defaults, multiplies sources and targets, removes exceptions. Pure.
+"""Expands a Spec to a Topology: resolves aliases, applies defaults, multiplies sources and targets, removes exceptions.
+Pure.
 
 Problems of the whole estate are collected and raised together as one SpecError, each with its place.
 """
@@ -354,7 +355,9 @@ def _leg(link: Link | None) -> Leg | None:
 
 
 def _sharing_workers(flows: list[Flow]) -> list[Flow]:
-    """Give flows with a link the tasks that share a worker's heap with theirs: a power of two, so that few changes change them."""
+    """Give flows with a link the tasks that share a worker's heap with theirs: a power of two, so that few changes
+    change them.
+    """
     tasks: dict[str, int] = {}
     for flow in flows:
         tasks[flow.connect.name] = tasks.get(flow.connect.name, 0) + int(flow.tasks.maximum)

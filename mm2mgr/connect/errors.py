@@ -11,7 +11,9 @@ from mm2mgr.secrets import cut, mask_text
 
 
 class ConnectError(Mm2mgrError):
-    """Names the Connect cluster, the connector and what to do (`hint`); `status` is the HTTP code, if there was an answer."""
+    """Names the Connect cluster, the connector and what to do (`hint`); `status` is the HTTP code, if there was an
+    answer.
+    """
 
     def __init__(
         self,
@@ -101,8 +103,8 @@ class Call:
 class Answer:
     """What came back: HTTP status, the body, and where it came from.
 
-    Its text goes before an error about it is raised: an error keeps the variables of the frames that it came through until Python looks for
-    garbage, and a body may be large.
+    Its text goes before an error about it is raised: an error keeps the variables of the frames that it came through
+    until Python looks for garbage, and a body may be large.
     """
 
     status: int

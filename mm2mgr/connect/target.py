@@ -1,4 +1,5 @@
-"""Where a Connect cluster is and how it is reached: URLs, credentials, headers, TLS files and proxy, whose repr hides secrets.
+"""Where a Connect cluster is and how it is reached: URLs, credentials, headers, TLS files and proxy, whose repr hides
+secrets.
 
 No HTTP library is imported here.
 """
@@ -95,7 +96,8 @@ class ProxyServer:
 class ConnectTarget:
     """One Connect cluster: its alias and the REST URLs of its workers (or of a gateway), tried in this order.
 
-    `renewed` reads credentials and certificates again, which may have changed on this machine. `timeout_seconds` bounds a read.
+    `renewed` reads credentials and certificates again, which may have changed on this machine. `timeout_seconds` bounds
+    a read.
     """
 
     name: str
@@ -130,7 +132,9 @@ class ConnectTarget:
 
 
 def _check_url(url: str, key: str, whose: str) -> str:
-    """Return a URL without the slash at its end; ConnectError when no request can go there, or when it holds credentials."""
+    """Return a URL without the slash at its end; ConnectError when no request can go there, or when it holds
+    credentials.
+    """
     import httpx  # loaded with the client in any case; the types do without it
 
     try:

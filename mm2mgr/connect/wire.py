@@ -1,7 +1,7 @@
 """The calls of one Connect cluster: which URL answers, how long it may take, and what is repeated.
 
-A read is sent to several URLs side by side. A write goes to the next URL only if no connection was made, and is repeated only after
-reading back showed that it did not happen. It knows no endpoint.
+A read is sent to several URLs side by side. A write goes to the next URL only if no connection was made, and is
+repeated only after reading back showed that it did not happen. It knows no endpoint.
 """
 
 from __future__ import annotations
@@ -307,7 +307,9 @@ Check = Callable[[Deadline], Awaitable[bool]]
 
 
 class Caller:
-    """The calls of one client; a `deadline_seconds` of None means the `timeout` declared for reads (60 s by default), and twice that for writes."""
+    """The calls of one client; a `deadline_seconds` of None means the `timeout` declared for reads (60 s by default),
+    and twice that for writes.
+    """
 
     def __init__(self, wire: ConnectHttp, deadline_seconds: float | None, first_backoff_seconds: float) -> None:
         self._wire = wire
@@ -316,7 +318,9 @@ class Caller:
 
     @property
     def pauses(self) -> tuple[float, ...]:
-        """How long to wait before each look at what was written: followers learn of it a moment after the leader did."""
+        """How long to wait before each look at what was written: followers learn of it a moment after the leader
+        did.
+        """
         return 0.0, self._first_backoff_seconds, 4 * self._first_backoff_seconds
 
     async def read(self, call: Call, deadline: Deadline | None = None) -> Answer:
@@ -327,8 +331,9 @@ class Caller:
     async def write(self, call: Call, happened: Check | None, may_repeat: Check | None = None) -> Answer | None:
         """Return the answer, or None when it was lost and `happened` showed that the write is in place.
 
-        Raises OutcomeUnknown when that is unknown; with `happened` None, whenever the answer is lost. `may_repeat` is asked before the
-        write is sent again: it tells whether that is still needed, and raises where somebody else wrote meanwhile.
+        Raises OutcomeUnknown when that is unknown; with `happened` None, whenever the answer is lost. `may_repeat` is
+        asked before the write is sent again: it tells whether that is still needed, and raises where somebody else
+        wrote meanwhile.
         """
         deadline = self._deadline(WRITE_DEADLINE_SECONDS)
         attempts = 0

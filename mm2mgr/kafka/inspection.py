@@ -1,7 +1,8 @@
-"""What one login sees of a Kafka cluster (brokers, topics, groups, size limits, ACLs), and what it may do: yes, no, or open.
+"""What one login sees of a Kafka cluster (brokers, topics, groups, size limits, ACLs), and what it may do: yes, no, or
+open.
 
-Nothing is created, altered or committed: changing requests are sent for validation only, because brokers authorize before they
-validate.
+Nothing is created, altered or committed: changing requests are sent for validation only, because brokers authorize
+before they validate.
 """
 
 from __future__ import annotations
@@ -151,7 +152,9 @@ class BrokerAddress:
 
 
 def broker_addresses(kafka: Kafka) -> tuple[BrokerAddress, ...]:
-    """Return the brokers of a cluster by id, which any login may ask for; the first call to make, as it notices a refused login."""
+    """Return the brokers of a cluster by id, which any login may ask for; the first call to make, as it notices a
+    refused login.
+    """
     brokers = sorted(kafka.listing().brokers.values(), key=lambda broker: int(broker.id))
     return tuple(BrokerAddress(broker.id, broker.host, broker.port) for broker in brokers)
 
@@ -177,8 +180,8 @@ def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, 
 
 
 def _topic_entries(kafka: Kafka, topics: Iterable[str], absent: object = None) -> dict[str, Any]:
-    """Return the config entries of topics, many with one request: None for a topic whose configs this login may not read, `absent`
-    for one that is not there. Inside `kafka.doing`."""
+    """Return the config entries of topics, many with one request: None for a topic whose configs this login may not
+    read, `absent` for one that is not there. Inside `kafka.doing`."""
     return {
         name: kafka.unless_refused(future, absent=absent)
         for names in batches(sorted(topics))
@@ -188,7 +191,9 @@ def _topic_entries(kafka: Kafka, topics: Iterable[str], absent: object = None) -
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """The settings that apply to one topic, and of these the ones that were `set` on the topic; none that Kafka hides."""
+    """The settings that apply to one topic, and of these the ones that were `set` on the topic; none that Kafka
+    hides.
+    """
 
     values: Mapping[str, str]
     set: Mapping[str, str]
@@ -236,7 +241,9 @@ def message_limit(kafka: Kafka, brokers: Sequence[int]) -> int | None:
 def find_compacted(
     access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0
 ) -> frozenset[str] | None:
-    """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is refused."""
+    """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is
+    refused.
+    """
     with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
         kafka.within(timeout_seconds)
         configs_of = _topic_entries(kafka, topics, absent={})
@@ -248,7 +255,9 @@ def find_compacted(
 
 
 def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
-    """Return for how many seconds each topic keeps a record, None for ever; absent: it is gone, or its settings may not be read."""
+    """Return for how many seconds each topic keeps a record, None for ever; absent: it is gone, or its settings may not
+    be read.
+    """
     seconds_of: dict[str, float | None] = {}
     with kafka.doing("reading retention"):
         entries = _topic_entries(kafka, topics)
@@ -261,7 +270,9 @@ def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
 
 
 def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], seconds: float) -> list[TopicPartition]:
-    """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or are so already."""
+    """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or
+    are so already.
+    """
     with Kafka(access) as kafka:
         retention_of = retention(kafka, {partition.topic for partition in next_offsets})
         until_ms = int((time.time() + seconds) * 1000)
@@ -277,7 +288,9 @@ def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], se
 
 
 def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
-    """Return every ACL of the cluster, None when this login may not read them (librdkafka shows such a refusal as none)."""
+    """Return every ACL of the cluster, None when this login may not read them (librdkafka shows such a refusal as
+    none).
+    """
     with kafka.doing("reading ACLs"):
         return _acls(kafka, view.operations, _EVERY_ACL)
 
@@ -302,7 +315,9 @@ def _acls(kafka: Kafka, operations: Collection[str], pattern: AclBindingFilter) 
 
 
 def _operation_names(described: Any) -> frozenset[str]:
-    """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be described."""
+    """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be
+    described.
+    """
     operations = getattr(described, "authorized_operations", None) or []
     return frozenset(_operation(operation) for operation in operations)
 
@@ -350,7 +365,9 @@ def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right,
 
 
 def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
-    """Brokers return the operations on the cluster only to a login that may describe it; rights on its settings are asked for then."""
+    """Brokers return the operations on the cluster only to a login that may describe it; rights on its settings are
+    asked for then.
+    """
     if "Describe" in view.operations or right.operation not in {"DescribeConfigs", "AlterConfigs"}:
         return _permission(right.operation in view.operations)
     change = ConfigEntry("background.threads", "10", incremental_operation=AlterConfigOpType.SET)

@@ -1,15 +1,17 @@
 """What is lost of a partition, from one look at it to the next. Pure.
 
-A look has the stored offset, the log's start and end, the topic id and, where it counts records, the target's end. Whatever left the
-log, or was passed over, between two looks becomes a range of offsets; `losses` makes entries of the ranges.
+A look has the stored offset, the log's start and end, the topic id and, where it counts records, the target's end.
+Whatever left the log, or was passed over, between two looks becomes a range of offsets; `losses` makes entries of the
+ranges.
 
-What is guaranteed, from the first look with a stored offset on: each record that was in the log, left it or was passed over, and
-never arrived, lies in a range, at the latest when the flow is next level with its source, or STOPPED. Of each range at least
-`least_records` and at most `records` are lost; they are equal, and exact, where the target counts and the flow was level or STOPPED
-at both looks. This holds as long as the target's end grows by the records of this flow alone, each once; where it cannot count
-(identity policy, exactly-once workers, no answer), nothing but the offsets bounds a range. One offset missing in an empty log is
-taken for the end marker of a transaction; a truncation that the log outgrew between two looks cannot be seen; and a topic without
-topic ids (before Kafka 2.8) is known as created again by its end.
+What is guaranteed, from the first look with a stored offset on: each record that was in the log, left it or was passed
+over, and never arrived, lies in a range, at the latest when the flow is next level with its source, or STOPPED. Of each
+range at least `least_records` and at most `records` are lost; they are equal, and exact, where the target counts and
+the flow was level or STOPPED at both looks. This holds as long as the target's end grows by the records of this flow
+alone, each once; where it cannot count (identity policy, exactly-once workers, no answer), nothing but the offsets
+bounds a range. One offset missing in an empty log is taken for the end marker of a transaction; a truncation that the
+log outgrew between two looks cannot be seen; and a topic without topic ids (before Kafka 2.8) is known as created again
+by its end.
 """
 
 from __future__ import annotations
@@ -21,19 +23,21 @@ from typing import Literal, NamedTuple
 from mm2mgr.partitions import Offsets, TopicPartition
 
 Cause = Literal["retention", "re-created", "past-end", "truncation"]
-"""retention: the log start passed the reader. re-created: the topic has another id. past-end: the stored offset is not in the log.
-truncation: the log end went back under the same topic id."""
+"""retention: the log start passed the reader. re-created: the topic has another id. past-end: the stored offset is not
+in the log. truncation: the log end went back under the same topic id."""
 Evidence = Literal["log-start", "target", "offsets", "topic-id", "log-end"]
-"""log-start: seen while the stored offset lay before the log. target: between two looks, counted by the target's end. offsets:
-between two looks, with nothing to count by. topic-id and log-end: seen by these."""
+"""log-start: seen while the stored offset lay before the log. target: between two looks, counted by the target's end.
+offsets: between two looks, with nothing to count by. topic-id and log-end: seen by these."""
 
 _CLOCK_WAS_SET_SECONDS = 600.0
 
 
 class PartitionLook(NamedTuple):
-    """One partition as a look found it. `arrived` is the target's end, None where it does not count this flow's records.
+    """One partition as a look found it. `arrived` is the target's end, None where it does not count this flow's
+    records.
 
-    `is_exact`: nothing arrived that the stored offset does not show, because it is the log's last one, or the flow STOPPED.
+    `is_exact`: nothing arrived that the stored offset does not show, because it is the log's last one, or the flow
+    STOPPED.
     """
 
     topic_id: str
@@ -46,9 +50,9 @@ class PartitionLook(NamedTuple):
 class KnownPlace(NamedTuple):
     """What looks have left of one partition.
 
-    Every record before `next` has arrived or is in the ledger; `arrived` is the target's end when that was first seen, and up to
-    `ahead` records from `next` on had arrived by then. `since` is the last look (seconds) at which the log still held
-    `next`; `furthest` is what the task may have reached by the last look.
+    Every record before `next` has arrived or is in the ledger; `arrived` is the target's end when that was first seen,
+    and up to `ahead` records from `next` on had arrived by then. `since` is the last look (seconds) at which the log
+    still held `next`; `furthest` is what the task may have reached by the last look.
     """
 
     topic_id: str
@@ -100,7 +104,9 @@ def compare(look: PartitionLook, earlier: KnownPlace | None, now: float) -> tupl
 
 
 def _recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """The rest of the old log is gone; of the new one, offsets up to the old stored one are skipped unless it went back."""
+    """The rest of the old log is gone; of the new one, offsets up to the old stored one are skipped unless it went
+    back.
+    """
     gone = LostRange("re-created", "topic-id", earlier.topic_id, earlier.next, None, None, 0, earlier.since)
     begins = 0 if look.stored < earlier.stored else earlier.furthest
     former = (*earlier.former_ids, earlier.topic_id)
@@ -111,7 +117,9 @@ def _recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[Kn
 
 
 def _truncated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """What was cut off and had not arrived is lost; offsets from the new end to the stored one are used again, and skipped."""
+    """What was cut off and had not arrived is lost; offsets from the new end to the stored one are used again, and
+    skipped.
+    """
     end, is_past = look.log.end, look.stored >= look.log.end
     first, last = end if is_past else max(earlier.next, end), max(earlier.log.end - 1, look.stored if is_past else 0)
     cut = _range("truncation", "log-end", earlier, first, last)
@@ -120,7 +128,9 @@ def _truncated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[Kn
 
 
 def _past_end(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """The log does not have the stored offset: what is written up to there is skipped, unless a restart finds it missing."""
+    """The log does not have the stored offset: what is written up to there is skipped, unless a restart finds it
+    missing.
+    """
     cause: Cause = "re-created" if earlier.former_ids and earlier.stored >= earlier.log.end else "past-end"
     place = earlier._replace(next=max(earlier.next, look.stored + 1), stored=look.stored, arrived=None)
     return _advanced(look, place, now), _range(cause, "log-end", earlier, earlier.next, look.stored)
@@ -129,8 +139,8 @@ def _past_end(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[Kno
 def _retention(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """Judge a log start that passed `next` by the offsets, and by what the target counted since.
 
-    Where that does not decide yet, because records may have arrived whose offsets are not stored, the place stays, and a later
-    look decides.
+    Where that does not decide yet, because records may have arrived whose offsets are not stored, the place stays, and
+    a later look decides.
     """
     start, end, reached = look.log.start, look.log.end, look.stored + 1
     size = start - earlier.next
@@ -165,7 +175,9 @@ def _counted(look: PartitionLook, earlier: KnownPlace) -> int | None:
 
 
 def _advanced(look: PartitionLook, earlier: KnownPlace, now: float) -> KnownPlace:
-    """Return the place with `next` behind the stored offset; while that does not move, the first count of the target stays."""
+    """Return the place with `next` behind the stored offset; while that does not move, the first count of the target
+    stays.
+    """
     reached, next_, arrived, ahead = look.stored + 1, earlier.next, earlier.arrived, earlier.ahead
     if look.stored < earlier.stored:  # set back: repeated records cannot be distinguished from new ones
         arrived, ahead = None, 0
@@ -178,7 +190,8 @@ def _advanced(look: PartitionLook, earlier: KnownPlace, now: float) -> KnownPlac
 
 
 def _furthest(look: PartitionLook, earlier: KnownPlace) -> int:
-    """Return what the task may have reached: at the stored offset if that is exact, else the log's end, or where it was before.
+    """Return what the task may have reached: at the stored offset if that is exact, else the log's end, or where it was
+    before.
 
     An offset stored for an older, longer log may be the last one of this log by chance.
     """
@@ -195,8 +208,8 @@ def _range(cause: Cause, evidence: Evidence, earlier: KnownPlace, first: int, la
 
 @dataclass(frozen=True)
 class FlowLooks:
-    """What looks have left of a flow: the places of its partitions by topic, the Kafka cluster that stores its offsets, and when
-    the last look ended (seconds since 1970)."""
+    """What looks have left of a flow: the places of its partitions by topic, the Kafka cluster that stores its offsets,
+    and when the last look ended (seconds since 1970)."""
 
     home: str = ""
     ended: float = 0.0
@@ -208,8 +221,8 @@ def take(
 ) -> tuple[FlowLooks, list[tuple[TopicPartition, LostRange]]]:
     """Return what to remember of a flow after a look, and what it shows to be lost.
 
-    Partitions that the look does not have stay as they were. A look that began before the last one ended says nothing: what it
-    read may be older. One from long before means that the clock was set back.
+    Partitions that the look does not have stay as they were. A look that began before the last one ended says nothing:
+    what it read may be older. One from long before means that the clock was set back.
     """
     if flow_looks.ended - _CLOCK_WAS_SET_SECONDS < began < flow_looks.ended:
         return flow_looks, []

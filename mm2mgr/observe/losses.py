@@ -1,7 +1,8 @@
-"""The ledger's entries: what several looks, and several processes, saw to be lost, made into one entry for each range. Pure.
+"""The ledger's entries: what several looks, and several processes, saw to be lost, made into one entry for each range.
+Pure.
 
-Rows of the table `losses` are facts: ranges of offsets, and ranges that were acknowledged. Rows in any order, and however often
-they were written, make the same entries, so that no process has to wait for another.
+Rows of the table `losses` are facts: ranges of offsets, and ranges that were acknowledged. Rows in any order, and
+however often they were written, make the same entries, so that no process has to wait for another.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class Acknowledgement(NamedTuple):
 class LossEntry:
     """A range of offsets of one partition that may never arrive; it stays in the ledger, acknowledged or not.
 
-    `first_offset` to `last_offset` (None: to the end of a log that is gone) belong to the topic with `topic_id`. At least
-    `least_records` and at most `records` of them (None: not known) are lost. It happened between `since` (None: before the
-    first look) and `seen`, in seconds since 1970. `cause` and `evidence` are those of `ledger`. `seen_as` has the ids of what
-    was seen of it, by which it can also be named.
+    `first_offset` to `last_offset` (None: to the end of a log that is gone) belong to the topic with `topic_id`. At
+    least `least_records` and at most `records` of them (None: not known) are lost. It happened between `since` (None:
+    before the first look) and `seen`, in seconds since 1970. `cause` and `evidence` are those of `ledger`. `seen_as`
+    has the ids of what was seen of it, by which it can also be named.
     """
 
     id: str
@@ -120,7 +121,8 @@ def acknowledgement_of(entry: LossEntry, ack: Acknowledgement) -> LossRow:
 def entries_of(rows: Iterable[LossRow]) -> tuple[LossEntry, ...]:
     """Return the entries that rows make together, oldest first, acknowledged ones too.
 
-    Ranges of a partition that overlap or touch, of one topic id and cause, are one entry; what is acknowledged of them is another.
+    Ranges of a partition that overlap or touch, of one topic id and cause, are one entry; what is acknowledged of them
+    is another.
     """
     ordered = sorted(set(rows), key=lambda row: (_texts(_key_of(row)), row.first_offset, row.time_ms, row.id))
     entries = [entry for key, of_key in groupby(ordered, key=_key_of) for entry in _entries(key, list(of_key))]
@@ -142,7 +144,9 @@ def open_entries(entries: Iterable[LossEntry], flows: Iterable[str] | None = Non
 def named(
     entries: Iterable[LossEntry], ids: Sequence[str], flows: Iterable[str] | None = None
 ) -> tuple[LossEntry, ...]:
-    """Return the open entries that are meant by ids, or by `all` (of these flows); Mm2mgrError for an id that none has."""
+    """Return the open entries that are meant by ids, or by `all` (of these flows); Mm2mgrError for an id that none
+    has.
+    """
     still_open = open_entries(entries)
     by_id: dict[str, list[LossEntry]] = {}
     for entry in still_open:
@@ -171,7 +175,9 @@ class TopicLoss:
         return min(entry.seen for entry in self.entries)
 
     def problem(self, now: float, flow_creates_topics: bool | None = None) -> LiveProblem:
-        """Return them as a problem; `flow_creates_topics`: whether the flow's consumer creates what it misses, None: unknown."""
+        """Return them as a problem; `flow_creates_topics`: whether the flow's consumer creates what it misses, None:
+        unknown.
+        """
         evidence = {
             "topic": self.topic,
             "cause": self.cause,

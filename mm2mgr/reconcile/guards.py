@@ -1,7 +1,8 @@
-"""Blocks changes that would break something: lint's errors, judged over all connectors that will run and on real workers. Pure.
+"""Blocks changes that would break something: lint's errors, judged over all connectors that will run and on real
+workers. Pure.
 
-It returns the plans with changes blocked or with warnings. A flow is written as a whole: connectors that serve only blocked
-flows are blocked too.
+It returns the plans with changes blocked or with warnings. A flow is written as a whole: connectors that serve only
+blocked flows are blocked too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ RECORDS = "producer.override."
 _ASKED = {rule.id: rule for rule in of_connectors()}
 _ERRORS = tuple(rule for rule in _ASKED.values() if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
-# Another team's name for a cluster is no reason to rename one's own: what comes of it (a loop, an overlap) is a rule of its own.
+# Another team's name for a cluster is no reason to rename one's own: what comes of it (a loop, an overlap) is a rule of
+# its own.
 OUR_OWN = (_ASKED["cluster-two-aliases"],)
 TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in OUR_OWN), _ASKED["overlap-undecided"])
 _STATE_TOO_NEW = "state-too-new"
@@ -68,10 +70,12 @@ class ClusterFacts:
 
 @dataclass(frozen=True)
 class Connectors:
-    """Every connector that the tree wants, and every MirrorMaker connector that runs on a Connect cluster that could be read.
+    """Every connector that the tree wants, and every MirrorMaker connector that runs on a Connect cluster that could be
+    read.
 
-    `owned` are those that run and carry this tree's owner mark; `unread` are the Connect clusters that could not be read;
-    `files` are the tree's, with the comments that silence rules; `deletes_held` says why a loop deletes later, if so.
+    `owned` are those that run and carry this tree's owner mark; `unread` are the Connect clusters that could not be
+    read; `files` are the tree's, with the comments that silence rules; `deletes_held` says why a loop deletes later, if
+    so.
     """
 
     desired: Mapping[Named, Subject]
@@ -86,7 +90,9 @@ class Connectors:
         return connector in self.owned and connector not in self.desired
 
     def after(self, changes: Mapping[Named, Change]) -> dict[Named, Subject]:
-        """Return what will run when these changes are written; of a Connect cluster that could not be read, all that is wanted."""
+        """Return what will run when these changes are written; of a Connect cluster that could not be read, all that is
+        wanted.
+        """
         result = {}
         for connector, subject in self.live.items():
             change = changes.get(connector)
@@ -111,8 +117,8 @@ def with_guards(
 ) -> tuple[ClusterPlan, ...]:
     """Return the plans with the objections to each connector and to all together, and those in `also`.
 
-    What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again` names,
-    for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
+    What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again`
+    names, for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
     """
     alone = _join_objections(_check_each(parts, connectors, facts), also)
     while True:
@@ -184,10 +190,12 @@ def check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objec
 def overlaps(
     ours: Mapping[Named, Subject], others: Mapping[Named, Subject], topics: Mapping[Named, Collection[str]]
 ) -> Iterator[tuple[Named, Named, list[str]]]:
-    """Yield each of ours with each of the others, where records of both arrive under the same name, and the topics, sorted.
+    """Yield each of ours with each of the others, where records of both arrive under the same name, and the topics,
+    sorted.
 
-    `topics`: those that the source of each of ours has. What runs may be among both, or wrongly declared. Connectors that take and
-    name topics alike are compared once, by the topics that both take: the time grows with what is there, not with the pairs.
+    `topics`: those that the source of each of ours has. What runs may be among both, or wrongly declared. Connectors
+    that take and name topics alike are compared once, by the topics that both take: the time grows with what is there,
+    not with the pairs.
     """
     names = {subject: named for named, subject in {**others, **ours}.items()}
     running = [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.off]
@@ -268,7 +276,8 @@ def with_workers_kafka(subject: Subject, worker: WorkerFacts | None, ids: Mappin
 def _remedy(connect: str, subject: Subject, finding: Finding, facts: ClusterFacts) -> str:
     """Return the fix, in terms of a tree whose Connect clusters are known."""
     if finding.rule == "wrong-kafka" and writes_through_workers(subject.config):
-        # Never a bootstrap.servers by hand: mm2mgr writes the override, with its security, once it knows where workers live.
+        # Never a bootstrap.servers by hand: mm2mgr writes the override, with its security, once it knows where workers
+        # live.
         live_on = subject.worker.cluster_id
         alias = next((alias for alias, cluster_id in facts.cluster_ids.items() if cluster_id == live_on), "…")
         return f"the workers run on the Kafka cluster with id {live_on}: correct connect: {{{connect}: {{kafka: {alias}}}}} or its url"
@@ -308,7 +317,9 @@ def mirrors_heartbeats(source: Subject) -> bool:
 
 
 def _objection_of_dispute(subject: Subject, connect: str, facts: ClusterFacts) -> Iterator[Objection]:
-    """Two Connect clusters are declared on one Kafka cluster but run on two: without its id, it is unknown which one is right."""
+    """Two Connect clusters are declared on one Kafka cluster but run on two: without its id, it is unknown which one is
+    right.
+    """
     alias = facts.shared.get(connect)
     mine = _id_of(facts, connect)
     if alias is None or mine is None or alias in facts.cluster_ids or not writes_through_workers(subject.config):

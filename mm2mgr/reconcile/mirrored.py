@@ -1,8 +1,8 @@
 """Finds topics that a source connector would mirror a second time, because another connector has mirrored them. Pure.
 
-Offsets are stored by connector name on a Connect cluster (KIP-875). So a renamed flow, a flow that moves to another Connect
-cluster, and a topic that moves to another flow all start from the beginning. A flow that is turned round, names kept, sends records
-back to where they came from. Each write that takes other topics than before gets a `MirrorVerdict`.
+Offsets are stored by connector name on a Connect cluster (KIP-875). So a renamed flow, a flow that moves to another
+Connect cluster, and a topic that moves to another flow all start from the beginning. A flow that is turned round, names
+kept, sends records back to where they came from. Each write that takes other topics than before gets a `MirrorVerdict`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ ALLOWED_BY = {"mirrored-already": "mirror-again", "target-names": "target-names"
 
 @dataclass(frozen=True)
 class Again:
-    """What would be mirrored a second time: which connector mirrored it, and which topics; topics are () where only patterns are known."""
+    """What would be mirrored a second time: which connector mirrored it, and which topics; topics are () where only
+    patterns are known.
+    """
 
     old: Named
     topics: tuple[str, ...]
@@ -49,7 +51,8 @@ def mirrored_by_other_connector(
 ) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
-    `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its offsets.
+    `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its
+    offsets.
     """
     taken_offsets = (over and state.offsets.get(over.giver)) or {}
     own = {
@@ -75,7 +78,8 @@ def mirrored_by_other_connector(
 
 
 def mirrored_by_former_config(widening: Widening, state: MirroredState) -> Iterator[Again]:
-    """Yield what a write would mirror a second time because a connector did under its former config; it goes the other way now.
+    """Yield what a write would mirror a second time because a connector did under its former config; it goes the other
+    way now.
 
     Stored offsets do not name their target: what has no records there was mirrored to another one.
     """
@@ -106,7 +110,9 @@ _NOT_STORED_YET = 2**63  # what runs may have mirrored more than its workers hav
 
 
 def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict[TopicPartition, int]]:
-    """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as the newest."""
+    """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as
+    the newest.
+    """
     by_topic: dict[str, dict[TopicPartition, int]] = {}
     if _is_half_made(hop):
         return by_topic
@@ -121,13 +127,17 @@ def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict
 
 
 def _is_known(named: Named, hop: Hop, state: MirroredState) -> bool:
-    """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored yet."""
+    """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored
+    yet.
+    """
     stored = state.offsets.get(named) is not None
     return _is_half_made(hop) or (stored and (_has_stored_all(hop) or state.listed(hop.subject.source) is not None))
 
 
 def _is_half_made(hop: Hop) -> bool:
-    """Tell whether a connector never ran yet: it waits for offsets to be carried to it, and has what a former one left, if any."""
+    """Tell whether a connector never ran yet: it waits for offsets to be carried to it, and has what a former one left,
+    if any.
+    """
     journal = Journal.of(hop.subject.config)
     return bool(journal and journal.move and journal.move.created and not journal.move.carried)
 
@@ -162,7 +172,8 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
 ) -> MirrorVerdict:
     """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known.
 
-    What it takes `over` comes with its stored offsets; a move that was `begun` ends under the names that it was begun with.
+    What it takes `over` comes with its stored offsets; a move that was `begun` ends under the names that it was begun
+    with.
     """
     giver = over.giver if over else None
     repeats = (
@@ -247,7 +258,9 @@ def _entry(again: Again, widening: Widening, giver: Named | None) -> str:
 
 
 def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Objection | None:
-    """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
+    """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the
+    topics.
+    """
     if not unread:
         return None
     clusters = " and ".join(f"'{name}'" for name in unread)
@@ -279,7 +292,9 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
 
 
 def _may_come_from_target(widening: Widening, state: MirroredState) -> list[str]:
-    """Return the topics that a write begins to take, names kept, and that some unknown connector has from the target, by their names."""
+    """Return the topics that a write begins to take, names kept, and that some unknown connector has from the target,
+    by their names.
+    """
     selection = widening.new.selection
     if not selection or selection.policy != "identity":
         return []
@@ -294,7 +309,8 @@ def _may_come_from_target(widening: Widening, state: MirroredState) -> list[str]
 
 
 def arrived_without_offsets(widening: Widening, state: MirroredState) -> list[str]:
-    """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by its offsets.
+    """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by
+    its offsets.
 
     No running connector has mirrored them: a deleted one has, or one outside these Connect clusters. What is
     stored under the name of a connector that does not exist cannot be read, so of a new one all of them are returned.
@@ -307,7 +323,9 @@ def arrived_without_offsets(widening: Widening, state: MirroredState) -> list[st
 
 
 def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
-    """Return the objection to a write that takes topics which have arrived, and that cannot be tried without running."""
+    """Return the objection to a write that takes topics which have arrived, and that cannot be tried without
+    running.
+    """
     can_be_tried = widening.before is None and (version is None or numbers(version) >= (3, 7))
     if not topics or can_be_tried:
         return None
@@ -335,10 +353,11 @@ def _ends(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Container[str]) -> bool:
-    """Tell whether a topic of the target may be one of `topics` that was mirrored under another separator, policy or source alias.
+    """Tell whether a topic of the target may be one of `topics` that was mirrored under another separator, policy or
+    source alias.
 
-    Names that are kept show nothing. What begins with the alias of another declared cluster is that one's; what a connector
-    that could be read brings is judged by its offsets.
+    Names that are kept show nothing. What begins with the alias of another declared cluster is that one's; what a
+    connector that could be read brings is judged by its offsets.
     """
     selections = [hop.selection for hop in (widening.before, *widening.others.values()) if hop and hop.selection]
     for prefix, topic in _ends(name):
@@ -349,8 +368,8 @@ def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Co
 
 
 class ArrivedTopics:
-    """A predicate on the topics of one target: the names that writes give to what they begin to take, and, where a Connect
-    cluster could not be read, the names that it may have had before."""
+    """A predicate on the topics of one target: the names that writes give to what they begin to take, and, where a
+    Connect cluster could not be read, the names that it may have had before."""
 
     def __init__(self, writes: Iterable[Widening], begun: Mapping[Named, Collection[str]], *, unread: bool) -> None:
         taken = [(write, topic) for write in writes for topic in begun.get(write.named, ())]

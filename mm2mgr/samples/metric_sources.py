@@ -1,7 +1,8 @@
-"""Clusters whose samples come from another system than Kafka: its HTTP endpoint, and its answers read as a source of the loop.
+"""Clusters whose samples come from another system than Kafka: its HTTP endpoint, and its answers read as a source of
+the loop.
 
-What was missed is caught up, oldest first and a bounded piece per poll: the system is asked for everything after its newest
-sample in the store, and a long answer is taken to its end before the next question.
+What was missed is caught up, oldest first and a bounded piece per poll: the system is asked for everything after its
+newest sample in the store, and a long answer is taken to its end before the next question.
 """
 
 from __future__ import annotations
@@ -109,7 +110,9 @@ class Http:
             raise self._failure_of(error) from error
 
     def refused(self, answer: HttpAnswer, what: str) -> SourceError:
-        """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or empty."""
+        """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or
+        empty.
+        """
         reason = shorten(what or answer.text or "an empty answer")
         hints = {401: "check `auth`", 403: "check `auth`: this login may not read metrics", 404: "check `url`"}
         hints |= dict.fromkeys((301, 302, 303, 307, 308), "check `url`: a redirect is not followed")
@@ -195,7 +198,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class _OpenAnswer:
-    """What a source has still to give of a span that ends at `until_ms`; no sample from before `floor_ms` is believed."""
+    """What a source has still to give of a span that ends at `until_ms`; no sample from before `floor_ms` is
+    believed.
+    """
 
     pieces: Iterator[Gathered]
     floor_ms: int
@@ -204,7 +209,9 @@ class _OpenAnswer:
 
 @dataclass
 class MetricSourceReader:
-    """Reads one cluster from one source; `back_seconds` is how much of the past a first reading takes, 0 the newest only."""
+    """Reads one cluster from one source; `back_seconds` is how much of the past a first reading takes, 0 the newest
+    only.
+    """
 
     access: KafkaAccess
     accepts: Callable[[str], bool]
@@ -223,7 +230,8 @@ class MetricSourceReader:
 
     def poll(self) -> Poll:
         """Return what is new since the last poll; Mm2mgrError when the source, or Kafka's metadata, cannot be read."""
-        # A begun answer first: a topic comes in order of offsets, so asking anew behind the newest time would skip samples.
+        # A begun answer first: a topic comes in order of offsets, so asking anew behind the newest time would skip
+        # samples.
         answer, self._answer = self._answer or self._ask(time.time_ns() // 1_000_000), None
         batches: list[Batch] = []
         notes: dict[str, None] = {}

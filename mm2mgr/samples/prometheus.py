@@ -1,7 +1,8 @@
 """Samples from Prometheus: offsets per partition where an exporter has them, else rates of topics shared out evenly.
 
-A span of time comes in pieces, oldest first, so that an interrupted catch-up goes on where it stopped. A sample carries the
-time of its scrape, so a span that is asked twice gives the same samples again. A new exporter is one entry in a tuple here.
+A span of time comes in pieces, oldest first, so that an interrupted catch-up goes on where it stopped. A sample carries
+the time of its scrape, so a span that is asked twice gives the same samples again. A new exporter is one entry in a
+tuple here.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Metric:
 
 @dataclass(frozen=True)
 class OffsetMetrics:
-    """Log end and start per topic and partition, exact for each partition; the size of the log where the exporter has it."""
+    """Log end and start per topic and partition, exact for each partition; the size of the log where the exporter has
+    it.
+    """
 
     exporter: str
     end: Metric
@@ -153,7 +156,9 @@ def _matchers(labels: Mapping[str, str], *more: str) -> str:
 
 
 def _rate_per_partition(metric: Metric, labels: Mapping[str, str]) -> str:
-    """Ask for a gauge per partition. Replicas and doubled exporters fold into the largest: the log end that is furthest."""
+    """Ask for a gauge per partition. Replicas and doubled exporters fold into the largest: the log end that is
+    furthest.
+    """
     return f"max by (topic, partition) ({metric.select(labels)})"
 
 

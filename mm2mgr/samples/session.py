@@ -1,6 +1,8 @@
-"""A kept-alive HTTP session with one metric source, which is asked one question after the other: the only owner of `requests`.
+"""A kept-alive HTTP session with one metric source, which is asked one question after the other: the only owner of
+`requests`.
 
-`requests` bounds each read of the socket, and so not an answer that comes in drips. Here every read ends at the deadline of the exchange.
+`requests` bounds each read of the socket, and so not an answer that comes in drips. Here every read ends at the
+deadline of the exchange.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _ENDS_AT: ContextVar[float] = ContextVar("ends_at")  # of the exchange that this
 
 
 class SourceSession:
-    """A session that takes nothing from the environment and follows no redirect, which could carry the credentials to another host.
+    """A session that takes nothing from the environment and follows no redirect, which could carry the credentials to
+    another host.
 
     `headers` are sent with every question; `context` says whom to trust (None: the source is asked without TLS).
     """
@@ -48,9 +51,11 @@ class SourceSession:
         self._session.close()
 
     def get(self, url: str, parameters: Mapping[str, str], headers: Mapping[str, str], seconds: float) -> web.Exchanged:
-        """Return the answer to one GET; OSError before it began (NotHttp where it is none), then Late, Broken or BodyRefused.
+        """Return the answer to one GET; OSError before it began (NotHttp where it is none), then Late, Broken or
+        BodyRefused.
 
-        Where no connection was made, or it broke without an answer, or a gateway says that nobody is behind it, it is asked again.
+        Where no connection was made, or it broke without an answer, or a gateway says that nobody is behind it, it is
+        asked again.
         """
         ends_at, begun = timing.now() + seconds, False
         token = _ENDS_AT.set(ends_at)
@@ -142,7 +147,8 @@ class _Adapter(HTTPAdapter):
         """Leave it to the context: requests would trust its own list of authorities beside the declared one."""
 
 
-# --- an exchange ends at its deadline, whatever comes in drips -----------------------------------------------------------
+# --- an exchange ends at its deadline, whatever comes in drips
+# -----------------------------------------------------------
 
 
 def _seconds_left() -> float:

@@ -1,7 +1,9 @@
-"""Delta Lake tables at a URI: created, appended to, read file by file or share by share, and changed in one atomic commit.
+"""Delta Lake tables at a URI: created, appended to, read file by file or share by share, and changed in one atomic
+commit.
 
-Credentials and endpoints of object storage come from the environment (AWS_…, GOOGLE_…, AZURE_…), as the `deltalake` package
-reads them; they are neither stored nor printed. Everything else about a table's files is here: no other module imports `deltalake`.
+Credentials and endpoints of object storage come from the environment (AWS_…, GOOGLE_…, AZURE_…), as the `deltalake`
+package reads them; they are neither stored nor printed. Everything else about a table's files is here: no other module
+imports `deltalake`.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ class Conflict(Mm2mgrError):
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file of a table: its path in the table, size, rows, and the values of the table's partition columns."""
+    """One Parquet file of a table: its path in the table, size, rows, and the values of the table's partition
+    columns.
+    """
 
     path: str
     size: int
@@ -151,7 +155,9 @@ class StoredTable:
                 raise damaged_log(self.uri, f"{name} is {kind}, not a file")
 
     def create(self) -> None:
-        """Create the table where it is missing; several processes may do so at once. Mm2mgrError for one of somebody else."""
+        """Create the table where it is missing; several processes may do so at once. Mm2mgrError for one of somebody
+        else.
+        """
         if self.exists():
             with reaching(self.uri):
                 self._check_columns(DeltaTable(self.uri))
@@ -205,7 +211,9 @@ class StoredTable:
         return [f"{name}={value}" for value in pc.unique(rows[name]).to_pylist()]
 
     def _refuse_links(self, *names: str) -> None:
-        """Mm2mgrError where one of these of a folder's entries is a link: what is written there would be written elsewhere."""
+        """Mm2mgrError where one of these of a folder's entries is a link: what is written there would be written
+        elsewhere.
+        """
         if is_remote(self.store):
             return
         for path in (Path(self.uri, name) for name in names):
@@ -250,7 +258,9 @@ class StoredTable:
         return TableSnapshot(sorted(files, key=lambda file: (file.values, file.path)), opened, refused)
 
     def _check_columns(self, table: DeltaTable) -> None:
-        """Refuse a table of somebody else; a column that can be null may be missing, as in tables of earlier versions."""
+        """Refuse a table of somebody else; a column that can be null may be missing, as in tables of earlier
+        versions.
+        """
         hint = "name another folder or URI with --store, or move that table away"
         wrong, kinds = (
             "",
@@ -298,8 +308,8 @@ class StoredTable:
     def replace(
         self, state: TableSnapshot, old: Sequence[DataFile], new: Sequence[DataFile], *, same_rows: bool = False
     ) -> None:
-        """Take files out of a state of the table and put others in, in one commit; Conflict when another process replaced
-        files since. Appends meanwhile are no conflict. `same_rows`: nothing but their order changes.
+        """Take files out of a state of the table and put others in, in one commit; Conflict when another process
+        replaced files since. Appends meanwhile are no conflict. `same_rows`: nothing but their order changes.
         """
         if not old and not new:
             return
@@ -349,7 +359,9 @@ class StoredTable:
     def write_file(
         self, values: Sequence[str], tables: Iterator[Any] | Sequence[Any], *, keep_empty: bool = False, **options: Any
     ) -> DataFile | None:
-        """Write rows to a file that is in no commit yet; None, and no file, where there are none (unless `keep_empty`)."""
+        """Write rows to a file that is in no commit yet; None, and no file, where there are none (unless
+        `keep_empty`).
+        """
         path = f"{self.partitioned_by[0]}={values[0]}/part-{uuid.uuid4()}.parquet"
         rows, bounds = 0, dict[str, tuple[str, str]]()
         self._refuse_links("_delta_log", Path(path).parent.name)
@@ -376,7 +388,9 @@ class StoredTable:
             raise
 
     def are_there(self, files: Iterable[DataFile]) -> bool:
-        """Tell whether files on this machine's disk are as long as the table says; of others nothing is known, and True."""
+        """Tell whether files on this machine's disk are as long as the table says; of others nothing is known, and
+        True.
+        """
         if is_remote(self.store):
             return True
         try:
@@ -389,8 +403,8 @@ class StoredTable:
     ) -> Any:
         """Return columns of a file, without the row groups whose metadata is not `wanted`; strings as dictionaries.
 
-        UnreadableFile where it is damaged, MissingFile where it is gone; OSError where it cannot be reached. A column that can be null
-        may be missing.
+        UnreadableFile where it is damaged, MissingFile where it is gone; OSError where it cannot be reached. A column
+        that can be null may be missing.
         """
         kind = "" if is_remote(self.store) else special_kind(Path(self.uri, file.path))
         if kind and kind != "a folder":

@@ -1,7 +1,7 @@
 """The folders that the sandbox and the demo may fill and empty, and the YAML tree that is written into them.
 
-A folder has its marker and no links that lead out; any other is a SandboxError, and nothing in it is touched. A file that
-people changed is known by the checksum in it, and never overwritten or removed.
+A folder has its marker and no links that lead out; any other is a SandboxError, and nothing in it is touched. A file
+that people changed is known by the checksum in it, and never overwritten or removed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def claim(folder: Path, use: str) -> None:
 
 
 def is_claimed(folder: Path, use: str) -> bool:
-    """Tell whether the folder is marked for this use; False where there is nothing yet. SandboxError for any other folder."""
+    """Tell whether the folder is marked for this use; False where there is nothing yet. SandboxError for any other
+    folder.
+    """
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Fetches the jars of a Kafka version by its lock file, with the Ivy that PySpark ships, and verifies each by sha256.
 
-`kafka-<version>.lock` beside this module lists them; adding a file adds a version. A jar with another checksum is deleted and
-never put on a class path.
+`kafka-<version>.lock` beside this module lists them; adding a file adds a version. A jar with another checksum is
+deleted and never put on a class path.
 """
 
 from __future__ import annotations

@@ -54,7 +54,9 @@ class ProcessId:
         self._signal(signal.SIGTERM)
 
     def stop(self, timeout_seconds: float = 15.0) -> bool:
-        """Ask it to end (SIGTERM), and kill it when the deadline passes: then False; a process that is not ours is left alone."""
+        """Ask it to end (SIGTERM), and kill it when the deadline passes: then False; a process that is not ours is left
+        alone.
+        """
         self.ask_to_end()
         if self._gone_within(timeout_seconds):
             return True

@@ -1,7 +1,7 @@
 """How long a lag lasts, by number of workers, and what happens when workers are lost.
 
-A flow has caught up when its busiest task has, so each time is that of the busiest task; None is never. Meanwhile traffic goes
-on at the planned rate.
+A flow has caught up when its busiest task has, so each time is that of the busiest task; None is never. Meanwhile
+traffic goes on at the planned rate.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class CatchUp:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Time to catch up on so many workers: with the current tasks, and with as many as the workers hold and partitions allow."""
+    """Time to catch up on so many workers: with the current tasks, and with as many as the workers hold and partitions
+    allow.
+    """
 
     workers: int
     tasks: int
@@ -49,10 +51,12 @@ class Recovery:
 
 @dataclass(frozen=True)
 class WorkerLoss:
-    """What happens when workers are lost: up to `stopped_tasks` stop for `stopped_seconds`, then flows catch up or fall behind.
+    """What happens when workers are lost: up to `stopped_tasks` stop for `stopped_seconds`, then flows catch up or fall
+    behind.
 
-    If a lost worker led the Connect group they stop for `leader_stopped_seconds`; REST does not show who leads. None: for good.
-    `after`: catching up from the longer stop. `behind_anyway`: flows that cannot keep up with all workers either.
+    If a lost worker led the Connect group they stop for `leader_stopped_seconds`; REST does not show who leads. None:
+    for good. `after`: catching up from the longer stop. `behind_anyway`: flows that cannot keep up with all workers
+    either.
     """
 
     lost: int
@@ -68,8 +72,8 @@ class WorkerLoss:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated. `limited`: the flows that would catch up
-    sooner without their catch-up limit, with the current workers."""
+    """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated. `limited`: the flows that
+    would catch up sooner without their catch-up limit, with the current workers."""
 
     lag: str
     losses: tuple[WorkerLoss, ...]
@@ -90,8 +94,8 @@ def _task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> fl
 
 
 def _utilisations(load: ConnectLoad, workers: int, tasks: Sequence[int]) -> dict[str, float]:
-    """Return how busy the busiest task of each flow is when the flows have so many tasks, in their order, or its catch-up limit if that
-    is busier: all that comes under it gets through at that rate together."""
+    """Return how busy the busiest task of each flow is when the flows have so many tasks, in their order, or its
+    catch-up limit if that is busier: all that comes under it gets through at that rate together."""
     total = max(1, sum(tasks))
     return {
         run.flow_id: max(run.load.busiest(count) / _task_speed(load, run, workers, total), run.limit_used)
@@ -100,7 +104,8 @@ def _utilisations(load: ConnectLoad, workers: int, tasks: Sequence[int]) -> dict
 
 
 def catch_up_seconds(behind_seconds: float, utilisation: float) -> float | None:
-    """Return how long a task that is so many seconds of its traffic behind takes to catch up: lag × u ÷ (1 − u); None is never.
+    """Return how long a task that is so many seconds of its traffic behind takes to catch up: lag × u ÷ (1 − u); None
+    is never.
 
     The backlog is lag × rate, and what is left for it is speed − rate.
     """
@@ -121,7 +126,9 @@ def behind_seconds(load: ConnectLoad, lag: Lag) -> float | None:
 
 
 def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = ()) -> Outlook:
-    """Return what happens to a Connect cluster of `workers` when one or two are lost, and its recoveries by number of workers."""
+    """Return what happens to a Connect cluster of `workers` when one or two are lost, and its recoveries by number of
+    workers.
+    """
     losses = tuple(loss(load, workers, lost) for lost in (1, 2) if lost <= workers)
     behind = behind_seconds(load, lag)
     if behind is None:

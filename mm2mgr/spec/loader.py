@@ -1,7 +1,7 @@
 """Loads the files of a YAML tree into one `Spec`: the validated tree plus the place of every value.
 
-Every problem has file, line, column and, for a misspelt key, the nearest known one. No file is skipped without an error:
-`apply --prune` deletes what is missing from the tree. Aliases are resolved later, by `expand`.
+Every problem has file, line, column and, for a misspelt key, the nearest known one. No file is skipped without an
+error: `apply --prune` deletes what is missing from the tree. Aliases are resolved later, by `expand`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _LEADS_OUT = "a link that leads out of the tree: move the files into the tree, o
 
 @dataclass(frozen=True)
 class Spec:
-    """A validated tree. `raw` has the written values (nested dicts), `places` their places, `overrides` the override files."""
+    """A validated tree. `raw` has the written values (nested dicts), `places` their places, `overrides` the override
+    files.
+    """
 
     tree: Tree
     raw: dict[str, Any]
@@ -96,7 +98,9 @@ def _remember(values: Any) -> None:
 
 
 def check_merged(merged: dict[str, Any], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
-    """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems too."""
+    """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems
+    too.
+    """
     try:
         return FlowSettings.model_validate(merged), []
     except ValidationError as error:
@@ -159,7 +163,8 @@ class _Merged:
 
 
 def _tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[Problem]]:
-    """List the files of `sources`, folders recursively, in a fixed order, each with whether it is in an overrides/ folder of the tree.
+    """List the files of `sources`, folders recursively, in a fixed order, each with whether it is in an overrides/
+    folder of the tree.
 
     Raises Mm2mgrError for a source that does not exist.
     """

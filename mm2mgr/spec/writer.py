@@ -1,7 +1,7 @@
 """Writes the files of a tree: those in `overrides/` that mm2mgr changes later, for people to review, and a starter.
 
-Such a file changes as a whole or not at all. Entries without a new value stay, and so do entries that somebody else changed
-in the meantime.
+Such a file changes as a whole or not at all. Entries without a new value stay, and so do entries that somebody else
+changed in the meantime.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Update:
 
 @dataclass(frozen=True)
 class OverrideFile:
-    """A file of the overrides folder: its only key in YAML, the command that writes it, from what, and what else its head says.
+    """A file of the overrides folder: its only key in YAML, the command that writes it, from what, and what else its
+    head says.
 
     `decisive`: the value of an entry that matters where somebody else changed it meanwhile; "": all.
     """
@@ -82,7 +83,8 @@ class OverrideFile:
     ) -> Update:
         """Update the entries of `path`; drop those that are no longer `known`.
 
-        `before` is the content when the entries were decided: entries that differ from it now stay. `say` reports waiting.
+        `before` is the content when the entries were decided: entries that differ from it now stay. `say` reports
+        waiting.
         """
         target = override_target(path)
         try:
@@ -155,7 +157,9 @@ BROKERS = OverrideFile(
 def merge(
     now: Entries, entries: Entries, known_names: Collection[str], before: Entries
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the content with these entries instead of the ones there; what is no longer known is left out, unless it is new."""
+    """Return the content with these entries instead of the ones there; what is no longer known is left out, unless it
+    is new.
+    """
     stay = {name: entry for name, entry in now.items() if name in known_names or name not in before}
     return stay | dict(entries)
 

@@ -1,6 +1,8 @@
-"""One task of the job: some hours, or one day, of one share of the topics; it reads a part of a table and writes a part.
+"""One task of the job: some hours, or one day, of one share of the topics; it reads a part of a table and writes a
+part.
 
-It runs wherever Spark puts it and shares nothing but the tables' URI. What it writes is in no table until the driver commits it.
+It runs wherever Spark puts it and shares nothing but the tables' URI. What it writes is in no table until the driver
+commits it.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Period:
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """Hours that follow one another, with the files of the hour before the first, or one day; and a share of the topics."""
+    """Hours that follow one another, with the files of the hour before the first, or one day; and a share of the
+    topics.
+    """
 
     store: Store
     periods: tuple[Period, ...]

@@ -1,4 +1,5 @@
-"""Machines that match names: regular languages, read letter by letter, and what is not regular, matched as Java does, with a budget.
+"""Machines that match names: regular languages, read letter by letter, and what is not regular, matched as Java does,
+with a budget.
 
 They are built from syntax trees (see `java_regex`); TooLarge is raised where an answer would cost too much.
 """
@@ -43,7 +44,9 @@ class TooLarge(Exception):
 
 
 class Machine(Protocol):
-    """Reads a name from `start` on; the state None is dead: no continuation is accepted. `letters` are those that it distinguishes."""
+    """Reads a name from `start` on; the state None is dead: no continuation is accepted. `letters` are those that it
+    distinguishes.
+    """
 
     @property
     def start(self) -> Hashable: ...
@@ -171,7 +174,9 @@ class _Program:
 
 
 class Regular:
-    """The language of a tree: its program, made deterministic as far as it is walked. TooLarge; TypeError for what is not regular."""
+    """The language of a tree: its program, made deterministic as far as it is walked. TooLarge; TypeError for what is
+    not regular.
+    """
 
     def __init__(self, tree: Node) -> None:
         steps = _Program(tree).steps
@@ -303,7 +308,9 @@ class Search:
 
 
 def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
-    """Find the shortest text that all `required` machines accept and none of the `refused`; breadth first, so None is a proof."""
+    """Find the shortest text that all `required` machines accept and none of the `refused`; breadth first, so None is a
+    proof.
+    """
     try:
         return _shortest(required, refused, most_states)
     except TooLarge:
@@ -361,7 +368,8 @@ def _letters(distinguished: frozenset[frozenset[str]]) -> tuple[str, ...]:
     return tuple(kinds.values())
 
 
-# --- what is no regular language ----------------------------------------------------------------------------------------
+# --- what is no regular language
+# ----------------------------------------------------------------------------------------
 
 MOST_STEPS = 1_500_000
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -386,7 +394,9 @@ class Backtracker:
         return self._run(0, 0, ((-1, -1),) * self._program.groups, text, len(text)) is not None
 
     def _run(self, start: int, at: int, texts: _Texts, name: str, must_end: int | None) -> _Match | None:
-        """Return the first way through a program, where it ends and its groups' texts. A state is tried once: it fails again."""
+        """Return the first way through a program, where it ends and its groups' texts. A state is tried once: it fails
+        again.
+        """
         waiting, tried = [(start, at, texts)], set()
         while waiting:
             state = waiting.pop()
@@ -444,7 +454,9 @@ class Backtracker:
 
 
 def relax(node: Node) -> Node:
-    """Return a regular language that holds all that a node matches: lookarounds count as matched, and a backreference is any text."""
+    """Return a regular language that holds all that a node matches: lookarounds count as matched, and a backreference
+    is any text.
+    """
     if isinstance(node, Lookaround | Boundary):
         return Seq()
     if isinstance(node, Back):

@@ -1,4 +1,5 @@
-"""Decides whether several source connectors take one topic: found, proved that there is none, or undecided, at a bounded cost.
+"""Decides whether several source connectors take one topic: found, proved that there is none, or undecided, at a
+bounded cost.
 
 Names that people wrote and readable samples are tried first; then the automata of all filters are walked together.
 """
@@ -25,7 +26,9 @@ _MOST_PAIRS = 100_000  # of connectors whose patterns are looked at together
 
 @dataclass(frozen=True)
 class Shared:
-    """A topic that several selections take; None with `undecided` (the patterns in question), or None if it is proved that there is none."""
+    """A topic that several selections take; None with `undecided` (the patterns in question), or None if it is proved
+    that there is none.
+    """
 
     topic: str | None = None
     undecided: str = ""
@@ -52,7 +55,9 @@ _Texts = dict[str, bool]  # text → whether nothing follows it
 
 @dataclass(frozen=True)
 class Affixes:
-    """Each name begins with one of `starts` and ends with one of `ends`; `names` are all of them, None when they are many."""
+    """Each name begins with one of `starts` and ends with one of `ends`; `names` are all of them, None when they are
+    many.
+    """
 
     starts: tuple[str, ...]
     ends: tuple[str, ...]
@@ -254,7 +259,9 @@ def _decided(begun: _Begun, items_of: Sequence[Items], taken: _Taken, but: Items
 
 
 def _sampled(begun: _Begun, items_of: Sequence[Items]) -> Iterator[str]:
-    """Yield readable topics to try: samples of the patterns, then samples with one of another where a pattern takes any text."""
+    """Yield readable topics to try: samples of the patterns, then samples with one of another where a pattern takes any
+    text.
+    """
     for (_, before), items in zip(begun, items_of, strict=True):
         for item in items:
             yield from (name.removeprefix(before) for name in samples(item))
@@ -335,8 +342,8 @@ _Entry = tuple[int, str, str]  # whose item, the item, the name when it is one
 def _facing(selections: Sequence[Selection], reported: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
     """Yield two items that may match one name: equal names, or starts and ends that fit, at least one item a pattern.
 
-    Sorted by their starts, only items are compared of which one begins as the other; those that may begin with anything are
-    compared by their ends. What is in `reported` already is compared as the earlier one only.
+    Sorted by their starts, only items are compared of which one begins as the other; those that may begin with anything
+    are compared by their ends. What is in `reported` already is compared as the earlier one only.
     """
     by_name: dict[str, list[_Entry]] = defaultdict(list)
     patterns: list[_Entry] = []
