@@ -18,7 +18,7 @@ from typing import TypeVar
 import httpx
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from mm2mgr import timing, web
+from mm2mgr import bounded_http, timing
 from mm2mgr.connect.errors import (
     PAGE_HINT,
     AlreadyExists,
@@ -219,7 +219,7 @@ class ConnectHttp:
             exchanged = await exchange(
                 self._http, call.method, url + call.path, seconds, connect_seconds, json=call.body
             )
-        except web.BodyRefused as refused:
+        except bounded_http.BodyRefused as refused:
             self.reached = True
             problem = f"{url}: {refused}"
             raise (
@@ -262,7 +262,7 @@ def _verify(target: ConnectTarget) -> ssl.SSLContext | bool:
         return False  # nothing to verify, and loading the system's authorities takes tens of milliseconds
     tls = target.tls or TlsFiles()
     try:
-        return web.tls_context(tls.ca_file, tls.certificate_file, tls.key_file, tls.key_password)
+        return bounded_http.tls_context(tls.ca_file, tls.certificate_file, tls.key_file, tls.key_password)
     except (OSError, ValueError) as cause:
         files = ", ".join(str(path) for path in (tls.ca_file, tls.certificate_file, tls.key_file) if path)
         raise ConnectError(
@@ -292,7 +292,7 @@ def _proxy(target: ConnectTarget) -> httpx.Proxy | None:
         return None
     # The client certificate is for the workers, not for the proxy.
     authority = target.tls.ca_file if target.tls else None
-    context = web.tls_context(authority, None, None, None) if proxy.url.startswith("https:") else None
+    context = bounded_http.tls_context(authority, None, None, None) if proxy.url.startswith("https:") else None
     login = (proxy.basic.username, proxy.basic.password) if proxy.basic else None
     return httpx.Proxy(proxy.url, auth=login, ssl_context=context)
 

@@ -119,7 +119,7 @@ def _with_tasks(
     chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, warn: Callable[[str], None], store: Store
 ) -> list[Reader]:
     """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
-    from mm2mgr.evidence.connect_tasks import RecentLogs, TaskWatch, TopicConfigs, task_readers
+    from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, TopicConfigs, task_readers
     from mm2mgr.kafka.inspection import find_compacted
     from mm2mgr.live.endpoints import kafka_access
     from mm2mgr.samples.offsets import KafkaReader, RecordSizes

@@ -19,7 +19,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.endpoints import connect_target
-from mm2mgr.reconcile.arrivals import LogReader
+from mm2mgr.reconcile.arrival_check import LogReader
 from mm2mgr.reconcile.carry_out import (
     Guard,
     carry_out,

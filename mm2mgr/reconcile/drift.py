@@ -14,7 +14,7 @@ from typing import Any, Literal
 from mm2mgr.connectors import SETTABLE
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import ProducerQuotas
-from mm2mgr.reconcile.effect import with_live_order
+from mm2mgr.reconcile.equivalence import with_live_order
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import KeyChange
 from mm2mgr.reconcile.quotas import WantedQuota, rate_per_broker

@@ -29,10 +29,9 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Question, Snapshot, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused, rewriting
+from mm2mgr.reconcile.adoption_claims import Claims, adopting, read_claims, refused, rewriting
 from mm2mgr.reconcile.drift import LiveConnectors
-from mm2mgr.reconcile.effect import WorkerClients
-from mm2mgr.reconcile.estimate import read_estimate
+from mm2mgr.reconcile.equivalence import WorkerClients
 from mm2mgr.reconcile.facts import (
     ClusterIds,
     RunningOn,
@@ -70,6 +69,7 @@ from mm2mgr.reconcile.mirrored import (
     MirrorVerdict,
     judge,
 )
+from mm2mgr.reconcile.mirroring_cost import read_estimate
 from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.ownership import Ownership

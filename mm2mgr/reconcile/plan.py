@@ -12,7 +12,7 @@ from typing import Any, Literal
 from mm2mgr.connectors import RESTING, SETTLED
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
-from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare, with_live_order
+from mm2mgr.reconcile.equivalence import WorkerClients, another_connector, compare, with_live_order
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
 from mm2mgr.reconcile.ownership import ListEntry, Ownership
 from mm2mgr.reconcile.price import Price, summed

@@ -22,7 +22,7 @@ from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.arrivals import DROPS, Arrivals, LogReader, said
+from mm2mgr.reconcile.arrival_check import DROPS, Arrivals, LogReader, said
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Change, Named, diff
 

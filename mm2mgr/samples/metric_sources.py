@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mm2mgr import web
+from mm2mgr import bounded_http
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
@@ -100,9 +100,9 @@ class Http:
         limit, url = seconds or self.endpoint.timeout_seconds, self.endpoint.url.rstrip("/") + path
         try:
             return _answer(self._session.get(url, parameters, headers or {}, limit))
-        except web.BodyRefused as error:
+        except bounded_http.BodyRefused as error:
             raise self.error(str(error), "check `url`: no metric source sends so much") from error
-        except web.Late as error:
+        except bounded_http.Late as error:
             late = "no whole answer" if error.begun else "no answer"
             hint = "check that it runs and can be reached from this machine"
             raise self.error(f"{late} within {limit:.3g} s", hint) from error
@@ -123,9 +123,9 @@ class Http:
         return SourceError(f"{self.endpoint.name} at {self.endpoint.url}: {reason}", hint=hint)
 
     def _failure_of(self, error: Exception) -> SourceError:
-        if isinstance(error, web.Broken):
+        if isinstance(error, bounded_http.Broken):
             return self.error("the connection broke in the middle of an answer")
-        if isinstance(error, web.NotHttp):
+        if isinstance(error, bounded_http.NotHttp):
             return self.error(f"what answers there does not speak HTTP: {shorten(str(error))}", "check `url`")
         inner = _innermost(error)
         if isinstance(inner, ssl.SSLError):
@@ -149,7 +149,7 @@ class Http:
         if not mine.url.startswith("https:"):
             return None
         try:
-            return web.tls_context(mine.ca, mine.certificate, mine.key, mine.key_password)
+            return bounded_http.tls_context(mine.ca, mine.certificate, mine.key, mine.key_password)
         except (OSError, ValueError) as error:
             files = " and ".join(filter(None, (mine.ca, mine.certificate, mine.key)))
             hint = "They must be readable PEM files; an encrypted key needs `key_password`."
@@ -161,7 +161,7 @@ def shorten(text: str) -> str:
     return cut(" ".join(mask_text(text[:_MASKED]).split()), _LONGEST_REASON)
 
 
-def _answer(exchanged: web.Exchanged) -> HttpAnswer:
+def _answer(exchanged: bounded_http.Exchanged) -> HttpAnswer:
     try:
         decoded = json.loads(exchanged.text)
     except (ValueError, RecursionError):

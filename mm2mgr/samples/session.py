@@ -22,7 +22,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, NewConnectionError, ReadTimeoutError
 from urllib3.exceptions import TimeoutError as WireTimeoutError
 
-from mm2mgr import timing, web
+from mm2mgr import bounded_http, timing
 
 CONNECT_SECONDS = 5.0
 _PIECE_BYTES = 65_536
@@ -41,7 +41,12 @@ class SourceSession:
         self._session.trust_env = False
         self._session.headers.clear()
         self._session.headers.update(
-            {"Accept": "application/json", "Accept-Encoding": web.ACCEPTED_ENCODING, "User-Agent": "mm2mgr", **headers}
+            {
+                "Accept": "application/json",
+                "Accept-Encoding": bounded_http.ACCEPTED_ENCODING,
+                "User-Agent": "mm2mgr",
+                **headers,
+            }
         )
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, _Adapter(context))
@@ -50,7 +55,9 @@ class SourceSession:
         """Close all connections."""
         self._session.close()
 
-    def get(self, url: str, parameters: Mapping[str, str], headers: Mapping[str, str], seconds: float) -> web.Exchanged:
+    def get(
+        self, url: str, parameters: Mapping[str, str], headers: Mapping[str, str], seconds: float
+    ) -> bounded_http.Exchanged:
         """Return the answer to one GET; OSError before it began (NotHttp where it is none), then Late, Broken or
         BodyRefused.
 
@@ -65,14 +72,14 @@ class SourceSession:
                 url, params=dict(parameters), headers=dict(headers), timeout=wait, stream=True, allow_redirects=False
             ) as response:
                 begun = True
-                return web.Exchanged(response.status_code, response.headers, _text(response))
+                return bounded_http.Exchanged(response.status_code, response.headers, _text(response))
         except (OSError, HTTPError, ValueError) as error:  # the last for a chunk of a negative size
             if timing.now() >= ends_at or isinstance(error, requests.Timeout | WireTimeoutError):
-                raise web.Late(seconds, begun=begun) from error
+                raise bounded_http.Late(seconds, begun=begun) from error
             if begun:
-                raise web.Broken(str(error) or type(error).__name__) from error
+                raise bounded_http.Broken(str(error) or type(error).__name__) from error
             if (wrong := _protocol_error(error)) is not None:
-                raise web.NotHttp(str(wrong)) from error
+                raise bounded_http.NotHttp(str(wrong)) from error
             if isinstance(error, OSError):
                 raise
             raise OSError(str(error)) from error
@@ -93,7 +100,7 @@ def _protocol_error(error: BaseException) -> BaseException | None:
 
 def _text(response: requests.Response) -> str:
     """Read the raw body, because what unpacks it elsewhere unpacks each piece whole, whatever becomes of it."""
-    with web.Body(response.headers.get("Content-Encoding", "")) as body:
+    with bounded_http.Body(response.headers.get("Content-Encoding", "")) as body:
         for piece in response.raw.stream(_PIECE_BYTES, decode_content=False):
             body.add(piece)
         return body.text()
@@ -171,8 +178,8 @@ class _Reading(io.RawIOBase):
         self._wire.settimeout(_seconds_left())
         count = self._file.readinto(buffer)
         self._count += count or 0
-        if self._count > web.LIMIT_BYTES:
-            raise web.BodyRefused(f"the answer is larger than {web.LIMIT_BYTES >> 20} MiB")
+        if self._count > bounded_http.LIMIT_BYTES:
+            raise bounded_http.BodyRefused(f"the answer is larger than {bounded_http.LIMIT_BYTES >> 20} MiB")
         return count
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ import jinja2
 
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import TemplateError
-from mm2mgr.templating.sandbox import Environment, line_of, read_template
+from mm2mgr.templating.restricted_jinja import Environment, line_of, read_template
 
 _MARK = "\x01"  # around what is inserted: a path such as `target.alias`, or the number of a value
 _LINE = "\x02"  # before the template line number at the end of a line

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.evidence.connect_tasks import RecentLogs, TaskWatch, TopicConfigs, task_readers
 from mm2mgr.evidence.measured import settings_mark, task_measurements
+from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, TopicConfigs, task_readers
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import find_compacted
