@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import locked
+from mm2mgr.files import hold_lock
 
 Side = Literal["source", "target"]
 ADDRESSES: dict[Side, str] = {"source": "10.99.0.1", "target": "10.99.0.2"}
@@ -128,7 +128,7 @@ def emulated_link(name: str = NAME, congestion: str = "cubic") -> Iterator[Emula
     `congestion` is the algorithm of TCP; where the kernel does not permit it in a namespace, it is reno, which every one does.
     One run at a time: Locked (an Mm2mgrError) while another one has the namespaces of this name.
     """
-    with locked(_LOCKS / f"{name}.lock", "another run has the network namespaces of this benchmark", 0):
+    with hold_lock(_LOCKS / f"{name}.lock", "another run has the network namespaces of this benchmark", 0):
         spaces: dict[Side, str] = {side: f"{name}-{side}" for side in ADDRESSES}
         _remove(spaces.values())
         try:

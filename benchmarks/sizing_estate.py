@@ -123,8 +123,8 @@ def size(folder: Path, only_read: bool) -> int:
     from mm2mgr.evidence.measured import read_rates
     from mm2mgr.evidence.read import ConnectState, Evidence, current_assignment, mirrored_topics
     from mm2mgr.operations.workspace import Workspace
-    from mm2mgr.sizing.scenario import sized
-    from mm2mgr.sizing.stability import Policy, decide, overrides_document, settled
+    from mm2mgr.sizing.scenario import size_scenario
+    from mm2mgr.sizing.stability import Policy, decide, overrides_document, sizing_as_decided
     from mm2mgr.spec.writer import SIZING
 
     if only_read:
@@ -150,10 +150,10 @@ def size(folder: Path, only_read: bool) -> int:
         listings = {alias: listing_of(answer) for alias, answer in answers.items()}
         scenarios = Evidence(flows, measured, listings, connects).scenarios()
     with stage("size"):
-        found = {one.flow_id: sized(one) for one in scenarios}
+        found = {one.flow_id: size_scenario(one) for one in scenarios}
     with stage("decide and write"):
         decisions = decide(found, {}, Policy(), 0)
-        sizings = [settled(each, decisions[flow_id]) for flow_id, each in found.items()]
+        sizings = [sizing_as_decided(each, decisions[flow_id]) for flow_id, each in found.items()]
         document = overrides_document(sizings, measured.window, "p95")
         SIZING.write(SIZING.path(workspace.files), document["sizing"], {flow.id for flow in flows}, {})
     spent, began = time.process_time() - spent, time.perf_counter() - began

@@ -7,7 +7,8 @@ from pathlib import Path
 
 def main() -> None:
     """Import the command line and run it."""
-    gc.disable()  # what imports make is no garbage, and looking for some takes a twentieth of `--help`; `cli.main` enables it
+    # what imports make is no garbage, and looking for some takes a twentieth of `--help`; `cli.main` enables it
+    gc.disable()
     from mm2mgr.cli import main
 
     main()

@@ -1,6 +1,7 @@
 """Which task of a source connector gets which partition: the connector's order of partitions, assigned round-robin.
 
-The order is read back from the tasks of a running connector, or predicted for the topics that the source's brokers list.
+The order is read back from the tasks of a running connector, or predicted for the topics that the source's brokers
+list.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Assignment:
     """The partitions of a flow in the connector's order; task i of n gets positions i, i + n, i + 2n, …
 
     `live`: read back from the running connector. `predicted`: from the order of java.util.HashMap. `guessed`: predicted
-    where more than eight names share a bucket, so that the order inside it is not certain. `note`: why it was not read back.
+    where more than eight names share a bucket, so that the order inside it is not certain. `note`: why it was not read
+    back.
     """
 
     order: tuple[TopicPartition, ...]
@@ -34,7 +36,9 @@ class Assignment:
 
 
 def partitions_by_task(order: Sequence[Item], tasks: int) -> list[Sequence[Item]]:
-    """Return what each task gets; never more tasks than partitions (MirrorSourceConnector.taskConfigs, since KAFKA-9352)."""
+    """Return what each task gets; never more tasks than partitions (MirrorSourceConnector.taskConfigs, since
+    KAFKA-9352).
+    """
     count = min(tasks, len(order))
     return [order[first::count] for first in range(count)]
 
@@ -46,7 +50,8 @@ def moved_partitions(partitions: int, before: int, after: int) -> int:
 
 @dataclass(frozen=True)
 class Listing:
-    """The partitions by topic of a cluster, in the order of the admin client's table of topics, and whether that is certain.
+    """The partitions by topic of a cluster, in the order of the admin client's table of topics, and whether that is
+    certain.
 
     It holds every topic that the connector's login may see but Kafka's own: their number alone changes the order.
     """
@@ -65,9 +70,9 @@ def listing_of(partitions: Mapping[str, int]) -> Listing:
 def predict(listing: Listing, carried: Callable[[str], bool]) -> Assignment:
     """Predict the assignment of a connector that carries these topics.
 
-    On their way through MirrorSourceConnector.findSourceTopicPartitions and the admin client the names pass five Java hash
-    tables: the listing, the set of those that match, futures, their copy, descriptions. A table yields its buckets in
-    turn, and what shares a bucket as it came in, so each is a stable sort by the bucket.
+    On their way through MirrorSourceConnector.findSourceTopicPartitions and the admin client the names pass five Java
+    hash tables: the listing, the set of those that match, futures, their copy, descriptions. A table yields its buckets
+    in turn, and what shares a bucket as it came in, so each is a stable sort by the bucket.
     """
     names = [name for name in listing.partitions if carried(name)]
     count, exact = len(names), listing.exact

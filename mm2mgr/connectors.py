@@ -7,4 +7,6 @@ RESTING = frozenset({"PAUSED", "STOPPED"})
 SETTABLE = RESTING | {"RUNNING"}
 """States that a request can ask for."""
 SETTLED = SETTABLE | {"FAILED"}
-"""States that last until somebody does something; a connector without status, UNASSIGNED or RESTARTING is on its way."""
+"""States that last until somebody does something; a connector without status, UNASSIGNED or RESTARTING is on its
+way.
+"""

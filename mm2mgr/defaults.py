@@ -1,4 +1,5 @@
-"""The client settings that mm2mgr gives every flow by default, each with its reason, and the origin that every config value has.
+"""The client settings that mm2mgr gives every flow by default, each with its reason, and the origin that every config
+value has.
 
 Each default proved necessary on real workers. A plain key (or null) in the same block of a flow overrides it.
 """
@@ -11,7 +12,9 @@ OriginKind = Literal["spec", "override", "default", "template"]
 
 
 class Origin(NamedTuple):
-    """The origin of a value: a declared line, a reviewed override, a default of mm2mgr (with its reason) or a template line."""
+    """The origin of a value: a declared line, a reviewed override, a default of mm2mgr (with its reason) or a template
+    line.
+    """
 
     kind: OriginKind
     where: str
@@ -120,7 +123,8 @@ EXACTLY_ONCE_ALLOWS: dict[tuple[str, str], tuple[tuple[str | None, ...], str]] =
     ),
 }
 
-# Never mirrored, whatever `topics` says: Kafka's default list of 4.0 and newer (KIP-1074) with the older internal suffixes.
+# Never mirrored, whatever `topics` says: Kafka's default list of 4.0 and newer (KIP-1074) with the older internal
+# suffixes.
 TOPICS_EXCLUDE = (r"mm2.*\.internal", r".*[\-.]internal", r".*\.replica", "__.*")
 GROUPS_EXCLUDE = ("console-consumer-.*", "connect-.*", "__.*")
 # DefaultConfigPropertyFilter's own list: giving the key replaces it, so it is always written whole. The two limits that

@@ -27,7 +27,9 @@ from mm2mgr.text import one_line, visible
 
 
 class ExitCode(IntEnum):
-    """How a command ends. The first four are its answer; no other code is one, so CI never takes a typing mistake for drift."""
+    """How a command ends. The first four are its answer; no other code is one, so CI never takes a typing mistake for
+    drift.
+    """
 
     YES = 0
     NO = 1
@@ -47,8 +49,8 @@ EXIT_CODES: Mapping[ExitCode, str] = {
     ExitCode.BUG: "a bug of mm2mgr; `MM2MGR_TRACEBACK=1` prints where it happened",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }
-"""What each exit code means, whatever the command. Lines that cannot be written (a full disk, a closed pipe) stop no `apply` and no
-`sample`; a result on stdout that is lost to an error is exit code 1 where it would be 0."""
+"""What each exit code means, whatever the command. Lines that cannot be written (a full disk, a closed pipe) stop no
+`apply` and no `sample`; a result on stdout that is lost to an error is exit code 1 where it would be 0."""
 
 _UNREAD = "a Connect cluster could not be read"
 _BLOCKED = f"{_UNREAD}, or a connector is blocked or left as it was"
@@ -123,7 +125,9 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     "serve": {ExitCode.YES: "ended by a signal, within two seconds"},
     "sandbox status": {ExitCode.NO: "a broker or worker is down"},
 }  # fmt: skip
-"""What the answers of a command are, beside what every command has in common; one that is not named has the common ones alone."""
+"""What the answers of a command are, beside what every command has in common; one that is not named has the common ones
+alone.
+"""
 
 
 def exit_codes(command: str) -> dict[ExitCode, str]:
@@ -135,7 +139,9 @@ def exit_codes(command: str) -> dict[ExitCode, str]:
 
 
 class Mm2mgrError(Exception):
-    """Root of all errors shown to users: a message, and optionally a hint that says what to do next; both without secrets."""
+    """Root of all errors shown to users: a message, and optionally a hint that says what to do next; both without
+    secrets.
+    """
 
     exit_code = ExitCode.NO
 
@@ -153,7 +159,9 @@ class Mm2mgrError(Exception):
 
 
 def cause(error: BaseException) -> str:
-    """Return an error where it is part of a sentence, with its type where it is none of mm2mgr; without secrets, and cut."""
+    """Return an error where it is part of a sentence, with its type where it is none of mm2mgr; without secrets, and
+    cut.
+    """
     from mm2mgr.secrets import cut
 
     return error.one_line if isinstance(error, Mm2mgrError) else cut(f"{type(error).__name__}: {one_line(str(error))}")
@@ -239,7 +247,8 @@ class PackageMissing(Mm2mgrError):
 def install(extra: str) -> str:
     """Return the command that adds what an extra brings to this Python.
 
-    It names the packages themselves: mm2mgr is in no package index, so somebody else could publish a package under its name.
+    It names the packages themselves: mm2mgr is in no package index, so somebody else could publish a package under its
+    name.
     """
     from importlib.metadata import PackageNotFoundError, requires  # ten milliseconds that only this sentence is worth
 
@@ -255,7 +264,9 @@ def install(extra: str) -> str:
 
 
 def need_all() -> None:
-    """Raise PackageMissing, which names all packages of the sandbox, unless every one is installed; imports none of them."""
+    """Raise PackageMissing, which names all packages of the sandbox, unless every one is installed; imports none of
+    them.
+    """
     for package, extra in EXTRA_OF.items():
         if extra in {"spark", "sandbox"} and find_spec(package) is None:
             raise PackageMissing(package, "sandbox")

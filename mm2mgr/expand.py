@@ -1,4 +1,5 @@
-"""Expands a Spec to a Topology: resolves aliases, applies defaults, multiplies sources and targets, removes exceptions. Pure.
+"""Expands a Spec to a Topology: resolves aliases, applies defaults, multiplies sources and targets, removes exceptions.
+Pure.
 
 Problems of the whole estate are collected and raised together as one SpecError, each with its place.
 """
@@ -13,9 +14,9 @@ from typing import Any
 
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Problem, SpecError
-from mm2mgr.handover import handed_over
 from mm2mgr.link import BrokerLimits, Leg, Route
-from mm2mgr.spec.loader import Spec, settled
+from mm2mgr.ownership_changes import handed_over
+from mm2mgr.spec.loader import Spec, check_merged
 from mm2mgr.spec.models import Cluster, Connect, DeclaredFlow, FlowSettings, Link
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import Selector
@@ -216,7 +217,7 @@ class _Expansion:
         merged, written = self._layers([("defaults", "flows"), own, pair])
         for key in ("sources", "targets", "except", "pairs"):
             merged.pop(key, None)
-        settings, wrong = settled(merged, f" of {source}->{target}, defaults included")
+        settings, wrong = check_merged(merged, f" of {source}->{target}, defaults included")
         for where, message in wrong:
             self.problem((*own, *where), message)
         if settings is None:
@@ -354,7 +355,9 @@ def _leg(link: Link | None) -> Leg | None:
 
 
 def _sharing_workers(flows: list[Flow]) -> list[Flow]:
-    """Give flows with a link the tasks that share a worker's heap with theirs: a power of two, so that few changes change them."""
+    """Give flows with a link the tasks that share a worker's heap with theirs: a power of two, so that few changes
+    change them.
+    """
     tasks: dict[str, int] = {}
     for flow in flows:
         tasks[flow.connect.name] = tasks.get(flow.connect.name, 0) + int(flow.tasks.maximum)

@@ -48,7 +48,9 @@ class Unreadable(Exception):
 
 
 def read_bytes(path: Path, most_bytes: int) -> bytes:
-    """Return the content of a regular file or a pipe; Unreadable for anything else, and for a pipe silent for PIPE_SECONDS."""
+    """Return the content of a regular file or a pipe; Unreadable for anything else, and for a pipe silent for
+    PIPE_SECONDS.
+    """
     try:
         _refuse(path.stat().st_mode)  # before it is opened: that alone may do something to a device
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -67,7 +69,9 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
 
 
 def read_regular(path: Path, most_bytes: int = _MOST_OWN_BYTES) -> bytes:
-    """Return the content of a file that is not for pipes, such as one that mm2mgr wrote; OSError for what is no regular file."""
+    """Return the content of a file that is not for pipes, such as one that mm2mgr wrote; OSError for what is no regular
+    file.
+    """
     if kind := special_kind(path):
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
     try:
@@ -79,7 +83,9 @@ def read_regular(path: Path, most_bytes: int = _MOST_OWN_BYTES) -> bytes:
 
 
 def special_kind(path: Path) -> str:
-    """Return what is at a path, or where its link leads, if that is neither a regular file nor missing: a pipe, a device …"""
+    """Return what is at a path, or where its link leads, if that is neither a regular file nor missing: a pipe, a
+    device …
+    """
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -111,7 +117,7 @@ def _read(opened: int, most_bytes: int, *, is_pipe: bool) -> bytes:
     raise Unreadable(f"is larger than {size}")
 
 
-def listed(folder: Path, pattern: str) -> list[Path]:
+def list_paths(folder: Path, pattern: str) -> list[Path]:
     """Return the paths in a folder whose names match `pattern`, sorted; a missing folder is empty.
 
     Mm2mgrError where the folder cannot be read: `Path.glob` takes that for empty, and its content would be made anew.
@@ -127,7 +133,8 @@ def listed(folder: Path, pattern: str) -> list[Path]:
 
 
 def resolved_within(path: Path, folder: Path) -> Path | None:
-    """Return where a path leads, None when a link leads out of the folder. Raises OSError or RuntimeError for a link to itself.
+    """Return where a path leads, None when a link leads out of the folder. Raises OSError or RuntimeError for a link to
+    itself.
 
     The one test for links that leave a tree; the loader, the writer of overrides and the loader of templates ask it.
     """
@@ -146,9 +153,11 @@ def replace_file(
     like: os.stat_result | None = None,
     only_if: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Replace a file in one step by a draft beside it that is already on the disk; OSError leaves the old file as it is.
+    """Replace a file in one step by a draft beside it that is already on the disk; OSError leaves the old file as it
+    is.
 
-    OSError also for what is no regular file, such as a pipe. `like` gives the new file the owner and mode of another one. False, and nothing replaced, if `only_if` is false then.
+    OSError also for what is no regular file, such as a pipe. `like` gives the new file the owner and mode of another
+    one. False, and nothing replaced, if `only_if` is false then.
     """
     if kind := special_kind(path):
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
@@ -181,7 +190,9 @@ class FileKind:
 
 
 def check_free(path: Path, kind: FileKind) -> bool:
-    """Refuse a path that holds a file of another kind; True where a file may be replaced, False for a pipe or a device."""
+    """Refuse a path that holds a file of another kind; True where a file may be replaced, False for a pipe or a
+    device.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return False
@@ -198,7 +209,9 @@ def check_free(path: Path, kind: FileKind) -> bool:
 
 
 def write_whole(path: Path, text: str, kind: FileKind) -> None:
-    """Write a result file; one of this kind is replaced in one step, a link's target too; a pipe or device is written to."""
+    """Write a result file; one of this kind is replaced in one step, a link's target too; a pipe or device is written
+    to.
+    """
     try:
         if check_free(path, kind):
             replace_file(Path(os.path.realpath(path)), text, kind.mode)
@@ -213,7 +226,9 @@ def write_whole(path: Path, text: str, kind: FileKind) -> None:
 
 
 def open_to_write(path: Path, flags: int = 0) -> int:
-    """Open what a user named to write to, such as a file, a pipe or a terminal; OSError at once for a pipe that nobody reads."""
+    """Open what a user named to write to, such as a file, a pipe or a terminal; OSError at once for a pipe that nobody
+    reads.
+    """
     try:
         opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | flags, 0o666)
     except OSError as error:
@@ -254,8 +269,8 @@ def _unwritable(path: Path, kind: FileKind, error: OSError) -> Mm2mgrError:
 
 # --- folders of the user ----------------------------------------------------------------------------------------------
 
-# Not platformdirs: it takes 20 ms to import, has no answer for a user without a home folder, and would move the recorded
-# losses of users on macOS.
+# Not platformdirs: it takes 20 ms to import, has no answer for a user without a home folder, and would move the
+# recorded losses of users on macOS.
 
 
 def cache_folder() -> Path:
@@ -290,8 +305,9 @@ def _home(variable: str) -> Path:
 
 # --- locks between processes ------------------------------------------------------------------------------------------
 
-# A lock file keeps the name of the process that holds it, for those who wait. It stays when the lock is given back: whoever
-# removed it could hand the lock to two others at once. Not filelock: it cannot lock a folder, nor name the holder.
+# A lock file keeps the name of the process that holds it, for those who wait. It stays when the lock is given back:
+# whoever removed it could hand the lock to two others at once. Not filelock: it cannot lock a folder, nor name the
+# holder.
 
 
 class Locked(Mm2mgrError):
@@ -299,12 +315,13 @@ class Locked(Mm2mgrError):
 
 
 @contextmanager
-def locked(
+def hold_lock(
     path: Path, purpose: str, wait_seconds: float, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[None]:
     """Hold the lock file, created where it is missing, or lock a folder itself; OSError where the place allows neither.
 
-    `say` is called once with the holder's name; Locked when the wait exceeds `wait_seconds`. `purpose` says what is waiting.
+    `say` is called once with the holder's name; Locked when the wait exceeds `wait_seconds`. `purpose` says what is
+    waiting.
     """
     opened = _open_lock(path)
     try:

@@ -9,8 +9,8 @@ import threading
 def collect_garbage() -> None:
     """Collect what a round has left.
 
-    In a thread of its own: signals are handled in the main thread, and an exception that a handler raises in a finalizer, such as that of an
-    event loop, is dropped.
+    In a thread of its own: signals are handled in the main thread, and an exception that a handler raises in a
+    finalizer, such as that of an event loop, is dropped.
     """
     thread = threading.Thread(target=gc.collect, args=(1,), name="collects garbage")
     thread.start()

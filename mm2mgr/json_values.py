@@ -14,8 +14,8 @@ from typing import Any
 def to_json(value: object) -> Any:
     """Return a value as plain JSON: a dataclass as an object with its fields, a tuple as a list, a path as text.
 
-    `json_keys` of a class names its keys in their order instead, such as `"name seconds topic=partition.topic"`: each a field or a
-    property, or behind `=` where it is read. A class whose document is no list of keys has `to_dict`.
+    `json_keys` of a class names its keys in their order instead, such as `"name seconds topic=partition.topic"`: each a
+    field or a property, or behind `=` where it is read. A class whose document is no list of keys has `to_dict`.
     """
     return _writer(value.__class__)(value)  # type: ignore[arg-type]  # mypy reads __hash__ of the instances
 

@@ -1,7 +1,9 @@
-"""The one model of a long link: round trip, bandwidth, settings of clients and brokers → rates, the limit that binds, memory.
+"""The one model of a long link: round trip, bandwidth, settings of clients and brokers → rates, the limit that binds,
+memory.
 
-Rendering, sizing, lint, `explain`, `simulate` and `fleet` ask it. Pure. Units: bytes and seconds; a bandwidth of None is no limit.
-Its constants were fitted to 64 measured runs of Kafka 4.3.1 over an emulated link (tests/topology/link_runs.py).
+Rendering, sizing, lint, `explain`, `simulate` and `fleet` ask it. Pure. Units: bytes and seconds; a bandwidth of None
+is no limit. Its constants were fitted to 64 measured runs of Kafka 4.3.1 over an emulated link
+(tests/topology/link_runs.py).
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ Limit = Literal[
 FETCH_SECONDS = 20.0
 """What one fetch or request may take of request.timeout.ms (30 s): the rule D <= r x 20 s."""
 SYSTEM_WINDOW = 2_800_000
-"""Bytes in flight of one connection where both ends leave it to the operating system: stock Linux (tcp_rmem, tcp_wmem)."""
+"""Bytes in flight of one connection where both ends leave it to the operating system: stock Linux (tcp_rmem,
+tcp_wmem).
+"""
 PAYLOAD_SHARE = 0.965
 """Of a link's bandwidth, what headers leave."""
 BATCH_SHARE = 0.88
@@ -41,11 +45,15 @@ HAND_ON_BYTES_PER_SECOND = 60e6
 """A worker hands the records of one fetch on at this rate before it sends the next fetch."""
 HAND_ON_RECORDS_PER_SECOND = 100_000
 RECORD_HEAP_BYTES = 700
-"""Of a record that a task has polled, beside its own bytes: the objects of consumer and Connect, two of them maps of partition and offset."""
+"""Of a record that a task has polled, beside its own bytes: the objects of consumer and Connect, two of them maps of
+partition and offset.
+"""
 POLLED_RECORD_BYTES = 1000
 """Records are taken to be at least this large where their size decides how many a poll should return."""
 WORKER_HEAP_BYTES = 128.0 * MIB
-"""Fitted to one worker: 4 tasks of 3 partitions (fetches of 12 MiB, buffers of 32 MiB) left 355 MiB after collections."""
+"""Fitted to one worker: 4 tasks of 3 partitions (fetches of 12 MiB, buffers of 32 MiB) left 355 MiB after
+collections.
+"""
 HEAP_SHARE = 0.7
 """Of -Xmx for what stays alive; the same worker did its full rate with 355 of 512 MiB."""
 USUAL_HEAP_BYTES = 512.0 * MIB
@@ -68,7 +76,8 @@ BY_SYSTEM = -1
 
 @dataclass(frozen=True)
 class BrokerLimits:
-    """What the brokers of one Kafka cluster allow, the smallest value where they differ; Kafka's defaults until they were `read`.
+    """What the brokers of one Kafka cluster allow, the smallest value where they differ; Kafka's defaults until they
+    were `read`.
 
     `version`: at least this Kafka, "" where unknown.
     """
@@ -135,7 +144,9 @@ class Route:
 
 @dataclass(frozen=True)
 class Clients:
-    """The settings of a flow's consumer and record producer that decide its rate; the defaults are those of Kafka and Connect."""
+    """The settings of a flow's consumer and record producer that decide its rate; the defaults are those of Kafka and
+    Connect.
+    """
 
     receive_buffer_bytes: int = 65_536
     fetch_bytes: int = 50 * MIB
@@ -172,7 +183,9 @@ class Clients:
 
 @dataclass(frozen=True)
 class FlowTraffic:
-    """What a flow carries. `compression`: bytes of records per stored byte of the source; `recompression`: per byte that the producer sends."""
+    """What a flow carries. `compression`: bytes of records per stored byte of the source; `recompression`: per byte
+    that the producer sends.
+    """
 
     partitions: int = 1
     tasks: int = 1
@@ -183,7 +196,9 @@ class FlowTraffic:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What to expect, in bytes of records per second. `limit` binds the flow, `task_limit` one task; `stall`: why nothing arrives."""
+    """What to expect, in bytes of records per second. `limit` binds the flow, `task_limit` one task; `stall`: why
+    nothing arrives.
+    """
 
     partition: float
     task: float
@@ -236,7 +251,9 @@ def predict(
 
 
 def task_heap(fetched: float, poll_records: int, record_bytes: float = POLLED_RECORD_BYTES) -> float:
-    """Return the heap of a task, what waits to be sent aside: fetched data twice (arriving, and as records), and the records' objects."""
+    """Return the heap of a task, what waits to be sent aside: fetched data twice (arriving, and as records), and the
+    records' objects.
+    """
     return 2.0 * fetched + min(poll_records, fetched / max(record_bytes, 1.0)) * RECORD_HEAP_BYTES
 
 
@@ -306,7 +323,9 @@ class _Model:
         return min(lines)
 
     def task(self, partitions: int) -> _Rate:
-        """Return what a task with so many partitions carries when it has the line to itself: the slower leg, or the worker."""
+        """Return what a task with so many partitions carries when it has the line to itself: the slower leg, or the
+        worker.
+        """
         handed_on = min(HAND_ON_BYTES_PER_SECOND, self.traffic.record_bytes * HAND_ON_RECORDS_PER_SECOND)
         rates = [_Rate(handed_on, "worker")]
         if self.route.reading:
@@ -316,10 +335,11 @@ class _Model:
         return min(rates, key=lambda rate: rate.value)
 
     def reading(self, leg: Leg, partitions: int, handed_on: float) -> _Rate:
-        """One fetch D in flight per broker: c D / (RTT + D/r + c D/P). A partition waits until its last fetch was polled in full.
+        """One fetch D in flight per broker: c D / (RTT + D/r + c D/P). A partition waits until its last fetch was
+        polled in full.
 
-        Where one poll returns all of it (max.poll.records), the next fetch is on its way while the records are handed on; the
-        socket is not read meanwhile, and takes what its buffer holds.
+        Where one poll returns all of it (max.poll.records), the next fetch is on its way while the records are handed
+        on; the socket is not read meanwhile, and takes what its buffer holds.
         """
         brokers, ratio = max(min(self.source.brokers, partitions), 1), self.traffic.compression
         rate, limit = self.reading_connection(leg)
@@ -353,7 +373,9 @@ class _Model:
         return _Rate(min(brokers * found.value, leg.payload * ratio), found.limit)
 
     def fetch_bytes(self, partitions: int) -> float:
-        """A fetch returns at least one record, whatever its limits (KIP-74); the limits count stored, so compressed, bytes."""
+        """A fetch returns at least one record, whatever its limits (KIP-74); the limits count stored, so compressed,
+        bytes.
+        """
         of_broker = math.ceil(partitions / max(min(self.source.brokers, partitions), 1))
         asked = min(self.clients.fetch_bytes, of_broker * self.clients.partition_fetch_bytes)
         return max(asked, self.traffic.record_bytes / self.traffic.compression)
@@ -383,7 +405,9 @@ class _Model:
         return leg.rtt_seconds + self.fetch_bytes(partitions) / min(self.reading_connection(leg)[0], share)
 
     def request_seconds(self, partitions: int, tasks: int) -> float:
-        """Return the same of a request. It is written whole before the next: those before it are what the window holds, a round trip."""
+        """Return the same of a request. It is written whole before the next: those before it are what the window holds,
+        a round trip.
+        """
         if not (leg := self.route.writing):
             return 0.0
         share = leg.payload / (tasks * max(min(self.target.brokers, partitions), 1))
@@ -406,7 +430,9 @@ class _Model:
 
 
 def _share_of_line(demand: float, whole: float, tasks: int) -> float:
-    """Return what a line carries for tasks that together want so much: several get less than all of it until they want more."""
+    """Return what a line carries for tasks that together want so much: several get less than all of it until they want
+    more.
+    """
     if tasks == 1 or not demand or math.isinf(whole):
         return min(demand, whole)
     return float(demand / (1 + (demand / whole) ** _SHARING) ** (1 / _SHARING))

@@ -1,5 +1,5 @@
-"""What the link model says of a flow: with the settings of the tree and with two others beside them, in both placements, and where the
-socket buffers of brokers cap it. No I/O."""
+"""What the link model says of a flow: with the settings of the tree and with two others beside them, in both
+placements, and where the socket buffers of brokers cap it. No I/O."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ SETTINGS: tuple[Settings, ...] = get_args(Settings)
 Quantity = Literal["round trip", "tasks", "fetch", "batch"]
 _OTHERS: dict[Settings, Clients] = {
     "Kafka's defaults": Clients(),
-    # 50 MiB for a partition's fetch and for a batch, as often published for long links, with what lets a producer start with it.
+    # 50 MiB for a partition's fetch and for a batch, as often published for long links, with what lets a producer start
+    # with it.
     "published recipe": Clients(
         fetch_bytes=50 * MIB,
         partition_fetch_bytes=50 * MIB,
@@ -76,7 +77,9 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """The flow's rate over one quantity: round trip in seconds, tasks, or bytes of a fetch or batch, all else as it is."""
+    """The flow's rate over one quantity: round trip in seconds, tasks, or bytes of a fetch or batch, all else as it
+    is.
+    """
 
     over: Quantity
     points: tuple[CurvePoint, ...]
@@ -84,7 +87,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class LinkComparison:
-    """A flow over its link: what decides, what other settings and the other placement would give, and how it changes."""
+    """A flow over its link: what decides, what other settings and the other placement would give, and how it
+    changes.
+    """
 
     flow: str
     route: str
@@ -106,16 +111,18 @@ class LinkComparison:
 
 def forecast_of(flow: Flow, route: Route, traffic: FlowTraffic, clients: Clients | None = None) -> Forecast:
     """Return what the flow carries over a route with its own settings or others, and the limits of its brokers."""
-    return predict(route, clients or clients_of(flow), traffic, flow.source.limits, flow.target_limits)
+    return predict(route, clients or _clients_of(flow), traffic, flow.source.limits, flow.target_limits)
 
 
-def clients_of(flow: Flow) -> Clients:
+def _clients_of(flow: Flow) -> Clients:
     """Return the settings of the flow's clients that decide its rate; Kafka's own where one of them is no number."""
     return Clients.of(lambda client, key: client_number(flow, client, key)) or Clients()
 
 
 def client_number(flow: Flow, client: str, key: str) -> int:
-    """Return a setting of a client as a number: Kafka's default where the tree unsets mm2mgr's or writes a placeholder."""
+    """Return a setting of a client as a number: Kafka's default where the tree unsets mm2mgr's or writes a
+    placeholder.
+    """
     (definition,) = (definition for definition in CLIENTS["source"] if definition.name == client)
     written = flow.client(definition.block or "").get(key, "")
     config = {definition.layers[-1].prefix + key: written} if written.removeprefix("-").isdecimal() else {}
@@ -139,7 +146,7 @@ def compare(flow: Flow, route: Route, traffic: FlowTraffic) -> LinkComparison:
 
 def _clients(flow: Flow, route: Route, settings: Settings) -> Clients:
     """Return the client settings: those of the tree as they would be compiled for this route."""
-    return _OTHERS.get(settings) or clients_of(replace(flow, route=route))
+    return _OTHERS.get(settings) or _clients_of(replace(flow, route=route))
 
 
 def _row(flow: Flow, route: Route, settings: Settings, traffic: FlowTraffic, *, is_current: bool) -> Row:
@@ -211,12 +218,15 @@ def _over_size(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
     return Curve("fetch" if route.reading else "batch", tuple(map(point, _values(_SIZES, *own.values()))))
 
 
-# --- in two sentences, for `explain FLOW` ------------------------------------------------------------------------------
+# --- in two sentences, for `explain FLOW`
+# ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LinkForecast:
-    """What a flow carries over its link as it is set, with one partition for each task; `other`: with workers beside the other end."""
+    """What a flow carries over its link as it is set, with one partition for each task; `other`: with workers beside
+    the other end.
+    """
 
     route: Route
     here: Forecast
@@ -264,7 +274,8 @@ def outlook(flow: Flow) -> LinkForecast | None:
     return LinkForecast(route, forecast_of(flow, route, FlowTraffic(tasks, tasks)), other, unread)
 
 
-# --- the socket buffers of brokers that cap a flow ---------------------------------------------------------------------
+# --- the socket buffers of brokers that cap a flow
+# ---------------------------------------------------------------------
 
 ENOUGH_PARTITIONS = 64
 """Taken where the number of partitions is not known: more tasks than that make up for no buffer."""
@@ -275,7 +286,8 @@ _AS_MUCH = 0.9
 class Ceiling:
     """A buffer of the brokers at one end that caps a flow: bytes per second of one partition `now` and once `lifted`.
 
-    With it the flow would carry `flow_lifted`; without it, so many `tasks` carry `flow`, which is as much, or the most that they can.
+    With it the flow would carry `flow_lifted`; without it, so many `tasks` carry `flow`, which is as much, or the most
+    that they can.
     """
 
     end: Literal["source", "target"]
@@ -339,14 +351,16 @@ def _ceiling(  # noqa: PLR0913, PLR0917  the arguments of the model, twice
 
 
 def capped(flows: Iterable[Flow]) -> list[str]:
-    """Return a sentence for each buffer of brokers that caps flows whose tasks do not make up for it: what to set, and the gain."""
+    """Return a sentence for each buffer of brokers that caps flows whose tasks do not make up for it: what to set, and
+    the gain.
+    """
     cappings: dict[tuple[str, str], list[tuple[Ceiling, Flow]]] = {}
     for flow in flows:
         if flow.route is None:
             continue
         tasks = int(flow.tasks.maximum)
         traffic = FlowTraffic(max(ENOUGH_PARTITIONS, tasks), tasks)
-        for ceiling in ceilings(flow.route, clients_of(flow), traffic, flow.source.limits, flow.target_limits):
+        for ceiling in ceilings(flow.route, _clients_of(flow), traffic, flow.source.limits, flow.target_limits):
             if ceiling.tasks > tasks:
                 cluster = flow.source if ceiling.end == "source" else flow.target
                 cappings.setdefault((cluster.alias, ceiling.key), []).append((ceiling, flow))

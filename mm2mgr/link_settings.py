@@ -1,6 +1,8 @@
-"""The client settings that a declared link asks for, each with its reason: enough for the link, within time-outs and memory. Pure.
+"""The client settings that a declared link asks for, each with its reason: enough for the link, within time-outs and
+memory. Pure.
 
-What people write outranks them. Where the brokers' buffers were not read, sizes do for open ones and time-outs for Kafka's defaults.
+What people write outranks them. Where the brokers' buffers were not read, sizes do for open ones and time-outs for
+Kafka's defaults.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ _USUAL_BATCH = 16 * KIB
 _TIMEOUT_SECONDS = 30.0  # request.timeout.ms of Kafka
 _PIPELINE = 5  # requests in flight that an idempotent producer keeps in order
 _IDEMPOTENT_SINCE = (2, 8)  # from here on the right to write a topic is enough (KIP-679)
-# What max.block.ms of the offset-syncs producer must leave time for on a long link: metadata of the offset-syncs topic, which
-# takes one round trip on an open connection and three on a new one (TLS and SASL go on in the background). A sync that
-# finds no metadata in time is dropped, and the partition's next record makes another one (OffsetSyncWriter), so only a
-# partition that gets no further record would miss its last sync.
+# What max.block.ms of the offset-syncs producer must leave time for on a long link: metadata of the offset-syncs topic,
+# which takes one round trip on an open connection and three on a new one (TLS and SASL go on in the background). A sync
+# that finds no metadata in time is dropped, and the partition's next record makes another one (OffsetSyncWriter), so
+# only a partition that gets no further record would miss its last sync.
 _SYNC_ROUND_TRIPS = 5
 _HELD = 2 + RECORD_HEAP_BYTES / POLLED_RECORD_BYTES  # heap per byte of a fetch, see link.task_heap
 _USUAL_SYNC_BLOCK_MS = 500
@@ -64,7 +66,9 @@ _KAFKAS = {
 
 @dataclass(frozen=True)
 class _Aim:
-    """What a profile wants: the least bytes of a fetch, the share of a fetch's time that the round trip may take, batches per round trip, and linger.ms."""
+    """What a profile wants: the least bytes of a fetch, the share of a fetch's time that the round trip may take,
+    batches per round trip, and linger.ms.
+    """
 
     fetch: int
     waiting: float
@@ -114,7 +118,7 @@ class Crossing:
         return max(_USUAL_RECORD, min(self.source.message_bytes, self.target.message_bytes), self.request_bytes)
 
 
-def compiled(block: str, crossing: Crossing) -> dict[str, Text]:
+def compile_block(block: str, crossing: Crossing) -> dict[str, Text]:
     """Return the settings of one client block of a flow; those that Kafka or mm2mgr has anyway are left out."""
     if block == "source_consumer":
         return _reader(crossing)
@@ -126,8 +130,8 @@ def compiled(block: str, crossing: Crossing) -> dict[str, Text]:
 def compiled_clients(crossing: Crossing) -> Clients:
     """Return what both clients get where people wrote nothing, with the defaults of Kafka and Connect for the rest."""
     settings = {
-        "source consumer": compiled("source_consumer", crossing),
-        "record producer": compiled("record_producer", crossing),
+        "source consumer": compile_block("source_consumer", crossing),
+        "record producer": compile_block("record_producer", crossing),
     }
     usual = dict.fromkeys(("receive.buffer.bytes", "send.buffer.bytes"), str(BY_SYSTEM))
 
@@ -138,9 +142,11 @@ def compiled_clients(crossing: Crossing) -> Clients:
 
 
 def may_pipeline(target: BrokerLimits, written: Mapping[str, str | None], *, secured: bool) -> bool:
-    """Tell whether an idempotent producer is allowed: by the target's version (KIP-679) or for lack of any ACL, and by what is written.
+    """Tell whether an idempotent producer is allowed: by the target's version (KIP-679) or for lack of any ACL, and by
+    what is written.
 
-    With acks, retries or more in flight than it accepts, it would refuse to start; switched off, requests could overtake each other.
+    With acks, retries or more in flight than it accepts, it would refuse to start; switched off, requests could
+    overtake each other.
     """
     numbers = [int(part) for part in target.version.split(".")[:2] if part.isdecimal()]
     allowed = tuple(numbers) >= _IDEMPOTENT_SINCE if len(numbers) == 2 else not secured
@@ -236,7 +242,9 @@ def _writer(crossing: Crossing) -> dict[str, Text]:
 
 
 def _buffer(crossing: Crossing) -> int:
-    """Return buffer.memory: half of what a task may use, at most the profile's, never below two of the largest requests."""
+    """Return buffer.memory: half of what a task may use, at most the profile's, never below two of the largest
+    requests.
+    """
     if crossing.buffer_bytes:
         return crossing.buffer_bytes
     most = _AIMS[crossing.profile].buffer if crossing.route.writing else _USUAL_BUFFER
@@ -256,7 +264,9 @@ def _offset_syncs(route: Route) -> dict[str, Text]:
 
 
 def _open(leg: Leg, broker_window: float) -> float:
-    """Return what a connection can carry; 0 for a window that was not read: it may be open, and sizes must not be the limit then."""
+    """Return what a connection can carry; 0 for a window that was not read: it may be open, and sizes must not be the
+    limit then.
+    """
     return connection(leg, window("producer", BY_SYSTEM), broker_window or window("target", BY_SYSTEM))[0]
 
 

@@ -23,7 +23,8 @@ ASSIGNED_KEY = "task.assigned.partitions"
 
 
 def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
-    """Read a task's `task.assigned.partitions`: `topic-partition` joined by commas; what has no number there gets partition -1.
+    """Read a task's `task.assigned.partitions`: `topic-partition` joined by commas; what has no number there gets
+    partition -1.
 
     Topics may hold dashes, never commas.
     """
@@ -42,8 +43,8 @@ class Offsets(NamedTuple):
 
 @dataclass(frozen=True)
 class LogHistory:
-    """The end offset of a partition's log at some times (milliseconds since 1970, oldest first), and the mean size of its
-    records in bytes before compression (None: not measured)."""
+    """The end offset of a partition's log at some times (milliseconds since 1970, oldest first), and the mean size of
+    its records in bytes before compression (None: not measured)."""
 
     times_ms: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()

@@ -78,7 +78,9 @@ def _refuse_twins(connectors: Iterable[Connector]) -> None:
 
 
 def quota_mark(owner: str) -> str:
-    """Return what client ids with a quota of this owner begin with; no name has a slash, so it is no other owner's beginning."""
+    """Return what client ids with a quota of this owner begin with; no name has a slash, so it is no other owner's
+    beginning.
+    """
     return f"mm2mgr.{owner}/"
 
 
@@ -104,7 +106,9 @@ class _Renderer:
         self.usual: dict[str, Mapping[str, Text]] = {}
 
     def client(self, flow: Flow, block: str) -> Mapping[str, Text]:
-        """Return the settings of a flow's client; settings without declarations are equal for all flows, and made once."""
+        """Return the settings of a flow's client; settings without declarations are equal for all flows, and made
+        once.
+        """
         if getattr(flow.settings, block) or flow.route or flow.exactly_once:
             return flow.client(block)
         if block not in self.usual:
@@ -229,7 +233,8 @@ class _Renderer:
         return Connector(name, type_, flow.connect.name, flow.pair, tuple(f.id for f in flows), config, origins, state)
 
 
-# --- the clients that Connect itself makes: the record producer, and what keeps offsets ------------------------------------
+# --- the clients that Connect itself makes: the record producer, and what keeps offsets
+# ------------------------------------
 
 
 def _retarget(flow: Flow, records: KafkaCluster) -> dict[str, Text]:
@@ -243,10 +248,12 @@ def _retarget(flow: Flow, records: KafkaCluster) -> dict[str, Text]:
 
 
 def _own_offsets(flow: Flow, records: KafkaCluster, block: str) -> dict[str, dict[str, Text]]:
-    """Return the clients that keep the offsets of a connector, and its other keys (`block` of the flow), by template name.
+    """Return the clients that keep the offsets of a connector, and its other keys (`block` of the flow), by template
+    name.
 
     On exactly-once workers offsets are part of the records' transaction, so they live on `records` too (KIP-618). A
-    consumer or an admin left on the workers' Kafka lets the connector wait for ever, or duplicates records after a crash.
+    consumer or an admin left on the workers' Kafka lets the connector wait for ever, or duplicates records after a
+    crash.
     """
     keys = flow.client(block)
     if not flow.connect.exactly_once:
@@ -255,9 +262,9 @@ def _own_offsets(flow: Flow, records: KafkaCluster, block: str) -> dict[str, dic
     if not _elsewhere(flow, records):  # the admin, unlike the others, has the workers' top-level security
         return {"offsets_consumer": consumer, "offsets_admin": {}, "connector": keys}
     if "offsets.storage.topic" not in getattr(flow.settings, block):
-        # Without a name it would be called as the workers' own topic, which that Kafka's Connect may use already, and a flow
-        # that reads from there would mirror it. Its offsets outrank the workers' own, so it must be in use with and without
-        # exactly-once alike: a topic that comes and goes would bring old offsets back.
+        # Without a name it would be called as the workers' own topic, which that Kafka's Connect may use already, and a
+        # flow that reads from there would mirror it. Its offsets outrank the workers' own, so it must be in use with
+        # and without exactly-once alike: a topic that comes and goes would bring old offsets back.
         reason = "offsets go where the records go; mm2*.internal is never mirrored"
         keys = {"offsets.storage.topic": by_default(f"mm2mgr-offsets.{flow.connect.name}.internal", reason), **keys}
     return {"offsets_consumer": consumer, "offsets_admin": dict(consumer), "connector": keys}

@@ -1,8 +1,9 @@
-"""The table of what is a secret by its look: shapes of keys and shapes of values, each with examples that the tests take from here.
+"""The table of what is a secret by its look: shapes of keys and shapes of values, each with examples that the tests
+take from here.
 
-A key's shape is searched in the whole key, whose words `_` separates (`signingKey` is `signing_Key`), without regard to case.
-Of a value's shape the group `secret` is hidden and the rest stays. Each begins with fixed text and hardly turns back, so that
-a page of megabytes costs milliseconds.
+A key's shape is searched in the whole key, whose words `_` separates (`signingKey` is `signing_Key`), without regard to
+case. Of a value's shape the group `secret` is hidden and the rest stays. Each begins with fixed text and hardly turns
+back, so that a page of megabytes costs milliseconds.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ class SecretShape:
     examples: tuple[str, ...]
 
 
-# What a key is for, before the word key: `signingKey`, `encryption_key`, `client-key-data`. A `primary_key`, a `partition.key`
-# and the `key` of a record are none.
+# What a key is for, before the word key: `signingKey`, `encryption_key`, `client-key-data`. A `primary_key`, a
+# `partition.key` and the `key` of a record are none.
 _KEY_OF = (
     r"access|account|admin|aes|api|app|application|auth|aws|azure|cipher([._-]?data)?|client|crypto|customer|data[._-]?encryption|decrypt|decryption"
     r"|deploy|dsa|ec|ecdsa|encrypt|encryption|gcp|gpg|hmac|integration|jwt|keystore|kms|license|mac|master|pgp|root|rsa|sas|server|service"
@@ -129,7 +130,8 @@ VALUES = (
         r"\bjdbc:oracle:\w{1,10}:[^\s/@\"']*/(?P<secret>[^\s@\"']+)@",
         ("jdbc:oracle:thin:app/⟨hunter/2⟩@db.example:1521/orders", "jdbc:oracle:oci:app/⟨hunter2⟩@orders"),
     ),
-    # a login on a command line, and before a host without a scheme; `User:me@REALM`, `team:me@example.com` and `tag@sha256:…` are none
+    # a login on a command line, and before a host without a scheme; `User:me@REALM`, `team:me@example.com` and
+    # `tag@sha256:…` are none
     SecretShape(
         r"\bcurl\b[^\n]{0,300}?\s(?:-\w{0,8}[uU]|--(?:proxy-)?user)[\s=]{0,3}"
         rf"(?:(?P<q>{_QUOTE})[^:\"'\n]{{1,100}}:|[^\s:\"'$]{{1,100}}:)"

@@ -1,7 +1,7 @@
 """What counts as a secret, and the only place that masks: values of keys, and texts from outside.
 
-Secrets that were seen (in the tree, in files, in live configs, resolved on this machine) are remembered for the life of the
-process and hidden in every text that contains them.
+Secrets that were seen (in the tree, in files, in live configs, resolved on this machine) are remembered for the life of
+the process and hidden in every text that contains them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ _SHORT = 200
 
 @lru_cache(maxsize=65_536)
 def is_secret(key: str) -> bool:
-    """Tell whether the value of this key must not be shown (passwords, JAAS strings, private keys, tokens), also if misspelt."""
+    """Tell whether the value of this key must not be shown (passwords, JAAS strings, private keys, tokens), also if
+    misspelt.
+    """
     return _SECRET_KEY.search(_CAMEL.sub("_", key)) is not None or any(
         _is_slip(word.lower()) for word in _WORD.findall(key)
     )
@@ -123,7 +125,9 @@ def masked(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def lasting_parts(key: str, value: str) -> frozenset[str]:
-    """Return the parts of a value that must not be lost: what is or may be a secret of it, and where a secret is to be read."""
+    """Return the parts of a value that must not be lost: what is or may be a secret of it, and where a secret is to be
+    read.
+    """
     if is_placeholder(value):
         return frozenset([value.strip()] if is_secret(key) else [])
     parts = frozenset(part for part in _secrets(key, value) if part.lower() not in _NO_SECRETS)
@@ -149,7 +153,9 @@ _known_secrets: set[str] = set()
 
 
 def remember(config: Mapping[str, object]) -> None:
-    """Remember every secret among the texts of a config, however a worker, a broker or a proxy may write it in a text of its own."""
+    """Remember every secret among the texts of a config, however a worker, a broker or a proxy may write it in a text
+    of its own.
+    """
     for key, value in config.items():
         if isinstance(value, str) and (is_secret(key) or _may_hold_secret(value)):
             _remember(key, value)
@@ -176,7 +182,9 @@ def forget() -> None:
 
 
 def _secrets(key: str, value: str) -> Iterator[str]:
-    """Yield what is secret of a value: all of it, or the parts of a JAAS string, a PEM, a URL, a token or `user:password`."""
+    """Yield what is secret of a value: all of it, or the parts of a JAAS string, a PEM, a URL, a token or
+    `user:password`.
+    """
     for shape in _SHAPES:
         for match in shape.finditer(value):
             yield from _bare(match["secret"], is_login=value[match.end("secret") :].startswith("@"))
@@ -274,7 +282,9 @@ _TELLTALE = r"[=:]|(?i:basic|bearer|authorization|cookie)|Invalid value"
 
 
 def mask_text(text: str) -> str:
-    """Return a text of any origin without secrets: those that were seen, and what is one by its look or by the key before it."""
+    """Return a text of any origin without secrets: those that were seen, and what is one by its look or by the key
+    before it.
+    """
     text = _without_known(text)
     for shape in _SHAPES:
         text = shape.sub(_without_secret, text)
@@ -296,7 +306,9 @@ def cut(text: str, characters: int = TEXT_CHARACTERS) -> str:
 
 
 def _without_header(match: re.Match[str]) -> str:
-    """Hide the value of a header up to its end, or to where a sentence goes on: three plain words, not before the third word."""
+    """Hide the value of a header up to its end, or to where a sentence goes on: three plain words, not before the third
+    word.
+    """
     value, is_login = match["value"], re.match("(?i)(proxy-)?auth|(set-)?cookie", match["header"])
     prose = re.compile(_PROSE).match(value) if is_login else None
     return match["header"] + (f"{MASK}{value[prose.end('value') :]}" if prose else _hide_value(value))

@@ -1,4 +1,5 @@
-"""Small parts of messages: text from outside made safe to show, counts, rates and times with units, shortened lists, the nearest name.
+"""Small parts of messages: text from outside made safe to show, counts, rates and times with units, shortened lists,
+the nearest name.
 
 Text from outside is shown as characters only: no terminal or browser obeys it.
 """
@@ -30,8 +31,9 @@ def is_addressable(connector: str) -> bool:
 def visible(text: str) -> str:
     """Return the text on one line, with everything that is not drawn in its place written as an escape such as \\x1b.
 
-    These are control and format characters (bidi, zero-width), line breaks, blanks other than the space, lone surrogates,
-    letters written from right to left, which reorder the digits and signs beside them, and marks that follow no letter.
+    These are control and format characters (bidi, zero-width), line breaks, blanks other than the space, lone
+    surrogates, letters written from right to left, which reorder the digits and signs beside them, and marks that
+    follow no letter.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -78,7 +80,7 @@ def _escape(character: str) -> str:
     return _SHORT.get(character) or character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def shortened(text: str, most: int) -> str:
+def fit_text(text: str, most: int) -> str:
     """Return a text of at most so many characters; one that was cut ends with …."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -94,7 +96,9 @@ def first_few(lines: Sequence[str], rest: str, most: int = 3) -> list[str]:
 
 
 def in_yaml(text: str) -> str:
-    """Return a text as a value in a list or map of YAML, in quotes where YAML would read something else without them."""
+    """Return a text as a value in a list or map of YAML, in quotes where YAML would read something else without
+    them.
+    """
     return text if _PLAIN_IN_YAML.fullmatch(text) else "'" + text.replace("'", "''") + "'"
 
 

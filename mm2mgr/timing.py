@@ -1,7 +1,8 @@
 """Time as a value: whatever waits asks and waits here, so that a test can give another clock, and no test has to wait.
 
-Coroutines wait through their event loop (`asyncio.sleep`, `asyncio.timeout`), whose time is that of the clock: `run` begins it.
-What a JVM, a broker or another process takes is no matter of this clock: librdkafka and sockets wait by themselves.
+Coroutines wait through their event loop (`asyncio.sleep`, `asyncio.timeout`), whose time is that of the clock: `run`
+begins it. What a JVM, a broker or another process takes is no matter of this clock: librdkafka and sockets wait by
+themselves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The expanded estate as values: clusters, Connect clusters and flows, each setting with its origin. Pure: no I/O, no clock.
+"""The expanded estate as values: clusters, Connect clusters and flows, each setting with its origin. Pure: no I/O, no
+clock.
 
 `mm2mgr.expand` creates these from a Spec; rendering, sizing and status read them.
 """
@@ -15,7 +16,7 @@ from mm2mgr import defaults
 from mm2mgr.defaults import Origin, Text, by_default
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.link import BY_SYSTEM, USUAL_HEAP_BYTES, BrokerLimits, Clients, Route
-from mm2mgr.link_settings import Crossing, compiled, may_pipeline
+from mm2mgr.link_settings import Crossing, compile_block, may_pipeline
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
@@ -31,7 +32,8 @@ _BUILT_IN = Origin("default", "mm2mgr")
 class KafkaCluster:
     """A Kafka cluster of the estate. `client` is what a client needs to reach it: bootstrap.servers and security keys.
 
-    `limits`: what its brokers allow; `flow_message_bytes`: by flow that writes here, what its topics accept where that is known.
+    `limits`: what its brokers allow; `flow_message_bytes`: by flow that writes here, what its topics accept where that
+    is known.
     """
 
     alias: str
@@ -57,7 +59,9 @@ class ConnectCluster:
 
 @dataclass(frozen=True)
 class TaskMaximum:
-    """`maximum` as the connector gets it, and what decided it. `is_saving`: `size` lowered it only to save tasks, so it may wait."""
+    """`maximum` as the connector gets it, and what decided it. `is_saving`: `size` lowered it only to save tasks, so it
+    may wait.
+    """
 
     maximum: Text
     automatic: bool
@@ -68,7 +72,8 @@ class TaskMaximum:
 class CatchUpLimit:
     """What record producers that share a client id may write to their target, in bytes per second.
 
-    `name` is whose limit it is: the id of a flow, or `source->target` for all flows over a link that have none of their own.
+    `name` is whose limit it is: the id of a flow, or `source->target` for all flows over a link that have none of their
+    own.
     """
 
     name: str
@@ -103,8 +108,8 @@ class Flow:
     worker_tasks: int = 1
     """How many tasks of all flows one worker of its Connect cluster may run, which share its heap."""
     with_heartbeats: bool = False
-    """Whether its source connector mirrors the heartbeats of the pair: the first flow by name of those with heartbeats enabled. Plans go on
-    with the one that does live (`reconcile.heartbeats`)."""
+    """Whether its source connector mirrors the heartbeats of the pair: the first flow by name of those with heartbeats
+    enabled. Plans go on with the one that does live (`reconcile.heartbeats`)."""
 
     @property
     def pair(self) -> str:
@@ -138,7 +143,9 @@ class Flow:
         return self.settings.checkpoints.enabled and self.settings.offset_syncs.enabled
 
     def connector_name(self, type_: Type) -> Text:
-        """Return the name of its connector of this type. Offsets are stored under it: another name mirrors everything again."""
+        """Return the name of its connector of this type. Offsets are stored under it: another name mirrors everything
+        again.
+        """
         path = ("connector_name",) if type_ == "source" else (f"{type_}s", "connector_name")
         own: str | None = attrgetter(".".join(path))(self.settings)
         if own:
@@ -164,7 +171,7 @@ class Flow:
             base = base | defaults.METRIC_NAMES_DEFAULTS[block]
         result = {key: by_default(value, reason) for key, (value, reason) in base.items()}
         if self.crossing:
-            result |= compiled(block, self.crossing)
+            result |= compile_block(block, self.crossing)
         written: Mapping[str, str | None] = getattr(self.settings, block)
         for key, value in written.items():
             result.pop(key, None)
@@ -222,7 +229,9 @@ class Flow:
 
     @cached_property
     def carries(self) -> Callable[[str], bool]:
-        """A predicate on source topic names: does this flow mirror the topic? Heartbeats are not included (see `with_heartbeats`)."""
+        """A predicate on source topic names: does this flow mirror the topic? Heartbeats are not included (see
+        `with_heartbeats`).
+        """
         return self.selection.takes
 
     def assigns(self, topic: str) -> bool:
@@ -236,7 +245,9 @@ class Flow:
 
 @dataclass(frozen=True)
 class Adopted:
-    """An entry of `adopt:`: a connector that this tree manages before it carries the owner mark. `place` is file and line."""
+    """An entry of `adopt:`: a connector that this tree manages before it carries the owner mark. `place` is file and
+    line.
+    """
 
     connect: str
     connector: str
@@ -265,7 +276,8 @@ class Released:
 
 @dataclass(frozen=True)
 class Moved:
-    """An entry of `moved:`: the flow `to` goes on where another one, or a connector, stopped. One of the first three is set.
+    """An entry of `moved:`: the flow `to` goes on where another one, or a connector, stopped. One of the first three is
+    set.
 
     `topics`: only these move, and both flows stay; empty: the whole flow. `written` is `from:` as people wrote it.
     """
@@ -325,7 +337,9 @@ def with_heartbeats_marked(flows: Iterable[Flow]) -> list[Flow]:
 
 
 def connector_names(flows: Iterable[Flow]) -> Iterator[tuple[Flow, Type, str]]:
-    """Yield the connectors of flows whose heartbeats are marked, by pair as they are rendered: flow, type and name of each."""
+    """Yield the connectors of flows whose heartbeats are marked, by pair as they are rendered: flow, type and name of
+    each.
+    """
     for group in by_pair(flows).values():
         yield from ((flow, "heartbeat", flow.connector_name("heartbeat")) for flow in group if flow.with_heartbeats)
         yield from ((flow, "source", flow.connector_name("source")) for flow in group)
@@ -341,7 +355,9 @@ def by_pair(flows: Iterable[Flow]) -> dict[str, list[Flow]]:
 
 
 def matches_nothing(flow: Flow, topics: Iterable[str]) -> str | None:
-    """Return a message if a flow matches none of the visible topics of its source, internal ones excepted; None if it matches one."""
+    """Return a message if a flow matches none of the visible topics of its source, internal ones excepted; None if it
+    matches one.
+    """
     topics_seen = [topic for topic in topics if not flow.selection.is_internal(topic)]
     if any(map(flow.carries, topics_seen)):
         return None
@@ -376,8 +392,8 @@ def config_text(value: object) -> str:
 
 Clash = tuple[PathKey, str]
 
-# Flows of a pair share its internal topics, one checkpoint and one heartbeat connector. What lands on those (see render)
-# comes from one of the flows, so another flow's setting would be lost in silence.
+# Flows of a pair share its internal topics, one checkpoint and one heartbeat connector. What lands on those (see
+# render) comes from one of the flows, so another flow's setting would be lost in silence.
 SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs")
 SHARED_BY_CHECKPOINTS = (
     *("checkpoint_connector", "target_consumer", "source_admin", "target_admin", "refresh_interval"),
@@ -420,7 +436,9 @@ def _unequal(group: Sequence[Flow], shared: str, settings: Iterable[str]) -> Ite
 
 
 def _twins(flows: Iterable[Flow]) -> Iterator[Clash]:
-    """Find flows that name one connector (`connector_name`); names that are made from aliases are compared by render."""
+    """Find flows that name one connector (`connector_name`); names that are made from aliases are compared by
+    render.
+    """
     flows_by_name: dict[tuple[str, str], Flow] = {}
     for flow, type_, name in connector_names(with_heartbeats_marked(flows)):
         other = flows_by_name.setdefault((flow.connect.name, str(name)), flow)

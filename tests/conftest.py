@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import cache_folder, locked
+from mm2mgr.files import cache_folder, hold_lock
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
@@ -150,7 +150,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     marks = {mark.name for item in session.items for mark in item.iter_markers()}
     with suppress(Mm2mgrError, OSError):  # a live test will say what is missing
         cache_folder().mkdir(parents=True, exist_ok=True)
-        with locked(cache_folder() / "classes.lock", "first start of Java for the tests", 300):
+        with hold_lock(cache_folder() / "classes.lock", "first start of Java for the tests", 300):
             wanted = "spark" in marks and not any(cache_folder().glob("spark-classes-*.jsa"))
             spark = subprocess.Popen([sys.executable, "-c", FIRST_SPARK], stdout=PIPE, stderr=PIPE) if wanted else None
             try:

@@ -1,7 +1,7 @@
 """Kafka Connect's REST API, one method per endpoint, with values of `types` and a ConnectError on failure.
 
-A call retries temporary failures (rebalances, starting workers) until its deadline; a write whose answer was lost is read back
-before it is repeated.
+A call retries temporary failures (rebalances, starting workers) until its deadline; a write whose answer was lost is
+read back before it is repeated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mm2mgr.connect.types import (
     parse_config,
     state_of,
 )
-from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parsed
+from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parse_answer
 from mm2mgr.json_values import to_json
 from mm2mgr.secrets import mask_text, remember
 from mm2mgr.text import is_addressable
@@ -40,11 +40,12 @@ _CONNECT_SECONDS, _CONNECTS_AT_ONCE = 2.0, 64
 
 
 class ConnectClient:
-    """One Connect cluster: `async with ConnectClient(target) as connect: …`; safe to share between tasks of one event loop.
+    """One Connect cluster: `async with ConnectClient(target) as connect: …`; safe to share between tasks of one event
+    loop.
 
-    `deadline_seconds` bounds every call with all its retries; None means the target's own (60 s for reads by default, and
-    twice that for writes). A cluster
-    that no URL reaches fails at once, unless it was reached before by this client (then its workers may be restarting).
+    `deadline_seconds` bounds every call with all its retries; None means the target's own (60 s for reads by default,
+    and twice that for writes). A cluster that no URL reaches fails at once, unless it was reached before by this client
+    (then its workers may be restarting).
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class ConnectClient:
         self._caller = Caller(self._wire, deadline_seconds, first_backoff_seconds)
 
     def within(self, deadline_seconds: float) -> ConnectClient:
-        """Return a client that uses the connections of this one, as long as it is open, and bounds its calls otherwise."""
+        """Return a client that uses the connections of this one, as long as it is open, and bounds its calls
+        otherwise.
+        """
         return ConnectClient(self.target, deadline_seconds=deadline_seconds, wire=self._wire)
 
     async def __aenter__(self) -> Self:
@@ -93,7 +96,9 @@ class ConnectClient:
         return await self._read(call, lambda data: _parse_expanded(data, "status", ConnectorStatus.parse))
 
     async def infos_with_states(self) -> tuple[dict[str, ConnectorInfo], dict[str, str]]:
-        """Return config and state of all connectors in one request, without those that have no status yet (up to seconds after a write)."""
+        """Return config and state of all connectors in one request, without those that have no status yet (up to
+        seconds after a write).
+        """
         return await self._infos_with(state_of)
 
     async def infos_with_statuses(self) -> tuple[dict[str, ConnectorInfo], dict[str, ConnectorStatus]]:
@@ -107,7 +112,8 @@ class ConnectClient:
         return await self._read(self._call("GET", "/connectors?expand=info&expand=status"), parse)
 
     async def plugins(self) -> tuple[Plugin, ...]:
-        """Return the plugins of the worker that answers: of all types since Kafka 3.2 (KIP-769), before that connectors alone.
+        """Return the plugins of the worker that answers: of all types since Kafka 3.2 (KIP-769), before that connectors
+        alone.
 
         Other workers may have others during a rolling upgrade.
         """
@@ -166,8 +172,9 @@ class ConnectClient:
     ) -> ConnectorInfo:
         """Create or update a connector; even an unchanged config restarts the connector instance.
 
-        The result's tasks are those from before the change, and empty if the answer was lost but the config is stored. `before` is the config
-        that it replaces: a write that a rebalance refused, and that would be sent again seconds later, raises Overwritten where another is stored by then.
+        The result's tasks are those from before the change, and empty if the answer was lost but the config is stored.
+        `before` is the config that it replaces: a write that a rebalance refused, and that would be sent again seconds
+        later, raises Overwritten where another is stored by then.
         """
         call = self._call_about(name, "PUT", "/config", body=dict(config))
         return await self._upsert(call, name, config, before)
@@ -211,7 +218,7 @@ class ConnectClient:
         query = urlencode({key: str(value).lower() for key, value in chosen.items()})
         call = self._call_about(name, "POST", f"/restart?{query}" if any(chosen.values()) else "/restart")
         answer = await self._caller.write(call, None)
-        return parsed(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
+        return parse_answer(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
 
     async def restart_task(self, name: str, task: int) -> None:
         """Restart one task and no other. Raises OutcomeUnknown when the answer is lost, as `restart` does."""
@@ -239,7 +246,7 @@ class ConnectClient:
         )
 
     async def _read(self, call: Call, parse: Callable[[object], T], deadline: Deadline | None = None) -> T:
-        return parsed(await self._caller.read(call, deadline), call, parse)
+        return parse_answer(await self._caller.read(call, deadline), call, parse)
 
     async def _upsert(
         self, call: Call, name: str, config: Mapping[str, str], before: Mapping[str, str] | None = None
@@ -265,7 +272,7 @@ class ConnectClient:
             hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
         answer = await self._caller.write(call, stored, is_untouched if before is not None else None)
-        return parsed(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, desired)
+        return parse_answer(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, desired)
 
     async def _config_if_there(self, name: str, deadline: Deadline) -> dict[str, str] | None:
         try:
@@ -286,8 +293,8 @@ class ConnectClient:
 async def silent_workers(target: ConnectTarget, workers: Iterable[str]) -> frozenset[str]:
     """Return which workers, by their ids (`host:port`), accept no connection at their address. Nothing is sent to them.
 
-    These addresses are meant for other workers. Where none of them accepts a connection, they may be out of reach from here, and
-    only a worker whose address is also a URL of the target counts as silent; behind a proxy none does.
+    These addresses are meant for other workers. Where none of them accepts a connection, they may be out of reach from
+    here, and only a worker whose address is also a URL of the target counts as silent; behind a proxy none does.
     """
     places = {worker: place for worker in workers if (place := _place(f"//{worker}"))}
     urls = {_place(url) for url in target.urls}

@@ -11,7 +11,9 @@ from mm2mgr.secrets import cut, mask_text
 
 
 class ConnectError(Mm2mgrError):
-    """Names the Connect cluster, the connector and what to do (`hint`); `status` is the HTTP code, if there was an answer."""
+    """Names the Connect cluster, the connector and what to do (`hint`); `status` is the HTTP code, if there was an
+    answer.
+    """
 
     def __init__(
         self,
@@ -101,8 +103,8 @@ class Call:
 class Answer:
     """What came back: HTTP status, the body, and where it came from.
 
-    Its text goes before an error about it is raised: an error keeps the variables of the frames that it came through until Python looks for
-    garbage, and a body may be large.
+    Its text goes before an error about it is raised: an error keeps the variables of the frames that it came through
+    until Python looks for garbage, and a body may be large.
     """
 
     status: int
@@ -208,9 +210,9 @@ def _failure_error(answer: Answer, call: Call, reason: str) -> ConnectError:
     if "IO Error trying to forward REST request" in reason:
         if "Connection refused" in reason:  # it was never forwarded
             return call.error(ConnectBusy, reason, hint=_BUSY_HINT, status=500)
-        return lost(call, reason)
+        return lost_answer_error(call, reason)
     if "Request timed out" in reason:
-        return lost(call, reason)
+        return lost_answer_error(call, reason)
     if call.write and "Unrecognized field" in reason:
         return _unsupported_error(answer, call, reason)
     hint = "The worker's log has the stack trace of this error."
@@ -222,7 +224,7 @@ def _other(answer: Answer, call: Call, reason: str) -> ConnectError:
     if answer.status in {429, 503}:
         return call.error(ConnectBusy, problem, hint=_BUSY_HINT, status=answer.status)
     if answer.status in {502, 504}:
-        return lost(call, problem)
+        return lost_answer_error(call, problem)
     if 300 <= answer.status < 400 and answer.location:
         # Following it could hand the credentials to another host.
         target = urlsplit(answer.location)
@@ -245,7 +247,7 @@ _BY_STATUS = {
 }
 
 
-def lost(call: Call, reason: str) -> ConnectError:
+def lost_answer_error(call: Call, reason: str) -> ConnectError:
     """Return the error for an answer that never came: a write may have happened, a read is simply repeated."""
     if call.write:
         return call.error(OutcomeUnknown, f"the answer was lost: {cut(reason)}", hint=_LOST_HINT)

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from mm2mgr.web import ACCEPTED_ENCODING, Body, Broken, Exchanged, Late
+from mm2mgr.bounded_http import ACCEPTED_ENCODING, Body, Broken, Exchanged, Late
 
 
 def http_client(

@@ -1,4 +1,5 @@
-"""Where a Connect cluster is and how it is reached: URLs, credentials, headers, TLS files and proxy, whose repr hides secrets.
+"""Where a Connect cluster is and how it is reached: URLs, credentials, headers, TLS files and proxy, whose repr hides
+secrets.
 
 No HTTP library is imported here.
 """
@@ -15,7 +16,7 @@ from mm2mgr.connect.errors import ConnectError
 from mm2mgr.secrets import remember
 
 
-def header_value(name: str, value: str) -> str:
+def _header_value(name: str, value: str) -> str:
     """Return a value without surrounding white space (a file's last newline), if an HTTP header can carry it."""
     value = value.strip()
     # An HTTP library quotes an illegal header value in its error, and the token would be in the log.
@@ -49,7 +50,7 @@ class BearerAuth:
     kind = "a bearer token"
 
     def __post_init__(self) -> None:
-        token = header_value("the bearer token", self.token)
+        token = _header_value("the bearer token", self.token)
         object.__setattr__(self, "token", token)
         remember({"token": token})
 
@@ -88,14 +89,15 @@ class ProxyServer:
             bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
             from_url = BasicAuth(unquote(parts.username or ""), unquote(parts.password or ""))
             object.__setattr__(self, "basic", self.basic or from_url)
-        object.__setattr__(self, "url", checked_url(bare, "`proxy`", "the URL of the proxy"))
+        object.__setattr__(self, "url", _check_url(bare, "`proxy`", "the URL of the proxy"))
 
 
 @dataclass(frozen=True)
 class ConnectTarget:
     """One Connect cluster: its alias and the REST URLs of its workers (or of a gateway), tried in this order.
 
-    `renewed` reads credentials and certificates again, which may have changed on this machine. `timeout_seconds` bounds a read.
+    `renewed` reads credentials and certificates again, which may have changed on this machine. `timeout_seconds` bounds
+    a read.
     """
 
     name: str
@@ -112,9 +114,9 @@ class ConnectTarget:
             raise ConnectError(f"Connect cluster '{self.name}' has no URL", cluster=self.name)
         whose = f"Connect cluster '{self.name}'"
         object.__setattr__(
-            self, "urls", tuple(checked_url(url, "`url`", f"{whose} has a URL that") for url in self.urls)
+            self, "urls", tuple(_check_url(url, "`url`", f"{whose} has a URL that") for url in self.urls)
         )
-        stripped = {name: header_value(f"{whose}: the header {name}", value) for name, value in self.headers.items()}
+        stripped = {name: _header_value(f"{whose}: the header {name}", value) for name, value in self.headers.items()}
         object.__setattr__(self, "headers", stripped)
         remember(stripped)
 
@@ -129,8 +131,10 @@ class ConnectTarget:
         return " and ".join(kinds) or "no credentials"
 
 
-def checked_url(url: str, key: str, whose: str) -> str:
-    """Return a URL without the slash at its end; ConnectError when no request can go there, or when it holds credentials."""
+def _check_url(url: str, key: str, whose: str) -> str:
+    """Return a URL without the slash at its end; ConnectError when no request can go there, or when it holds
+    credentials.
+    """
     import httpx  # loaded with the client in any case; the types do without it
 
     try:

@@ -1,7 +1,8 @@
 """The values of Connect's REST API, as frozen dataclasses whose repr hides secrets.
 
-Each `parse` takes decoded JSON and ignores unknown fields; a body of another shape raises WrongBody, never KeyError. Parsed by hand:
-pydantic models of these shapes cost a `plan` more time at start than they save lines. No HTTP library is imported here.
+Each `parse` takes decoded JSON and ignores unknown fields; a body of another shape raises WrongBody, never KeyError.
+Parsed by hand: pydantic models of these shapes cost a `plan` more time at start than they save lines. No HTTP library
+is imported here.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ class ConnectorStatus:
 
     @property
     def work_state(self) -> str:
-        """Its state, judged by its tasks where something FAILED: these go on when only the connector fails, and it goes on without them."""
+        """Its state, judged by its tasks where something FAILED: these go on when only the connector fails, and it goes
+        on without them.
+        """
         if self.tasks and all(task.state == "FAILED" for task in self.tasks):
             return "FAILED"
         return "RUNNING" if self.tasks and self.state == "FAILED" else self.state
@@ -161,7 +164,8 @@ class SourceOffset(NamedTuple):
 def parse_stored(
     entries: Iterable[SourceOffset], source_alias: str, but: Container[str] = ()
 ) -> dict[TopicPartition, int]:
-    """Return the last mirrored offset of each source partition that a MirrorSourceConnector stored for this source alias.
+    """Return the last mirrored offset of each source partition that a MirrorSourceConnector stored for this source
+    alias.
 
     Entries of another alias remain when a cluster is renamed; MirrorMaker ignores them too. With an empty alias: those
     of all but some.

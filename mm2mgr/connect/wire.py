@@ -1,7 +1,7 @@
 """The calls of one Connect cluster: which URL answers, how long it may take, and what is repeated.
 
-A read is sent to several URLs side by side. A write goes to the next URL only if no connection was made, and is repeated only after
-reading back showed that it did not happen. It knows no endpoint.
+A read is sent to several URLs side by side. A write goes to the next URL only if no connection was made, and is
+repeated only after reading back showed that it did not happen. It knows no endpoint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeVar
 import httpx
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from mm2mgr import timing, web
+from mm2mgr import bounded_http, timing
 from mm2mgr.connect.errors import (
     PAGE_HINT,
     AlreadyExists,
@@ -31,7 +31,7 @@ from mm2mgr.connect.errors import (
     OutcomeUnknown,
     WrongBody,
     error_of,
-    lost,
+    lost_answer_error,
 )
 from mm2mgr.connect.exchange import exchange, http_client
 from mm2mgr.connect.target import ConnectTarget, TlsFiles
@@ -149,7 +149,7 @@ class ConnectHttp:
             except (httpx.HTTPError, OSError) as failure:  # a TLS alert comes as bare ssl.SSLError
                 self._note_failure(url, failure, failures)
                 if not _never_connected(failure):
-                    raise lost(call, f"{url}: {_reason(failure)}") from failure
+                    raise lost_answer_error(call, f"{url}: {_reason(failure)}") from failure
         return None
 
     async def _side_by_side(self, call: Call, deadline: Deadline, failures: dict[str, Exception]) -> Answer | None:
@@ -219,10 +219,12 @@ class ConnectHttp:
             exchanged = await exchange(
                 self._http, call.method, url + call.path, seconds, connect_seconds, json=call.body
             )
-        except web.BodyRefused as refused:
+        except bounded_http.BodyRefused as refused:
             self.reached = True
             problem = f"{url}: {refused}"
-            raise (lost(call, problem) if call.write else call.error(WrongBody, problem, hint=PAGE_HINT)) from refused
+            raise (
+                lost_answer_error(call, problem) if call.write else call.error(WrongBody, problem, hint=PAGE_HINT)
+            ) from refused
         self.reached = True
         return Answer(exchanged.status, exchanged.text, url, exchanged.headers.get("Location", ""))
 
@@ -260,7 +262,7 @@ def _verify(target: ConnectTarget) -> ssl.SSLContext | bool:
         return False  # nothing to verify, and loading the system's authorities takes tens of milliseconds
     tls = target.tls or TlsFiles()
     try:
-        return web.tls_context(tls.ca_file, tls.certificate_file, tls.key_file, tls.key_password)
+        return bounded_http.tls_context(tls.ca_file, tls.certificate_file, tls.key_file, tls.key_password)
     except (OSError, ValueError) as cause:
         files = ", ".join(str(path) for path in (tls.ca_file, tls.certificate_file, tls.key_file) if path)
         raise ConnectError(
@@ -290,7 +292,7 @@ def _proxy(target: ConnectTarget) -> httpx.Proxy | None:
         return None
     # The client certificate is for the workers, not for the proxy.
     authority = target.tls.ca_file if target.tls else None
-    context = web.tls_context(authority, None, None, None) if proxy.url.startswith("https:") else None
+    context = bounded_http.tls_context(authority, None, None, None) if proxy.url.startswith("https:") else None
     login = (proxy.basic.username, proxy.basic.password) if proxy.basic else None
     return httpx.Proxy(proxy.url, auth=login, ssl_context=context)
 
@@ -305,7 +307,9 @@ Check = Callable[[Deadline], Awaitable[bool]]
 
 
 class Caller:
-    """The calls of one client; a `deadline_seconds` of None means the `timeout` declared for reads (60 s by default), and twice that for writes."""
+    """The calls of one client; a `deadline_seconds` of None means the `timeout` declared for reads (60 s by default),
+    and twice that for writes.
+    """
 
     def __init__(self, wire: ConnectHttp, deadline_seconds: float | None, first_backoff_seconds: float) -> None:
         self._wire = wire
@@ -314,7 +318,9 @@ class Caller:
 
     @property
     def pauses(self) -> tuple[float, ...]:
-        """How long to wait before each look at what was written: followers learn of it a moment after the leader did."""
+        """How long to wait before each look at what was written: followers learn of it a moment after the leader
+        did.
+        """
         return 0.0, self._first_backoff_seconds, 4 * self._first_backoff_seconds
 
     async def read(self, call: Call, deadline: Deadline | None = None) -> Answer:
@@ -325,8 +331,9 @@ class Caller:
     async def write(self, call: Call, happened: Check | None, may_repeat: Check | None = None) -> Answer | None:
         """Return the answer, or None when it was lost and `happened` showed that the write is in place.
 
-        Raises OutcomeUnknown when that is unknown; with `happened` None, whenever the answer is lost. `may_repeat` is asked before the
-        write is sent again: it tells whether that is still needed, and raises where somebody else wrote meanwhile.
+        Raises OutcomeUnknown when that is unknown; with `happened` None, whenever the answer is lost. `may_repeat` is
+        asked before the write is sent again: it tells whether that is still needed, and raises where somebody else
+        wrote meanwhile.
         """
         deadline = self._deadline(WRITE_DEADLINE_SECONDS)
         attempts = 0
@@ -397,7 +404,7 @@ class Caller:
         return AsyncRetrying(retry=retry_if_exception(passes), wait=wait, stop=stop, reraise=True)
 
 
-def parsed(answer: Answer, call: Call, parse: Callable[[object], T]) -> T:
+def parse_answer(answer: Answer, call: Call, parse: Callable[[object], T]) -> T:
     """Return the answer's body as a value; WrongBody names the Connect cluster and what was wrong."""
     data = answer.json(call)
     try:

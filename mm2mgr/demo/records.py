@@ -131,7 +131,8 @@ class PartitionProof:
 def compare(partition: TopicPartition, source: Sequence[RecordId], target: Sequence[RecordId]) -> PartitionProof:
     """Judge one partition: `source` and `target` are the ids in log order.
 
-    Order is judged on the first arrivals of records that the source has, so that a loss is not reported as disorder too.
+    Order is judged on the first arrivals of records that the source has, so that a loss is not reported as disorder
+    too.
     """
     expected, got = Counter(source), Counter(target)
     missing = sum((expected - got).values())

@@ -144,7 +144,8 @@ class _Story:
         sources = {flow.source.alias: flow.source for flow in flows}
         running = []
         for index, cluster in enumerate(sources.values()):
-            # So far apart that the flows get different tasks even where a busy machine makes the traffic come in bursts.
+            # So far apart that the flows get different tasks even where a busy machine makes the traffic come in
+            # bursts.
             scale = 1.0 if index == 0 else 0.25
             running.append(stack.enter_context(Traffic(kafka_access(cluster), scale)))
             total = scale * sum(map(sum, RATES.values()))
@@ -156,7 +157,8 @@ class _Story:
     def wait_until_caught_up(self, workspace: Workspace) -> None:
         """Compare end offsets: without transactions a remote partition has as many records as its source.
 
-        A slow machine takes as long as it needs; the wait ends, with the status, when no record has arrived for a while.
+        A slow machine takes as long as it needs; the wait ends, with the status, when no record has arrived for a
+        while.
         """
         flows = workspace.topology.flows
         least, deadline = math.inf, timing.now() + _PATIENCE_SECONDS

@@ -1,1 +1,3 @@
-"""Reads everything that sizing needs, once and before anything is judged: rates, topics, assignments, placement, task capacity."""
+"""Reads everything that sizing needs, once and before anything is judged: rates, topics, assignments, placement, task
+capacity.
+"""

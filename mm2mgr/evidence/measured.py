@@ -1,4 +1,5 @@
-"""What the store has measured, as sizing judges it: hourly rates by partition, the mean week and the task capacity of each flow.
+"""What the store has measured, as sizing judges it: hourly rates by partition, the mean week and the task capacity of
+each flow.
 
 It asks no cluster.
 """
@@ -16,8 +17,15 @@ from mm2mgr.partitions import Statistic, TopicPartition
 from mm2mgr.render import CLIENT_ID_KEY, is_limited
 from mm2mgr.samples.schema import hour_of, utc_text
 from mm2mgr.secrets import is_secret
-from mm2mgr.sizing.capacity import RECENT_DAYS, MeasuredCapacity, Saturated, TaskMeasurement, by_history, saturated
-from mm2mgr.sizing.load import Hours, TopicGrowth, filled, levelled
+from mm2mgr.sizing.capacity import (
+    RECENT_DAYS,
+    MeasuredCapacity,
+    Saturated,
+    TaskMeasurement,
+    by_history,
+    find_saturation,
+)
+from mm2mgr.sizing.load import Hours, TopicGrowth, fill_unknown_hours, level_growth
 from mm2mgr.sizing.scenario import Week
 from mm2mgr.sizing.tasks import Profile
 
@@ -40,7 +48,8 @@ _NOT_DECIDING = ("ssl.", "sasl.", "bootstrap.servers", "client.id")
 
 @dataclass(frozen=True)
 class MeasuredRates:
-    """Bytes per second in each hour, at today's level, by cluster, topic and partition; absent where nothing was measured.
+    """Bytes per second in each hour, at today's level, by cluster, topic and partition; absent where nothing was
+    measured.
 
     `window`: first and last measurement as text. `profiles`: by cluster, record sizes and growth.
     """
@@ -71,10 +80,10 @@ def read_rates(store: str | Path, window_seconds: float | None = None, statistic
 
     rates_by_hour = hourly_rates(store, window_seconds, statistic)
     names, place = rates_by_hour.names, rates_by_hour.place
-    filled(rates_by_hour.table, rates_by_hour.hours)
+    fill_unknown_hours(rates_by_hour.table, rates_by_hour.hours)
     topics = names.cluster[place] * max(1, len(names.topics)) + names.topic[place]
     growth: dict[str, dict[str, TopicGrowth]] = {}
-    for number, grown in levelled(rates_by_hour.table, topics, rates_by_hour.hours).items():
+    for number, grown in level_growth(rates_by_hour.table, topics, rates_by_hour.hours).items():
         cluster, topic = divmod(number, max(1, len(names.topics)))
         growth.setdefault(names.clusters[cluster], {})[names.topics[topic]] = grown
     rates: dict[str, dict[str, dict[TopicPartition, Hours]]] = {}
@@ -96,7 +105,9 @@ def read_rates(store: str | Path, window_seconds: float | None = None, statistic
 
 
 def read_weeks(store: str | Path, flows: Sequence[Flow]) -> dict[str, Week]:
-    """Read the mean load by day of week and hour of day of each flow from the newest weeks of roll-ups, four at most."""
+    """Read the mean load by day of week and hour of day of each flow from the newest weeks of roll-ups, four at
+    most.
+    """
     from mm2mgr.throughput.hourly import WEEKS_SECONDS, hourly, members, week_pattern
     from mm2mgr.throughput.windows import last_hours, read_window
 
@@ -118,7 +129,8 @@ class _Link(NamedTuple):
 
 
 def settings_mark(config: Mapping[str, str]) -> str:
-    """Return a digest of the settings that decide how much a connector's tasks carry: its client settings, without secrets.
+    """Return a digest of the settings that decide how much a connector's tasks carry: its client settings, without
+    secrets.
 
     Under a catch-up limit it differs, because what tasks carry then does not show what they can carry.
     """
@@ -142,8 +154,9 @@ def measured_capacities(
 ) -> dict[str, MeasuredCapacity]:
     """Return the measured capacity of one task by flow id, from the last 30 days, else from up to a year ago.
 
-    Only measurements on the same Connect cluster under the client settings that the tree has today count: of the flow's own
-    connector, else of another one of its pair. Flows without any are absent. `warn` gets a sentence per damaged file.
+    Only measurements on the same Connect cluster under the client settings that the tree has today count: of the flow's
+    own connector, else of another one of its pair. Flows without any are absent. `warn` gets a sentence per damaged
+    file.
     """
     from mm2mgr.samples.store import TaskStore
 
@@ -173,13 +186,15 @@ def measured_capacities(
 
 
 def _history(rows: Iterable[TaskRow]) -> dict[_Link, dict[str, tuple[Saturated, float]]]:
-    """Return by link what the tasks of each connector carried while they lagged, and for how many seconds; absent if only briefly."""
+    """Return by link what the tasks of each connector carried while they lagged, and for how many seconds; absent if
+    only briefly.
+    """
     by_connector: defaultdict[tuple[_Link, str], list[TaskRow]] = defaultdict(list)
     for row in rows:
         by_connector[_Link(row.connect, row.source, row.target, row.settings), row.connector].append(row)
     held_of_link: defaultdict[_Link, dict[str, tuple[Saturated, float]]] = defaultdict(dict)
     for (link, connector), mine in by_connector.items():
-        if held := saturated(task_measurements(mine)):
+        if held := find_saturation(task_measurements(mine)):
             held_of_link[link][connector] = (held, _lagged_seconds(mine))
     return held_of_link
 
@@ -193,9 +208,11 @@ def _lagged_seconds(rows: Iterable[TaskRow]) -> float:
 
 
 def task_measurements(rows: Iterable[TaskRow]) -> Iterator[TaskMeasurement]:
-    """Yield rows of one connector, ordered by task and time, as measurements: each unbroken stretch counts as a task of its own.
+    """Yield rows of one connector, ordered by task and time, as measurements: each unbroken stretch counts as a task of
+    its own.
 
-    A row whose span does not begin at the row before it follows a gap (a lost file, for instance) and only opens a stretch.
+    A row whose span does not begin at the row before it follows a gap (a lost file, for instance) and only opens a
+    stretch.
     """
     last: tuple[int, int] | None = None
     stretch = 0

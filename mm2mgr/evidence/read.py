@@ -1,7 +1,9 @@
-"""`read`: everything that sizing needs of a workspace, read once and first. `size`, `fleet`, `simulate` and pages judge its result.
+"""`read`: everything that sizing needs of a workspace, read once and first. `size`, `fleet`, `simulate` and pages judge
+its result.
 
-Rates and task capacity come from the store, topics from the brokers, assignments and placement from Connect's workers, rules,
-buffers and the workers there are from the tree. A cluster that does not answer is a value with its reason, not an error.
+Rates and task capacity come from the store, topics from the brokers, assignments and placement from Connect's workers,
+rules, buffers and the workers there are from the tree. A cluster that does not answer is a value with its reason, not
+an error.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ _WORKERS_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class ConnectState:
-    """What one Connect cluster runs: every connector with its tasks, and the assignment of flows by id, or why there is none.
+    """What one Connect cluster runs: every connector with its tasks, and the assignment of flows by id, or why there is
+    none.
 
     `note`: why the cluster could not be read.
     """
@@ -69,7 +72,7 @@ def read_listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, Listing | M
         return dict(zip(clusters, threads.map(read, clusters), strict=True))
 
 
-def read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
+def _read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
     """Return the state of each Connect cluster that runs some of these flows, by name."""
     by_connect: dict[str, list[Flow]] = {}
     for flow in flows:
@@ -82,7 +85,9 @@ def read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
 
 
 def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
-    """Return the assignment to size with: the running connector's if it has today's partitions, else a predicted one."""
+    """Return the assignment to size with: the running connector's if it has today's partitions, else a predicted
+    one.
+    """
     note = running if isinstance(running, str) else "the partitions of the running connector differ from those in Kafka"
     if not isinstance(running, str) and _is_current(running, listing, mirrored):
         return running
@@ -144,9 +149,11 @@ class ExpandedTree(Protocol):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that sizing needs. `flows` are those whose source was read; `failures` says of the other sources why not.
+    """Everything that sizing needs. `flows` are those whose source was read; `failures` says of the other sources why
+    not.
 
-    `rates` and `listings` are by cluster, `capacities` and `weeks` (read for pages only) by flow id, `connects` by name.
+    `rates` and `listings` are by cluster, `capacities` and `weeks` (read for pages only) by flow id, `connects` by
+    name.
     """
 
     flows: tuple[Flow, ...]
@@ -166,7 +173,9 @@ class Evidence:
         return tuple(self._scenario(flow, unlisted[flow.source.alias]) for flow in self.flows)
 
     def _scenario(self, flow: Flow, unlisted: set[str]) -> Scenario:
-        """Return a flow as a scenario; measured topics that Kafka no longer lists are in it to be named, and are not counted."""
+        """Return a flow as a scenario; measured topics that Kafka no longer lists are in it to be named, and are not
+        counted.
+        """
         alias = flow.source.alias
         listing = self.listings[alias]
         running = self.connects[flow.connect.name].assignments[flow.id]
@@ -186,7 +195,7 @@ class Evidence:
             assignment=assignment,
             rates=self.rates.of_topics(alias, topics) | beats,
             rules=rules_of(flow, self.capacities.get(flow.id), self.rates.statistic),
-            buffers=buffers_of(flow),
+            buffers=_buffers_of(flow),
             now=CurrentTasks(int(flow.tasks.maximum), not flow.tasks.automatic),
             profile=self.rates.profile(alias),
             own_limit=flow.settings.catch_up.limit if flow.settings.catch_up else None,
@@ -206,8 +215,8 @@ def read(  # noqa: PLR0913  one argument per option
 ) -> Evidence:
     """Read the evidence for some flows, or all; the store, each Kafka cluster and each Connect cluster is asked once.
 
-    Mm2mgrError when the store has no roll-ups; a cluster that does not answer is a failure in the result. `weeks`: read what
-    pages show of them too. `warn` gets a sentence per damaged file that was left out.
+    Mm2mgrError when the store has no roll-ups; a cluster that does not answer is a failure in the result. `weeks`: read
+    what pages show of them too. `warn` gets a sentence per damaged file that was left out.
     """
     chosen = list(workspace.topology.flows if flows is None else flows)
     rates = read_rates(store, window_seconds, statistic)
@@ -217,7 +226,7 @@ def read(  # noqa: PLR0913  one argument per option
     failures = {alias: listing.message for alias, listing in listing_of.items() if isinstance(listing, Mm2mgrError)}
     listings = {alias: listing for alias, listing in listing_of.items() if not isinstance(listing, Mm2mgrError)}
     readable = tuple(flow for flow in chosen if flow.source.alias in listings)
-    return Evidence(readable, rates, listings, read_connects(readable), capacities, failures, by_flow)
+    return Evidence(readable, rates, listings, _read_connects(readable), capacities, failures, by_flow)
 
 
 # --- what the tree declares -------------------------------------------------------------------------------------------
@@ -238,7 +247,9 @@ def rules_of(flow: Flow, measured: MeasuredCapacity | None, statistic: Statistic
 
 
 def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacity:
-    """Return what one task of the flow can carry: as written in the tree, else as measured, else by its link, else the default."""
+    """Return what one task of the flow can carry: as written in the tree, else as measured, else by its link, else the
+    default.
+    """
     tasks = flow.settings.tasks
     declared = Capacity(tasks.capacity, tasks.threshold)
     if flow.origin("tasks", "capacity").kind != "default":
@@ -248,8 +259,10 @@ def capacity_of(flow: Flow, measured: MeasuredCapacity | None = None) -> Capacit
     return by_evidence(measured, declared)
 
 
-def buffers_of(flow: Flow) -> Buffers:
-    """Return the buffer sizes of the flow's clients; a source whose brokers were not read is taken to have as many as addresses are declared."""
+def _buffers_of(flow: Flow) -> Buffers:
+    """Return the buffer sizes of the flow's clients; a source whose brokers were not read is taken to have as many as
+    addresses are declared.
+    """
     fetch = client_number(flow, "source consumer", "fetch.max.bytes")
     of_partition = client_number(flow, "source consumer", "max.partition.fetch.bytes")
     waiting = client_number(flow, "record producer", "buffer.memory")

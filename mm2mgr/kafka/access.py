@@ -1,7 +1,8 @@
 """How mm2mgr itself reaches one Kafka cluster: settings in Java client keys, translated to librdkafka's.
 
-Config-provider placeholders such as `${file:/etc/kafka.properties:password}` are resolved as a Kafka client would, from files
-and variables of this machine. No connection is opened and no client imported; no resolved value appears in an error.
+Config-provider placeholders such as `${file:/etc/kafka.properties:password}` are resolved as a Kafka client would, from
+files and variables of this machine. No connection is opened and no client imported; no resolved value appears in an
+error.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ def _refuse(alias: str, problem: str) -> NoReturn:
     raise KafkaError(f"{alias}: {problem}", hint=_HINT)
 
 
-# --- sasl.jaas.config, read with the rules of Kafka's own parser (a Java StreamTokenizer) ------------------------------
+# --- sasl.jaas.config, read with the rules of Kafka's own parser (a Java StreamTokenizer)
+# ------------------------------
 
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|//[^\r\n]*|/\*.*?\*/)
@@ -197,7 +199,9 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def login_user(alias: str, jaas: str) -> str:
-    """Return the user of a SCRAM or PLAIN login, "" for any other; KafkaError where a placeholder has no value on this machine."""
+    """Return the user of a SCRAM or PLAIN login, "" for any other; KafkaError where a placeholder has no value on this
+    machine.
+    """
     try:
         text = jaas if _PLACEHOLDER.fullmatch(jaas.strip()) is None else resolve(alias, jaas)
         login = parse_jaas(text)

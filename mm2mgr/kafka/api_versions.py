@@ -1,6 +1,7 @@
 """Which requests the brokers of a cluster take: their ApiVersions answer, which no client library passes on.
 
-A broker answers it before any login (KIP-43), so TCP or TLS is enough. The answer is bounded, and only ever a remark of a check.
+A broker answers it before any login (KIP-43), so TCP or TLS is enough. The answer is bounded, and only ever a remark of
+a check.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _MOST_BROKERS = 10
 
 
 def read_versions(access: KafkaAccess, timeout_seconds: float) -> Versions | None:
-    """Return what every bootstrap server that answers takes; None where none answers in time, or its settings cannot be used here."""
+    """Return what every bootstrap server that answers takes; None where none answers in time, or its settings cannot be
+    used here.
+    """
     end, answers = time.monotonic() + timeout_seconds, []
     try:
         settings = librdkafka_config(access)
@@ -102,7 +105,9 @@ def _left(deadline: float) -> float:
 
 @contextmanager
 def _tls(settings: Mapping[str, str]) -> Iterator[ssl.SSLContext | None]:
-    """Yield the TLS of librdkafka's settings, None where there is none; ValueError for a keystore that Python does not read."""
+    """Yield the TLS of librdkafka's settings, None where there is none; ValueError for a keystore that Python does not
+    read.
+    """
     if not settings["security.protocol"].endswith("SSL"):
         yield None
         return

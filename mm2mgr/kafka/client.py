@@ -1,7 +1,7 @@
 """One Kafka cluster through its admin API: its id, topics and offsets, and topics created for a demo.
 
-`Kafka` is the only admin client of mm2mgr. Every failure of librdkafka is a KafkaError that names the cluster's alias and
-contains no secret. `inspection` asks it what a login sees and may do; `records` reads logs.
+`Kafka` is the only admin client of mm2mgr. Every failure of librdkafka is a KafkaError that names the cluster's alias
+and contains no secret. `inspection` asks it what a login sees and may do; `records` reads logs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Failures:
     all_down: bool = False
 
     def note(self, error: confluent_kafka.KafkaError) -> None:
-        """Keep a background error; a refused login stays, because the `all brokers down` that follows it is less specific."""
+        """Keep a background error; a refused login stays, because the `all brokers down` that follows it is less
+        specific.
+        """
         self.all_down |= error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
         if not self.is_refused:
             self.last = error
@@ -100,7 +102,9 @@ def client_settings(access: KafkaAccess, extra: Mapping[str, Any]) -> tuple[dict
 def open_client(
     kind: Callable[[dict[str, Any]], T], access: KafkaAccess, extra: Mapping[str, Any]
 ) -> tuple[T, Failures]:
-    """Return a silent client, and where its background errors are kept; KafkaError where it does not take its settings."""
+    """Return a silent client, and where its background errors are kept; KafkaError where it does not take its
+    settings.
+    """
     settings, failures = client_settings(access, extra)
     try:
         return kind(settings), failures
@@ -108,7 +112,7 @@ def open_client(
         raise failures.error(error, "the client's settings", 0) from error
 
 
-def is_silence(error: confluent_kafka.KafkaError) -> bool:
+def _is_silence(error: confluent_kafka.KafkaError) -> bool:
     """Tell whether an error means that no broker answered, as against a broker that said no."""
     return error.code() in _NO_ANSWER
 
@@ -187,7 +191,9 @@ class Kafka:
         return future.result(timeout=left + 1)
 
     def first_answer(self, future: Future[Any], *, while_down: bool) -> Any:
-        """Return an answer; give up early where the login is refused, and where no broker listens unless asked to wait `while_down`."""
+        """Return an answer; give up early where the login is refused, and where no broker listens unless asked to wait
+        `while_down`.
+        """
         began = time.monotonic()
         while not future.done():
             self.admin.poll(0.05)  # delivers the background errors
@@ -202,7 +208,7 @@ class Kafka:
         try:
             return self.result(future)
         except confluent_kafka.KafkaException as error:
-            if is_silence(error.args[0]):
+            if _is_silence(error.args[0]):
                 raise
             return absent if error.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART else None
 
@@ -267,7 +273,8 @@ class Kafka:
         return self.read_offsets(partitions).found
 
     def read_offsets(self, partitions: Iterable[TopicPartition], *, committed: bool = False) -> OffsetsRead:
-        """Return log start and end per partition, and the reason for each partition without them. `committed`: an end before open transactions.
+        """Return log start and end per partition, and the reason for each partition without them. `committed`: an end
+        before open transactions.
 
         KafkaError only when no partition at all could be read because nothing answered.
         """
@@ -283,7 +290,9 @@ class Kafka:
         return read
 
     def offsets_since(self, since_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return for each partition the first offset of this time or later (milliseconds since 1970), -1 where there is none."""
+        """Return for each partition the first offset of this time or later (milliseconds since 1970), -1 where there is
+        none.
+        """
         by_time: dict[int, list[TopicPartition]] = {}
         for partition, time_ms in since_ms.items():
             by_time.setdefault(time_ms, []).append(partition)
@@ -296,7 +305,9 @@ class Kafka:
         return read_offsets_since
 
     def wait_for_controller(self, timeout_seconds: float) -> None:
-        """Wait until the controller, without which no topic can be created, is one of the brokers; KafkaError if it is none in time."""
+        """Wait until the controller, without which no topic can be created, is one of the brokers; KafkaError if it is
+        none in time.
+        """
         end = time.monotonic() + timeout_seconds
         with self.doing("looking for the controller"):
             while True:
@@ -388,7 +399,7 @@ class Kafka:
                 offsets[partition] = self.result(future).offset
             except confluent_kafka.KafkaException as error:
                 read.failed[partition] = self.failures.cut(error.args[0].str())
-                read.unanswered |= is_silence(error.args[0])
+                read.unanswered |= _is_silence(error.args[0])
             except TimeoutError:
                 read.failed[partition] = "no answer in time"
                 read.unanswered = True

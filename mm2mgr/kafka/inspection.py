@@ -1,7 +1,8 @@
-"""What one login sees of a Kafka cluster (brokers, topics, groups, size limits, ACLs), and what it may do: yes, no, or open.
+"""What one login sees of a Kafka cluster (brokers, topics, groups, size limits, ACLs), and what it may do: yes, no, or
+open.
 
-Nothing is created, altered or committed: changing requests are sent for validation only, because brokers authorize before they
-validate.
+Nothing is created, altered or committed: changing requests are sent for validation only, because brokers authorize
+before they validate.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def view_cluster(kafka: Kafka) -> ClusterView:
     return ClusterView(
         str(cluster.cluster_id),
         tuple(sorted(node.id for node in cluster.nodes)),
-        operation_names(cluster),
+        _operation_names(cluster),
         {name: len(topic.partitions) for name, topic in listed.items() if topic.partitions},
         frozenset(group.group_id for group in groups.valid),
         None if described is None else bool(described),
@@ -151,7 +152,9 @@ class BrokerAddress:
 
 
 def broker_addresses(kafka: Kafka) -> tuple[BrokerAddress, ...]:
-    """Return the brokers of a cluster by id, which any login may ask for; the first call to make, as it notices a refused login."""
+    """Return the brokers of a cluster by id, which any login may ask for; the first call to make, as it notices a
+    refused login.
+    """
     brokers = sorted(kafka.listing().brokers.values(), key=lambda broker: int(broker.id))
     return tuple(BrokerAddress(broker.id, broker.host, broker.port) for broker in brokers)
 
@@ -176,9 +179,9 @@ def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, 
     }
 
 
-def topic_entries(kafka: Kafka, topics: Iterable[str], absent: object = None) -> dict[str, Any]:
-    """Return the config entries of topics, many with one request: None for a topic whose configs this login may not read, `absent`
-    for one that is not there. Inside `kafka.doing`."""
+def _topic_entries(kafka: Kafka, topics: Iterable[str], absent: object = None) -> dict[str, Any]:
+    """Return the config entries of topics, many with one request: None for a topic whose configs this login may not
+    read, `absent` for one that is not there. Inside `kafka.doing`."""
     return {
         name: kafka.unless_refused(future, absent=absent)
         for names in batches(sorted(topics))
@@ -188,7 +191,9 @@ def topic_entries(kafka: Kafka, topics: Iterable[str], absent: object = None) ->
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """The settings that apply to one topic, and of these the ones that were `set` on the topic; none that Kafka hides."""
+    """The settings that apply to one topic, and of these the ones that were `set` on the topic; none that Kafka
+    hides.
+    """
 
     values: Mapping[str, str]
     set: Mapping[str, str]
@@ -197,7 +202,7 @@ class TopicSettings:
 def topic_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSettings]:
     """Return the settings of topics; absent: there is no such topic, or this login may not read its settings."""
     with kafka.doing("reading topic configs"):
-        entries_of = topic_entries(kafka, topics)
+        entries_of = _topic_entries(kafka, topics)
     return {name: _settings(entries) for name, entries in entries_of.items() if entries}
 
 
@@ -213,7 +218,7 @@ def _settings(entries: Mapping[str, Any]) -> TopicSettings:
 def topic_limits(kafka: Kafka, topics: Iterable[str]) -> dict[str, int]:
     """Return max.message.bytes per topic; absent: there is no such topic, or this login may not read its settings."""
     with kafka.doing("reading size limits"):
-        configs = topic_entries(kafka, topics)
+        configs = _topic_entries(kafka, topics)
     return {name: int(entries["max.message.bytes"].value) for name, entries in configs.items() if entries}
 
 
@@ -233,11 +238,15 @@ def message_limit(kafka: Kafka, brokers: Sequence[int]) -> int | None:
     return min((int(config["message.max.bytes"]) for config in broker_configs(kafka, brokers).values()), default=None)
 
 
-def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0) -> frozenset[str] | None:
-    """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is refused."""
+def find_compacted(
+    access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0
+) -> frozenset[str] | None:
+    """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is
+    refused.
+    """
     with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
         kafka.within(timeout_seconds)
-        configs_of = topic_entries(kafka, topics, absent={})
+        configs_of = _topic_entries(kafka, topics, absent={})
     if any(configs is None for configs in configs_of.values()):
         return None
     return frozenset(
@@ -246,10 +255,12 @@ def compacted(access: KafkaAccess, topics: Collection[str], timeout_seconds: flo
 
 
 def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
-    """Return for how many seconds each topic keeps a record, None for ever; absent: it is gone, or its settings may not be read."""
+    """Return for how many seconds each topic keeps a record, None for ever; absent: it is gone, or its settings may not
+    be read.
+    """
     seconds_of: dict[str, float | None] = {}
     with kafka.doing("reading retention"):
-        entries = topic_entries(kafka, topics)
+        entries = _topic_entries(kafka, topics)
     for name, configs in entries.items():
         if configs:
             kept_ms = int(configs["retention.ms"].value) if "retention.ms" in configs else -1
@@ -259,7 +270,9 @@ def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
 
 
 def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], seconds: float) -> list[TopicPartition]:
-    """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or are so already."""
+    """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or
+    are so already.
+    """
     with Kafka(access) as kafka:
         retention_of = retention(kafka, {partition.topic for partition in next_offsets})
         until_ms = int((time.time() + seconds) * 1000)
@@ -275,7 +288,9 @@ def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], se
 
 
 def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
-    """Return every ACL of the cluster, None when this login may not read them (librdkafka shows such a refusal as none)."""
+    """Return every ACL of the cluster, None when this login may not read them (librdkafka shows such a refusal as
+    none).
+    """
     with kafka.doing("reading ACLs"):
         return _acls(kafka, view.operations, _EVERY_ACL)
 
@@ -284,7 +299,7 @@ def topic_acls(kafka: Kafka, topics: Collection[str]) -> dict[str, frozenset[Acl
     """Return the literal ACLs of each of these topics; nothing when this login may not read them."""
     with kafka.doing("reading ACLs"):
         asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.left())
-        acls = _acls(kafka, operation_names(kafka.result(asked)), _EVERY_LITERAL_TOPIC_ACL)
+        acls = _acls(kafka, _operation_names(kafka.result(asked)), _EVERY_LITERAL_TOPIC_ACL)
     by_topic: dict[str, set[Acl]] = {name: set() for name in topics}
     for acl in acls or ():
         if acl.name in by_topic:
@@ -299,8 +314,10 @@ def _acls(kafka: Kafka, operations: Collection[str], pattern: AclBindingFilter) 
     return tuple(_acl(binding) for binding in bindings if binding.restype in _KINDS)
 
 
-def operation_names(described: Any) -> frozenset[str]:
-    """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be described."""
+def _operation_names(described: Any) -> frozenset[str]:
+    """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be
+    described.
+    """
     operations = getattr(described, "authorized_operations", None) or []
     return frozenset(_operation(operation) for operation in operations)
 
@@ -348,7 +365,9 @@ def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right,
 
 
 def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
-    """Brokers return the operations on the cluster only to a login that may describe it; rights on its settings are asked for then."""
+    """Brokers return the operations on the cluster only to a login that may describe it; rights on its settings are
+    asked for then.
+    """
     if "Describe" in view.operations or right.operation not in {"DescribeConfigs", "AlterConfigs"}:
         return _permission(right.operation in view.operations)
     change = ConfigEntry("background.threads", "10", incremental_operation=AlterConfigOpType.SET)
@@ -368,7 +387,7 @@ def _of_groups(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
         asked = kafka.admin.describe_consumer_groups(
             names, include_authorized_operations=True, request_timeout=kafka.left()
         )
-        operations |= {name: _by_code(kafka, future, operation_names, _REFUSED) for name, future in asked.items()}
+        operations |= {name: _by_code(kafka, future, _operation_names, _REFUSED) for name, future in asked.items()}
     return {right: _permission(right.operation in operations[right.name]) for right in rights}
 
 
@@ -380,7 +399,7 @@ def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
             confluent_kafka.TopicCollection(names), include_authorized_operations=True, request_timeout=kafka.left()
         )
         operations |= {
-            name: _by_code(kafka, future, operation_names, _REFUSED | _MISSING) for name, future in asked.items()
+            name: _by_code(kafka, future, _operation_names, _REFUSED | _MISSING) for name, future in asked.items()
         }
     permissions = {right: _read(right, operations[right.name]) for right in rights}
     for operation in ("DescribeConfigs", "AlterConfigs", "Alter"):

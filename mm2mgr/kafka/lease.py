@@ -1,7 +1,8 @@
 """The right to be the only writer, as a membership of a consumer group: whoever has partition 0 of a topic holds it.
 
-A holder that crashes loses it after the session time-out, which the brokers measure: no clocks are compared, and nothing has to be
-cleaned up. A newcomer takes nothing from the holder. Who holds it can be asked without joining: `read_holder`.
+A holder that crashes loses it after the session time-out, which the brokers measure: no clocks are compared, and
+nothing has to be cleaned up. A newcomer takes nothing from the holder. Who holds it can be asked without joining:
+`read_holder`.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _NOT_ALLOWED = {
 class Lease:
     """A member of the group from when it is made until `close`; a thread of its own takes part in it.
 
-    `changed` is called from that thread whenever the lease is won or lost. KafkaError where the topic can neither be seen nor made,
-    and where it has several partitions.
+    `changed` is called from that thread whenever the lease is won or lost. KafkaError where the topic can neither be
+    seen nor made, and where it has several partitions.
     """
 
     def __init__(self, topic: CompactedTopic, group: str, changed: Callable[[], None] = lambda: None) -> None:
@@ -48,7 +49,9 @@ class Lease:
         self._holds = False
         self._note = ""
         self.answered = threading.Event()
-        """Set once it is known whether this member or another one holds the lease, or that this one may not take part."""
+        """Set once it is known whether this member or another one holds the lease, or that this one may not take
+        part.
+        """
         self.refused: KafkaError | None = None
         """Why the brokers let this member not take part."""
         self._ending = threading.Event()
@@ -116,7 +119,9 @@ class Lease:
                 self._replied.set()
 
     def _note_refusal(self, error: confluent_kafka.KafkaError) -> bool:
-        """Note that this login may not take part, if that is what brokers say; then all that waits for an answer goes on."""
+        """Note that this login may not take part, if that is what brokers say; then all that waits for an answer goes
+        on.
+        """
         if error.code() not in _NOT_ALLOWED:
             return False
         self.refused = self._failures.error(confluent_kafka.KafkaException(error), self._joining, 0)
@@ -126,7 +131,8 @@ class Lease:
     def _commit(self) -> bool:
         """Commit something; only here, since a commit of another thread than that which polls never ends.
 
-        Returns whether that was answered for good: in a rebalance, or while another broker becomes the coordinator, it is asked again.
+        Returns whether that was answered for good: in a rebalance, or while another broker becomes the coordinator, it
+        is asked again.
         """
         began = timing.steady()
         # Behind the member's id, so that the note of a former holder is never taken for that of this one.
@@ -167,7 +173,9 @@ class Holder:
 
 
 def read_holder(access: KafkaAccess, topic: str, group: str, timeout_seconds: float = 1.0) -> Holder | None:
-    """Return who holds the lease now, or is about to take it, without joining the group; KafkaError where that cannot be asked in time."""
+    """Return who holds the lease now, or is about to take it, without joining the group; KafkaError where that cannot
+    be asked in time.
+    """
     with Kafka(access, timeout_seconds) as kafka:
         kafka.within(timeout_seconds)
         with kafka.doing(f"describing group {group}"):

@@ -1,7 +1,8 @@
-"""Producers' quotas of one Kafka cluster (KIP-546): read, set and removed over Kafka's own protocol, for which librdkafka has no calls.
+"""Producers' quotas of one Kafka cluster (KIP-546): read, set and removed over Kafka's own protocol, for which
+librdkafka has no calls.
 
-One connection to one bootstrap server, with the login of mm2mgr's other clients; brokers hand on what only their controller decides.
-Each broker counts a quota by itself (KIP-13). Every failure is a KafkaError without secrets.
+One connection to one bootstrap server, with the login of mm2mgr's other clients; brokers hand on what only their
+controller decides. Each broker counts a quota by itself (KIP-13). Every failure is a KafkaError without secrets.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def read_quotas(access: KafkaAccess, timeout_seconds: float = 10.0) -> ProducerQ
 def write_quotas(
     access: KafkaAccess, rates: Mapping[QuotaEntity, int | None], timeout_seconds: float = 10.0
 ) -> dict[QuotaEntity, str]:
-    """Set quotas of producers, in bytes per second and broker, or remove them (None); return why not for each that was refused."""
+    """Set quotas of producers, in bytes per second and broker, or remove them (None); return why not for each that was
+    refused.
+    """
     entries = b"".join(_packed_entity(entity) + _packed_change(rate) for entity, rate in rates.items())
     with _connect(access, timeout_seconds) as line:
         answer = line.ask(_ALTER, struct.pack(">i", len(rates)) + entries + b"\0")  # and not for validation only
@@ -86,7 +89,8 @@ def write_quotas(
     return {entity: _reason(code, message) for code, message, entity in results if code and entity}
 
 
-# --- what is sent, and what comes back ----------------------------------------------------------------------------------
+# --- what is sent, and what comes back
+# ----------------------------------------------------------------------------------
 
 
 def _text(value: str) -> bytes:

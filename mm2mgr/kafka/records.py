@@ -1,6 +1,8 @@
-"""Records read by consumers without a group, log ends in bulk; and records and group offsets written, for the demo and proofs.
+"""Records read by consumers without a group, log ends in bulk; and records and group offsets written, for the demo and
+proofs.
 
-Reading never commits, joins a group, or continues without a bound. Writing is idempotent and acknowledged by all replicas.
+Reading never commits, joins a group, or continues without a bound. Writing is idempotent and acknowledged by all
+replicas.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ _OF_RECORDS = {
 
 @dataclass(frozen=True)
 class Ends:
-    """Log start and end per watched partition, in their order, UNKNOWN (-1) where not read; reason → how many of those."""
+    """Log start and end per watched partition, in their order, UNKNOWN (-1) where not read; reason → how many of
+    those.
+    """
 
     start: array[int]
     end: array[int]
@@ -135,8 +139,9 @@ def _in_bulk(
 def read_logs(kafka: Kafka, partitions: Sequence[TopicPartition], starts: Container[str] | None = None) -> OffsetsRead:
     """Return log start and end per partition as `Kafka.read_offsets` does; of many at a fifth of its cost.
 
-    `starts`: the topics whose log starts are wanted, None for all; of many others only the end is asked for, and the start is given as 0.
-    A broker gets two requests per 500 partitions, or one. What has no answer in bulk is asked again, for the reason.
+    `starts`: the topics whose log starts are wanted, None for all; of many others only the end is asked for, and the
+    start is given as 0. A broker gets two requests per 500 partitions, or one. What has no answer in bulk is asked
+    again, for the reason.
     """
     if len(partitions) <= _PARTITIONS_PER_CALL:
         return kafka.read_offsets(partitions)
@@ -227,9 +232,9 @@ def stored_record_bytes(
 ) -> float | None:
     """Return what a record takes in these logs as they are stored, compression and batch headers included.
 
-    `record_bytes` is its size before compression. Brokers send batches as they store them, so that is the bytes received by the
-    records in them: within 3 % of the files on disk, with any codec. The newest records are read. None where too little is
-    there, or comes in time.
+    `record_bytes` is its size before compression. Brokers send batches as they store them, so that is the bytes
+    received by the records in them: within 3 % of the files on disk, with any codec. The newest records are read. None
+    where too little is there, or comes in time.
     """
     last, received, records, snapshots = 0, 0, 0, 0
 
@@ -301,7 +306,9 @@ def read(
 def consuming(
     access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[tuple[Callable[[float], list[Any]], Failures]]:
-    """Read partitions from these offsets on; the function that is given returns messages that come within some seconds."""
+    """Read partitions from these offsets on; the function that is given returns messages that come within some
+    seconds.
+    """
     consumer, failures = open_client(confluent_kafka.Consumer, access, {**_OF_RECORDS, **more})
     try:
         consumer.assign([confluent_kafka.TopicPartition(*partition, offset) for partition, offset in starts.items()])
@@ -311,7 +318,9 @@ def consuming(
 
 
 def _consume(consumer: Any, seconds: float) -> list[Any]:
-    """Return what arrives within the time; the client asks for the coordinator of the group that is not used, which may be refused."""
+    """Return what arrives within the time; the client asks for the coordinator of the group that is not used, which may
+    be refused.
+    """
     end = time.monotonic() + seconds
     while True:
         left = max(0.0, end - time.monotonic())

@@ -1,4 +1,6 @@
-"""Round trips to brokers from this machine: TCP connects, and ApiVersions requests, which need no login and no right."""
+"""Round trips to brokers from this machine: TCP connects, and ApiVersions requests, which need no login and no
+right.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 if TYPE_CHECKING:
     from mm2mgr.kafka.inspection import BrokerAddress
 
-# Size, API key 18, version 0, correlation id, client id. Each connection sends one: before a SASL login brokers take no second.
+# Size, API key 18, version 0, correlation id, client id. Each connection sends one: before a SASL login brokers take no
+# second.
 _CLIENT = b"mm2mgr"
 _BODY = struct.pack(f">hhih{len(_CLIENT)}s", 18, 0, 1, len(_CLIENT), _CLIENT)
 _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
@@ -30,7 +33,9 @@ _BETWEEN_FACTOR, _BETWEEN_SECONDS = 2.0, 0.01
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """What one broker took: the median of TCP connects, and the shortest request (a busy broker only adds); None: not measured, with `why`."""
+    """What one broker took: the median of TCP connects, and the shortest request (a busy broker only adds); None: not
+    measured, with `why`.
+    """
 
     broker: str
     connect_seconds: float | None = None
@@ -39,7 +44,9 @@ class RoundTrip:
 
     @property
     def seconds(self) -> float | None:
-        """The round trip: that of a connect, which no busy broker delays, unless something on the way answers connects itself."""
+        """The round trip: that of a connect, which no busy broker delays, unless something on the way answers connects
+        itself.
+        """
         connect, request = self.connect_seconds, self.request_seconds
         if connect is None or request is None or request <= _BETWEEN_FACTOR * connect + _BETWEEN_SECONDS:
             return connect

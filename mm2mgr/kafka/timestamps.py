@@ -47,8 +47,8 @@ def written_at(
 
 
 def newest_record_at(kafka: Kafka, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
-    """Return the largest timestamp in each partition, in seconds since 1970; absent: it is empty, cannot be read, or its brokers
-    are older than Kafka 3.0."""
+    """Return the largest timestamp in each partition, in seconds since 1970; absent: it is empty, cannot be read, or
+    its brokers are older than Kafka 3.0."""
     newest: dict[TopicPartition, float] = {}
     with kafka.doing("reading the newest timestamps"):
         asked = {confluent_kafka.TopicPartition(*partition): _NEWEST for partition in partitions}

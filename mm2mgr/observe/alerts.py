@@ -1,6 +1,8 @@
-"""Prometheus alerting rules over the metrics of `serve`: one for each kind of problem, and those that need a time or a limit. Pure.
+"""Prometheus alerting rules over the metrics of `serve`: one for each kind of problem, and those that need a time or a
+limit. Pure.
 
-`for` is how long a condition must last before the alert fires: longer for what an ordinary apply, restart or rebalance causes.
+`for` is how long a condition must last before the alert fires: longer for what an ordinary apply, restart or rebalance
+causes.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ class _Urgency(NamedTuple):
     minutes: int
 
 
-# Records do not arrive, or are lost: critical. What an apply causes for a while waits for 15 minutes; a task without a worker
-# waits longer than scheduled.rebalance.max.delay.ms (5 minutes).
+# Records do not arrive, or are lost: critical. What an apply causes for a while waits for 15 minutes; a task without a
+# worker waits longer than scheduled.rebalance.max.delay.ms (5 minutes).
 _USUAL = _Urgency("warning", 5)
 _URGENCY: Mapping[str, _Urgency] = {
     **dict.fromkeys(("connector-failed", "task-failed", "no-task", "no-topic-matches", "no-status"), _Urgency("critical", 2)),
@@ -99,7 +101,9 @@ ALERTS: tuple[Alert, ...] = (
 
 
 def alerts(topology: Topology) -> Iterator[Alert]:
-    """Yield the alerts that can fire on an estate: none for heartbeats where no flow has any, nor for lag where none has a maximum."""
+    """Yield the alerts that can fire on an estate: none for heartbeats where no flow has any, nor for lag where none
+    has a maximum.
+    """
     with_heartbeats = any(flow.with_heartbeats for flow in topology.flows)
     with_max_lag = any(flow.settings.max_lag for flow in topology.flows)
     for alert in ALERTS:

@@ -1,7 +1,7 @@
 """What is wrong although connectors and tasks run: problems from what arrives, not from states. Pure.
 
-The same kind of rules as in `problems`: of a flow's records, of the settings and ACLs that it copies, of the offsets that Connect stores,
-and of companion connectors.
+The same kind of rules as in `problems`: of a flow's records, of the settings and ACLs that it copies, of the offsets
+that Connect stores, and of companion connectors.
 """
 
 from __future__ import annotations
@@ -39,14 +39,18 @@ def target_topic_missing(case: FlowCase) -> Iterator[LiveProblem]:
 
 
 def target_partitions_fewer(case: FlowCase) -> Iterator[LiveProblem]:
-    """Target topics with fewer partitions than their source's: where no refresh adds them, their records never arrive."""
+    """Target topics with fewer partitions than their source's: where no refresh adds them, their records never
+    arrive.
+    """
     late = _late(case, lambda count: count > 0)
     if late:
         yield _topics_problem(case, "target-partitions-fewer", late, max(late.values()))
 
 
 def records_not_on_target(case: FlowCase) -> Iterator[LiveProblem]:
-    """Records that are mirrored by the stored offsets while the remote topics do not grow or are not there: they go elsewhere."""
+    """Records that are mirrored by the stored offsets while the remote topics do not grow or are not there: they go
+    elsewhere.
+    """
     lost = _written_elsewhere(case)
     if lost:
         seconds = max(topic.clock.seconds for topic in lost.values() if topic.clock)
@@ -93,7 +97,9 @@ def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
 
 
 def not_copied(case: FlowCase, looks: Mapping[str, Mapping[str, SyncLook]]) -> Iterator[LiveProblem]:
-    """Settings and ACLs of topics that have not reached the target for longer than the connector takes from one round to the next."""
+    """Settings and ACLs of topics that have not reached the target for longer than the connector takes from one round
+    to the next.
+    """
     for kind, copied in COPIED.items():
         look, sync = looks.get(kind, {}).get(case.flow.id), copied.sync(case.seen)
         if look is None or sync is None:
@@ -127,9 +133,9 @@ def flow_arrival_problems(case: FlowCase, reading: Reading, memory: Memory) -> t
 def _written_elsewhere(case: FlowCase) -> dict[str, Unarrived]:
     """Return the topics whose stored offsets advance without a record on the target.
 
-    Only a record that a task has handed over moves its stored offset: transaction markers, aborted transactions and what compaction
-    removed do not. Transforms may drop records, and so do tolerated errors, and a replication policy that is not known here gives
-    other names: such flows are left out. Two advances, since one may be a reset.
+    Only a record that a task has handed over moves its stored offset: transaction markers, aborted transactions and
+    what compaction removed do not. Transforms may drop records, and so do tolerated errors, and a replication policy
+    that is not known here gives other names: such flows are left out. Two advances, since one may be a reset.
     """
     config = case.seen.info.config if case.seen.info else {}
     drops = config.get("transforms") or config.get("errors.tolerance", "none") != "none"
@@ -147,9 +153,11 @@ def _written_elsewhere(case: FlowCase) -> dict[str, Unarrived]:
 
 
 def _only_task(case: FlowCase, twice: Collection[TopicPartition]) -> int | None:
-    """Return the task that all these partitions are of, where all that it has mirrored since came twice, and nothing of others.
+    """Return the task that all these partitions are of, where all that it has mirrored since came twice, and nothing of
+    others.
 
-    Two workers may run it: Connect's status has one worker per task, whoever else still runs it, and its consumer is in no group.
+    Two workers may run it: Connect's status has one worker per task, whoever else still runs it, and its consumer is in
+    no group.
     """
     tasks = {case.lag.tasks.get(partition) for partition in twice}
     task = tasks.pop()
@@ -166,7 +174,9 @@ def _only_task(case: FlowCase, twice: Collection[TopicPartition]) -> int | None:
 
 
 def _late(case: FlowCase, with_count: Callable[[int], bool]) -> dict[str, float]:
-    """Return topics of which the target has too few partitions (so many) for longer than a refresh takes, with the seconds."""
+    """Return topics of which the target has too few partitions (so many) for longer than a refresh takes, with the
+    seconds.
+    """
     if case.state != "RUNNING":
         return {}
     clocks = {topic: case.kept.short.get(topic) for topic, count in (case.lag.short or {}).items() if with_count(count)}
@@ -194,7 +204,9 @@ def _topics_problem(
 
 @dataclass(frozen=True)
 class StaleOffsets:
-    """Flows of one Connect cluster whose records arrive while their offsets are not stored; `sources` could not be read."""
+    """Flows of one Connect cluster whose records arrive while their offsets are not stored; `sources` could not be
+    read.
+    """
 
     connect: str
     flows: tuple[str, ...]
@@ -205,7 +217,9 @@ class StaleOffsets:
 
     @property
     def is_problem(self) -> bool:
-        """Whether a source is dead; otherwise the cause may be a long offset.flush.interval.ms, which workers do not show."""
+        """Whether a source is dead; otherwise the cause may be a long offset.flush.interval.ms, which workers do not
+        show.
+        """
         return bool(self.sources)
 
     def problem(self) -> LiveProblem:
@@ -214,7 +228,9 @@ class StaleOffsets:
 
 
 def stale_offsets(reading: Reading, memory: Memory, patience_seconds: float) -> Iterator[StaleOffsets]:
-    """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a commit."""
+    """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a
+    commit.
+    """
     for name in reading.connects:
         flows = [flow for flow in reading.flows if flow.connect.name == name]
         unstored_of = [(flow.id, memory.of(flow.id).unstored) for flow in flows]
@@ -237,7 +253,8 @@ def stale_offsets(reading: Reading, memory: Memory, patience_seconds: float) -> 
 def heartbeats_not_emitted(case: ConnectorCase, beats: Beats | None) -> Iterator[LiveProblem]:
     """A heartbeat connector whose task runs while its topic does not grow: it writes elsewhere, or cannot write.
 
-    Other pairs may write to the same topic, so growth proves nothing of this connector; no growth proves that none arrives.
+    Other pairs may write to the same topic, so growth proves nothing of this connector; no growth proves that none
+    arrives.
     """
     every = case.seen.number("emit.heartbeats.interval.seconds", 1)
     if beats is None or beats.clock.paused or every is None:
@@ -249,7 +266,9 @@ def heartbeats_not_emitted(case: ConnectorCase, beats: Beats | None) -> Iterator
 
 
 def checkpoints_not_emitted(case: ConnectorCase, look: CheckpointLook | None, topic: str) -> Iterator[LiveProblem]:
-    """A checkpoint connector whose tasks run and whose topic does not grow although groups must have got a checkpoint."""
+    """A checkpoint connector whose tasks run and whose topic does not grow although groups must have got a
+    checkpoint.
+    """
     does = checkpointing(case.seen)
     if does is None or look is None or look.owed is None or look.owed.paused:
         return
@@ -259,7 +278,9 @@ def checkpoints_not_emitted(case: ConnectorCase, look: CheckpointLook | None, to
 
 
 def group_offsets_rewound(case: ConnectorCase, look: CheckpointLook | None, now: float) -> Iterator[LiveProblem]:
-    """Offsets of groups that went back on the target and not on the source: their records would be read again (KAFKA-19794)."""
+    """Offsets of groups that went back on the target and not on the source: their records would be read again
+    (KAFKA-19794).
+    """
     rewound = [
         (group, partition, offset)
         for group, places in (look.synced if look else {}).items()

@@ -1,7 +1,7 @@
 """What made a task or connector FAIL, from its Java trace, and whether a restart can help. Pure.
 
-A class of Kafka that says "try again" counts only as the root of the chain, and only where no exception in it says the opposite:
-a time-out that wraps a refused login is a refused login.
+A class of Kafka that says "try again" counts only as the root of the chain, and only where no exception in it says the
+opposite: a time-out that wraps a refused login is a refused login.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _CAUSED = "Caused by"
 
 @dataclass(frozen=True)
 class FailureCause:
-    """A class of failures: what it means, whether a restart alone can cure it, and the exceptions that show it, by simple name.
+    """A class of failures: what it means, whether a restart alone can cure it, and the exceptions that show it, by
+    simple name.
 
     `remedy` is what to do before a restart, in words for the middle of a sentence.
     """

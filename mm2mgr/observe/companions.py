@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.clocks import ConditionClock, started
+from mm2mgr.observe.durations import ConditionClock, started
 from mm2mgr.observe.lag import FlowLag, PartitionLag, is_only_writer
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import TopicPartition

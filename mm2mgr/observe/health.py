@@ -20,7 +20,7 @@ from mm2mgr.observe.arrival_problems import (
 )
 from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, measure
-from mm2mgr.observe.losses import LossEntry, by_topic, open_entries
+from mm2mgr.observe.ledger import LossEntry, by_topic, open_entries
 from mm2mgr.observe.memory import Memory
 from mm2mgr.observe.overlaps import Overlaps, find_overlaps
 from mm2mgr.observe.problems import (

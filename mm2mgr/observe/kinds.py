@@ -1,6 +1,8 @@
-"""A problem as a value, and every kind of problem with what it means and its evidence. Pure; the words for people are in output/.
+"""A problem as a value, and every kind of problem with what it means and its evidence. Pure; the words for people are
+in output/.
 
-Kinds, causes and evidence keep their names from release to release: terminal, JSON and whatever acts on problems use them.
+Kinds, causes and evidence keep their names from release to release: terminal, JSON and whatever acts on problems use
+them.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ class ProblemSubject:
 
 @dataclass(frozen=True)
 class LiveProblem:
-    """One problem. `cause` is an identifier of CAUSES for failures, else empty; `evidence` is JSON-ready and holds no secrets.
+    """One problem. `cause` is an identifier of CAUSES for failures, else empty; `evidence` is JSON-ready and holds no
+    secrets.
 
-    `since_seconds`: for how long it has been seen (None: that is not remembered). `retryable`: a restart alone can cure it.
+    `since_seconds`: for how long it has been seen (None: that is not remembered). `retryable`: a restart alone can cure
+    it.
     """
 
     kind: str

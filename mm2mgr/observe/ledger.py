@@ -1,223 +1,296 @@
-"""What is lost of a partition, from one look at it to the next. Pure.
+"""The ledger's entries: what several looks, and several processes, saw to be lost, made into one entry for each range.
+Pure.
 
-A look has the stored offset, the log's start and end, the topic id and, where it counts records, the target's end. Whatever left the
-log, or was passed over, between two looks becomes a range of offsets; `losses` makes entries of the ranges.
-
-What is guaranteed, from the first look with a stored offset on: each record that was in the log, left it or was passed over, and
-never arrived, lies in a range, at the latest when the flow is next level with its source, or STOPPED. Of each range at least
-`least_records` and at most `records` are lost; they are equal, and exact, where the target counts and the flow was level or STOPPED
-at both looks. This holds as long as the target's end grows by the records of this flow alone, each once; where it cannot count
-(identity policy, exactly-once workers, no answer), nothing but the offsets bounds a range. One offset missing in an empty log is
-taken for the end marker of a transaction; a truncation that the log outgrew between two looks cannot be seen; and a topic without
-topic ids (before Kafka 2.8) is known as created again by its end.
+Rows of the table `losses` are facts: ranges of offsets, and ranges that were acknowledged. Rows in any order, and
+however often they were written, make the same entries, so that no process has to wait for another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
+from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
+from mm2mgr.observe.loss_detection import LostRange
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.samples.schema import LossRow, utc_text
+from mm2mgr.text import listed
 
-Cause = Literal["retention", "re-created", "past-end", "truncation"]
-"""retention: the log start passed the reader. re-created: the topic has another id. past-end: the stored offset is not in the log.
-truncation: the log end went back under the same topic id."""
-Evidence = Literal["log-start", "target", "offsets", "topic-id", "log-end"]
-"""log-start: seen while the stored offset lay before the log. target: between two looks, counted by the target's end. offsets:
-between two looks, with nothing to count by. topic-id and log-end: seen by these."""
-
-_CLOCK_WAS_SET_SECONDS = 600.0
-
-
-class PartitionLook(NamedTuple):
-    """One partition as a look found it. `arrived` is the target's end, None where it does not count this flow's records.
-
-    `is_exact`: nothing arrived that the stored offset does not show, because it is the log's last one, or the flow STOPPED.
-    """
-
-    topic_id: str
-    log: Offsets
-    stored: int
-    arrived: int | None = None
-    is_exact: bool = False
+LOSS, ACKNOWLEDGEMENT = "loss", "acknowledgement"
+_ID_LENGTH, _SHOWN = 10, 3
 
 
-class KnownPlace(NamedTuple):
-    """What looks have left of one partition.
+class Acknowledgement(NamedTuple):
+    """Who acknowledged an entry, when (seconds since 1970), and why."""
 
-    Every record before `next` has arrived or is in the ledger; `arrived` is the target's end when that was first seen, and up to
-    `ahead` records from `next` on had arrived by then. `since` is the last look (seconds) at which the log still held
-    `next`; `furthest` is what the task may have reached by the last look.
-    """
-
-    topic_id: str
-    log: Offsets
-    stored: int
-    next: int
-    since: float
-    arrived: int | None = None
-    ahead: int = 0
-    furthest: int = 0
-    former_ids: tuple[str, ...] = ()
-
-
-class LostRange(NamedTuple):
-    """Offsets of one partition that may be lost; `last` and `records` None: as far as the log went, which is gone."""
-
-    cause: Cause
-    evidence: Evidence
-    topic_id: str
-    first: int
-    last: int | None
-    records: int | None
-    least_records: int
-    since: float | None
-
-
-# --- from look to look ------------------------------------------------------------------------------------------------
-
-
-def compare(look: PartitionLook, earlier: KnownPlace | None, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """Return what to remember of a partition after a look, and what it shows to be lost since the one before."""
-    if earlier is None:
-        next_ = look.log.start if look.stored >= look.log.end else look.stored + 1
-        ahead = 0 if look.is_exact else max(0, look.log.end - next_)
-        begun = KnownPlace(look.topic_id, look.log, look.stored, next_, now, look.arrived, ahead)
-        place, lost = compare(look, begun, now)
-        return place, [lost_range._replace(since=None) for lost_range in lost]
-    if look.topic_id in earlier.former_ids:
-        return earlier, []  # a broker that has not heard of the new topic yet
-    if look.topic_id and earlier.topic_id and look.topic_id != earlier.topic_id:
-        return _recreated(look, earlier, now)
-    if look.topic_id and not earlier.topic_id:
-        earlier = earlier._replace(topic_id=look.topic_id)
-    if look.log.end < earlier.log.end:
-        return _truncated(look, earlier, now)
-    if look.stored >= look.log.end:
-        return _past_end(look, earlier, now)
-    return _retention(look, earlier, now)
-
-
-def _recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """The rest of the old log is gone; of the new one, offsets up to the old stored one are skipped unless it went back."""
-    gone = LostRange("re-created", "topic-id", earlier.topic_id, earlier.next, None, None, 0, earlier.since)
-    begins = 0 if look.stored < earlier.stored else earlier.furthest
-    former = (*earlier.former_ids, earlier.topic_id)
-    new = earlier._replace(topic_id=look.topic_id, stored=look.stored, next=begins, arrived=None, former_ids=former)
-    skipped = _range("re-created", "topic-id", new, 0, begins - 1)
-    place, more = _past_end(look, new, now) if look.stored >= look.log.end else _retention(look, new, now)
-    return place, [gone, *skipped, *more]
-
-
-def _truncated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """What was cut off and had not arrived is lost; offsets from the new end to the stored one are used again, and skipped."""
-    end, is_past = look.log.end, look.stored >= look.log.end
-    first, last = end if is_past else max(earlier.next, end), max(earlier.log.end - 1, look.stored if is_past else 0)
-    cut = _range("truncation", "log-end", earlier, first, last)
-    place, more = _retention(look, earlier._replace(next=look.stored + 1, stored=look.stored, arrived=None), now)
-    return place, [*cut, *more]
-
-
-def _past_end(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """The log does not have the stored offset: what is written up to there is skipped, unless a restart finds it missing."""
-    cause: Cause = "re-created" if earlier.former_ids and earlier.stored >= earlier.log.end else "past-end"
-    place = earlier._replace(next=max(earlier.next, look.stored + 1), stored=look.stored, arrived=None)
-    return _advanced(look, place, now), _range(cause, "log-end", earlier, earlier.next, look.stored)
-
-
-def _retention(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
-    """Judge a log start that passed `next` by the offsets, and by what the target counted since.
-
-    Where that does not decide yet, because records may have arrived whose offsets are not stored, the place stays, and a later
-    look decides.
-    """
-    start, end, reached = look.log.start, look.log.end, look.stored + 1
-    size = start - earlier.next
-    if size <= 0 or (size == 1 and start == end):  # the end marker of a transaction is no record
-        return _advanced(look, earlier, now), []
-    counted, furthest = _counted(look, earlier), reached if look.is_exact else end
-    evidence: Evidence = "log-start" if reached < start else "offsets" if counted is None else "target"
-    if counted is None:
-        most, least = size, size if look.is_exact and reached <= earlier.next else 0
-    else:
-        most = size - max(0, counted - max(0, furthest - start))
-        least = max(0, size - max(0, counted + earlier.ahead - max(0, reached - start)))
-        is_open = least == 0 < most if reached >= start else counted >= size
-        if is_open and not look.is_exact:
-            return earlier._replace(log=look.log, stored=look.stored, furthest=_furthest(look, earlier)), []
-    place = _advanced(look, earlier, now)
-    if reached < start:  # whatever arrives from now on lies behind the log's start
-        ahead = max(0, furthest - start) if counted is None else min(counted + earlier.ahead, max(0, furthest - start))
-        place = place._replace(next=start, arrived=look.arrived, ahead=ahead)
-    if most <= 0:
-        return place, []
-    return place, [
-        LostRange("retention", evidence, earlier.topic_id, earlier.next, start - 1, most, least, earlier.since)
-    ]
-
-
-def _counted(look: PartitionLook, earlier: KnownPlace) -> int | None:
-    """Return how many records the target received since `next` was first seen; None where that cannot be counted."""
-    if earlier.arrived is None or look.arrived is None or look.arrived < earlier.arrived:
-        return None
-    return look.arrived - earlier.arrived
-
-
-def _advanced(look: PartitionLook, earlier: KnownPlace, now: float) -> KnownPlace:
-    """Return the place with `next` behind the stored offset; while that does not move, the first count of the target stays."""
-    reached, next_, arrived, ahead = look.stored + 1, earlier.next, earlier.arrived, earlier.ahead
-    if look.stored < earlier.stored:  # set back: repeated records cannot be distinguished from new ones
-        arrived, ahead = None, 0
-    if reached > next_ or (reached == next_ and (look.stored != earlier.stored or look.is_exact)):
-        counts = reached > next_ or look.stored > earlier.stored or arrived is not None
-        arrived = look.arrived if counts else None
-        next_, ahead = reached, 0 if look.is_exact else max(0, look.log.end - reached)
-    furthest, former = _furthest(look, earlier), earlier.former_ids
-    return KnownPlace(earlier.topic_id, look.log, look.stored, next_, now, arrived, ahead, furthest, former)
-
-
-def _furthest(look: PartitionLook, earlier: KnownPlace) -> int:
-    """Return what the task may have reached: at the stored offset if that is exact, else the log's end, or where it was before.
-
-    An offset stored for an older, longer log may be the last one of this log by chance.
-    """
-    before = earlier.furthest if look.stored == earlier.stored else 0
-    if look.is_exact and before <= look.log.end:
-        return look.stored + 1
-    return max(look.stored + 1, look.log.end, before)
-
-
-def _range(cause: Cause, evidence: Evidence, earlier: KnownPlace, first: int, last: int) -> list[LostRange]:
-    size = last - first + 1
-    return [LostRange(cause, evidence, earlier.topic_id, first, last, size, 0, earlier.since)] if size > 0 else []
+    who: str
+    at: float
+    reason: str
 
 
 @dataclass(frozen=True)
-class FlowLooks:
-    """What looks have left of a flow: the places of its partitions by topic, the Kafka cluster that stores its offsets, and when
-    the last look ended (seconds since 1970)."""
+class LossEntry:
+    """A range of offsets of one partition that may never arrive; it stays in the ledger, acknowledged or not.
 
-    home: str = ""
-    ended: float = 0.0
-    topics: Mapping[str, Mapping[int, KnownPlace]] = field(default_factory=dict)
-
-
-def take(
-    flow_looks: FlowLooks, looks: Mapping[TopicPartition, PartitionLook], began: float, ended: float
-) -> tuple[FlowLooks, list[tuple[TopicPartition, LostRange]]]:
-    """Return what to remember of a flow after a look, and what it shows to be lost.
-
-    Partitions that the look does not have stay as they were. A look that began before the last one ended says nothing: what it
-    read may be older. One from long before means that the clock was set back.
+    `first_offset` to `last_offset` (None: to the end of a log that is gone) belong to the topic with `topic_id`. At
+    least `least_records` and at most `records` of them (None: not known) are lost. It happened between `since` (None:
+    before the first look) and `seen`, in seconds since 1970. `cause` and `evidence` are those of `ledger`. `seen_as`
+    has the ids of what was seen of it, by which it can also be named.
     """
-    if flow_looks.ended - _CLOCK_WAS_SET_SECONDS < began < flow_looks.ended:
-        return flow_looks, []
-    topics = {topic: dict(places) for topic, places in flow_looks.topics.items()}
-    lost = list[tuple[TopicPartition, LostRange]]()
-    for partition, look in looks.items():
-        places = topics.setdefault(partition.topic, {})
-        place, ranges = compare(look, places.get(partition.partition), ended)
-        places[partition.partition] = place
-        lost += [(partition, lost_range) for lost_range in ranges]
-    return replace(flow_looks, ended=ended, topics=topics), lost
+
+    id: str
+    flow: str
+    cluster: str
+    partition: TopicPartition
+    topic_id: str | None
+    cause: str
+    evidence: str
+    first_offset: int
+    last_offset: int | None
+    records: int | None
+    least_records: int
+    since: float | None
+    seen: float
+    acknowledged: Acknowledgement | None = None
+    seen_as: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as JSON-ready values; times in UTC."""
+        ack = self.acknowledged
+        return {
+            "id": self.id,
+            "flow": self.flow,
+            "cluster": self.cluster,
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "topic_id": self.topic_id,
+            "cause": self.cause,
+            "evidence": self.evidence,
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
+            "records": self.records,
+            "least_records": self.least_records,
+            "since": None if self.since is None else utc_text(self.since),
+            "seen": utc_text(self.seen),
+            "acknowledged": ack and {"who": ack.who, "at": utc_text(ack.at), "reason": ack.reason},
+        }
+
+
+def row_of(flow: str, cluster: str, partition: TopicPartition, lost: LostRange, now: float) -> LossRow:
+    """Return what is written of a lost range. Equal ranges have equal ids."""
+    key = (flow, cluster, partition.topic, lost.topic_id or None, partition.partition, lost.cause)
+    return LossRow(
+        LOSS,
+        _id(key, lost.first),
+        *key,
+        lost.evidence,
+        lost.first,
+        lost.last,
+        lost.records,
+        lost.least_records,
+        None if lost.since is None else round(lost.since * 1000),
+        round(now * 1000),
+    )
+
+
+def acknowledgement_of(entry: LossEntry, ack: Acknowledgement) -> LossRow:
+    """Return what is written when an entry is acknowledged: its range as it is now, and nothing that is seen later."""
+    key = (entry.flow, entry.cluster, entry.partition.topic, entry.topic_id, entry.partition.partition, entry.cause)
+    return LossRow(
+        ACKNOWLEDGEMENT,
+        entry.id,
+        *key,
+        entry.evidence,
+        entry.first_offset,
+        entry.last_offset,
+        entry.records,
+        entry.least_records,
+        None if entry.since is None else round(entry.since * 1000),
+        round(ack.at * 1000),
+        ack.who,
+        ack.reason,
+    )
+
+
+def entries_of(rows: Iterable[LossRow]) -> tuple[LossEntry, ...]:
+    """Return the entries that rows make together, oldest first, acknowledged ones too.
+
+    Ranges of a partition that overlap or touch, of one topic id and cause, are one entry; what is acknowledged of them
+    is another.
+    """
+    ordered = sorted(set(rows), key=lambda row: (_texts(_key_of(row)), row.first_offset, row.time_ms, row.id))
+    entries = [entry for key, of_key in groupby(ordered, key=_key_of) for entry in _entries(key, list(of_key))]
+    return tuple(
+        sorted(entries, key=lambda entry: (entry.seen, entry.flow, entry.partition, entry.first_offset, entry.id))
+    )
+
+
+def open_entries(entries: Iterable[LossEntry], flows: Iterable[str] | None = None) -> tuple[LossEntry, ...]:
+    """Return the entries that are not acknowledged; of these flows only, unless None."""
+    ids_of_flows = None if flows is None else set(flows)
+    return tuple(
+        entry
+        for entry in entries
+        if entry.acknowledged is None and (ids_of_flows is None or entry.flow in ids_of_flows)
+    )
+
+
+def named(
+    entries: Iterable[LossEntry], ids: Sequence[str], flows: Iterable[str] | None = None
+) -> tuple[LossEntry, ...]:
+    """Return the open entries that are meant by ids, or by `all` (of these flows); Mm2mgrError for an id that none
+    has.
+    """
+    still_open = open_entries(entries)
+    by_id: dict[str, list[LossEntry]] = {}
+    for entry in still_open:
+        for name in {entry.id, *entry.seen_as}:
+            by_id.setdefault(name, []).append(entry)
+    if unknown := [name for name in dict.fromkeys(ids) if name != "all" and name not in by_id]:
+        hint = f"losses here: {listed([entry.id for entry in still_open]) or 'none'}"
+        raise Mm2mgrError(f"no open loss {', '.join(unknown)}", hint=hint)
+    meant = {entry.id for name in ids for entry in by_id.get(name, ())}
+    meant |= {entry.id for entry in (open_entries(still_open, flows) if "all" in ids else ())}
+    return tuple(entry for entry in still_open if entry.id in meant)
+
+
+@dataclass(frozen=True)
+class TopicLoss:
+    """The open entries of one flow, topic and cause, which are one problem."""
+
+    flow: str
+    topic: str
+    cause: str
+    entries: tuple[LossEntry, ...]
+
+    @property
+    def first_seen(self) -> float:
+        """When the first of them was seen, in seconds since 1970."""
+        return min(entry.seen for entry in self.entries)
+
+    def problem(self, now: float, flow_creates_topics: bool | None = None) -> LiveProblem:
+        """Return them as a problem; `flow_creates_topics`: whether the flow's consumer creates what it misses, None:
+        unknown.
+        """
+        evidence = {
+            "topic": self.topic,
+            "cause": self.cause,
+            "records": sum(entry.records or 0 for entry in self.entries),
+            "least_records": sum(entry.least_records for entry in self.entries),
+            "is_bounded": all(entry.records is not None for entry in self.entries),
+            "flow_creates_topics": flow_creates_topics,
+            "loss_count": len(self.entries),
+            "losses": [to_json(entry) for entry in self.entries[:_SHOWN]],
+        }
+        return LiveProblem("records-lost", ProblemSubject(flow=self.flow), evidence, max(0.0, now - self.first_seen))
+
+
+def by_topic(entries: Iterable[LossEntry]) -> tuple[TopicLoss, ...]:
+    """Gather entries by flow, topic and cause, in the order of the first of each."""
+    groups: dict[tuple[str, str, str], list[LossEntry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.flow, entry.partition.topic, entry.cause), []).append(entry)
+    return tuple(TopicLoss(*key, tuple(sorted(of, key=lambda entry: entry.partition))) for key, of in groups.items())
+
+
+_Key = tuple[str, str, str, str | None, int, str]
+_Bounds = tuple[int, float]  # the first offset, and the one behind the last; infinity where the last is not known
+_ENDLESS = float("inf")
+
+
+def _entries(key: _Key, rows: Sequence[LossRow]) -> Iterator[LossEntry]:
+    loss_rows = [row for row in rows if row.kind == LOSS]
+    acks = sorted((row for row in rows if row.kind == ACKNOWLEDGEMENT), key=lambda row: (row.time_ms, row.id, row.who))
+    for bounds in _joined(map(_bounds, loss_rows)):
+        left = [bounds]
+        for row in acks:
+            ack = Acknowledgement(row.who or "", row.time_ms / 1000, row.reason or "")
+            parts = [part for bounds in left if (part := _common(bounds, _bounds(row)))]
+            yield from (replace(_entry(key, part, loss_rows), acknowledged=ack) for part in parts)
+            left = [rest for bounds in left for rest in _without(bounds, _bounds(row))]
+        yield from (_entry(key, part, loss_rows) for part in left)
+
+
+def _entry(key: _Key, part: _Bounds, loss_rows: Sequence[LossRow]) -> LossEntry:
+    """Return the entry of a range, from all rows that say something of it."""
+    flow, cluster, topic, topic_id, partition, cause = key
+    rows = [row for row in loss_rows if _common(_bounds(row), part)]
+    first_seen = min(rows, key=lambda row: (row.time_ms, row.first_offset, row.id))
+    most = min(part[1] - part[0], sum(_size(_bounds(row)) if row.records is None else row.records for row in rows))
+    since = None if any(row.since_ms is None for row in rows) else min(row.since_ms or 0 for row in rows) / 1000
+    return LossEntry(
+        _id(key, part[0]),
+        flow,
+        cluster,
+        TopicPartition(topic, partition),
+        topic_id,
+        cause,
+        first_seen.evidence,
+        part[0],
+        None if part[1] == _ENDLESS else int(part[1]) - 1,
+        None if most == _ENDLESS else int(most),
+        _least(rows, part),
+        since,
+        first_seen.time_ms / 1000,
+        seen_as=frozenset(row.id for row in rows),
+    )
+
+
+def _least(rows: Sequence[LossRow], part: _Bounds) -> int:
+    """Return how many records are lost in a part at least: the most that rows which do not overlap say together."""
+    ends, sums = [-_ENDLESS], [0.0]
+    for row in sorted(rows, key=lambda row: _bounds(row)[1]):
+        first, behind = _bounds(row)
+        common = _common((first, behind), part)
+        outside = behind - first - (_size(common) if common else 0) if row.least_records else 0.0
+        with_it = sums[bisect_right(ends, first) - 1] + max(0.0, row.least_records - outside)
+        ends.append(behind)
+        sums.append(max(sums[-1], with_it))
+    return int(sums[-1])
+
+
+def _key_of(row: LossRow) -> _Key:
+    return row.flow, row.cluster, row.topic, row.topic_id, row.partition, row.cause
+
+
+def _texts(key: _Key) -> tuple[str, ...]:
+    return tuple(map(str, key))
+
+
+def _id(key: _Key, first: int) -> str:
+    return hashlib.sha256("\0".join((*_texts(key), str(first))).encode()).hexdigest()[:_ID_LENGTH]
+
+
+def _bounds(row: LossRow) -> _Bounds:
+    return row.first_offset, _ENDLESS if row.last_offset is None else row.last_offset + 1
+
+
+def _size(bounds: _Bounds) -> float:
+    return bounds[1] - bounds[0]
+
+
+def _joined(ranges: Iterable[_Bounds]) -> list[_Bounds]:
+    """Join ranges that overlap or touch."""
+    merged: list[_Bounds] = []
+    for first, behind in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], behind)
+        else:
+            merged.append((first, behind))
+    return merged
+
+
+def _common(bounds: _Bounds, other: _Bounds) -> _Bounds | None:
+    first, behind = max(bounds[0], other[0]), min(bounds[1], other[1])
+    return (first, behind) if first < behind else None
+
+
+def _without(whole: _Bounds, part: _Bounds) -> list[_Bounds]:
+    pieces = ((whole[0], min(whole[1], part[0])), (max(whole[0], part[1]), whole[1]))
+    return [(int(first), behind) for first, behind in pieces if first < behind]

@@ -1,6 +1,6 @@
 """What one observation leaves for the next: clocks, the progress of tasks, and the looks of the ledger. Pure.
 
-`kept` has the memory on disk. It holds names, offsets and times, no secrets.
+`state_file` has the memory on disk. It holds names, offsets and times, no secrets.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.clocks import ConditionClock, paused_all, started
 from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, heartbeat_topics
+from mm2mgr.observe.durations import ConditionClock, paused_all, started
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
-from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
-from mm2mgr.observe.losses import row_of
+from mm2mgr.observe.ledger import row_of
+from mm2mgr.observe.loss_detection import FlowLooks, PartitionLook, take
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.observe.surplus import Surplus, Surpluses, follow, weight_in
 from mm2mgr.observe.topic_sync import COPIED, missing_of

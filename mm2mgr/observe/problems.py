@@ -22,7 +22,7 @@ from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import FlowMemory, Mark
 from mm2mgr.observe.reading import LiveConnector
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
-from mm2mgr.reconcile.effect import compare
+from mm2mgr.reconcile.equivalence import compare
 from mm2mgr.reconcile.offsets import Journal, unmarked
 from mm2mgr.reconcile.plan import diff
 from mm2mgr.reconcile.schedule import lowers_tasks

@@ -31,7 +31,12 @@ from mm2mgr.live.read import Clusters, answered, read
 from mm2mgr.live.snapshot import Snapshot, Steps, side_by_side
 from mm2mgr.observe.companions import checkpointing
 from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
-from mm2mgr.observe.kept import (
+from mm2mgr.observe.lag import FlowLag
+from mm2mgr.observe.ledger import Acknowledgement, LossEntry, acknowledgement_of, named
+from mm2mgr.observe.memory import Memory, remember
+from mm2mgr.observe.problems import Patience
+from mm2mgr.observe.reading import LiveConnector, Orphan, OtherConnector, Reading, SeenConnect, Standing
+from mm2mgr.observe.state_file import (
     LossLedger,
     StorePlace,
     TimedLooks,
@@ -44,15 +49,10 @@ from mm2mgr.observe.kept import (
     state_file,
     timed_looks,
 )
-from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
-from mm2mgr.observe.memory import Memory, remember
-from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.reading import LiveConnector, Orphan, OtherConnector, Reading, SeenConnect, Standing
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.effect import WorkerClients
+from mm2mgr.reconcile.equivalence import WorkerClients
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import Named
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of

@@ -1,8 +1,9 @@
-"""Where a lag goes: its trend over several looks, the time until it is level, and until retention overtakes the reader. Pure.
+"""Where a lag goes: its trend over several looks, the time until it is level, and until retention overtakes the reader.
+Pure.
 
-A look leaves one point for each flow, each task, and the topics and partitions that are most behind; old points are thinned out, so
-that a memory of days stays small. Rates are fitted through the points of the run that goes on now: since the lag began to grow
-or shrink. A forecast is an interval, or none.
+A look leaves one point for each flow, each task, and the topics and partitions that are most behind; old points are
+thinned out, so that a memory of days stays small. Rates are fitted through the points of the run that goes on now:
+since the lag began to grow or shrink. A forecast is an interval, or none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _STILL = 0.001  # of production: a reader this slow makes no progress
 
 
 class LagPoint(NamedTuple):
-    """Sums over some partitions at one time (seconds since 1970): log starts, log ends, and the next offsets to mirror."""
+    """Sums over some partitions at one time (seconds since 1970): log starts, log ends, and the next offsets to
+    mirror.
+    """
 
     time: float
     partitions: int
@@ -97,7 +100,8 @@ def _after(points: Points, new: LagPoint) -> Points:
 
 
 def joined(own: Points, others: Iterable[LagPoint]) -> Points:
-    """Return the points of several processes that looked at the same partitions as one that made all of these looks would have them.
+    """Return the points of several processes that looked at the same partitions as one that made all of these looks
+    would have them.
 
     Those of others that are newer than the newest `own` one are left out: it belongs to the look that is judged.
     """
@@ -133,7 +137,8 @@ class RecordRate:
 class Trend:
     """What a lag has been doing for `seconds`; `records` is by how much it changed meanwhile.
 
-    `mirrored` and `produced` are the rates of that time, None where it has fewer than three looks. `net`: how fast the lag grows.
+    `mirrored` and `produced` are the rates of that time, None where it has fewer than three looks. `net`: how fast the
+    lag grows.
     """
 
     direction: Direction
@@ -146,8 +151,8 @@ class Trend:
 
 
 def trend(points: Points, noise_seconds: float) -> Trend | None:
-    """Return what the lag of these points does; None after one look. `noise_seconds`: how old a position may be, which is the
-    flush interval where it is a stored offset; a change that this explains is none."""
+    """Return what the lag of these points does; None after one look. `noise_seconds`: how old a position may be, which
+    is the flush interval where it is a stored offset; a change that this explains is none."""
     if len(points) < 2:
         return None
     seconds = points[-1].time - points[0].time
@@ -160,7 +165,9 @@ def trend(points: Points, noise_seconds: float) -> Trend | None:
 
 
 def lag_trend(points: Points, behind: Sequence[PartitionLag], flush_interval_seconds: float) -> Trend | None:
-    """Return what a lag does, with the noise of how it is counted; `behind` are its partitions in which records wait."""
+    """Return what a lag does, with the noise of how it is counted; `behind` are its partitions in which records
+    wait.
+    """
     if len(points) < 2:
         return None
     between = (points[-1].time - points[0].time) / (len(points) - 1)
@@ -208,7 +215,9 @@ def _fit(points: Sequence[LagPoint], values: Sequence[int]) -> RecordRate | None
 
 @dataclass(frozen=True)
 class TimeForecast:
-    """Seconds until something happens at the present rates, at the earliest and at the latest (None: it may never happen)."""
+    """Seconds until something happens at the present rates, at the earliest and at the latest (None: it may never
+    happen).
+    """
 
     seconds: float
     earliest_seconds: float
@@ -219,8 +228,8 @@ class TimeForecast:
 def level_in(lag_records: int, of: Trend | None, produced: RecordRate | None = None) -> TimeForecast | None:
     """Return when a lag that shrinks is level; None where it does not shrink, or too few looks saw it.
 
-    `produced`: the production that the sample store has seen, whose error widens the interval: traffic of the next minutes
-    need not be that of the last ones.
+    `produced`: the production that the sample store has seen, whose error widens the interval: traffic of the next
+    minutes need not be that of the last ones.
     """
     if lag_records == 0:
         return TimeForecast(0.0, 0.0, 0.0)
@@ -250,11 +259,11 @@ def slowest_of(forecasts: Sequence[TimeForecast | None]) -> TimeForecast | None:
 def overtaken_in(
     points: Points, of: Trend | None, age_seconds: float | None, retention_seconds: float | None
 ) -> TimeForecast | None:
-    """Return when retention deletes records of one partition that the reader has not reached; None where it does not, or
-    nothing is known about it.
+    """Return when retention deletes records of one partition that the reader has not reached; None where it does not,
+    or nothing is known about it.
 
-    By `retention.ms`, a record that waits is deleted when it is so old; brokers delete whole segments, so it may be later. By
-    the log's start, where that has moved faster than the reader.
+    By `retention.ms`, a record that waits is deleted when it is so old; brokers delete whole segments, so it may be
+    later. By the log's start, where that has moved faster than the reader.
     """
     estimates = [
         estimate for estimate in (_by_age(of, age_seconds, retention_seconds), _by_start(points, of)) if estimate

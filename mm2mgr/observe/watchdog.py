@@ -1,7 +1,7 @@
 """What the watchdog does about a FAILED task or connector: a delay policy as arithmetic on given times. Pure.
 
-A failure is restarted only where a restart alone can cure it, after a wait that doubles with every restart, and only so often within a
-window; then a breaker opens, and stays open until the task is seen to run.
+A failure is restarted only where a restart alone can cure it, after a wait that doubles with every restart, and only so
+often within a window; then a breaker opens, and stays open until the task is seen to run.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class RestartPolicy:
     """When a failure is restarted: `first_seconds` after it was seen, twice as long each time, up to `longest_seconds`
     where the first wait is not longer.
 
-    Never more than `restarts` of one task or connector within `window_seconds`. Waits are up to `jitter` longer, so that tasks that
-    failed together do not come back together.
+    Never more than `restarts` of one task or connector within `window_seconds`. Waits are up to `jitter` longer, so
+    that tasks that failed together do not come back together.
     """
 
     first_seconds: float = 10.0
@@ -44,9 +44,11 @@ class RestartPolicy:
 
 @dataclass(frozen=True)
 class RestartHistory:
-    """What is known of one task or connector: since when it has been seen FAILED, its restarts, whether the breaker is open.
+    """What is known of one task or connector: since when it has been seen FAILED, its restarts, whether the breaker is
+    open.
 
-    Times are in seconds of a clock that is never set back. `reported` is what was last said of it, so that nothing is said twice.
+    Times are in seconds of a clock that is never set back. `reported` is what was last said of it, so that nothing is
+    said twice.
     """
 
     failing_since: float | None = None
@@ -102,7 +104,9 @@ def decide(
 
 
 def _fraction(problem: LiveProblem, recent: tuple[float, ...]) -> float:
-    """Return a number from 0 to 1 that differs from task to task and from restart to restart, and is the same when asked again."""
+    """Return a number from 0 to 1 that differs from task to task and from restart to restart, and is the same when
+    asked again.
+    """
     text = f"{part_of(problem)} {len(recent)} {recent[-1:]}"
     return zlib.crc32(text.encode()) / 0xFFFFFFFF
 
@@ -126,8 +130,8 @@ def per_task(problems: Iterable[LiveProblem]) -> Iterator[LiveProblem]:
 class WatchAction:
     """What was done, or is going to be, about one failure; `problem` is of one task or of the connector itself.
 
-    `number` counts restarts within the window, `after_seconds` is the time until the next one (`wait`). `error`: why a restart was
-    not carried out.
+    `number` counts restarts within the window, `after_seconds` is the time until the next one (`wait`). `error`: why a
+    restart was not carried out.
     """
 
     action: Literal["restart", "wait", "tell", "recovered"]
@@ -156,7 +160,8 @@ class Watchdog:
         *,
         frozen: bool = False,
     ) -> list[WatchAction]:
-        """Return what is new after a look: restarts, which the caller has to carry out and which count from now on, and what to report.
+        """Return what is new after a look: restarts, which the caller has to carry out and which count from now on, and
+        what to report.
 
         `running` are the parts that were seen to run, `read` the Connect clusters that could be read.
         """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
-from mm2mgr.observe.losses import Acknowledgement, LossEntry, open_entries
+from mm2mgr.observe.ledger import Acknowledgement, LossEntry, open_entries
 from mm2mgr.observe.status import ObserveOptions, read_losses
 from mm2mgr.observe.status import acknowledge as acknowledge_losses
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace

@@ -20,9 +20,9 @@ from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.reconcile.adoption_claims import settle_claims, withdraw_undeclared
 from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.carry_out import carry_out_quotas
-from mm2mgr.reconcile.claims import settle_claims, withdraw_undeclared
 from mm2mgr.reconcile.events import EventLog
 from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group, read_history
 from mm2mgr.reconcile.leases import KILLED_SECONDS, Leases, holder_note, read_holders

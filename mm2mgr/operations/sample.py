@@ -119,8 +119,8 @@ def _with_tasks(
     chosen: Mapping[str, Sequence[Flow]], schedule: Schedule, warn: Callable[[str], None], store: Store
 ) -> list[Reader]:
     """Return the readers of the source clusters, and of the Connect clusters for what their tasks carry."""
-    from mm2mgr.evidence.connect_tasks import RecentLogs, TaskWatch, TopicConfigs, task_readers
-    from mm2mgr.kafka.inspection import compacted
+    from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, TopicConfigs, task_readers
+    from mm2mgr.kafka.inspection import find_compacted
     from mm2mgr.live.endpoints import kafka_access
     from mm2mgr.samples.offsets import KafkaReader, RecordSizes
     from mm2mgr.samples.store import TaskStore
@@ -130,7 +130,7 @@ def _with_tasks(
     recent = RecentLogs(pace.gap_seconds + pace.margin_seconds + pace.every_seconds)
     clusters = {alias: flows[0].source for alias, flows in chosen.items()}
     configs = TopicConfigs(
-        lambda alias, topics: compacted(kafka_access(clusters[alias]), topics, schedule.timeout_seconds / 2)
+        lambda alias, topics: find_compacted(kafka_access(clusters[alias]), topics, schedule.timeout_seconds / 2)
     )
     history = TaskStore(store, warn)
     # A thousand connectors take some seconds; a round may take half its interval and still be in time for the next.

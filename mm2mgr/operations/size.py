@@ -14,8 +14,8 @@ from mm2mgr.operations.plan import seconds_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.partitions import Statistic
 from mm2mgr.samples.schema import utc_text
-from mm2mgr.sizing.scenario import FlowView, flow_view, sized
-from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, settled
+from mm2mgr.sizing.scenario import FlowView, flow_view, size_scenario
+from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, overrides_document, sizing_as_decided
 from mm2mgr.sizing.tasks import OVERLOADED, Sizing
 from mm2mgr.spec.writer import SIZING, override_target
 
@@ -99,13 +99,13 @@ def size(  # noqa: PLR0913  one argument per option
 
 def _judged(workspace: Workspace, evidence: Evidence, policy: Policy, *, views: bool) -> SizingReport:
     scenarios = {scenario.flow_id: scenario for scenario in evidence.scenarios()}
-    found = {flow_id: sized(scenario) for flow_id, scenario in scenarios.items()}
+    found = {flow_id: size_scenario(scenario) for flow_id, scenario in scenarios.items()}
     earlier = {
         flow_id: EarlierSizing(one.tasks_max, seconds_of(one.changed), one.saves_tasks)
         for flow_id, one in workspace.spec.tree.sizing.items()
     }
     decisions = decide(found, earlier, policy, int(time.time()))
-    sizings = {flow_id: settled(one, decisions[flow_id]) for flow_id, one in found.items()}
+    sizings = {flow_id: sizing_as_decided(one, decisions[flow_id]) for flow_id, one in found.items()}
     shown = [
         flow_view(replace(one, sizing=sizings[name]), scenarios[name].rates, evidence.weeks.get(name, ()))
         for name, one in (found.items() if views else ())

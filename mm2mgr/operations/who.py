@@ -16,7 +16,7 @@ from mm2mgr.live.questions import PartitionCounts
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.reconcile.effect import with_live_order
+from mm2mgr.reconcile.equivalence import with_live_order
 from mm2mgr.reconcile.facts import read_estates
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.render import OWNER_KEY

@@ -10,7 +10,7 @@ from typing import Any
 
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table
-from mm2mgr.text import few, number_of, rate_text, shortened, visible
+from mm2mgr.text import few, fit_text, number_of, rate_text, visible
 
 _OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
 _LONGEST = 100
@@ -95,7 +95,7 @@ def _rate(bytes_per_second: float | None) -> str:
 
 
 def _short(value: str | None) -> str:
-    return "(not set)" if value is None else shortened(visible(value), _LONGEST)
+    return "(not set)" if value is None else fit_text(visible(value), _LONGEST)
 
 
 def _say_reasons(what: str, reasons: Mapping[str, str]) -> None:

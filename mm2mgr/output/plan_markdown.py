@@ -12,7 +12,7 @@ from typing import Any
 
 from mm2mgr.output.plan_text import counts_text, entity_text, price_text, quota_text, resting, short
 from mm2mgr.output.tables import Table
-from mm2mgr.text import few, number_of, one_line, shortened, visible
+from mm2mgr.text import few, fit_text, number_of, one_line, visible
 
 MOST_BYTES = 60_000
 _TABLE_BYTES, _LONGEST_CELL = 10_000, 300
@@ -181,5 +181,5 @@ def _text(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    line = shortened(visible(one_line(text)), _LONGEST_CELL)
+    line = fit_text(visible(one_line(text)), _LONGEST_CELL)
     return _MARKUP.sub(lambda sign: f"&#{ord(sign[0])};", line)

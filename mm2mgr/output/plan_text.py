@@ -23,7 +23,7 @@ from mm2mgr.reconcile.waves import (
     WaveVerified,
 )
 from mm2mgr.render import Connector
-from mm2mgr.text import bytes_text, few, number_of, one_line, rate_text, shortened, visible
+from mm2mgr.text import bytes_text, few, fit_text, number_of, one_line, rate_text, visible
 from mm2mgr.topology import Topology
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "no-op": "=", "blocked": "!"}
@@ -297,7 +297,7 @@ def _values(key: dict[str, Any]) -> str:
 
 def short(text: str) -> str:
     """Cut a long value."""
-    return shortened(text, _LONGEST)
+    return fit_text(text, _LONGEST)
 
 
 _DONE = {"create": "created", "update": "updated", "delete": "deleted"}

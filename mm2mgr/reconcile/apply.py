@@ -1,8 +1,10 @@
-"""Carries out a plan: Connect clusters at the same time, the changes of one cluster in waves, each verified before the next begins.
+"""Carries out a plan: Connect clusters at the same time, the changes of one cluster in waves, each verified before the
+next begins.
 
-Connectors are created by POST, which cannot overwrite. Before an update or a delete, the live config is compared with the one in
-the plan. A wave that breaks a connector halts its Connect cluster, and its changes are taken back where that is asked for; one
-that is not seen to run in time waits for a person. Afterwards `read_back` reports what was overwritten.
+Connectors are created by POST, which cannot overwrite. Before an update or a delete, the live config is compared with
+the one in the plan. A wave that breaks a connector halts its Connect cluster, and its changes are taken back where that
+is asked for; one that is not seen to run in time waits for a person. Afterwards `read_back` reports what was
+overwritten.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.endpoints import connect_target
-from mm2mgr.reconcile.arrivals import LogReader
+from mm2mgr.reconcile.arrival_check import LogReader
 from mm2mgr.reconcile.carry_out import (
     Guard,
     carry_out,
@@ -53,8 +55,9 @@ from mm2mgr.topology import Topology
 _AT_ONCE = 8
 FINISH_SECONDS = 60.0
 """How long writes that were begun may take after a halt, before they are cut short."""
-# Two applies that look at the same moment both write, and a write waits in the worker for rebalances: the second one was
-# seen to land 1 to 3 s after the first. Connect has no conditional write, so what counts is what is stored after that.
+# Two applies that look at the same moment both write, and a write waits in the worker for rebalances: the second one
+# was seen to land 1 to 3 s after the first. Connect has no conditional write, so what counts is what is stored after
+# that.
 _RACE_SECONDS = 4.0
 _LONGEST_RACE_SECONDS = 30.0
 # A follower shows what it knew; the leader's writes reach it within a moment.
@@ -74,12 +77,14 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
     states: States | None = None,
     guard: Guard = unguarded,
 ) -> list[Result]:
-    """Write the changes of a plan wave by wave; a write that fails does not stop the others, a connector that breaks does.
+    """Write the changes of a plan wave by wave; a write that fails does not stop the others, a connector that breaks
+    does.
 
-    `deadline_seconds` bounds each write, retries included. Events are reported as they come, and the results returned in all; what
-    `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers until a deadline, the rest
-    of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called for each), and
-    those that were begun have FINISH_SECONDS to end: then a change without a result was not begun. `states` is filled on the way. `guard` is asked before each write.
+    `deadline_seconds` bounds each write, retries included. Events are reported as they come, and the results returned
+    in all; what `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers until a
+    deadline, the rest of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called
+    for each), and those that were begun have FINISH_SECONDS to end: then a change without a result was not begun.
+    `states` is filled on the way. `guard` is asked before each write.
     """
     halt, rollout = halt or asyncio.Event(), (rollout or Rollout()).of_plan(plan.writes)
     givers: dict[Named, list[Change]] = {}
@@ -321,7 +326,9 @@ class _Cluster:
             return error
 
     async def _verified(self, verification: Verification, wave: Wave, changes: Sequence[Change]) -> tuple[Verdict, str]:
-        """Return the verdict on a wave, and what is wrong; a write that was refused broke nothing, unless it goes first."""
+        """Return the verdict on a wave, and what is wrong; a write that was refused broke nothing, unless it goes
+        first.
+        """
         results = [self.results[change.connector] for change in changes if change.connector in self.results]
         refused = [result for result in results if result.error is not None]
         if refused and self.work.rollout.is_canary(changes[0]):
@@ -346,7 +353,9 @@ class _Cluster:
         return verdict, few(states, 1) if verdict != "ok" else ""
 
     def _is_succeeded(self, connector: str) -> bool:
-        """Tell whether a connector was deleted so that one of another Connect cluster could begin, which a rollback here does not end."""
+        """Tell whether a connector was deleted so that one of another Connect cluster could begin, which a rollback
+        here does not end.
+        """
         deletion = self.work.deletions.get((self.connect, connector))
         return deletion is not None and bool(deletion.connects - {self.connect})
 
@@ -356,7 +365,9 @@ class _Cluster:
         self.work.report(Halted(self.connect, verdict, reason, left))
 
     async def _roll_back(self, client: ConnectClient, verification: Verification) -> None:
-        """Take back what this apply wrote here, except what somebody else changed since, and wait until that runs again."""
+        """Take back what this apply wrote here, except what somebody else changed since, and wait until that runs
+        again.
+        """
         done = {name: result.change for name, result in self.results.items() if result.error is None and result.change}
         try:
             live = {name: info.config for name, info in (await client.infos()).items()}
@@ -398,9 +409,11 @@ class _Cluster:
 
 
 async def read_back(topology: Topology, results: Iterable[Result], *, deadline_seconds: float = 30.0) -> list[Result]:
-    """Read what was written, in one request per Connect cluster; return the results that it changes: what was overwritten.
+    """Read what was written, in one request per Connect cluster; return the results that it changes: what was
+    overwritten.
 
-    Waits until no process that read the cluster before a write of this apply can still be writing, as far as that can be known.
+    Waits until no process that read the cluster before a write of this apply can still be writing, as far as that can
+    be known.
     """
     by_cluster: dict[str, list[Result]] = {}
     for result in results:

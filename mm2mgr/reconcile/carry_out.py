@@ -1,4 +1,6 @@
-"""Carries out stages on Connect clusters: one function for every kind of list. What fails is undone as far as the list says."""
+"""Carries out stages on Connect clusters: one function for every kind of list. What fails is undone as far as the list
+says.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ async def carry_out(
     warn: Callable[[str], None] = lambda warning: None,
     guard: Guard = unguarded,
 ) -> Mm2mgrError | None:
-    """Carry out stages with the clients of their Connect clusters; return what went wrong. Dying inside leaves what the next plan finishes.
+    """Carry out stages with the clients of their Connect clusters; return what went wrong. Dying inside leaves what the
+    next plan finishes.
 
     `warn` gets what makes the result doubtful although nothing failed. `guard` is asked before each write.
     """
@@ -84,7 +87,9 @@ async def carry_out(
 
 
 async def carry_out_quotas(topology: Topology, changes: Iterable[QuotaChange]) -> list[QuotaResult]:
-    """Write quotas, all of a Kafka cluster in one request; return what became of each. One that is refused stops no other."""
+    """Write quotas, all of a Kafka cluster in one request; return what became of each. One that is refused stops no
+    other.
+    """
     by_kafka: dict[str, list[QuotaChange]] = {}
     for change in changes:
         by_kafka.setdefault(change.kafka, []).append(change)
@@ -105,10 +110,11 @@ async def carry_out_quotas(topology: Topology, changes: Iterable[QuotaChange]) -
 _WAIT_SECONDS = 60.0
 _RESTORE_SECONDS = 30.0
 _POLL_SECONDS = 0.3
-# A connector that nobody has heard of for so long does not exist: a worker that follows learns of a new one within a moment.
+# A connector that nobody has heard of for so long does not exist: a worker that follows learns of a new one within a
+# moment.
 _UNHEARD_SECONDS = 5.0
-# Connect cancels a task that takes longer to end (task.shutdown.graceful.timeout.ms). Seen on 4.3.1: a clean stop took 1.5 s, and
-# one just after a worker was killed 5.9 s, in which its tasks were shown as RUNNING.
+# Connect cancels a task that takes longer to end (task.shutdown.graceful.timeout.ms). Seen on 4.3.1: a clean stop took
+# 1.5 s, and one just after a worker was killed 5.9 s, in which its tasks were shown as RUNNING.
 _GRACEFUL_SECONDS = 5.0
 
 
@@ -209,7 +215,9 @@ class _Run:
         await _patch(client, stage.named[1], [*self.read.values(), *_nulls(gone)])
 
     async def stopped(self, client: ConnectClient, stage: Stop) -> None:
-        """Stop it, and warn where its tasks may not have stored their last offsets: their worker died, or they did not end in time."""
+        """Stop it, and warn where its tasks may not have stored their last offsets: their worker died, or they did not
+        end in time.
+        """
         name = stage.named[1]
         lost = await _lost_tasks(client, name)
         await client.stop(name)
@@ -373,7 +381,9 @@ async def _until(client: ConnectClient, named: Named, otherwise: str, holds: Cal
 
 
 def refusal_of_unplanned(todo: Iterable[Stage], planned: Collection[Named]) -> Mm2mgrError | None:
-    """Return why a list is not carried out that writes to a connector which the plan does not name as written: a fault of mm2mgr."""
+    """Return why a list is not carried out that writes to a connector which the plan does not name as written: a fault
+    of mm2mgr.
+    """
     for named in sorted(written_by(todo) - set(planned)):
         return error_at(
             named, "the plan does not name it as written, so nothing was done", "report this as a fault of mm2mgr"

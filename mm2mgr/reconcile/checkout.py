@@ -13,7 +13,9 @@ _GIT_WORKS = (
 
 
 def git_at_work(files: Iterable[Path]) -> Path | None:
-    """Return what shows that git is changing these files right now, or is in the middle of a merge, rebase or the like; None if nothing does."""
+    """Return what shows that git is changing these files right now, or is in the middle of a merge, rebase or the like;
+    None if nothing does.
+    """
     folders = {file.resolve() if file.is_dir() else file.resolve().parent for file in files}
     for folder in sorted(folders):
         for parent in (folder, *folder.parents):

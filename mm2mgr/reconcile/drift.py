@@ -1,7 +1,7 @@
 """What people changed by hand: live connectors compared with what was applied last, key by key. Pure.
 
-What was applied comes from the history, secrets masked; for a connector that the history does not know, from the tree. A state
-that a command chose is no drift. Who did it cannot be known: Connect keeps no names.
+What was applied comes from the history, secrets masked; for a connector that the history does not know, from the tree.
+A state that a command chose is no drift. Who did it cannot be known: Connect keeps no names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from mm2mgr.connectors import SETTABLE
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import ProducerQuotas
-from mm2mgr.reconcile.effect import with_live_order
+from mm2mgr.reconcile.equivalence import with_live_order
 from mm2mgr.reconcile.facts import RunningOn
 from mm2mgr.reconcile.ownership import Ownership
 from mm2mgr.reconcile.plan import KeyChange
@@ -29,8 +29,8 @@ _OWN_KEYS = "mm2mgr."
 class LastApplied:
     """What commands did last to one connector, as the history has it.
 
-    `config` is None where it does not know one. `state` is the one that a command chose, `unsure` the keys of a change whose
-    outcome is not known, each with the values that it may have now.
+    `config` is None where it does not know one. `state` is the one that a command chose, `unsure` the keys of a change
+    whose outcome is not known, each with the values that it may have now.
     """
 
     config: Mapping[str, str] | None = None
@@ -41,7 +41,9 @@ class LastApplied:
 
 @dataclass(frozen=True)
 class Drift:
-    """One connector that was changed by hand. `keys` are from applied to live; `state` likewise; `deleted` needs neither."""
+    """One connector that was changed by hand. `keys` are from applied to live; `state` likewise; `deleted` needs
+    neither.
+    """
 
     connect: str
     connector: str
@@ -67,7 +69,9 @@ class Drift:
 
 @dataclass(frozen=True)
 class QuotaDrift:
-    """One client quota that was changed by hand, in bytes per second on each broker (None: there is none). `quota`: whom it is for."""
+    """One client quota that was changed by hand, in bytes per second on each broker (None: there is none). `quota`:
+    whom it is for.
+    """
 
     kafka: str
     quota: str
@@ -84,8 +88,8 @@ AppliedQuotas = Mapping[tuple[str, str], float | None]
 def quota_drifts(
     owner: str, wanted: Iterable[WantedQuota], applied: AppliedQuotas, kafka: str, live: ProducerQuotas
 ) -> Iterator[QuotaDrift]:
-    """Yield the quotas of this owner on one Kafka cluster that were changed by hand; those that the history does not know are
-    compared with the tree, where it wants them."""
+    """Yield the quotas of this owner on one Kafka cluster that were changed by hand; those that the history does not
+    know are compared with the tree, where it wants them."""
     declared = {str(each.entity): each for each in wanted if each.kafka == kafka}
     there = {str(each): rate for each, rate in live.rates.items() if each.client_id.startswith(quota_mark(owner))}
     for quota in sorted({*declared, *there, *(quota for alias, quota in applied if alias == kafka)}):
@@ -106,7 +110,9 @@ def drifts(
     applied: Mapping[str, LastApplied],
     live: RunningOn,
 ) -> Iterator[Drift]:
-    """Yield what was changed by hand on one Connect cluster; connectors of others, and released ones, are passed over."""
+    """Yield what was changed by hand on one Connect cluster; connectors of others, and released ones, are passed
+    over.
+    """
     declared = {connector.name: connector for connector in wanted}
     for name in sorted(declared.keys() | applied.keys()):
         tree, last, config = declared.get(name), applied.get(name, LastApplied()), live.configs.get(name)

@@ -1,6 +1,8 @@
-"""The event log of `apply`, `reconcile` and `watch`: what happens, as JSON lines that are appended to a file while it happens.
+"""The event log of `apply`, `reconcile` and `watch`: what happens, as JSON lines that are appended to a file while it
+happens.
 
-Every line has `time`, `run` (the same for all lines of one command, or of one round of `reconcile` or `watch`) and `event`; EVENTS has the rest.
+Every line has `time`, `run` (the same for all lines of one command, or of one round of `reconcile` or `watch`) and
+`event`; EVENTS has the rest.
 """
 
 from __future__ import annotations

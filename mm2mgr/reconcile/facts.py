@@ -1,8 +1,8 @@
-"""What is asked of live clusters before a plan is judged: workers as lint's WorkerFacts, all that a Connect cluster runs as lint's
-Estate, ids and topics of Kafka clusters.
+"""What is asked of live clusters before a plan is judged: workers as lint's WorkerFacts, all that a Connect cluster
+runs as lint's Estate, ids and topics of Kafka clusters.
 
-It only reads and validates. Placeholders are never sent, because config providers resolve them during validation. A Kafka client is
-loaded only when a cluster is asked.
+It only reads and validates. Placeholders are never sent, because config providers resolve them during validation. A
+Kafka client is loaded only when a cluster is asked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from mm2mgr.truth.client_values import settings
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
-# "1" can be read as a number, as text or as a list, but not as these; and errors are searched for what is sent as a password.
+# "1" can be read as a number, as text or as a list, but not as these; and errors are searched for what is sent as a
+# password.
 _HARMLESS = {"boolean": "true", "class": "java.lang.Object", "password": "mm2mgr-probe"}
 
 
@@ -115,10 +116,11 @@ def harmless(keys: Iterable[str]) -> dict[str, str]:
 
 
 def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:
-    """Return why the worker that answers would refuse a config, by key, as its validation says: also plugins that it lacks.
+    """Return why the worker that answers would refuse a config, by key, as its validation says: also plugins that it
+    lacks.
 
-    Keys with a placeholder are left out, and not judged. What stops a validation at once stops a write, too: then the key is that of
-    the class, or "". Raises Mm2mgrError when the worker does not tell.
+    Keys with a placeholder are left out, and not judged. What stops a validation at once stops a write, too: then the
+    key is that of the class, or "". Raises Mm2mgrError when the worker does not tell.
     """
     sent = {key: value for key, value in config.items() if "${" not in value}
     if not sent.get("connector.class"):
@@ -153,7 +155,8 @@ class RunningOn:
 def shared_workers(read: Mapping[str, RunningOn]) -> dict[str, ConnectError]:
     """Return an error for each Connect cluster that answers just as another one does, from the same Kafka cluster.
 
-    Only one that is named twice, or two that share config.storage.topic, run connectors of the same names, configs and states.
+    Only one that is named twice, or two that share config.storage.topic, run connectors of the same names, configs and
+    states.
     """
     found: dict[str, ConnectError] = {}
     alike: dict[tuple[str, frozenset[str]], list[str]] = {}
@@ -209,10 +212,11 @@ def _probed(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts | M
 
 
 def probe(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts]:
-    """Ask the worker that answers for its policy: All, None, Principal, Allowlist or `custom` (refusals with other messages).
+    """Ask the worker that answers for its policy: All, None, Principal, Allowlist or `custom` (refusals with other
+    messages).
 
-    `exactly_once` is None before Kafka 3.3, which has no such key. Mm2mgrError when the answer lacks the policy. Other workers may
-    have another policy.
+    `exactly_once` is None before Kafka 3.3, which has no such key. Mm2mgrError when the answer lacks the policy. Other
+    workers may have another policy.
     """
     wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
     question = ConfigValidation.of(connect, {**_BASE, **wanted, **_TELLING})
@@ -285,9 +289,9 @@ def ask_brokers(
 ) -> tuple[Subject, ...]:
     """Ask the brokers that connectors name for cluster id and number of brokers, all at once, and add what they answer.
 
-    A cluster of `declared` is reached as its tree says, any other with the connectors' own settings, one after the other until one
-    is let in. Placeholders and key stores of a config are not used, since anybody may have written it: this machine's secrets would
-    go to addresses of theirs.
+    A cluster of `declared` is reached as its tree says, any other with the connectors' own settings, one after the
+    other until one is let in. Placeholders and key stores of a config are not used, since anybody may have written it:
+    this machine's secrets would go to addresses of theirs.
     """
     subjects = tuple(subjects)
     ours = [(addresses(",".join(each.model.bootstrap_servers)), each) for each in declared]
@@ -359,9 +363,11 @@ def _answered(subject: Subject, answers: Mapping[Servers, KafkaFacts]) -> Subjec
 
 @dataclass(frozen=True)
 class TopicListing:
-    """Topics of one Kafka cluster: partitions of each that mm2mgr may see; of the wanted ones the records in their logs.
+    """Topics of one Kafka cluster: partitions of each that mm2mgr may see; of the wanted ones the records in their
+    logs.
 
-    `written` has the sum of their end offsets: above zero, a topic has had records, whether or not they are still there.
+    `written` has the sum of their end offsets: above zero, a topic has had records, whether or not they are still
+    there.
     """
 
     partitions: Mapping[str, int]
@@ -383,7 +389,9 @@ def list_topics(snapshot: Snapshot, alias: str) -> TopicListing:
 
 
 def list_with_records(wanted: Mapping[str, Callable[[str], bool]]) -> Steps[dict[str, TopicListing | str]]:
-    """Return the topics of Kafka clusters by alias, with the records of the wanted ones; of one that does not answer, why not."""
+    """Return the topics of Kafka clusters by alias, with the records of the wanted ones; of one that does not answer,
+    why not.
+    """
     snapshot = yield [PartitionCounts(alias) for alias in wanted]
     snapshot = yield [
         TopicLogs(alias, topic, count)

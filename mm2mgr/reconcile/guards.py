@@ -1,7 +1,8 @@
-"""Blocks changes that would break something: lint's errors, judged over all connectors that will run and on real workers. Pure.
+"""Blocks changes that would break something: lint's errors, judged over all connectors that will run and on real
+workers. Pure.
 
-It returns the plans with changes blocked or with warnings. A flow is written as a whole: connectors that serve only blocked
-flows are blocked too.
+It returns the plans with changes blocked or with warnings. A flow is written as a whole: connectors that serve only
+blocked flows are blocked too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ RECORDS = "producer.override."
 _ASKED = {rule.id: rule for rule in of_connectors()}
 _ERRORS = tuple(rule for rule in _ASKED.values() if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
-# Another team's name for a cluster is no reason to rename one's own: what comes of it (a loop, an overlap) is a rule of its own.
+# Another team's name for a cluster is no reason to rename one's own: what comes of it (a loop, an overlap) is a rule of
+# its own.
 OUR_OWN = (_ASKED["cluster-two-aliases"],)
 TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in OUR_OWN), _ASKED["overlap-undecided"])
 _STATE_TOO_NEW = "state-too-new"
@@ -68,10 +70,12 @@ class ClusterFacts:
 
 @dataclass(frozen=True)
 class Connectors:
-    """Every connector that the tree wants, and every MirrorMaker connector that runs on a Connect cluster that could be read.
+    """Every connector that the tree wants, and every MirrorMaker connector that runs on a Connect cluster that could be
+    read.
 
-    `owned` are those that run and carry this tree's owner mark; `unread` are the Connect clusters that could not be read;
-    `files` are the tree's, with the comments that silence rules; `deletes_held` says why a loop deletes later, if so.
+    `owned` are those that run and carry this tree's owner mark; `unread` are the Connect clusters that could not be
+    read; `files` are the tree's, with the comments that silence rules; `deletes_held` says why a loop deletes later, if
+    so.
     """
 
     desired: Mapping[Named, Subject]
@@ -86,7 +90,9 @@ class Connectors:
         return connector in self.owned and connector not in self.desired
 
     def after(self, changes: Mapping[Named, Change]) -> dict[Named, Subject]:
-        """Return what will run when these changes are written; of a Connect cluster that could not be read, all that is wanted."""
+        """Return what will run when these changes are written; of a Connect cluster that could not be read, all that is
+        wanted.
+        """
         result = {}
         for connector, subject in self.live.items():
             change = changes.get(connector)
@@ -102,7 +108,7 @@ class Connectors:
         return result
 
 
-def guarded(
+def with_guards(
     parts: Sequence[ClusterPlan],
     connectors: Connectors,
     facts: ClusterFacts,
@@ -111,20 +117,20 @@ def guarded(
 ) -> tuple[ClusterPlan, ...]:
     """Return the plans with the objections to each connector and to all together, and those in `also`.
 
-    What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again` names,
-    for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
+    What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again`
+    names, for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
     """
-    alone = _joined(_alone(parts, connectors, facts), also)
+    alone = _join_objections(_check_each(parts, connectors, facts), also)
     while True:
-        against = _joined(alone, together(parts, connectors))
-        held = (_with_their_flows(part.each(partial(_held, against=against))) for part in parts)
+        against = _join_objections(alone, check_jointly(parts, connectors))
+        held = (_with_their_flows(part.each(partial(_with_blocks, against=against))) for part in parts)
         now = with_units_held(with_predecessors_kept(held, again))
         if now == tuple(parts):
-            return tuple(part.each(partial(_warned, said=against)) for part in now)
+            return tuple(part.each(partial(_with_warnings, said=against)) for part in now)
         parts = now
 
 
-def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterFacts) -> Objections:
+def _check_each(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterFacts) -> Objections:
     """Return the objections to each connector by itself: all errors where something is written, else very few."""
     result: dict[Named, Sequence[Objection]] = {}
     for part in parts:
@@ -133,7 +139,9 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterF
         subjects = tuple(connectors.desired[name] for name in named if name in connectors.desired)
         worker = facts.workers.get(part.connect)
         if not changed:
-            subjects = tuple(subject for subject in subjects if may_go_astray(subject.config, worker, facts))
+            subjects = tuple(
+                subject for subject in subjects if may_write_to_other_cluster(subject.config, worker, facts)
+            )
         rules = ALONE if changed else _UNCHANGED
         against = objections(part.connect, Estate(subjects, connectors.files), facts, rules) if subjects else {}
         for change in part.changes:
@@ -145,7 +153,7 @@ def _alone(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterF
     return result
 
 
-def may_go_astray(config: Mapping[str, str], worker: WorkerFacts | None, facts: ClusterFacts) -> bool:
+def may_write_to_other_cluster(config: Mapping[str, str], worker: WorkerFacts | None, facts: ClusterFacts) -> bool:
     """Tell whether an unchanged connector is worth a closer look: its workers may run on another Kafka, or be old."""
     if worker is None or worker.version is None or numbers(worker.version) < (4, 0):
         return True
@@ -153,7 +161,7 @@ def may_go_astray(config: Mapping[str, str], worker: WorkerFacts | None, facts: 
     return facts.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
 
 
-def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
+def check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
     """Return the objections to connectors because of others that run, or will run.
 
     There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
@@ -182,10 +190,12 @@ def together(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections
 def overlaps(
     ours: Mapping[Named, Subject], others: Mapping[Named, Subject], topics: Mapping[Named, Collection[str]]
 ) -> Iterator[tuple[Named, Named, list[str]]]:
-    """Yield each of ours with each of the others, where records of both arrive under the same name, and the topics, sorted.
+    """Yield each of ours with each of the others, where records of both arrive under the same name, and the topics,
+    sorted.
 
-    `topics`: those that the source of each of ours has. What runs may be among both, or wrongly declared. Connectors that take and
-    name topics alike are compared once, by the topics that both take: the time grows with what is there, not with the pairs.
+    `topics`: those that the source of each of ours has. What runs may be among both, or wrongly declared. Connectors
+    that take and name topics alike are compared once, by the topics that both take: the time grows with what is there,
+    not with the pairs.
     """
     names = {subject: named for named, subject in {**others, **ours}.items()}
     running = [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.off]
@@ -220,7 +230,7 @@ def _objection(finding: Finding, remedy: str) -> Objection:
     return Objection(finding.rule, reason, remedy, blocks=False)
 
 
-def _joined(first: Objections, other: Objections) -> Objections:
+def _join_objections(first: Objections, other: Objections) -> Objections:
     return {key: (*first.get(key, ()), *other.get(key, ())) for key in dict.fromkeys((*first, *other))}
 
 
@@ -228,7 +238,9 @@ def objections(
     connect: str, estate: Estate, facts: ClusterFacts, rules: Sequence[Rule] = ALONE
 ) -> dict[str, tuple[Objection, ...]]:
     """Return the objections to each connector by name."""
-    subjects = [informed(subject, facts.workers.get(connect), facts.cluster_ids) for subject in estate.subjects]
+    subjects = [
+        with_workers_kafka(subject, facts.workers.get(connect), facts.cluster_ids) for subject in estate.subjects
+    ]
     pairs_with_heartbeats = {
         subject.pair for subject in subjects if subject.type == "source" and mirrors_heartbeats(subject)
     }
@@ -241,14 +253,14 @@ def objections(
         against_subject = [
             *(_objection(hit, _remedy(connect, subject, hit, facts)) for hit in reported(hits.get(subject, ()))),
             *_unknown_to_the_worker(subject, pairs_with_heartbeats),
-            *_disputed(subject, connect, facts),
+            *_objection_of_dispute(subject, connect, facts),
         ]
         if against_subject:
             against[subject.name] = tuple(against_subject)
     return against
 
 
-def informed(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str]) -> Subject:
+def with_workers_kafka(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str]) -> Subject:
     """Put what was found out in the place of what was declared."""
     if worker is None and not ids:
         return subject
@@ -264,7 +276,8 @@ def informed(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str
 def _remedy(connect: str, subject: Subject, finding: Finding, facts: ClusterFacts) -> str:
     """Return the fix, in terms of a tree whose Connect clusters are known."""
     if finding.rule == "wrong-kafka" and writes_through_workers(subject.config):
-        # Never a bootstrap.servers by hand: mm2mgr writes the override, with its security, once it knows where workers live.
+        # Never a bootstrap.servers by hand: mm2mgr writes the override, with its security, once it knows where workers
+        # live.
         live_on = subject.worker.cluster_id
         alias = next((alias for alias, cluster_id in facts.cluster_ids.items() if cluster_id == live_on), "…")
         return f"the workers run on the Kafka cluster with id {live_on}: correct connect: {{{connect}: {{kafka: {alias}}}}} or its url"
@@ -303,8 +316,10 @@ def mirrors_heartbeats(source: Subject) -> bool:
     return source.flag(HEARTBEATS_KEY, default=True)
 
 
-def _disputed(subject: Subject, connect: str, facts: ClusterFacts) -> Iterator[Objection]:
-    """Two Connect clusters are declared on one Kafka cluster but run on two: without its id, it is unknown which one is right."""
+def _objection_of_dispute(subject: Subject, connect: str, facts: ClusterFacts) -> Iterator[Objection]:
+    """Two Connect clusters are declared on one Kafka cluster but run on two: without its id, it is unknown which one is
+    right.
+    """
     alias = facts.shared.get(connect)
     mine = _id_of(facts, connect)
     if alias is None or mine is None or alias in facts.cluster_ids or not writes_through_workers(subject.config):
@@ -326,7 +341,7 @@ def _id_of(facts: ClusterFacts, connect: str) -> str | None:
     return worker.cluster_id if worker else None
 
 
-def _held(change: Change, against: Objections) -> Change:
+def _with_blocks(change: Change, against: Objections) -> Change:
     """Block what would be written."""
     blocking = [objection for objection in against.get(change.named, ()) if objection.blocks]
     if change.action == "update" and change.only_rests:
@@ -337,7 +352,7 @@ def _held(change: Change, against: Objections) -> Change:
     return change.blocked("; ".join(dict.fromkeys(map(str, blocking))), remedies)
 
 
-def _warned(change: Change, said: Objections) -> Change:
+def _with_warnings(change: Change, said: Objections) -> Change:
     """Say what only warns; of what runs already, or cannot be written anyway, all."""
     against = said.get(change.named, ())
     warnings = [objection for objection in against if not objection.blocks or change.action == "no-op"]

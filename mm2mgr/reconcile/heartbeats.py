@@ -1,6 +1,8 @@
-"""Decides which source connector of each pair mirrors its heartbeats: the one that does live, so that no tree gives them away unasked. Pure.
+"""Decides which source connector of each pair mirrors its heartbeats: the one that does live, so that no tree gives
+them away unasked. Pure.
 
-Another connector has no stored offsets of them and would mirror all of them again; while two mirror them, each arrives twice.
+Another connector has no stored offsets of them and would mirror all of them again; while two mirror them, each arrives
+twice.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _COMPANIONS = {"heartbeat": "writes the heartbeats", "checkpoint": "writes the c
 
 @dataclass(frozen=True)
 class RunningConnectors:
-    """What runs on the Connect clusters that could be read, and which of it carries this tree's mark, or did before it was released.
+    """What runs on the Connect clusters that could be read, and which of it carries this tree's mark, or did before it
+    was released.
 
     `deletes`: whether the plan deletes what the tree no longer declares; `held`: why it will, and not now.
     """
@@ -149,7 +152,9 @@ def with_carriers(connectors: Iterable[Connector], carriers: Mapping[str, Carrie
 def carrier_notes(
     carriers: Iterable[Carrier], running: RunningConnectors, writes: Iterable[Change]
 ) -> Iterator[tuple[str, str]]:
-    """Yield Connect clusters with a note: where no carrier may begin, and where that of a pair with new flows is another one than `render` names."""
+    """Yield Connect clusters with a note: where no carrier may begin, and where that of a pair with new flows is
+    another one than `render` names.
+    """
     grown = {"->".join(aliases_of(change.config or {})) for change in writes if _is_new_source(change)}
     for carrier in carriers:
         connect = carrier.by_name[0]
@@ -175,15 +180,18 @@ def _held(running: RunningConnectors) -> str:
     return f"it is deleted in a later round: {running.held}"
 
 
-# --- what takes the place of something that still runs ---------------------------------------------------------------------
+# --- what takes the place of something that still runs
+# ---------------------------------------------------------------------
 
 
 def with_left_overs_first(
     parts: Iterable[ClusterPlan], carriers: Mapping[str, Carrier], running: RunningConnectors
 ) -> list[ClusterPlan]:
-    """Return the plans with each write marked that must not be done before a left-over is gone, or blocked where that stays.
+    """Return the plans with each write marked that must not be done before a left-over is gone, or blocked where that
+    stays.
 
-    That is the new carrier of heartbeats, and a heartbeat or checkpoint connector of a pair that has another one under another name.
+    That is the new carrier of heartbeats, and a heartbeat or checkpoint connector of a pair that has another one under
+    another name.
     """
     parts = list(parts)
     changes = {change.named: change for part in parts for change in part.changes}

@@ -1,9 +1,9 @@
-"""What was changed, by whom and when, and the config that each connector was last given: kept in one compacted topic on the
-Kafka cluster that a Connect cluster runs on, so that whoever comes next finds it.
+"""What was changed, by whom and when, and the config that each connector was last given: kept in one compacted topic on
+the Kafka cluster that a Connect cluster runs on, so that whoever comes next finds it.
 
-Values are masked before they leave the process. The topic is created where it is missing; where it cannot be written, the reason
-is reported, and nothing else fails. The name is one that MirrorMaker never mirrors. A Kafka client is loaded only when
-something is recorded or read.
+Values are masked before they leave the process. The topic is created where it is missing; where it cannot be written,
+the reason is reported, and nothing else fails. The name is one that MirrorMaker never mirrors. A Kafka client is loaded
+only when something is recorded or read.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class HistoryEntry:
 
     @classmethod
     def parse(cls, text: str) -> HistoryEntry | None:
-        """Read what was written, which anybody may have done who may write to the topic; None where it is something else."""
+        """Read what was written, which anybody may have done who may write to the topic; None where it is something
+        else.
+        """
         try:
             read = json.loads(text)
             known = {name: read[name] for name in (each.name for each in fields(cls)) if name in read}
@@ -94,7 +96,8 @@ class HistoryEntry:
 
 @dataclass(frozen=True)
 class History:
-    """What the topics hold of one owner: entries, newest last, and the config that each connector was last given, secrets masked.
+    """What the topics hold of one owner: entries, newest last, and the config that each connector was last given,
+    secrets masked.
 
     `unread` has the Connect clusters whose history could not be read, with the reason.
     """
@@ -149,7 +152,9 @@ class Recorder:
         reason: str = "",
         failed_before: Mapping[Named, HistoryEntry] = MappingProxyType({}),
     ) -> None:
-        """Begin; a change that is tried again, and is in `failed_before`, keeps its entry instead of getting one each time."""
+        """Begin; a change that is tried again, and is in `failed_before`, keeps its entry instead of getting one each
+        time.
+        """
         self.topology, self.author = topology, Author(_safe(author.who), author.commit)
         self._failed_before = failed_before
         self._common = {
@@ -197,7 +202,9 @@ class Recorder:
             self._keep(named, change)
 
     def quota(self, result: QuotaResult) -> None:
-        """Record a quota that was written, with the Connect clusters that run on its Kafka cluster: in the history of the first."""
+        """Record a quota that was written, with the Connect clusters that run on its Kafka cluster: in the history of
+        the first.
+        """
         change = result.change
         if result.error is not None:
             return
@@ -298,7 +305,9 @@ def read_topics(aliases: Iterable[str]) -> Steps[dict[str, dict[str, str] | str]
 
 
 async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
-    """Read what is recorded of this tree's owner on some Connect clusters, or on all, from their Kafka clusters side by side."""
+    """Read what is recorded of this tree's owner on some Connect clusters, or on all, from their Kafka clusters side by
+    side.
+    """
     return await ask_all(read_history(topology, connects), topology)
 
 
@@ -352,7 +361,9 @@ _NAMES = ("MM2MGR_WHO", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "GIT_AUTHOR_NAME")
 
 
 def author(files: Sequence[Path]) -> Author:
-    """Return who runs this, from the environment, git or the system, and the commit of the tree, with `+dirty` where files differ from it."""
+    """Return who runs this, from the environment, git or the system, and the commit of the tree, with `+dirty` where
+    files differ from it.
+    """
     folder = next((file if file.is_dir() else file.parent for file in files if file.exists()), Path())
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
     if commit and _git(folder, "status", "--porcelain", "--", *(str(file.resolve()) for file in files)):

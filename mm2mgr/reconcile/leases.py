@@ -1,7 +1,9 @@
-"""The leases that make one process the only one of its kind that writes: one per Kafka cluster that Connect clusters run on.
+"""The leases that make one process the only one of its kind that writes: one per Kafka cluster that Connect clusters
+run on.
 
-`reconcile` and `apply` of one owner share a lease, `watch` has another. Whoever has it asks again before a write where that is some seconds
-ago, so a process that slept, or was cut off, learns that another one may be at work before it writes anything more.
+`reconcile` and `apply` of one owner share a lease, `watch` has another. Whoever has it asks again before a write where
+that is some seconds ago, so a process that slept, or was cut off, learns that another one may be at work before it
+writes anything more.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _NAP_SECONDS = 1.0
 _JOIN_SECONDS = 20.0
 _YIELD_SECONDS = 10.0
 KILLED_SECONDS = 12.0
-"""After so long a member that was killed has lost its lease: the session time-out, and what brokers take to act on it."""
+"""After so long a member that was killed has lost its lease: the session time-out, and what brokers take to act on
+it.
+"""
 
 
 class LeaseLost(KafkaError):
@@ -46,7 +50,8 @@ def holder_note(command: str, author: object, since: float) -> str:
 async def read_holders(
     topology: Topology, connects: Iterable[str], group: str
 ) -> tuple[dict[str, Holder], dict[str, str]]:
-    """Return who holds the lease on the Kafka clusters of these Connect clusters now, by alias, and why that could not be asked.
+    """Return who holds the lease on the Kafka clusters of these Connect clusters now, by alias, and why that could not
+    be asked.
 
     All are asked at the same time, without joining the group; each answers within a second or counts as not asked.
     """
@@ -68,7 +73,9 @@ async def read_holders(
 
 
 class Leases:
-    """The leases of this process, one per Kafka cluster that Connect clusters run on; `group_of` names their consumer group."""
+    """The leases of this process, one per Kafka cluster that Connect clusters run on; `group_of` names their consumer
+    group.
+    """
 
     def __init__(self, group_of: Callable[[Topology], str]) -> None:
         self._group_of = group_of
@@ -84,7 +91,8 @@ class Leases:
     def missing(
         self, topology: Topology, note: str = "", connects: Collection[str] | None = None
     ) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Return the Connect clusters that another process writes, and those for which the lease could not be had, with the reason.
+        """Return the Connect clusters that another process writes, and those for which the lease could not be had, with
+        the reason.
 
         Of all Connect clusters, or of some. `note` is what others are shown of this process while it holds a lease.
         """
@@ -109,9 +117,11 @@ class Leases:
         return tuple(standby), without
 
     def take(self, topology: Topology, connects: Collection[str], note: str) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Take all leases of these Connect clusters, for one piece of work that needs all of them; returns what `missing` does.
+        """Take all leases of these Connect clusters, for one piece of work that needs all of them; returns what
+        `missing` does.
 
-        Of two processes that begin at the same moment each may get some. The one with the first by name waits until the other gives way.
+        Of two processes that begin at the same moment each may get some. The one with the first by name waits until the
+        other gives way.
         """
         standby, without = self.missing(topology, note, connects)
         end = timing.now() + _YIELD_SECONDS
@@ -180,7 +190,9 @@ class Leases:
             self._when_lost = lambda: None
 
     async def check(self, connect: str) -> None:
-        """Raise LeaseLost where the lease of a Connect cluster was lost; to be asked before each write. Brokers are asked every few seconds."""
+        """Raise LeaseLost where the lease of a Connect cluster was lost; to be asked before each write. Brokers are
+        asked every few seconds.
+        """
         alias = self._kafka_of.get(connect, "")
         lease = self._watched.get(alias)
         if lease is None:

@@ -1,6 +1,7 @@
 """Makes a plan: asks what Connect clusters run and, for writes, for their workers, offsets and topics.
 
-It says what it lacks, and is told (`live.snapshot.Steps`). A plan without changes costs two requests per Connect cluster, whatever else runs there.
+It says what it lacks, and is told (`live.snapshot.Steps`). A plan without changes costs two requests per Connect
+cluster, whatever else runs there.
 """
 
 from __future__ import annotations
@@ -28,9 +29,8 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Question, Snapshot, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.claims import Claims, adopting, read_claims, refused, rewriting
-from mm2mgr.reconcile.effect import WorkerClients
-from mm2mgr.reconcile.estimate import read_estimate
+from mm2mgr.reconcile.adoption_claims import Claims, adopting, read_claims, refused, rewriting
+from mm2mgr.reconcile.equivalence import WorkerClients
 from mm2mgr.reconcile.facts import (
     ClusterIds,
     RunningOn,
@@ -50,8 +50,8 @@ from mm2mgr.reconcile.guards import (
     ClusterFacts,
     Connectors,
     Objection,
-    guarded,
-    may_go_astray,
+    may_write_to_other_cluster,
+    with_guards,
     writes_through_workers,
 )
 from mm2mgr.reconcile.heartbeats import (
@@ -68,6 +68,7 @@ from mm2mgr.reconcile.mirrored import (
     MirrorVerdict,
     judge,
 )
+from mm2mgr.reconcile.mirroring_cost import read_estimate
 from mm2mgr.reconcile.moves import BothSides, with_moves, with_other_sides
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.ownership import Ownership
@@ -121,12 +122,14 @@ async def make_plan(  # noqa: PLR0913  the tree in three forms, and what is want
     skip: Mapping[str, Mm2mgrError] = MappingProxyType({}),
     snapshot: Snapshot | None = None,
 ) -> Plan:
-    """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow ids.
+    """Read every Connect cluster concurrently and compare. `only` limits the plan to connectors that serve these flow
+    ids.
 
     A cluster that cannot be read is in the plan with its error; the others are planned anyway. Guards have had
     their say: what must not be written is blocked, what could not be verified is noted. With `spec`, comments in the
-    tree's files silence guards as a flow's `silence:` does. Connect clusters to `skip` are not asked: what runs there is
-    unknown, with this error. What a `snapshot` answers is not asked again, and beside one from a file nothing is asked.
+    tree's files silence guards as a flow's `silence:` does. Connect clusters to `skip` are not asked: what runs there
+    is unknown, with this error. What a `snapshot` answers is not asked again, and beside one from a file nothing is
+    asked.
     """
     steps = plan_steps(topology, connectors, wish, only=only, spec=spec, skip=skip)
     limits = Limits(connect_seconds=deadline_seconds)
@@ -230,11 +233,11 @@ class _Making:
         # What others claim is blocked before the guards judge: whatever is connected with it is then blocked, too.
         parts = [refused(part, self.claims) for part in parts]
         held = with_mass_deletes_held(parts, self.wish)
-        judged = guarded(held, run, self.known(ids), against, successors)
+        judged = with_guards(held, run, self.known(ids), against, successors)
         if refusing := (yield from self.ask_validation(judged)):
             for named, objection in refusing:
                 against.setdefault(named, []).append(objection)
-            judged = guarded(held, run, self.known(ids), against, successors)
+            judged = with_guards(held, run, self.known(ids), against, successors)
         return self.made(judged, ids, found, seen)
 
     def made(
@@ -259,12 +262,16 @@ class _Making:
         return ClusterFacts({name: live.worker for name, live in self.live.items()}, ids.known, shared)
 
     def is_as_declared(self, known: ClusterFacts) -> bool:
-        """Tell whether just what is declared runs, on workers that are known to suit it: then there is nothing to judge."""
+        """Tell whether just what is declared runs, on workers that are known to suit it: then there is nothing to
+        judge.
+        """
         return (
             self.only is None
             and not any(part.unowned or part.left_over for part in self.compared())
             and all(change.action == "no-op" for part in self.compared() for change in part.changes)
-            and not any(may_go_astray(c.config, known.workers.get(c.connect), known) for c in self.connectors)
+            and not any(
+                may_write_to_other_cluster(c.config, known.workers.get(c.connect), known) for c in self.connectors
+            )
         )
 
     def wanted(self, name: str) -> list[Connector]:
@@ -281,7 +288,9 @@ class _Making:
         return with_left_overs_first(moving, self.carriers, self.running())
 
     def refuse_shared(self) -> None:
-        """Take Connect clusters that share their workers or configs for unread: a plan of one would delete what the other created."""
+        """Take Connect clusters that share their workers or configs for unread: a plan of one would delete what the
+        other created.
+        """
         for name, error in shared_workers(self.live).items():
             self.errors[name] = error
             self.live.pop(name)
@@ -409,7 +418,9 @@ class _Making:
             self.fail(name, error)
 
     def read_mirrored(self, found: Sequence[Widening], also: Iterable[str]) -> Steps[MirroredState]:
-        """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters and of `also` others."""
+        """Read the stored offsets of the connectors concerned, and the topics of their Kafka clusters and of `also`
+        others.
+        """
         concerned = {old: hop.subject.source for each in found for old, hop in each.neighbours()}
         concerned |= {each.named: each.before.subject.source for each in found if each.before}
         aliases = {each.source for each in found}.union(also)
@@ -450,7 +461,9 @@ class _Making:
         return {named: one for named, one in found if one}
 
     def used_client_ids(self, made: Plan) -> UsedClientIds:
-        """Return the client ids that a quota may be for, after a plan too: those of connectors that it does not write or delete."""
+        """Return the client ids that a quota may be for, after a plan too: those of connectors that it does not write
+        or delete.
+        """
         running = self.running_client_ids()
         planned = {change.named: change.action for change in made.changes}
         kept = {one for named, one in running.items() if planned.get(named, "blocked") == "blocked"}
@@ -460,7 +473,9 @@ class _Making:
     # --- what costs more than is written unasked ----------------------------------------------------------------------
 
     def with_other_tasks(self, run: Connectors) -> set[str]:
-        """Return the sources of connectors whose number of tasks changes: their topics show how many partitions move."""
+        """Return the sources of connectors whose number of tasks changes: their topics show how many partitions
+        move.
+        """
         writes = (change for change in self.writes() if change.action == "update" and change.type == "source")
         changed = (each.named for each in writes if any(key.key == "tasks.max" for key in each.keys))
         return {run.desired[each].source for each in changed if each in run.desired} & self.topology.clusters.keys()
@@ -520,7 +535,9 @@ class _Making:
         return refusing
 
     def ask_retention(self, seen: MirroredState) -> Steps[list[tuple[Named, Objection]]]:
-        """Return the moves whose pause would outlast records that have yet to be mirrored; what cannot be read is noted."""
+        """Return the moves whose pause would outlast records that have yet to be mirrored; what cannot be read is
+        noted.
+        """
         questions: dict[Named, Expiring] = {}
         for change in self.writes():
             over, alias = change.takes_over, (change.config or {}).get("source.cluster.alias", "")
@@ -557,12 +574,15 @@ class _Making:
         for permit, flows in idle.items():
             yield f"`allow: [{permit}]` of {few(flows)} is not needed (any more): the line can go"
 
-    # --- warnings and notes beside the changes ------------------------------------------------------------------------------
+    # --- warnings and notes beside the changes
+    # ------------------------------------------------------------------------------
 
     def with_topics(
         self, part: ClusterPlan, found: Sequence[Widening], seen: MirroredState, verdicts: Mapping[Named, MirrorVerdict]
     ) -> ClusterPlan:
-        """Add to source connectors which topics they will mirror, which they mirror again on request, and what must be proved first."""
+        """Add to source connectors which topics they will mirror, which they mirror again on request, and what must be
+        proved first.
+        """
         chosen = {each.named: each for each in found}
         deleted = {change.named for each in self.compared() for change in each.changes if change.action == "delete"}
 

@@ -1,8 +1,8 @@
 """Finds topics that a source connector would mirror a second time, because another connector has mirrored them. Pure.
 
-Offsets are stored by connector name on a Connect cluster (KIP-875). So a renamed flow, a flow that moves to another Connect
-cluster, and a topic that moves to another flow all start from the beginning. A flow that is turned round, names kept, sends records
-back to where they came from. Each write that takes other topics than before gets a `MirrorVerdict`.
+Offsets are stored by connector name on a Connect cluster (KIP-875). So a renamed flow, a flow that moves to another
+Connect cluster, and a topic that moves to another flow all start from the beginning. A flow that is turned round, names
+kept, sends records back to where they came from. Each write that takes other topics than before gets a `MirrorVerdict`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ ALLOWED_BY = {"mirrored-already": "mirror-again", "target-names": "target-names"
 
 @dataclass(frozen=True)
 class Again:
-    """What would be mirrored a second time: which connector mirrored it, and which topics; topics are () where only patterns are known."""
+    """What would be mirrored a second time: which connector mirrored it, and which topics; topics are () where only
+    patterns are known.
+    """
 
     old: Named
     topics: tuple[str, ...]
@@ -44,12 +46,13 @@ class Again:
         return connector_text(self.old)
 
 
-def again(
+def mirrored_by_other_connector(
     widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool], over: TakeOver | None = None
 ) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
 
-    `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its offsets.
+    `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its
+    offsets.
     """
     taken_offsets = (over and state.offsets.get(over.giver)) or {}
     own = {
@@ -74,12 +77,13 @@ def again(
                 yield Again(other, ())
 
 
-def turned(widening: Widening, state: MirroredState) -> Iterator[Again]:
-    """Yield what a write would mirror a second time because a connector did under its former config; it goes the other way now.
+def mirrored_by_former_config(widening: Widening, state: MirroredState) -> Iterator[Again]:
+    """Yield what a write would mirror a second time because a connector did under its former config; it goes the other
+    way now.
 
     Stored offsets do not name their target: what has no records there was mirrored to another one.
     """
-    own, there = state.offsets.get(widening.named) or {}, arrived(widening, state)
+    own, there = state.offsets.get(widening.named) or {}, topics_on_target(widening, state)
     for other in widening.opposite:
         stored = state.former.get((other, widening.source), {})
         topics = {partition.topic for partition, offset in stored.items() if offset > own.get(partition, -1)}
@@ -87,7 +91,9 @@ def turned(widening: Widening, state: MirroredState) -> Iterator[Again]:
             yield Again(other, tuple(repeats))
 
 
-def returned(widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool]) -> Iterator[Again]:
+def would_mirror_back(
+    widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool]
+) -> Iterator[Again]:
     """Yield what a write would mirror back to where it came from, by the connector that brought it."""
     for other, hop in widening.opposite.items():
         topics = list(_mirrored_by(other, hop, state))
@@ -104,7 +110,9 @@ _NOT_STORED_YET = 2**63  # what runs may have mirrored more than its workers hav
 
 
 def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict[TopicPartition, int]]:
-    """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as the newest."""
+    """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as
+    the newest.
+    """
     by_topic: dict[str, dict[TopicPartition, int]] = {}
     if _is_half_made(hop):
         return by_topic
@@ -119,13 +127,17 @@ def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict
 
 
 def _is_known(named: Named, hop: Hop, state: MirroredState) -> bool:
-    """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored yet."""
+    """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored
+    yet.
+    """
     stored = state.offsets.get(named) is not None
     return _is_half_made(hop) or (stored and (_has_stored_all(hop) or state.listed(hop.subject.source) is not None))
 
 
 def _is_half_made(hop: Hop) -> bool:
-    """Tell whether a connector never ran yet: it waits for offsets to be carried to it, and has what a former one left, if any."""
+    """Tell whether a connector never ran yet: it waits for offsets to be carried to it, and has what a former one left,
+    if any.
+    """
     journal = Journal.of(hop.subject.config)
     return bool(journal and journal.move and journal.move.created and not journal.move.carried)
 
@@ -160,21 +172,25 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
 ) -> MirrorVerdict:
     """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known.
 
-    What it takes `over` comes with its stored offsets; a move that was `begun` ends under the names that it was begun with.
+    What it takes `over` comes with its stored offsets; a move that was `begun` ends under the names that it was begun
+    with.
     """
     giver = over.giver if over else None
-    repeats = (*again(widening, state, connectors.is_abandoned, over), *turned(widening, state))
-    left = unstored(widening, state)
+    repeats = (
+        *mirrored_by_other_connector(widening, state, connectors.is_abandoned, over),
+        *mirrored_by_former_config(widening, state),
+    )
+    left = arrived_without_offsets(widening, state)
     if over is not None and over.giver in widening.others:
         before = widening.others[over.giver].selection
         stored = {
             partition.topic for partition in state.offsets.get(over.giver) or {} if over.has_topic(partition.topic)
         }
         left, version = [topic for topic in left if before and not before.takes(topic) and topic not in stored], "0"
-    late = taken_up_again(widening, left, version)
-    back = tuple(returned(widening, state, connectors.is_abandoned))
-    objection = repeated(repeats, connectors.owned, widening, giver) or sent_back(back, widening)
-    objection = objection or unproved(widening, state, connectors.unread) or late
+    late = _objection_no_offsets(widening, left, version)
+    back = tuple(would_mirror_back(widening, state, connectors.is_abandoned))
+    objection = objection_duplicates(repeats, connectors.owned, widening, giver) or _objection_loop(back, widening)
+    objection = objection or _objection_unread_cluster(widening, state, connectors.unread) or late
     topics = dict.fromkeys(topic for repeat in (*repeats, *back) for topic in repeat.topics)
     former = () if begun or giver is None else (former_names(giver, connectors),)
     formers = (names_of(widening.before.subject) if widening.before else None, *former)
@@ -189,7 +205,7 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     )
 
 
-def repeated(
+def objection_duplicates(
     repeats: Sequence[Again], owned: Container[Named], widening: Widening, giver: Named | None = None
 ) -> Objection | None:
     """Return the objection to a write that mirrors topics a second time; `owned` connectors are this tree's.
@@ -209,7 +225,7 @@ def repeated(
     )
 
 
-def sent_back(repeats: Sequence[Again], widening: Widening) -> Objection | None:
+def _objection_loop(repeats: Sequence[Again], widening: Widening) -> Objection | None:
     """Return the objection to a write that mirrors topics back to where they came from."""
     if not repeats:
         return None
@@ -241,19 +257,21 @@ def _entry(again: Again, widening: Widening, giver: Named | None) -> str:
     return f"write moved: [{{from: {in_yaml(flow)}, to: {to}{topics}}}]"
 
 
-def unproved(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Objection | None:
-    """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the topics."""
+def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Objection | None:
+    """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the
+    topics.
+    """
     if not unread:
         return None
     clusters = " and ".join(f"'{name}'" for name in unread)
-    if returning := coming_back(widening, state):
+    if returning := _may_come_from_target(widening, state):
         return Objection(
             "mirrored-already",
             f"Connect cluster {clusters} could not be read, and '{widening.source}' has topics that were mirrored from '{widening.target}', "
             f"by their names ({few(returning)}): if a connector there still does, they would be mirrored back and forth without end",
             f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing mirrors them any more",
         )
-    there, target = arrived(widening, state), state.listed(widening.target)
+    there, target = topics_on_target(widening, state), state.listed(widening.target)
     cause = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there is not None and target is not None:
         topics = set(state.begun.get(widening.named, ()))
@@ -273,8 +291,10 @@ def unproved(widening: Widening, state: MirroredState, unread: Sequence[str]) ->
     )
 
 
-def coming_back(widening: Widening, state: MirroredState) -> list[str]:
-    """Return the topics that a write begins to take, names kept, and that some unknown connector has from the target, by their names."""
+def _may_come_from_target(widening: Widening, state: MirroredState) -> list[str]:
+    """Return the topics that a write begins to take, names kept, and that some unknown connector has from the target,
+    by their names.
+    """
     selection = widening.new.selection
     if not selection or selection.policy != "identity":
         return []
@@ -288,8 +308,9 @@ def coming_back(widening: Widening, state: MirroredState) -> list[str]:
     ]
 
 
-def unstored(widening: Widening, state: MirroredState) -> list[str]:
-    """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by its offsets.
+def arrived_without_offsets(widening: Widening, state: MirroredState) -> list[str]:
+    """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by
+    its offsets.
 
     No running connector has mirrored them: a deleted one has, or one outside these Connect clusters. What is
     stored under the name of a connector that does not exist cannot be read, so of a new one all of them are returned.
@@ -298,11 +319,13 @@ def unstored(widening: Widening, state: MirroredState) -> list[str]:
     if not selection or selection.policy != "default":
         return []
     own = {partition.topic for partition in state.offsets.get(widening.named) or {}}
-    return [topic for topic in arrived(widening, state) or () if topic not in own]
+    return [topic for topic in topics_on_target(widening, state) or () if topic not in own]
 
 
-def taken_up_again(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
-    """Return the objection to a write that takes topics which have arrived, and that cannot be tried without running."""
+def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
+    """Return the objection to a write that takes topics which have arrived, and that cannot be tried without
+    running.
+    """
     can_be_tried = widening.before is None and (version is None or numbers(version) >= (3, 7))
     if not topics or can_be_tried:
         return None
@@ -316,7 +339,7 @@ def taken_up_again(widening: Widening, topics: Sequence[str], version: str | Non
     )
 
 
-def arrived(widening: Widening, state: MirroredState) -> list[str] | None:
+def topics_on_target(widening: Widening, state: MirroredState) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
     begun, target = state.begun.get(widening.named), state.listed(widening.target)
     if begun is None or target is None:
@@ -330,10 +353,11 @@ def _ends(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Container[str]) -> bool:
-    """Tell whether a topic of the target may be one of `topics` that was mirrored under another separator, policy or source alias.
+    """Tell whether a topic of the target may be one of `topics` that was mirrored under another separator, policy or
+    source alias.
 
-    Names that are kept show nothing. What begins with the alias of another declared cluster is that one's; what a connector
-    that could be read brings is judged by its offsets.
+    Names that are kept show nothing. What begins with the alias of another declared cluster is that one's; what a
+    connector that could be read brings is judged by its offsets.
     """
     selections = [hop.selection for hop in (widening.before, *widening.others.values()) if hop and hop.selection]
     for prefix, topic in _ends(name):
@@ -344,8 +368,8 @@ def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Co
 
 
 class ArrivedTopics:
-    """A predicate on the topics of one target: the names that writes give to what they begin to take, and, where a Connect
-    cluster could not be read, the names that it may have had before."""
+    """A predicate on the topics of one target: the names that writes give to what they begin to take, and, where a
+    Connect cluster could not be read, the names that it may have had before."""
 
     def __init__(self, writes: Iterable[Widening], begun: Mapping[Named, Collection[str]], *, unread: bool) -> None:
         taken = [(write, topic) for write in writes for topic in begun.get(write.named, ())]

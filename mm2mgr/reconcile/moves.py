@@ -1,7 +1,9 @@
-"""Moves of topics from one connector to another (`moved:` in the tree), with their stored offsets, as part of a plan. Pure.
+"""Moves of topics from one connector to another (`moved:` in the tree), with their stored offsets, as part of a plan.
+Pure.
 
-Offsets are stored by connector name on a Connect cluster (KIP-875), so a renamed flow, another Connect cluster and another flow for a topic
-need them carried along. The receiver's config holds the journal: every plan reads that config in any case, whatever machine it runs on.
+Offsets are stored by connector name on a Connect cluster (KIP-875), so a renamed flow, another Connect cluster and
+another flow for a topic need them carried along. The receiver's config holds the journal: every plan reads that config
+in any case, whatever machine it runs on.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ Config = Mapping[str, str]
 
 @dataclass(frozen=True)
 class BothSides:
-    """What runs and what the tree wants, as far as moves ask for it: both sides of one may be on different Connect clusters."""
+    """What runs and what the tree wants, as far as moves ask for it: both sides of one may be on different Connect
+    clusters.
+    """
 
     live: Mapping[Named, Config] = field(repr=False)
     states: Mapping[Named, str]
@@ -89,7 +93,9 @@ def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: Bot
 
 
 def with_other_sides(flows: Iterable[str], moved: Iterable[Moved]) -> frozenset[str]:
-    """Return the ids of chosen flows with those that take over from them, or that they take over from: both change, or none."""
+    """Return the ids of chosen flows with those that take over from them, or that they take over from: both change, or
+    none.
+    """
     chosen, moved = set(flows), tuple(moved)
     while more := {flow for m in moved for flow in (m.flow, m.to) if flow and {m.flow, m.to} & chosen} - chosen:
         chosen |= more
@@ -220,7 +226,9 @@ class _Planning:
         return takes and (not entry.topics or narrowed or self.takes_up_rested(change, giver, entry))
 
     def takes_up_rested(self, change: Change, giver: Named, entry: Moved) -> bool:
-        """Tell whether the receiver begins to take a named topic that the giver took once, so that its offsets rest there."""
+        """Tell whether the receiver begins to take a named topic that the giver took once, so that its offsets rest
+        there.
+        """
         estate, receiver = self.estate, change.named
         live, keeps = estate.live.get(receiver), estate.desired[giver].config
         begins = change.config and estate.selection(receiver, change.config)
@@ -356,7 +364,9 @@ class _Planning:
     def chosen(
         self, receiver: Named, giver: Named, entry: Moved | None, keeps: Config | None, move: Move
     ) -> tuple[tuple[Selection | NameFilter, ...], tuple[Selection, ...]]:
-        """Return what must take a topic that moves, and what must not: stale offsets of other topics are never carried."""
+        """Return what must take a topic that moves, and what must not: stale offsets of other topics are never
+        carried.
+        """
         estate = self.estate
         if not move.partial and move.created:
             return (), ()
@@ -466,7 +476,9 @@ class _Planning:
             )
 
     def not_to_be_given(self, giver: Named, receiver: Named, entry: Moved | None) -> Iterator[tuple[str, str]]:
-        """Yield why a connector may not give its topics: it is somebody else's, or no source connector that can be stopped now."""
+        """Yield why a connector may not give its topics: it is somebody else's, or no source connector that can be
+        stopped now.
+        """
         had = self.estate.live.get(giver)
         if had is None:
             return
@@ -493,7 +505,9 @@ class _Planning:
     def unconfirmed(
         self, receiver: Named, move: Move, had: Config | None, entry: Moved | None
     ) -> Iterator[tuple[str, str]]:
-        """Yield why a journal is not followed: anybody may have written it, so the tree or the giver has to say the same."""
+        """Yield why a journal is not followed: anybody may have written it, so the tree or the giver has to say the
+        same.
+        """
         giver = move.giver
         journal = Journal.of(had or {})
         where = connector_text(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"

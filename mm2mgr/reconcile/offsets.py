@@ -1,7 +1,9 @@
-"""Where a connector's stored offsets are, and the journal: a key in its own config that says how an interrupted move of offsets ends. Pure.
+"""Where a connector's stored offsets are, and the journal: a key in its own config that says how an interrupted move of
+offsets ends. Pure.
 
-Connect does not copy offsets when a config stores them elsewhere: its lookup in the workers' own topic, meant as a fallback, is hidden by
-the nulls of the connector's empty topic (ConnectorOffsetBackingStore.get, KIP-618), so every record would be mirrored again; seen on 4.3.1.
+Connect does not copy offsets when a config stores them elsewhere: its lookup in the workers' own topic, meant as a
+fallback, is hidden by the nulls of the connector's empty topic (ConnectorOffsetBackingStore.get, KIP-618), so every
+record would be mirrored again; seen on 4.3.1.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ Config = Mapping[str, str]
 
 TOPIC = "offsets.storage.topic"
 JOURNAL_KEY = "mm2mgr.journal"
-"""JSON; the keys that lead to offsets at another place follow behind a dot, so that their secrets are masked like any other."""
+"""JSON; the keys that lead to offsets at another place follow behind a dot, so that their secrets are masked like any
+other.
+"""
 _BEHIND = f"{JOURNAL_KEY}."
 # Which Kafka the topic is on: without them a topic of the same name elsewhere would be read, and created, empty.
 _OVERRIDES = ("producer.override.", "consumer.override.", "admin.override.")
@@ -29,10 +33,11 @@ _OVERRIDES = ("producer.override.", "consumer.override.", "admin.override.")
 
 @dataclass(frozen=True)
 class Move:
-    """Offsets that come from another connector: `giver` (empty Connect cluster: a dedicated MirrorMaker), and how both were.
+    """Offsets that come from another connector: `giver` (empty Connect cluster: a dedicated MirrorMaker), and how both
+    were.
 
-    `created`: the receiver did not exist before. `partial`: the giver stays, with fewer topics. `carried`: the offsets are stored, so there
-    is no way back.
+    `created`: the receiver did not exist before. `partial`: the giver stays, with fewer topics. `carried`: the offsets
+    are stored, so there is no way back.
     """
 
     giver: tuple[str, str]
@@ -55,11 +60,13 @@ class Move:
 
 @dataclass(frozen=True)
 class Journal:
-    """How a change that was begun ends: in state `then` ("": the journal is unreadable), with the offsets that are still `behind`.
+    """How a change that was begun ends: in state `then` ("": the journal is unreadable), with the offsets that are
+    still `behind`.
 
-    `behind` are the keys that lead to offsets which the config does not reach (None: it reaches them), `needs` the topics without
-    whose stored offsets the connector must not run, and `move` says where offsets come from. `gives` is in the config of a giver: the
-    connector that takes its topics over. A move of which only one of the two configs speaks is no move.
+    `behind` are the keys that lead to offsets which the config does not reach (None: it reaches them), `needs` the
+    topics without whose stored offsets the connector must not run, and `move` says where offsets come from. `gives` is
+    in the config of a giver: the connector that takes its topics over. A move of which only one of the two configs
+    speaks is no move.
     """
 
     then: str
@@ -172,7 +179,8 @@ def _named(config: Config) -> str:
 
 @dataclass(frozen=True)
 class Picks:
-    """Which stored offsets move: those under the alias `before` ("": all there are) of topics that each of `takes` takes and none of `leaves`.
+    """Which stored offsets move: those under the alias `before` ("": all there are) of topics that each of `takes`
+    takes and none of `leaves`.
 
     They are stored under the alias `after`: MirrorMaker reads no others.
     """
@@ -211,11 +219,13 @@ EVERY = Picks()
 
 @dataclass(frozen=True)
 class TakeOver:
-    """What a connector takes over from another one: `giver`, its config as the plan saw it (None: gone), and the one that it keeps (None: deleted).
+    """What a connector takes over from another one: `giver`, its config as the plan saw it (None: gone), and the one
+    that it keeps (None: deleted).
 
-    `journal` is the one that the receiver has or gets, `beside` what served the giver alone and is deleted with it. `back`: the tree
-    no longer wants it, so what was begun is undone. `leaves`: nothing in the tree says that the giver may go, so it stays, stopped.
-    `resting` are the offsets of topics that the giver took once and takes no more: nothing moves them but this.
+    `journal` is the one that the receiver has or gets, `beside` what served the giver alone and is deleted with it.
+    `back`: the tree no longer wants it, so what was begun is undone. `leaves`: nothing in the tree says that the giver
+    may go, so it stays, stopped. `resting` are the offsets of topics that the giver took once and takes no more:
+    nothing moves them but this.
     """
 
     giver: tuple[str, str]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from mm2mgr.connectors import RESTING, SETTLED
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
-from mm2mgr.reconcile.effect import WorkerClients, another_connector, compare, with_live_order
+from mm2mgr.reconcile.equivalence import WorkerClients, another_connector, compare, with_live_order
 from mm2mgr.reconcile.offsets import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
 from mm2mgr.reconcile.ownership import ListEntry, Ownership
 from mm2mgr.reconcile.price import Price, summed
@@ -39,8 +39,11 @@ SELECTING = (
 )
 """The keys that decide what a source connector takes, and what it is called on the target."""
 ORDER: Mapping[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
-"""Heartbeats first: their topic must be there when the source connector looks; checkpoints after what they translate."""
-# More deletes than both the number and the share of the owner's connectors need a word; and more than half of them, or all.
+"""Heartbeats first: their topic must be there when the source connector looks; checkpoints after what they
+translate.
+"""
+# More deletes than both the number and the share of the owner's connectors need a word; and more than half of them, or
+# all.
 DELETES_UNASKED = 10
 DELETES_UNASKED_SHARE = 0.2
 DELETES_UNASKED_HALF = 0.5
@@ -48,7 +51,9 @@ DELETES_UNASKED_HALF = 0.5
 
 @dataclass(frozen=True)
 class KeyChange:
-    """One key of one connector: None before means added, None after means removed. `origin` is where the value after comes from."""
+    """One key of one connector: None before means added, None after means removed. `origin` is where the value after
+    comes from.
+    """
 
     key: str
     before: str | None = field(repr=False)  # may be secrets
@@ -74,7 +79,9 @@ class KeyChange:
 
 @dataclass(frozen=True)
 class Taken:
-    """Topics of the source that a write begins to mirror, with partitions and records in each; `of` so many topics there."""
+    """Topics of the source that a write begins to mirror, with partitions and records in each; `of` so many topics
+    there.
+    """
 
     topics: Mapping[str, tuple[int, int]]
     of: int
@@ -88,16 +95,15 @@ class Taken:
 class Change:
     """What happens to one connector. `config` is what would be written; None for delete, no-op and blocked.
 
-    `before` is the live config that the plan saw, of connectors of this owner; it is compared again before a write and is
-    never printed. `shown` is the state that Connect showed then ("": none), and `tasks` how many tasks it had. `state` has that state and
-    the wished one, where they differ.
-    `remedy` says how to get a blocked one through, `warnings` what is wrong although nothing is held back for it, `takes`
-    what a source connector will mirror that it does not mirror now (None: nothing more, or it could not be read).
-    `waits` says why an update that only lowers the number of tasks is not written now.
-    `needs_offsets` are topics that have arrived already: it is created to run only if their offsets are stored under its name. Of an
-    update, its journal says so.
-    `rests` says that somebody paused or stopped it, which stays so, where the tree declares no state: PAUSED, with who and why if known.
-    `takes_over` is what it takes over from another connector, which has it in `moves_to` and is written by the same list of stages.
+    `before` is the live config that the plan saw, of connectors of this owner; it is compared again before a write and
+    is never printed. `shown` is the state that Connect showed then ("": none), and `tasks` how many tasks it had.
+    `state` has that state and the wished one, where they differ. `remedy` says how to get a blocked one through,
+    `warnings` what is wrong although nothing is held back for it, `takes` what a source connector will mirror that it
+    does not mirror now (None: nothing more, or it could not be read). `waits` says why an update that only lowers the
+    number of tasks is not written now. `needs_offsets` are topics that have arrived already: it is created to run only
+    if their offsets are stored under its name. Of an update, its journal says so. `rests` says that somebody paused or
+    stopped it, which stays so, where the tree declares no state: PAUSED, with who and why if known. `takes_over` is
+    what it takes over from another connector, which has it in `moves_to` and is written by the same list of stages.
     """
 
     connect: str
@@ -199,8 +205,8 @@ class ClusterPlan:
 
 @dataclass(frozen=True)
 class Wish:
-    """How a plan is to be made: which costly kinds it may have (`price.KINDS`), how many deletes are meant where there are more than go
-    unasked, and how many changes it may have at most (None: any number)."""
+    """How a plan is to be made: which costly kinds it may have (`price.KINDS`), how many deletes are meant where there
+    are more than go unasked, and how many changes it may have at most (None: any number)."""
 
     prune: bool = False
     allow: frozenset[str] = frozenset()
@@ -319,8 +325,8 @@ def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
 ) -> ClusterPlan:
     """Compare what one Connect cluster should run with the configs it has (name → config).
 
-    `states` has the states that connectors show, in Connect's words; one that is not there is unknown. `tasks` has how many tasks
-    they have.
+    `states` has the states that connectors show, in Connect's words; one that is not there is unknown. `tasks` has how
+    many tasks they have.
     """
     wish, states, tasks, workers = wish or Wish(), states or {}, tasks or {}, workers or WorkerClients()
     ordered = sorted(desired, key=lambda connector: (connector.pair, ORDER[connector.type], connector.name))
@@ -363,9 +369,11 @@ def with_price(change: Change) -> Change:
 def with_predecessors_kept(
     clusters: Iterable[ClusterPlan], again: Mapping[Named, Sequence[Named]]
 ) -> tuple[ClusterPlan, ...]:
-    """Keep the connectors that another one replaces which is blocked, or whose Connect cluster could not be read and has no changes.
+    """Keep the connectors that another one replaces which is blocked, or whose Connect cluster could not be read and
+    has no changes.
 
-    If they were deleted or narrowed alone, their topics would not be mirrored, and who goes on later would not have their offsets.
+    If they were deleted or narrowed alone, their topics would not be mirrored, and who goes on later would not have
+    their offsets.
     """
     clusters = tuple(clusters)
     changes = {c.named: c for cluster in clusters for c in cluster.changes}
@@ -395,7 +403,9 @@ def _pair_of(change: Change) -> frozenset[str]:
 
 
 def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = None) -> tuple[ClusterPlan, ...]:
-    """Block all deletes where they are too many to go unasked: the common accident is a tree that lost its flows, or one file of them."""
+    """Block all deletes where they are too many to go unasked: the common accident is a tree that lost its flows, or
+    one file of them.
+    """
     clusters, wish = tuple(clusters), wish or Wish()
     count, owned = count_deletes(clusters)
     are_few = count <= max(DELETES_UNASKED, owned * DELETES_UNASKED_SHARE) and count <= owned * DELETES_UNASKED_HALF

@@ -1,7 +1,7 @@
 """A reviewed plan as a JSON file, and the check that it still matches what apply would do.
 
-The file holds no secret and is not executed: apply makes the plan anew from tree and live state, and refuses it if it differs. What
-an earlier apply of the same file has done already, or has begun, is no difference.
+The file holds no secret and is not executed: apply makes the plan anew from tree and live state, and refuses it if it
+differs. What an earlier apply of the same file has done already, or has begun, is no difference.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class PlanFile:
 
     @property
     def waiting(self) -> dict[Named, str]:
-        """The updates that waited when the plan was made, with their reasons: they are not part of what was reviewed."""
+        """The updates that waited when the plan was made, with their reasons: they are not part of what was
+        reviewed.
+        """
         return {
             (part["connect"], change["connector"]): str(change["waits"])
             for part in self.plan["clusters"]
@@ -128,10 +130,11 @@ def _parsed(document: dict[str, Any]) -> PlanFile:
 
 
 def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
-    """Return what was reviewed and is still to be done; raise StalePlan, naming the first differences, if `now` differs.
+    """Return what was reviewed and is still to be done; raise StalePlan, naming the first differences, if `now`
+    differs.
 
-    A Connect cluster that cannot be read holds up no other: now, it is in the plan with its error. Then, its changes were
-    never reviewed, so they are left out, also with an error.
+    A Connect cluster that cannot be read holds up no other: now, it is in the plan with its error. Then, its changes
+    were never reviewed, so they are left out, also with an error.
     """
     try:
         differences = list(_differences(reviewed, now))
@@ -203,7 +206,9 @@ def _by_entity(quotas: Sequence[dict[str, Any]]) -> dict[_QuotaKey, dict[str, An
 
 
 def _changed_quotas(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the quotas that would be written otherwise than reviewed. One that is blocked, then or now, is not written."""
+    """Yield the quotas that would be written otherwise than reviewed. One that is blocked, then or now, is not
+    written.
+    """
     old, new, none = _by_entity(before), _by_entity(after), {"before": None, "after": None, "action": ""}
     for named in sorted(old.keys() | new.keys()):
         was, now = old.get(named, none), new.get(named, none)

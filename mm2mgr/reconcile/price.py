@@ -1,4 +1,5 @@
-"""What a change costs: tasks that restart, partitions that another task gets, records that are mirrored again, what cannot be undone. Pure.
+"""What a change costs: tasks that restart, partitions that another task gets, records that are mirrored again, what
+cannot be undone. Pure.
 
 Costly kinds are written only where `--allow KIND`, or `allow: [KIND]` on the flow, says so.
 """
@@ -21,7 +22,9 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Volume:
-    """Records, and bytes of them in the target's log; `unmeasured` names what could not be measured, and is not in them."""
+    """Records, and bytes of them in the target's log; `unmeasured` names what could not be measured, and is not in
+    them.
+    """
 
     records: int = 0
     size_bytes: int = 0
@@ -37,9 +40,9 @@ class Volume:
 class Price:
     """What one change costs, or several together.
 
-    `restarts` are tasks that run now and start anew; `moved` of `partitions` get another task, None where they could not be
-    counted; `again` is what is mirrored a second time; `groups` are consumer groups whose checkpoints start anew, `group_patterns`
-    what they match where they could not be read; `irreversible` says what no later plan undoes.
+    `restarts` are tasks that run now and start anew; `moved` of `partitions` get another task, None where they could
+    not be counted; `again` is what is mirrored a second time; `groups` are consumer groups whose checkpoints start
+    anew, `group_patterns` what they match where they could not be read; `irreversible` says what no later plan undoes.
     """
 
     restarts: int = 0

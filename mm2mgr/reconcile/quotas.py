@@ -1,7 +1,7 @@
 """The client quotas that catch-up limits become: those that are wanted, compared with those that brokers have. Pure.
 
-A quota is this owner's by its client id, which begins with the owner's mark; no other is touched. Where quotas could not be read,
-none is created or deleted. One stays as long as a connector may run with its client id.
+A quota is this owner's by its client id, which begins with the owner's mark; no other is touched. Where quotas could
+not be read, none is created or deleted. One stays as long as a connector may run with its client id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ ClientId = tuple[str, str]
 
 @dataclass(frozen=True)
 class WantedQuota:
-    """A quota on the Kafka cluster `kafka`, in bytes per second over all its brokers. `note`: why it is not for a user as well."""
+    """A quota on the Kafka cluster `kafka`, in bytes per second over all its brokers. `note`: why it is not for a user
+    as well.
+    """
 
     kafka: str
     entity: QuotaEntity
@@ -33,10 +35,11 @@ class WantedQuota:
 
 @dataclass(frozen=True)
 class QuotaChange:
-    """What happens to one quota. `before` and `after` are bytes per second on each of `brokers` brokers; None: no quota.
+    """What happens to one quota. `before` and `after` are bytes per second on each of `brokers` brokers; None: no
+    quota.
 
-    `bytes_per_second` is the limit that was declared, over all brokers (None: it is declared no longer). `reason` says why it is
-    blocked or deleted, `notes` what else may decide instead of it.
+    `bytes_per_second` is the limit that was declared, over all brokers (None: it is declared no longer). `reason` says
+    why it is blocked or deleted, `notes` what else may decide instead of it.
     """
 
     kafka: str
@@ -94,9 +97,9 @@ _NAMING = ("kafka", "client_id", "user", "action", "before", "after", "flows")
 
 @dataclass(frozen=True)
 class UsedClientIds:
-    """The client ids with this owner's mark that running connectors have: those of the connectors that a plan is about, and those
-    that stay in use whatever it writes (None: any may, since a Connect cluster could not be read). `is_whole`: the plan is about the
-    whole tree."""
+    """The client ids with this owner's mark that running connectors have: those of the connectors that a plan is about,
+    and those that stay in use whatever it writes (None: any may, since a Connect cluster could not be read).
+    `is_whole`: the plan is about the whole tree."""
 
     concerned: frozenset[ClientId] = frozenset()
     kept: frozenset[ClientId] | None = frozenset()
@@ -115,7 +118,8 @@ def client_id_of(owner: str, config: Mapping[str, str]) -> ClientId | None:
 def wanted_quotas(
     topology: Topology, connectors: Iterable[Connector], user_of: Callable[[str, str], tuple[str, str]]
 ) -> tuple[WantedQuota, ...]:
-    """Return the quotas of these connectors. `user_of` returns, for an alias and a sasl.jaas.config, the user and why there is none.
+    """Return the quotas of these connectors. `user_of` returns, for an alias and a sasl.jaas.config, the user and why
+    there is none.
 
     Only where the connector itself brings the login of its record producer is a user part of the quota.
     """

@@ -1,4 +1,6 @@
-"""Topics that go on under other names on the target, whatever the cause: policy, separator, alias or a transformation. Pure."""
+"""Topics that go on under other names on the target, whatever the cause: policy, separator, alias or a transformation.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def names_of(subject: Subject) -> Former:
 
 
 def former_names(giver: Named, connectors: Connectors) -> Former | None:
-    """Return what a giver took and how it named it; of a dedicated MirrorMaker only its alias is known, and that names may be kept."""
+    """Return what a giver took and how it named it; of a dedicated MirrorMaker only its alias is known, and that names
+    may be kept.
+    """
     if giver in connectors.live:
         return names_of(connectors.live[giver])
     alias = giver[1].partition("->")[0] if not giver[0] else ""
@@ -54,7 +58,9 @@ def new_names(widening: Widening, state: MirroredState, formers: Iterable[Former
 
 
 def _possible_topics(selections: Sequence[Selection], namings: Iterable[Naming]) -> list[str]:
-    """Return a topic that all selections take, and for each router one whose name it matches, where there are such topics."""
+    """Return a topic that all selections take, and for each router one whose name it matches, where there are such
+    topics.
+    """
     routed = {(naming.selection.prefix, step.regex) for naming in namings for step in naming.steps if step.regex}
     any_topic = meeting(selections).topic
     topics = [
@@ -90,7 +96,8 @@ def objection_renamed(
 ) -> Objection | None:
     """Return the objection to topics that get other names on the target.
 
-    A transformation that is new is accepted where the tree silences lint's rule about it: who writes that knows the names.
+    A transformation that is new is accepted where the tree silences lint's rule about it: who writes that knows the
+    names.
     """
     if not names:
         return None

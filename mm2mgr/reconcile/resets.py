@@ -1,4 +1,5 @@
-"""Where a source connector goes on after its stored offsets are changed: which records come again and which are skipped. Pure.
+"""Where a source connector goes on after its stored offsets are changed: which records come again and which are
+skipped. Pure.
 
 Connect checks none of it: PATCH takes offsets past the end, unknown topics and other aliases (seen on 4.3.1).
 """
@@ -36,8 +37,8 @@ class ResetOrder:
 class OffsetReset:
     """One source partition: the last mirrored offset that is stored, and that is to be stored (None: no entry).
 
-    `again` counts offsets that are mirrored once more, `skipped` those that never will be; with transactions or compaction the
-    records are fewer.
+    `again` counts offsets that are mirrored once more, `skipped` those that never will be; with transactions or
+    compaction the records are fewer.
     """
 
     partition: TopicPartition
@@ -67,7 +68,8 @@ def resets(
 ) -> tuple[OffsetReset, ...]:
     """Return what a reset does to each partition; Mm2mgrError where a place is not in a log.
 
-    `begins_at` is the consumer's auto.offset.reset, by which a partition without an entry begins, or one whose entry left its log.
+    `begins_at` is the consumer's auto.offset.reset, by which a partition without an entry begins, or one whose entry
+    left its log.
     """
     outside = [
         f"{partition} has {log.start} to {log.end}" for partition, log in sorted(logs.items()) if not _holds(log, to)

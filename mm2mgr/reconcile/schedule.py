@@ -1,5 +1,5 @@
-"""When `reconcile` acts: the next round, which Connect clusters rest after failures, and which updates wait for a good moment, since they only
-lower the number of tasks. `watch` has the same rounds. Pure: times and chance come in.
+"""When `reconcile` acts: the next round, which Connect clusters rest after failures, and which updates wait for a good
+moment, since they only lower the number of tasks. `watch` has the same rounds. Pure: times and chance come in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _TASKS = "tasks.max"
 
 @dataclass(frozen=True)
 class RoundSchedule:
-    """A round `every_seconds`; a Connect cluster that fails is asked after twice as long each time, ten minutes at most.
+    """A round `every_seconds`; a Connect cluster that fails is asked after twice as long each time, ten minutes at
+    most.
 
     `failures` are in a row; `due` is when a failing cluster is asked again, on the clock that `now` is of.
     """
@@ -29,7 +30,9 @@ class RoundSchedule:
     due: Mapping[str, float] = field(default_factory=dict)
 
     def after(self, now: float, asked: Iterable[str], failed: Iterable[str], chance: float) -> RoundSchedule:
-        """Return the schedule after a round; `chance` is between 0 and 1. Clusters that were not asked stay as they are."""
+        """Return the schedule after a round; `chance` is between 0 and 1. Clusters that were not asked stay as they
+        are.
+        """
         failures, due, failing = dict(self.failures), dict(self.due), set(failed)
         for name in asked:
             failures.pop(name, None)
@@ -44,7 +47,9 @@ class RoundSchedule:
         return {name: due - now for name, due in self.due.items() if due > now}
 
     def pause(self, chance: float) -> float:
-        """Return the seconds between two rounds: 10 % more or less, so that processes that began together drift apart."""
+        """Return the seconds between two rounds: 10 % more or less, so that processes that began together drift
+        apart.
+        """
         return self._spread(self.every_seconds, chance)
 
     def _backoff(self, failures: int) -> float:
@@ -58,7 +63,9 @@ class RoundSchedule:
 # --- deletes that wait ------------------------------------------------------------------------------------------------
 
 UNCHANGED_SECONDS = 60.0
-"""How long readings of a tree must be equal before a loop deletes what they leave out: a file may be away while it is replaced."""
+"""How long readings of a tree must be equal before a loop deletes what they leave out: a file may be away while it is
+replaced.
+"""
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,9 @@ class TreeReadings:
 
 @dataclass(frozen=True)
 class OffPeak:
-    """The hours (UTC) in which restarts do not hurt, from `start_hour` up to and without `end_hour`; may span midnight."""
+    """The hours (UTC) in which restarts do not hurt, from `start_hour` up to and without `end_hour`; may span
+    midnight.
+    """
 
     start_hour: int
     end_hour: int
@@ -98,7 +107,9 @@ class OffPeak:
 
 @dataclass(frozen=True)
 class RestartRules:
-    """When fewer tasks are applied: so long after the sizing changed, in these hours, and so many moved partitions in one apply."""
+    """When fewer tasks are applied: so long after the sizing changed, in these hours, and so many moved partitions in
+    one apply.
+    """
 
     cool_down_seconds: float = 86_400.0
     off_peak: OffPeak | None = None

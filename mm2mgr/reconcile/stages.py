@@ -1,7 +1,8 @@
 """What `apply` does to a connector: an ordered list of small values that is decided when the plan is made.
 
-`stages` makes the list and `explain` describes it; `carry_out` executes just that list, so that the description cannot differ from what happens. Pure.
-A list that stops a connector writes a journal into its config first: whatever kills mm2mgr, the next plan makes the list of what is left.
+`stages` makes the list and `explain` describes it; `carry_out` executes just that list, so that the description cannot
+differ from what happens. Pure. A list that stops a connector writes a journal into its config first: whatever kills
+mm2mgr, the next plan makes the list of what is left.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Config = Mapping[str, str]
 class Compare:
     """Read the connector again: with another owner mark than the plan saw, or another config, nothing is written.
 
-    `rests`: the state that people chose for it (empty: none), where the list will bring it back to that; None: not compared.
+    `rests`: the state that people chose for it (empty: none), where the list will bring it back to that; None: not
+    compared.
     """
 
     named: Named
@@ -43,7 +45,9 @@ class Compare:
 
 @dataclass(frozen=True)
 class Create:
-    """Create it by POST, which cannot overwrite; `state` is the one that it begins in (None: RUNNING, on any version)."""
+    """Create it by POST, which cannot overwrite; `state` is the one that it begins in (None: RUNNING, on any
+    version).
+    """
 
     named: Named
     config: Config = field(repr=False)
@@ -52,7 +56,8 @@ class Create:
 
 @dataclass(frozen=True)
 class WriteConfig:
-    """Replace its config; a changed key restarts its tasks, unless it rests. `why` says what for, where that is not the tree's wish.
+    """Replace its config; a changed key restarts its tasks, unless it rests. `why` says what for, where that is not the
+    tree's wish.
 
     `known`: wait until the worker that answers has it, since offsets are read by what that one knows.
     """
@@ -97,10 +102,12 @@ class ReadDedicated:
 
 @dataclass(frozen=True)
 class WriteOffsets:
-    """Store the offsets that were read for this connector; what else it has of these topics would hide records, and goes.
+    """Store the offsets that were read for this connector; what else it has of these topics would hide records, and
+    goes.
 
-    `ahead`: it has some already and may have run since, so only those that are further on are stored, and nothing goes. `noted`: a
-    journal says where they were read; where that place has none, or older ones than the connector, nothing goes, and that is an error.
+    `ahead`: it has some already and may have run since, so only those that are further on are stored, and nothing goes.
+    `noted`: a journal says where they were read; where that place has none, or older ones than the connector, nothing
+    goes, and that is an error.
     """
 
     named: Named
@@ -119,7 +126,9 @@ class ReadBack:
 
 @dataclass(frozen=True)
 class DropOffsets:
-    """Remove its stored offsets that are not further on than what `like` has of the same partitions (None: all that it has)."""
+    """Remove its stored offsets that are not further on than what `like` has of the same partitions (None: all that it
+    has).
+    """
 
     named: Named
     picks: Picks = field(default=EVERY, repr=False)
@@ -139,7 +148,8 @@ class Verify:
 class Prove:
     """Go on only if offsets of these topics are stored under its name: it must never run without them.
 
-    `is_new`: this list created it, so it is deleted where they are not; else only its journal says that it needs them, and it stays as it is.
+    `is_new`: this list created it, so it is deleted where they are not; else only its journal says that it needs them,
+    and it stays as it is.
     """
 
     named: Named
@@ -188,11 +198,11 @@ def stages(change: Change, owner: str) -> tuple[Stage, ...]:  # noqa: PLR0911  o
     if change.moves_to or change.action not in {"create", "update", "delete"}:
         return ()  # one that is given up is part of the list of the one that takes over
     if change.takes_over:
-        return tuple(_moved(named, owner, change, change.takes_over))
+        return tuple(_move_stages(named, owner, change, change.takes_over))
     if change.action == "create" and change.needs_offsets:
         journal = Journal(wished or "RUNNING", needs=change.needs_offsets)
         prove = Prove(named, journal.needs, aliases_of(config)[0], is_new=True)
-        return Create(named, journal.marked(config), "STOPPED"), prove, *_finished(named, config, journal.then)
+        return Create(named, journal.marked(config), "STOPPED"), prove, *_finish(named, config, journal.then)
     if change.action == "create":
         return (Create(named, config, wished),)
     if change.action == "delete":
@@ -222,16 +232,17 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     if change.needs_offsets:
         yield Prove(named, change.needs_offsets, aliases_of(desired)[0])
     if behind is None:
-        yield from _finished(named, desired, then)
+        yield from _finish(named, desired, then)
         return
     if journal is None:
-        yield Undo(_finished(named, live, was))
+        yield Undo(_finish(named, live, was))
         if then != "STOPPED":
             # Before it is stopped: afterwards nothing shows that it is to run again. Workers that are not exactly-once
             # any more refuse `required`, which would bar the way to at_least_once.
             lenient = {key: value for key, value in live.items() if key != "exactly.once.support"}
             yield WriteConfig(named, Journal(then).marked(lenient), "the journal")
-    # Whoever resumes it before its offsets are there would let it begin at the first record: it has no tasks until then.
+    # Whoever resumes it before its offsets are there would let it begin at the first record: it has no tasks until
+    # then.
     moving = Journal(then, behind).marked({**desired, "enabled": "false"})
     yield Stop(named)
     if place(live) != behind:  # cut short before: only the config that it had then finds them
@@ -239,10 +250,10 @@ def _switch(named: Named, owner: str, change: Change, wished: str | None) -> Ite
     yield ReadOffsets(named)
     yield WriteConfig(named, moving, "the new place of its offsets", known=True)
     yield from (WriteOffsets(named, noted=journal is not None), ReadBack(named), Undo())
-    yield from _finished(named, desired, then)
+    yield from _finish(named, desired, then)
 
 
-def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
+def _finish(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
     """Bring a connector back to its state before the journal goes, with a config that finds its offsets."""
     last = WriteConfig(named, unmarked(config))
     if then == "STOPPED":
@@ -250,16 +261,17 @@ def _finished(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
     return WriteConfig(named, Journal(then).marked(config), "its offsets are there"), SetState(named, then), last
 
 
-def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable[Stage]:  # noqa: PLR0912  in one piece it can be read
+def _move_stages(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable[Stage]:  # noqa: PLR0912  in one piece it can be read
     """Yield how a connector goes on where another one stops; what is done already is left out.
 
-    The giver's topics and offsets stay as they are until the receiver has its offsets, so until then everything can be taken back.
-    Both configs speak of the move from the moment that both are stopped: so what was begun can be ended also where the tree
-    no longer asks for it.
+    The giver's topics and offsets stay as they are until the receiver has its offsets, so until then everything can be
+    taken back. Both configs speak of the move from the moment that both are stopped: so what was begun can be ended
+    also where the tree no longer asks for it.
     """
     move, giver, live, desired = over.move, over.giver, change.before, dict(change.config or {})
     began = live is not None and Journal.of(live) is not None
-    # A receiver that somebody resumes before it has its offsets would begin at the first record: it has no tasks until then.
+    # A receiver that somebody resumes before it has its offsets would begin at the first record: it has no tasks until
+    # then.
     resting = {**desired, "enabled": "false"} if move.created else unmarked(live or {})
     rests = (change.shown if change.shown in RESTING else "") if live is not None and not began else None
     if live is not None:
@@ -314,7 +326,9 @@ def _moved(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable
 
 
 def _carry_resting(named: Named, over: TakeOver) -> Iterable[Stage]:
-    """Yield how offsets are carried that the giver stored once; the receiver may have mirrored the same topics later."""
+    """Yield how offsets are carried that the giver stored once; the receiver may have mirrored the same topics
+    later.
+    """
     if over.resting and over.before is not None:
         yield ReadOffsets(over.giver, over.resting)
         yield from (WriteOffsets(named, over.resting, ahead=True), ReadBack(named, over.resting))
@@ -353,7 +367,7 @@ def _taken_back(named: Named, config: Config, over: TakeOver, *, unmark: bool) -
     drop = (DropOffsets(named, over.picks, over.giver),) if over.before is not None else ()
     if over.move.created:
         return *first, stop, *(drop or (DropOffsets(named),)), Delete(named)
-    return *first, stop, *drop, *_finished(named, config, over.journal.then)
+    return *first, stop, *drop, *_finish(named, config, over.journal.then)
 
 
 def _giver_goes_on(over: TakeOver) -> tuple[Stage, ...]:

@@ -1,7 +1,9 @@
-"""Whether written connectors run with their new config: looks at one Connect cluster until each shows it, or the time is over.
+"""Whether written connectors run with their new config: looks at one Connect cluster until each shows it, or the time
+is over.
 
-A look is one request, a second one while a connector has no status, and one for each connector whose tasks may still have the
-previous config, or of which the first record is awaited. Nothing is concluded from a cluster that does not answer.
+A look is one request, a second one while a connector has no status, and one for each connector whose tasks may still
+have the previous config, or of which the first record is awaited. Nothing is concluded from a cluster that does not
+answer.
 """
 
 from __future__ import annotations
@@ -20,15 +22,16 @@ from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.reconcile.arrivals import DROPS, Arrivals, LogReader, said
+from mm2mgr.reconcile.arrival_check import DROPS, Arrivals, LogReader, said
 from mm2mgr.reconcile.offsets import JOURNAL_KEY
 from mm2mgr.reconcile.plan import Change, Named, diff
 
 Verdict = Literal["ok", "failed", "inconclusive"]
 LOOK_SECONDS = 15.0
 """How long one look may take: a Connect cluster that takes longer to answer is not known."""
-# How long a state must be shown once the tasks have the new config, before it is taken for theirs. The old one was seen for
-# up to 0.45 s, with 40 connectors written at once; a task that is stuck goes on for task.shutdown.graceful.timeout.ms (5 s).
+# How long a state must be shown once the tasks have the new config, before it is taken for theirs. The old one was seen
+# for up to 0.45 s, with 40 connectors written at once; a task that is stuck goes on for
+# task.shutdown.graceful.timeout.ms (5 s).
 HOLD_SECONDS = 6.0
 _FIRST_PAUSE_SECONDS = 0.3
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -58,8 +61,8 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 class Watched:
     """One written connector: whether its tasks have the config, and what is seen of it since when.
 
-    `before`: what it showed before the write, None where that is not known or does not excuse it. `ran`: its tasks were RUNNING then,
-    so that at the end of the wait it is broken when they are not.
+    `before`: what it showed before the write, None where that is not known or does not excuse it. `ran`: its tasks were
+    RUNNING then, so that at the end of the wait it is broken when they are not.
     """
 
     def __init__(
@@ -128,7 +131,8 @@ class Watched:
             return settled, False
         if not belongs:
             return Settled(f"{settled.state}, but its tasks still have the previous config", "inconclusive"), False
-        # Each worker answers from its own copy of Connect's config topic, and a busy one may not have read the write yet.
+        # Each worker answers from its own copy of Connect's config topic, and a busy one may not have read the write
+        # yet.
         is_known_at_once = self.change.action == "no-op" or (
             self.change.action == "create" and not lost and (not without_tasks or self.takes_topics is False)
         )
@@ -205,7 +209,9 @@ _NUMBERS = re.compile(r"\d+")
 
 
 def _failures(status: ConnectorStatus) -> set[tuple[bool, str]]:
-    """Return what failed, the connector itself or a task, each with the root of its trace; numbers in it may differ each time."""
+    """Return what failed, the connector itself or a task, each with the root of its trace; numbers in it may differ
+    each time.
+    """
     failures = [(True, status.trace)] if status.state == "FAILED" else []
     failures += [(False, task.trace) for task in status.tasks if task.state == "FAILED"]
     return {(is_connector, _root(trace or "")) for is_connector, trace in failures}
@@ -236,7 +242,8 @@ def _state(state: str, tasks: list[str]) -> Settled:
 class Verification:
     """What the connectors that an apply wrote on one Connect cluster show, wave by wave.
 
-    `states` is filled on the way, so that a caller that is interrupted has what was seen. `client` gives up after LOOK_SECONDS.
+    `states` is filled on the way, so that a caller that is interrupted has what was seen. `client` gives up after
+    LOOK_SECONDS.
     """
 
     def __init__(  # noqa: PLR0913  when to end, and where to report
@@ -273,8 +280,8 @@ class Verification:
     async def check(self, changes: Iterable[Change], *, is_canary: bool = False) -> Verdict:
         """Wait until every connector that was written shows a state of its own config, or the time is over.
 
-        What was good in an earlier wave and failed since counts too. What was wrong before in the same way counts only in a canary,
-        which has to prove something.
+        What was good in an earlier wave and failed since counts too. What was wrong before in the same way counts only
+        in a canary, which has to prove something.
         """
         chosen = [change for change in changes if change.action != "delete"]
         watched = [self._watched(change, is_canary) for change in chosen]
@@ -300,7 +307,9 @@ class Verification:
         return worst(self.states[named].verdict for named in concerned)
 
     async def _judged_late(self, watched: Watched, written_at: float | None) -> Settled:
-        """Return what counts at the end of the wait of a connector that was not seen to be right; None: no excuse counts."""
+        """Return what counts at the end of the wait of a connector that was not seen to be right; None: no excuse
+        counts.
+        """
         state, verdict = self.states[self._named(watched)].state, self.states[self._named(watched)].verdict
         if watched.is_good_if_late and watched.is_on_its_way:
             return Settled("RUNNING, no new records to judge by", "ok")
@@ -403,7 +412,9 @@ class Verification:
             watched.takes_topics = await self._logs.takes_topics(watched.change)
 
     async def _ask_record(self, connector: Watched) -> None:
-        """Ask for the first record that the target acknowledged: at once in the topics written to, later in stored offsets."""
+        """Ask for the first record that the target acknowledged: at once in the topics written to, later in stored
+        offsets.
+        """
         async with self._gate:
             try:
                 connector.arrived = bool(

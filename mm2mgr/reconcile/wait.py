@@ -59,8 +59,9 @@ def _judge_tasks(goal: str, info: ConnectorInfo, status: ConnectorStatus, *, is_
 async def watch(topology: Topology, order: Order, turns: Sequence[Turn], wait_seconds: float) -> list[Turn]:
     """Return the turns with what their connectors showed: until all are as wanted, or the time is over.
 
-    A pause is over when every task is PAUSED and the stored offsets of a source connector have not changed over two flushes, for which
-    three flush intervals are added to `wait_seconds`: Connect goes on to flush what tasks had sent before they paused.
+    A pause is over when every task is PAUSED and the stored offsets of a source connector have not changed over two
+    flushes, for which three flush intervals are added to `wait_seconds`: Connect goes on to flush what tasks had sent
+    before they paused.
     """
 
     async def watch_cluster(name: str, mine: Sequence[Turn]) -> list[_Watched]:

@@ -1,5 +1,5 @@
-"""How carefully a plan is carried out, which of its changes are written at the same time, how one is taken back, and what is
-reported on the way. Values."""
+"""How carefully a plan is carried out, which of its changes are written at the same time, how one is taken back, and
+what is reported on the way. Values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mm2mgr.reconcile.verify import Verdict
 class Rollout:
     """How carefully changes are written.
 
-    `wait_seconds`: how long the connectors of a wave have to be seen running with their new config; 0: do not look, go on.
-    `at_once`: the most changes in a wave (None: all of a type). `pause_seconds`: between waves. `canary`: ids of flows whose
-    connectors are written first; nothing else is until they are good. `rollback`: take back what was written where a wave is bad.
-    `first` and `before_canary` (from `of_plan`): what is deleted before another connector begins, on whichever Connect cluster, and
-    which of that the canary waits for.
+    `wait_seconds`: how long the connectors of a wave have to be seen running with their new config; 0: do not look, go
+    on. `at_once`: the most changes in a wave (None: all of a type). `pause_seconds`: between waves. `canary`: ids of
+    flows whose connectors are written first; nothing else is until they are good. `rollback`: take back what was
+    written where a wave is bad. `first` and `before_canary` (from `of_plan`): what is deleted before another connector
+    begins, on whichever Connect cluster, and which of that the canary waits for.
     """
 
     wait_seconds: float = 0.0
@@ -46,8 +46,8 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one change. `error` is None on success, `doubt` says why what was written needs a look: it could not be read
-    back, or a stop on the way was not clean.
+    """The result of one change. `error` is None on success, `doubt` says why what was written needs a look: it could
+    not be read back, or a stop on the way was not clean.
 
     `rolled_back`: it was written, and taken back, since its wave or a later one was bad.
     """
@@ -105,7 +105,9 @@ class Waiting:
 
 @dataclass(frozen=True)
 class WaveVerified:
-    """What the connectors of a wave, and of those before it, were seen to do; `unwritten` are those whose write failed."""
+    """What the connectors of a wave, and of those before it, were seen to do; `unwritten` are those whose write
+    failed.
+    """
 
     wave: Wave
     verdict: Verdict
@@ -118,7 +120,9 @@ Trouble = Literal["failed", "inconclusive"]
 
 @dataclass(frozen=True)
 class Halted:
-    """No further change of a Connect cluster is begun: it is broken (`failed`), or a person has to look (`inconclusive`)."""
+    """No further change of a Connect cluster is begun: it is broken (`failed`), or a person has to look
+    (`inconclusive`).
+    """
 
     connect: str
     verdict: Trouble
@@ -136,7 +140,9 @@ class RolledBack:
 
 @dataclass(frozen=True)
 class LeaseAwaited:
-    """Another process holds the lease on a Kafka cluster; nothing is written before it gives it up, or is missed, within so many seconds."""
+    """Another process holds the lease on a Kafka cluster; nothing is written before it gives it up, or is missed,
+    within so many seconds.
+    """
 
     kafka: str
     holder: str
@@ -158,8 +164,9 @@ Report = Callable[[Event], None]
 def waves(part: ClusterPlan, rollout: Rollout) -> Iterator[list[Change]]:
     """Yield what is written at the same time; connectors of a canary that stay as they are belong to its waves.
 
-    First what is deleted before another one begins; what may turn out not to run, so that nothing is written beside it; then heartbeats
-    (their topic must be there when the source connector looks), sources, checkpoints after what they translate, deletes.
+    First what is deleted before another one begins; what may turn out not to run, so that nothing is written beside it;
+    then heartbeats (their topic must be there when the source connector looks), sources, checkpoints after what they
+    translate, deletes.
     """
 
     def rank(change: Change) -> tuple[bool, bool, bool, int]:

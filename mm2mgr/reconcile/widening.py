@@ -19,14 +19,18 @@ Stored = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True)
 class MirroredState:
-    """What was read of offsets and topics. An offset map of None, or a reason in place of topics: it could not be read."""
+    """What was read of offsets and topics. An offset map of None, or a reason in place of topics: it could not be
+    read.
+    """
 
     offsets: Mapping[Named, Stored | None] = field(default_factory=dict)
     topics: Mapping[str, TopicListing | str] = field(default_factory=dict)
     begun: Mapping[Named, Collection[str]] = field(default_factory=dict)
     """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
     former: Mapping[tuple[Named, str], Stored] = field(default_factory=dict)
-    """What a connector has stored for another source alias than its own: for that alias if it goes the other way now, "" for all undeclared ones."""
+    """What a connector has stored for another source alias than its own: for that alias if it goes the other way now,
+    "" for all undeclared ones.
+    """
     aliases: Collection[str] = ()
     """All declared Kafka clusters."""
 
@@ -38,7 +42,9 @@ class MirroredState:
 
 @dataclass(frozen=True)
 class Widening:
-    """A write of a source connector that may take other topics than before, with the connectors that may have had them."""
+    """A write of a source connector that may take other topics than before, with the connectors that may have had
+    them.
+    """
 
     named: Named
     new: Hop
@@ -54,7 +60,8 @@ class Widening:
         yield from (*self.others.items(), *self.opposite.items())
 
     def sends_back(self, other: Named, topic: str, *, is_abandoned: bool) -> str | None:
-        """Return the name at the source of a topic of the target that it would mirror back to where `other` had it from.
+        """Return the name at the source of a topic of the target that it would mirror back to where `other` had it
+        from.
 
         While `other` goes on with it that is a loop, which lint finds.
         """
@@ -112,7 +119,9 @@ class Widening:
 def widenings(
     writes: Iterable[Change], desired: Mapping[Named, Subject], live: Mapping[Named, Subject]
 ) -> tuple[Widening, ...]:
-    """Return the writes that take other topics than before, each with the other source connectors of its two clusters."""
+    """Return the writes that take other topics than before, each with the other source connectors of its two
+    clusters.
+    """
     chosen = [
         named
         for change in writes
@@ -146,7 +155,9 @@ def widenings(
 
 
 def unseen_successors(connectors: Connectors) -> dict[Named, list[Named]]:
-    """Return what is wanted on Connect clusters that could not be read, each with the abandoned connectors whose topics it takes."""
+    """Return what is wanted on Connect clusters that could not be read, each with the abandoned connectors whose topics
+    it takes.
+    """
     declared, live = connectors.desired, connectors.live
     new = [named for named, subject in declared.items() if named[0] in connectors.unread and subject.type == "source"]
     old = [named for named, subject in live.items() if connectors.is_abandoned(named) and subject.type == "source"]

@@ -1,7 +1,7 @@
 """What metric sources give to the store: the partitions of one cluster at one time, column by column.
 
-Values and topic names of other systems are believed or refused here, and what is refused is counted. No I/O, and no gap is
-filled: a value that is missing stays missing.
+Values and topic names of other systems are believed or refused here, and what is refused is counted. No I/O, and no gap
+is filled: a value that is missing stays missing.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ LARGEST: Mapping[str, float] = {
 class Batch:
     """Samples of one cluster and source at one moment; row i of every column is about partition i.
 
-    The columns are those of the table `samples` in `schema.TABLES`, None where the source has no value. A negative offset or size
-    means unknown, and a row without any value is not kept. `topic_ids` may be None or hold None: then the samples belong
-    to the topic as it is known last. `time_ms` is the last millisecond of the `resolution_ms` that rates cover.
+    The columns are those of the table `samples` in `schema.TABLES`, None where the source has no value. A negative
+    offset or size means unknown, and a row without any value is not kept. `topic_ids` may be None or hold None: then
+    the samples belong to the topic as it is known last. `time_ms` is the last millisecond of the `resolution_ms` that
+    rates cover.
     """
 
     cluster: str

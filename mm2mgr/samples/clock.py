@@ -76,10 +76,11 @@ class TrustedClock:
 
 
 def kept_since_ms(hours: Sequence[str], now_ms: int, keep_seconds: float) -> int:
-    """Return the moment before which samples are older than `keep_seconds`, as far as the `hours` with samples bear that out.
+    """Return the moment before which samples are older than `keep_seconds`, as far as the `hours` with samples bear
+    that out.
 
-    An hour without samples proves nothing: a gap counts as one day at most, and as a 24th of the time to keep, so that a
-    clock that is ahead for a while takes little, and a long pause of the sampler is made up for within days.
+    An hour without samples proves nothing: a gap counts as one day at most, and as a 24th of the time to keep, so that
+    a clock that is ahead for a while takes little, and a long pause of the sampler is made up for within days.
     """
     left = round(keep_seconds * 1000)
     of_a_gap = min(_LONGEST_GAP_MS, left // _SHARE_OF_KEPT)
@@ -94,7 +95,9 @@ def kept_since_ms(hours: Sequence[str], now_ms: int, keep_seconds: float) -> int
 
 
 def ahead(hours: Sequence[str], now_ms: int) -> list[str]:
-    """Return the hours that have not begun yet: the clock of a sampler was wrong when they were written, or this one is."""
+    """Return the hours that have not begun yet: the clock of a sampler was wrong when they were written, or this one
+    is.
+    """
     return [hour for hour in hours if hour_start_ms(hour) > now_ms + AHEAD_MS]
 
 

@@ -110,14 +110,14 @@ def _add(rows: Rows, names: TopicNames, record: object, last_ms: int) -> None:
     topic = names.topic(str(record.get("topic")))
     if topic is not None:
         values = {
-            "bytes_per_second": scaled(record.get("networkInbound"), KIB),
+            "bytes_per_second": _scale(record.get("networkInbound"), KIB),
             "records_per_second": record.get("msg_in"),
-            "log_bytes": scaled(record.get("disk"), MIB),
+            "log_bytes": _scale(record.get("disk"), MIB),
         }
         rows.add(topic, record["partition"], last_ms, values)
 
 
-def scaled(value: object, factor: float) -> object:
+def _scale(value: object, factor: float) -> object:
     """Multiply what is a number; anything else stays as it is, to be judged with the other values."""
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63:
         return value * factor

@@ -1,7 +1,7 @@
 """The sampling loop: every source at an interval, side by side, for minutes or for months.
 
-Each round is reported. A source that fails does not stop the others: it is asked less and less often until it answers, and
-only changes are reported.
+Each round is reported. A source that fails does not stop the others: it is asked less and less often until it answers,
+and only changes are reported.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LONGEST_WAIT_SECONDS = 600.0
 class Poll:
     """One source read once: its batches, and reason → how many partitions have no sample for it.
 
-    `notes` are sentences about what else a reader of the samples has to know, such as a source's own warnings. `has_more`:
-    it was too much for one poll, and the next one goes on. `lost` is called when the samples could not be stored: a source
-    that still has them gives them again.
+    `notes` are sentences about what else a reader of the samples has to know, such as a source's own warnings.
+    `has_more`: it was too much for one poll, and the next one goes on. `lost` is called when the samples could not be
+    stored: a source that still has them gives them again.
     """
 
     batches: Sequence[Batch]
@@ -71,7 +71,8 @@ class Schedule:
 class Round:
     """One round over all sources, for the progress display.
 
-    `failures` are the sources without samples in this round; `news` is what differs from the round before, in sentences.
+    `failures` are the sources without samples in this round; `news` is what differs from the round before, in
+    sentences.
     """
 
     number: int
@@ -261,7 +262,9 @@ class _Keeper:
 
     @contextmanager
     def _reporting_failures(self) -> Iterator[None]:
-        """Report a failure of the store instead of raising it: the samples are safe as they are; the next hour tries again."""
+        """Report a failure of the store instead of raising it: the samples are safe as they are; the next hour tries
+        again.
+        """
         try:
             yield
         except Mm2mgrError as error:

@@ -1,4 +1,5 @@
-"""When the logs of some partitions had reached an offset, from the sample store: read backwards, hour by hour, until all are found.
+"""When the logs of some partitions had reached an offset, from the sample store: read backwards, hour by hour, until
+all are found.
 
 It needs the samples of Kafka itself, which hold end offsets; rates of other sources say nothing about offsets.
 """
@@ -38,10 +39,12 @@ def log_histories(
     now_ms: int,
     warn: Callable[[str], None] = lambda _: None,
 ) -> dict[str, list[LogHistory]]:
-    """Return the samples around each wanted offset and those of the last minutes, by cluster in the order of what is wanted.
+    """Return the samples around each wanted offset and those of the last minutes, by cluster in the order of what is
+    wanted.
 
-    Without samples a history is empty. Older samples than those of a week, or than are read in 20 seconds, are not looked for:
-    then the first sample that is returned has passed the offset. `warn` gets a sentence for each damaged file.
+    Without samples a history is empty. Older samples than those of a week, or than are read in 20 seconds, are not
+    looked for: then the first sample that is returned has passed the offset. `warn` gets a sentence for each damaged
+    file.
     """
     table, until = StoredTable(store, SAMPLES, warn), time.monotonic() + _MOST_SECONDS
     hours = {hour: of for hour, of in by_period(table.files()).items() if hour_start_ms(hour) <= now_ms}
@@ -67,8 +70,8 @@ def _rows(table: StoredTable, files: Sequence[DataFile], clusters: frozenset[str
 
 
 class _Search:
-    """The wanted logs as places in arrays, and the samples that were found of each. Flows to several targets read the same
-    partition at different offsets: each such place is in a layer of its own."""
+    """The wanted logs as places in arrays, and the samples that were found of each. Flows to several targets read the
+    same partition at different offsets: each such place is in a layer of its own."""
 
     def __init__(self, logs_of_clusters: Mapping[str, Sequence[WantedLog]], now_ms: int) -> None:
         self.clusters = frozenset(alias for alias, logs in logs_of_clusters.items() if logs)
@@ -101,7 +104,8 @@ class _Search:
         first = np.append(True, place[1:] != place[:-1])
         before_next = np.append(passed[1:], True) & ~passed  # the next sample has passed the offset, or there is none
         after_last = passed & np.append(True, ~passed[:-1])
-        # The hour's first and last sample keep the series whole: they bracket the offset together with the hours beside it.
+        # The hour's first and last sample keep the series whole: they bracket the offset together with the hours beside
+        # it.
         keep = self._open[place] & (before_next | after_last | first | last)
         keep |= times >= self._recent_ms
         self._kept.append((place[keep], times[keep], ends[keep]))
@@ -151,7 +155,9 @@ class _Search:
 
 
 def _number_blocks(logs: Sequence[tuple[str, WantedLog]]) -> tuple[dict[tuple[str, str], tuple[int, int]], list[Any]]:
-    """Return where the block of each topic begins and how long it is, and layers of places in the blocks, -1: not wanted."""
+    """Return where the block of each topic begins and how long it is, and layers of places in the blocks, -1: not
+    wanted.
+    """
     most: dict[tuple[str, str], int] = {}
     for alias, log in logs:
         name = (alias, log.partition.topic)

@@ -1,7 +1,8 @@
-"""Clusters whose samples come from another system than Kafka: its HTTP endpoint, and its answers read as a source of the loop.
+"""Clusters whose samples come from another system than Kafka: its HTTP endpoint, and its answers read as a source of
+the loop.
 
-What was missed is caught up, oldest first and a bounded piece per poll: the system is asked for everything after its newest
-sample in the store, and a long answer is taken to its end before the next question.
+What was missed is caught up, oldest first and a bounded piece per poll: the system is asked for everything after its
+newest sample in the store, and a long answer is taken to its end before the next question.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mm2mgr import web
+from mm2mgr import bounded_http
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
@@ -99,9 +100,9 @@ class Http:
         limit, url = seconds or self.endpoint.timeout_seconds, self.endpoint.url.rstrip("/") + path
         try:
             return _answer(self._session.get(url, parameters, headers or {}, limit))
-        except web.BodyRefused as error:
+        except bounded_http.BodyRefused as error:
             raise self.error(str(error), "check `url`: no metric source sends so much") from error
-        except web.Late as error:
+        except bounded_http.Late as error:
             late = "no whole answer" if error.begun else "no answer"
             hint = "check that it runs and can be reached from this machine"
             raise self.error(f"{late} within {limit:.3g} s", hint) from error
@@ -109,7 +110,9 @@ class Http:
             raise self._failure_of(error) from error
 
     def refused(self, answer: HttpAnswer, what: str) -> SourceError:
-        """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or empty."""
+        """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or
+        empty.
+        """
         reason = shorten(what or answer.text or "an empty answer")
         hints = {401: "check `auth`", 403: "check `auth`: this login may not read metrics", 404: "check `url`"}
         hints |= dict.fromkeys((301, 302, 303, 307, 308), "check `url`: a redirect is not followed")
@@ -120,9 +123,9 @@ class Http:
         return SourceError(f"{self.endpoint.name} at {self.endpoint.url}: {reason}", hint=hint)
 
     def _failure_of(self, error: Exception) -> SourceError:
-        if isinstance(error, web.Broken):
+        if isinstance(error, bounded_http.Broken):
             return self.error("the connection broke in the middle of an answer")
-        if isinstance(error, web.NotHttp):
+        if isinstance(error, bounded_http.NotHttp):
             return self.error(f"what answers there does not speak HTTP: {shorten(str(error))}", "check `url`")
         inner = _innermost(error)
         if isinstance(inner, ssl.SSLError):
@@ -146,7 +149,7 @@ class Http:
         if not mine.url.startswith("https:"):
             return None
         try:
-            return web.tls_context(mine.ca, mine.certificate, mine.key, mine.key_password)
+            return bounded_http.tls_context(mine.ca, mine.certificate, mine.key, mine.key_password)
         except (OSError, ValueError) as error:
             files = " and ".join(filter(None, (mine.ca, mine.certificate, mine.key)))
             hint = "They must be readable PEM files; an encrypted key needs `key_password`."
@@ -158,7 +161,7 @@ def shorten(text: str) -> str:
     return cut(" ".join(mask_text(text[:_MASKED]).split()), _LONGEST_REASON)
 
 
-def _answer(exchanged: web.Exchanged) -> HttpAnswer:
+def _answer(exchanged: bounded_http.Exchanged) -> HttpAnswer:
     try:
         decoded = json.loads(exchanged.text)
     except (ValueError, RecursionError):
@@ -195,7 +198,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class _OpenAnswer:
-    """What a source has still to give of a span that ends at `until_ms`; no sample from before `floor_ms` is believed."""
+    """What a source has still to give of a span that ends at `until_ms`; no sample from before `floor_ms` is
+    believed.
+    """
 
     pieces: Iterator[Gathered]
     floor_ms: int
@@ -204,7 +209,9 @@ class _OpenAnswer:
 
 @dataclass
 class MetricSourceReader:
-    """Reads one cluster from one source; `back_seconds` is how much of the past a first reading takes, 0 the newest only."""
+    """Reads one cluster from one source; `back_seconds` is how much of the past a first reading takes, 0 the newest
+    only.
+    """
 
     access: KafkaAccess
     accepts: Callable[[str], bool]
@@ -223,7 +230,8 @@ class MetricSourceReader:
 
     def poll(self) -> Poll:
         """Return what is new since the last poll; Mm2mgrError when the source, or Kafka's metadata, cannot be read."""
-        # A begun answer first: a topic comes in order of offsets, so asking anew behind the newest time would skip samples.
+        # A begun answer first: a topic comes in order of offsets, so asking anew behind the newest time would skip
+        # samples.
         answer, self._answer = self._answer or self._ask(time.time_ns() // 1_000_000), None
         batches: list[Batch] = []
         notes: dict[str, None] = {}

@@ -27,8 +27,8 @@ from mm2mgr.samples.schema import KAFKA_OFFSETS
 _PARTITIONS_PER_TOPIC = 4  # looked at for record sizes at least: the fullest ones carry the load that sizing is about
 _PARTITIONS_PER_LOOK = 400
 _SHORT_LOOK = ReadLimits()
-# Where few partitions are due, because a mean of 50 mixed sizes is easily a third off. Half of the bytes are planned: how large
-# the records are is only guessed by then.
+# Where few partitions are due, because a mean of 50 mixed sizes is easily a third off. Half of the bytes are planned:
+# how large the records are is only guessed by then.
 _LONG_LOOK = ReadLimits(records_per_partition=2_000, limit_bytes=128_000_000, limit_seconds=10.0)
 _TOPICS_EVERY_SECONDS = 300.0  # describing topics costs five times as much as reading all their offsets
 _LOOK_AT_MOST_EVERY_SECONDS = 60.0  # while some partition has no leader, say
@@ -76,7 +76,8 @@ class RecordSizes:
     ) -> dict[TopicPartition, Offsets]:
         """Choose where to read further back, and how far, so that all together stay within the bytes of a long look.
 
-        More of fuller logs, as they carry more; but by the square root, so that a full old one does not take everything.
+        More of fuller logs, as they carry more; but by the square root, so that a full old one does not take
+        everything.
         """
         roots = {partition: math.sqrt(looked[partition].end - looked[partition].start) for partition in sizes}
         share = _LONG_LOOK.limit_bytes / 2 / max(1.0, sum(root * sizes[partition] for partition, root in roots.items()))
@@ -114,7 +115,9 @@ class TopicRows:
 
 
 def _fullest(topic: TopicRows, ends: Ends) -> list[tuple[int, TopicPartition]]:
-    """Return rows and names of the partitions that hold records, fullest first, no more of them than a look can take."""
+    """Return rows and names of the partitions that hold records, fullest first, no more of them than a look can
+    take.
+    """
     rows = range(topic.first, topic.first + topic.partitions)
     filled = [row for row in rows if ends.end[row] > ends.start[row] >= 0]
     fullest = nlargest(_PARTITIONS_PER_LOOK, filled, key=lambda row: ends.end[row] - ends.start[row])

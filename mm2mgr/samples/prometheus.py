@@ -1,7 +1,8 @@
 """Samples from Prometheus: offsets per partition where an exporter has them, else rates of topics shared out evenly.
 
-A span of time comes in pieces, oldest first, so that an interrupted catch-up goes on where it stopped. A sample carries the
-time of its scrape, so a span that is asked twice gives the same samples again. A new exporter is one entry in a tuple here.
+A span of time comes in pieces, oldest first, so that an interrupted catch-up goes on where it stopped. A sample carries
+the time of its scrape, so a span that is asked twice gives the same samples again. A new exporter is one entry in a
+tuple here.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ class Metric:
 
     def select(self, labels: Mapping[str, str], *more: str) -> str:
         """Return the selector of its series that also carry `labels` and match what is written in `more`."""
-        return self.name + matchers({**self.labels, **labels}, *more)
+        return self.name + _matchers({**self.labels, **labels}, *more)
 
 
 @dataclass(frozen=True)
 class OffsetMetrics:
-    """Log end and start per topic and partition, exact for each partition; the size of the log where the exporter has it."""
+    """Log end and start per topic and partition, exact for each partition; the size of the log where the exporter has
+    it.
+    """
 
     exporter: str
     end: Metric
@@ -121,7 +124,7 @@ def discovery(labels: Mapping[str, str]) -> str:
     """Return the query that counts the series of every known metric."""
     names = "|".join(known_names())
     # A label `name` in the answer tells the metrics of a JMX exporter without rules apart.
-    pattern = matchers(labels, f"__name__=~{json.dumps(names)}", 'topic!=""')
+    pattern = _matchers(labels, f"__name__=~{json.dumps(names)}", 'topic!=""')
     return f"count by (__name__, name) ({pattern})"
 
 
@@ -131,7 +134,7 @@ def known_names() -> list[str]:
     return list(dict.fromkeys([*ends, *(metrics.bytes_in.name for metrics in COUNTERS)]))
 
 
-def chosen(present: Iterable[Mapping[str, str]]) -> Present:
+def choose_metrics(present: Iterable[Mapping[str, str]]) -> Present:
     """Choose from the label sets of the answer to `discovery`: the first known of each kind."""
     there = list(present)
 
@@ -144,7 +147,7 @@ def chosen(present: Iterable[Mapping[str, str]]) -> Present:
     return Present(offsets, counters)
 
 
-def matchers(labels: Mapping[str, str], *more: str) -> str:
+def _matchers(labels: Mapping[str, str], *more: str) -> str:
     """Return `{name="value",…}`; the values are quoted as PromQL wants it."""
     for name in labels:
         if not re.fullmatch(r"[a-zA-Z_]\w*", name, re.ASCII):
@@ -152,17 +155,19 @@ def matchers(labels: Mapping[str, str], *more: str) -> str:
     return "{" + ",".join([*more, *(f"{name}={json.dumps(value)}" for name, value in labels.items())]) + "}"
 
 
-def per_partition(metric: Metric, labels: Mapping[str, str]) -> str:
-    """Ask for a gauge per partition. Replicas and doubled exporters fold into the largest: the log end that is furthest."""
+def _rate_per_partition(metric: Metric, labels: Mapping[str, str]) -> str:
+    """Ask for a gauge per partition. Replicas and doubled exporters fold into the largest: the log end that is
+    furthest.
+    """
     return f"max by (topic, partition) ({metric.select(labels)})"
 
 
-def scraped_at(metric: Metric, labels: Mapping[str, str]) -> str:
+def _scraped_at(metric: Metric, labels: Mapping[str, str]) -> str:
     """Ask when each partition was last scraped: a query's own time would pass one scrape off as several samples."""
     return f"max by (topic, partition) (timestamp({metric.select(labels)}))"
 
 
-def per_topic_rate(metric: Metric, labels: Mapping[str, str], window_seconds: int) -> str:
+def _rate_per_topic(metric: Metric, labels: Mapping[str, str], window_seconds: int) -> str:
     """Ask for the rate of a counter per topic over all brokers; `rate` sees through restarts."""
     selected = metric.select(labels, 'topic!=""')
     return f"sum by (topic) (rate({selected}[{window_seconds}s]))"
@@ -223,11 +228,11 @@ class PrometheusSource:
         offset_metrics, labels = present.offsets, self.reading.labels
         assert offset_metrics is not None
         ends, scraped = (
-            self._ask(query(offset_metrics.end, labels), times, step_ms) for query in (per_partition, scraped_at)
+            self._ask(query(offset_metrics.end, labels), times, step_ms) for query in (_rate_per_partition, _scraped_at)
         )
-        starts = self._ask(per_partition(offset_metrics.start, labels), times, step_ms)
+        starts = self._ask(_rate_per_partition(offset_metrics.start, labels), times, step_ms)
         sizes = (
-            self._ask(per_partition(offset_metrics.log_bytes, labels), times, step_ms)
+            self._ask(_rate_per_partition(offset_metrics.log_bytes, labels), times, step_ms)
             if offset_metrics.log_bytes
             else {}
         )
@@ -282,7 +287,7 @@ class PrometheusSource:
 
     def _rate_queries(self, counters: TopicCounters) -> tuple[str, str]:
         asked = self.reading.labels, self.reading.rate_window_seconds
-        return per_topic_rate(counters.bytes_in, *asked), per_topic_rate(counters.records_in, *asked)
+        return _rate_per_topic(counters.bytes_in, *asked), _rate_per_topic(counters.records_in, *asked)
 
     # --- the API ------------------------------------------------------------------------------------------------------
 
@@ -293,9 +298,9 @@ class PrometheusSource:
 
     def _discover(self, now_ms: int) -> Present:
         query = {"query": discovery(self.reading.labels), "time": _seconds(now_ms)}
-        metrics = chosen([series["metric"] for series in self._result("/api/v1/query", query, "vector")])
+        metrics = choose_metrics([series["metric"] for series in self._result("/api/v1/query", query, "vector")])
         if not metrics.offsets and not metrics.counters:
-            labels = matchers(self.reading.labels)
+            labels = _matchers(self.reading.labels)
             raise self.http.error(
                 f"no series with {labels} of a metric that shows the load of partitions",
                 f"check `labels`, and that one of these is scraped: {', '.join(known_names())}",

@@ -153,11 +153,11 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("positions", "int64", "offset", "sum of the next offsets to mirror; ends less positions wait"),
     ),
 }
-"""Columns in order. A row of `samples` is known by cluster, topic, partition, topic id, source and time: repeated rows count
-once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10), not both.
-Ranges in `losses` may overlap and repeat, as several processes write what each saw: they count once, less the ranges acknowledged
-for the same partition, topic id and cause, as `mm2mgr losses` shows them. `lag` repeats what earlier rows of an hour say, and keeps
-two hours.
+"""Columns in order. A row of `samples` is known by cluster, topic, partition, topic id, source and time: repeated rows
+count once. A day in `throughput` repeats what its hours say: read either hours (length of `period` 13) or days (10),
+not both. Ranges in `losses` may overlap and repeat, as several processes write what each saw: they count once, less the
+ranges acknowledged for the same partition, topic id and cause, as `mm2mgr losses` shows them. `lag` repeats what
+earlier rows of an hour say, and keeps two hours.
 """
 
 PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
@@ -171,7 +171,9 @@ PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class LossRow:
-    """One row of `losses` without its owner, field by field: a range of offsets that may be lost, or its acknowledgement."""
+    """One row of `losses` without its owner, field by field: a range of offsets that may be lost, or its
+    acknowledgement.
+    """
 
     kind: str
     id: str
@@ -221,7 +223,8 @@ def is_remote(store: Store) -> bool:
 
 
 def store_of(text: str) -> Store:
-    """Return the store that a user named: a URI as it is, else a folder; ValueError, as the end of a sentence, for what is neither.
+    """Return the store that a user named: a URI as it is, else a folder; ValueError, as the end of a sentence, for what
+    is neither.
 
     A variable that is empty must not make a folder out of what was meant to be a bucket.
     """

@@ -1,6 +1,8 @@
-"""A kept-alive HTTP session with one metric source, which is asked one question after the other: the only owner of `requests`.
+"""A kept-alive HTTP session with one metric source, which is asked one question after the other: the only owner of
+`requests`.
 
-`requests` bounds each read of the socket, and so not an answer that comes in drips. Here every read ends at the deadline of the exchange.
+`requests` bounds each read of the socket, and so not an answer that comes in drips. Here every read ends at the
+deadline of the exchange.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, NewConnectionError, ReadTimeoutError
 from urllib3.exceptions import TimeoutError as WireTimeoutError
 
-from mm2mgr import timing, web
+from mm2mgr import bounded_http, timing
 
 CONNECT_SECONDS = 5.0
 _PIECE_BYTES = 65_536
@@ -28,7 +30,8 @@ _ENDS_AT: ContextVar[float] = ContextVar("ends_at")  # of the exchange that this
 
 
 class SourceSession:
-    """A session that takes nothing from the environment and follows no redirect, which could carry the credentials to another host.
+    """A session that takes nothing from the environment and follows no redirect, which could carry the credentials to
+    another host.
 
     `headers` are sent with every question; `context` says whom to trust (None: the source is asked without TLS).
     """
@@ -38,7 +41,12 @@ class SourceSession:
         self._session.trust_env = False
         self._session.headers.clear()
         self._session.headers.update(
-            {"Accept": "application/json", "Accept-Encoding": web.ACCEPTED_ENCODING, "User-Agent": "mm2mgr", **headers}
+            {
+                "Accept": "application/json",
+                "Accept-Encoding": bounded_http.ACCEPTED_ENCODING,
+                "User-Agent": "mm2mgr",
+                **headers,
+            }
         )
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, _Adapter(context))
@@ -47,10 +55,14 @@ class SourceSession:
         """Close all connections."""
         self._session.close()
 
-    def get(self, url: str, parameters: Mapping[str, str], headers: Mapping[str, str], seconds: float) -> web.Exchanged:
-        """Return the answer to one GET; OSError before it began (NotHttp where it is none), then Late, Broken or BodyRefused.
+    def get(
+        self, url: str, parameters: Mapping[str, str], headers: Mapping[str, str], seconds: float
+    ) -> bounded_http.Exchanged:
+        """Return the answer to one GET; OSError before it began (NotHttp where it is none), then Late, Broken or
+        BodyRefused.
 
-        Where no connection was made, or it broke without an answer, or a gateway says that nobody is behind it, it is asked again.
+        Where no connection was made, or it broke without an answer, or a gateway says that nobody is behind it, it is
+        asked again.
         """
         ends_at, begun = timing.now() + seconds, False
         token = _ENDS_AT.set(ends_at)
@@ -60,14 +72,14 @@ class SourceSession:
                 url, params=dict(parameters), headers=dict(headers), timeout=wait, stream=True, allow_redirects=False
             ) as response:
                 begun = True
-                return web.Exchanged(response.status_code, response.headers, _text(response))
+                return bounded_http.Exchanged(response.status_code, response.headers, _text(response))
         except (OSError, HTTPError, ValueError) as error:  # the last for a chunk of a negative size
             if timing.now() >= ends_at or isinstance(error, requests.Timeout | WireTimeoutError):
-                raise web.Late(seconds, begun=begun) from error
+                raise bounded_http.Late(seconds, begun=begun) from error
             if begun:
-                raise web.Broken(str(error) or type(error).__name__) from error
+                raise bounded_http.Broken(str(error) or type(error).__name__) from error
             if (wrong := _protocol_error(error)) is not None:
-                raise web.NotHttp(str(wrong)) from error
+                raise bounded_http.NotHttp(str(wrong)) from error
             if isinstance(error, OSError):
                 raise
             raise OSError(str(error)) from error
@@ -88,7 +100,7 @@ def _protocol_error(error: BaseException) -> BaseException | None:
 
 def _text(response: requests.Response) -> str:
     """Read the raw body, because what unpacks it elsewhere unpacks each piece whole, whatever becomes of it."""
-    with web.Body(response.headers.get("Content-Encoding", "")) as body:
+    with bounded_http.Body(response.headers.get("Content-Encoding", "")) as body:
         for piece in response.raw.stream(_PIECE_BYTES, decode_content=False):
             body.add(piece)
         return body.text()
@@ -142,7 +154,8 @@ class _Adapter(HTTPAdapter):
         """Leave it to the context: requests would trust its own list of authorities beside the declared one."""
 
 
-# --- an exchange ends at its deadline, whatever comes in drips -----------------------------------------------------------
+# --- an exchange ends at its deadline, whatever comes in drips
+# -----------------------------------------------------------
 
 
 def _seconds_left() -> float:
@@ -165,8 +178,8 @@ class _Reading(io.RawIOBase):
         self._wire.settimeout(_seconds_left())
         count = self._file.readinto(buffer)
         self._count += count or 0
-        if self._count > web.LIMIT_BYTES:
-            raise web.BodyRefused(f"the answer is larger than {web.LIMIT_BYTES >> 20} MiB")
+        if self._count > bounded_http.LIMIT_BYTES:
+            raise bounded_http.BodyRefused(f"the answer is larger than {bounded_http.LIMIT_BYTES >> 20} MiB")
         return count
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ from mm2mgr.samples.tables import (
     StoredTable,
     by_period,
     codes_of,
-    gone,
+    missing_table_error,
     read_share,
     shares_of,
 )
@@ -82,7 +82,7 @@ class SampleStore:
         if row_count:
             self.table.append(pa.concat_tables(tables))
         elif not self.table.exists():
-            raise gone(self.table.uri)
+            raise missing_table_error(self.table.uri)
         return row_count
 
     def hours(self) -> list[str]:
@@ -94,7 +94,9 @@ class SampleStore:
         return [hour for hour, files in by_period(self.table.files()).items() if len(files) > 1]
 
     def newest_of(self, alias: str, source_prefix: str, floor_ms: int) -> int | None:
-        """Return the time of the newest sample of one cluster from one kind of source; None when none is after `floor_ms`."""
+        """Return the time of the newest sample of one cluster from one kind of source; None when none is after
+        `floor_ms`.
+        """
         hours = by_period(self.table.files())
         match = pc.starts_with if source_prefix.endswith(":") else pc.equal
         for hour in sorted((hour for hour in hours if hour_end_ms(hour) > floor_ms), reverse=True):
@@ -112,10 +114,11 @@ class SampleStore:
         return None
 
     def compact(self, hour: str) -> int:
-        """Rewrite the files of an hour as few, sorted by partition and time, in one commit; return how many were replaced.
+        """Rewrite the files of an hour as few, sorted by partition and time, in one commit; return how many were
+        replaced.
 
-        Samples that arrive meanwhile stay beside them. What another process rewrites at the same time is left to it. A damaged
-        file stays where it is.
+        Samples that arrive meanwhile stay beside them. What another process rewrites at the same time is left to it. A
+        damaged file stays where it is.
         """
         state = self.table.snapshot()
         old = [file for file in state.files if file.values[0] == hour]
@@ -177,8 +180,8 @@ _COLUMNS = [field.name for field in fields(TaskRow)]
 
 
 class TaskStore:
-    """What lagging tasks of connectors carried; it judges nothing. `warn` receives a sentence for every damaged file that was
-    left out."""
+    """What lagging tasks of connectors carried; it judges nothing. `warn` receives a sentence for every damaged file
+    that was left out."""
 
     def __init__(self, store: Store, warn: Callable[[str], None]) -> None:
         self._table, self._samples = StoredTable(store, TASK_OFFSETS, warn), StoredTable(store, SAMPLES)
@@ -200,7 +203,8 @@ class TaskStore:
         return sorted(rows, key=lambda row: (row.connect, row.connector, row.task, row.time_ms))
 
     def tidy(self, now_ms: int, keep_seconds: float | None = None) -> None:
-        """Remove what ended more than `keep_seconds` ago by `kept_since_ms`, and make one file of each hour that is over.
+        """Remove what ended more than `keep_seconds` ago by `kept_since_ms`, and make one file of each hour that is
+        over.
 
         Of such an hour, the tasks that lagged longest stay. What another sampler tidies at the same time is left to it.
         """
@@ -254,7 +258,9 @@ def _lag_rank(rows: Sequence[TaskRow]) -> tuple[int, int]:
 
 
 def _share_equal_values(values: list[Any]) -> list[Any]:
-    """Return a column with one object for all its equal values: a month of a connector that always lags is 170 000 rows."""
+    """Return a column with one object for all its equal values: a month of a connector that always lags is 170 000
+    rows.
+    """
     first: dict[Any, Any] = {}
     return [first.setdefault(value, value) for value in values]
 
@@ -263,8 +269,8 @@ def _share_equal_values(values: list[Any]) -> list[Any]:
 
 
 class LossStore:
-    """The rows of `losses` of one owner, in no order and as often as they were written. `warn` receives a sentence for every
-    damaged file that was left out."""
+    """The rows of `losses` of one owner, in no order and as often as they were written. `warn` receives a sentence for
+    every damaged file that was left out."""
 
     def __init__(self, store: Store, owner: str, warn: Callable[[str], None] = _warn) -> None:
         self._table, self._owner = StoredTable(store, LOSSES, warn), owner
@@ -294,7 +300,9 @@ class LagStore:
         self._table, self._owner = StoredTable(store, LAG, warn), owner
 
     def append(self, rows: Sequence[SharedLag], now_ms: int) -> None:
-        """Add rows in one commit, and remove the hours that ended more than one ago; the table is created with the first ones."""
+        """Add rows in one commit, and remove the hours that ended more than one ago; the table is created with the
+        first ones.
+        """
         if rows:
             self._table.create()
             hours, owners = [hour_of(now_ms)] * len(rows), [self._owner] * len(rows)
@@ -312,7 +320,8 @@ class LagStore:
         return list({SharedLag(*row) for column_block in columns for row in zip(*column_block, strict=True)})
 
 
-# --- files --------------------------------------------------------------------------------------------------------------
+# --- files
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _expire(table: StoredTable, before_ms: int) -> list[str]:
@@ -329,7 +338,8 @@ def _may_name(file: DataFile, alias: str, prefix: str) -> bool:
     return clusters[0] <= alias <= clusters[1] and sources[0][: len(prefix)] <= prefix <= sources[1][: len(prefix)]
 
 
-# --- rows of samples ----------------------------------------------------------------------------------------------------
+# --- rows of samples
+# ----------------------------------------------------------------------------------------------------
 
 
 def _table(batch: Batch, schema: Any) -> Any:
@@ -374,7 +384,9 @@ def _fill_column(values: Any, kind: Any, length: int) -> Any:
 
 
 def _sort_samples(samples: Any) -> Any:
-    """Sort samples by partition, time and source; of one moment's, the one read last (the larger offset) comes first."""
+    """Sort samples by partition, time and source; of one moment's, the one read last (the larger offset) comes
+    first.
+    """
     if not len(samples):
         return samples
     keys = [_ranks(samples[name]) for name in _ORDER]

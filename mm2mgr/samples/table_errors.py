@@ -1,4 +1,6 @@
-"""What can go wrong with a table of a store, in words: rights, storage that does not answer, a log that makes no sense."""
+"""What can go wrong with a table of a store, in words: rights, storage that does not answer, a log that makes no
+sense.
+"""
 
 from __future__ import annotations
 

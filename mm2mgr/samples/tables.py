@@ -1,7 +1,9 @@
-"""Delta Lake tables at a URI: created, appended to, read file by file or share by share, and changed in one atomic commit.
+"""Delta Lake tables at a URI: created, appended to, read file by file or share by share, and changed in one atomic
+commit.
 
-Credentials and endpoints of object storage come from the environment (AWS_…, GOOGLE_…, AZURE_…), as the `deltalake` package
-reads them; they are neither stored nor printed. Everything else about a table's files is here: no other module imports `deltalake`.
+Credentials and endpoints of object storage come from the environment (AWS_…, GOOGLE_…, AZURE_…), as the `deltalake`
+package reads them; they are neither stored nor printed. Everything else about a table's files is here: no other module
+imports `deltalake`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import listed, special_kind
+from mm2mgr.files import list_paths, special_kind
 from mm2mgr.samples.schema import PARTITIONED_BY, TABLES, Store, hour_start_ms, is_remote, store_of
 from mm2mgr.samples.table_errors import damaged_log, reaching, writing
 from mm2mgr.text import number_of
@@ -75,7 +77,9 @@ class Conflict(Mm2mgrError):
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file of a table: its path in the table, size, rows, and the values of the table's partition columns."""
+    """One Parquet file of a table: its path in the table, size, rows, and the values of the table's partition
+    columns.
+    """
 
     path: str
     size: int
@@ -134,7 +138,7 @@ class StoredTable:
     def exists(self) -> bool:
         """Say whether the table was created."""
         if not is_remote(self.store):
-            listed(Path(self.uri), "_delta_log")
+            list_paths(Path(self.uri), "_delta_log")
         self._refuse_pipes()
         with reaching(self.uri):
             return DeltaTable.is_deltatable(self.uri)
@@ -151,7 +155,9 @@ class StoredTable:
                 raise damaged_log(self.uri, f"{name} is {kind}, not a file")
 
     def create(self) -> None:
-        """Create the table where it is missing; several processes may do so at once. Mm2mgrError for one of somebody else."""
+        """Create the table where it is missing; several processes may do so at once. Mm2mgrError for one of somebody
+        else.
+        """
         if self.exists():
             with reaching(self.uri):
                 self._check_columns(DeltaTable(self.uri))
@@ -185,9 +191,9 @@ class StoredTable:
     def append(self, rows: Any) -> None:
         """Add rows in one commit; beside other writers, and Mm2mgrError where the table is gone."""
         with self._appending, writing(self.uri):
-            if not is_remote(self.store) and not listed(Path(self.uri), "_delta_log"):
+            if not is_remote(self.store) and not list_paths(Path(self.uri), "_delta_log"):
                 self._open = None
-                raise gone(self.uri)
+                raise missing_table_error(self.uri)
             self._refuse_links("_delta_log", *self._folders_of(rows))
             self._refuse_pipes()
             for left in reversed(range(_TRIES)):
@@ -205,7 +211,9 @@ class StoredTable:
         return [f"{name}={value}" for value in pc.unique(rows[name]).to_pylist()]
 
     def _refuse_links(self, *names: str) -> None:
-        """Mm2mgrError where one of these of a folder's entries is a link: what is written there would be written elsewhere."""
+        """Mm2mgrError where one of these of a folder's entries is a link: what is written there would be written
+        elsewhere.
+        """
         if is_remote(self.store):
             return
         for path in (Path(self.uri, name) for name in names):
@@ -221,7 +229,7 @@ class StoredTable:
         """Return the state of the table as it is now; without files where it does not exist."""
         if not is_remote(self.store):
             for folder in (Path(self.store), Path(self.uri)):
-                listed(folder, "_delta_log")  # the library takes a folder that may not be read for no table
+                list_paths(folder, "_delta_log")  # the library takes a folder that may not be read for no table
         self._refuse_pipes()
         links = self._links()
         with reaching(self.uri):
@@ -250,7 +258,9 @@ class StoredTable:
         return TableSnapshot(sorted(files, key=lambda file: (file.values, file.path)), opened, refused)
 
     def _check_columns(self, table: DeltaTable) -> None:
-        """Refuse a table of somebody else; a column that can be null may be missing, as in tables of earlier versions."""
+        """Refuse a table of somebody else; a column that can be null may be missing, as in tables of earlier
+        versions.
+        """
         hint = "name another folder or URI with --store, or move that table away"
         wrong, kinds = (
             "",
@@ -298,8 +308,8 @@ class StoredTable:
     def replace(
         self, state: TableSnapshot, old: Sequence[DataFile], new: Sequence[DataFile], *, same_rows: bool = False
     ) -> None:
-        """Take files out of a state of the table and put others in, in one commit; Conflict when another process replaced
-        files since. Appends meanwhile are no conflict. `same_rows`: nothing but their order changes.
+        """Take files out of a state of the table and put others in, in one commit; Conflict when another process
+        replaced files since. Appends meanwhile are no conflict. `same_rows`: nothing but their order changes.
         """
         if not old and not new:
             return
@@ -349,7 +359,9 @@ class StoredTable:
     def write_file(
         self, values: Sequence[str], tables: Iterator[Any] | Sequence[Any], *, keep_empty: bool = False, **options: Any
     ) -> DataFile | None:
-        """Write rows to a file that is in no commit yet; None, and no file, where there are none (unless `keep_empty`)."""
+        """Write rows to a file that is in no commit yet; None, and no file, where there are none (unless
+        `keep_empty`).
+        """
         path = f"{self.partitioned_by[0]}={values[0]}/part-{uuid.uuid4()}.parquet"
         rows, bounds = 0, dict[str, tuple[str, str]]()
         self._refuse_links("_delta_log", Path(path).parent.name)
@@ -376,7 +388,9 @@ class StoredTable:
             raise
 
     def are_there(self, files: Iterable[DataFile]) -> bool:
-        """Tell whether files on this machine's disk are as long as the table says; of others nothing is known, and True."""
+        """Tell whether files on this machine's disk are as long as the table says; of others nothing is known, and
+        True.
+        """
         if is_remote(self.store):
             return True
         try:
@@ -389,8 +403,8 @@ class StoredTable:
     ) -> Any:
         """Return columns of a file, without the row groups whose metadata is not `wanted`; strings as dictionaries.
 
-        UnreadableFile where it is damaged, MissingFile where it is gone; OSError where it cannot be reached. A column that can be null
-        may be missing.
+        UnreadableFile where it is damaged, MissingFile where it is gone; OSError where it cannot be reached. A column
+        that can be null may be missing.
         """
         kind = "" if is_remote(self.store) else special_kind(Path(self.uri, file.path))
         if kind and kind != "a folder":
@@ -459,7 +473,7 @@ def by_period(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
     return files_by_period
 
 
-def gone(uri: str) -> Mm2mgrError:
+def missing_table_error(uri: str) -> Mm2mgrError:
     """Return the error about a table that was there when this process began."""
     hint = "mount it again, and samples go on; to begin a new store, start `mm2mgr sample` again"
     return Mm2mgrError(f"the table {uri} is gone", hint=hint)

@@ -1,6 +1,7 @@
 """A single-node Kafka cluster: one JVM that is broker and controller (KRaft), on free ports of the loopback.
 
-Replication factors are 1. Topics are not created automatically, because a sandbox should show a mistake that production would show.
+Replication factors are 1. Topics are not created automatically, because a sandbox should show a mistake that production
+would show.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class Broker(Server):
     def shell_command(self, java: str, properties_file: Path) -> str:
         """Format the storage on the first start, then become the broker: one process id for both.
 
-        What Kafka's tool writes is the same for all clusters but for two ids: it runs once, a second JVM, and its result is cached.
+        What Kafka's tool writes is the same for all clusters but for two ids: it runs once, a second JVM, and its
+        result is cached.
         """
         serve = shlex.join(exec_java(java, [*self.jvm_arguments(), "kafka.Kafka", str(properties_file)]))
         data, formatted = self.directory / "data", self.runtime.cached("kafka-storage")

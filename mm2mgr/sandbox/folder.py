@@ -1,7 +1,7 @@
 """The folders that the sandbox and the demo may fill and empty, and the YAML tree that is written into them.
 
-A folder has its marker and no links that lead out; any other is a SandboxError, and nothing in it is touched. A file that
-people changed is known by the checksum in it, and never overwritten or removed.
+A folder has its marker and no links that lead out; any other is a SandboxError, and nothing in it is touched. A file
+that people changed is known by the checksum in it, and never overwritten or removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.files import locked, replace_file
+from mm2mgr.files import hold_lock, replace_file
 from mm2mgr.text import few
 
 MARKER = ".mm2mgr-folder"
@@ -62,7 +62,9 @@ def claim(folder: Path, use: str) -> None:
 
 
 def is_claimed(folder: Path, use: str) -> bool:
-    """Tell whether the folder is marked for this use; False where there is nothing yet. SandboxError for any other folder."""
+    """Tell whether the folder is marked for this use; False where there is nothing yet. SandboxError for any other
+    folder.
+    """
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -80,7 +82,7 @@ def is_claimed(folder: Path, use: str) -> bool:
 
 def only_one(folder: Path, doing: str = "starting or stopping the sandbox") -> AbstractContextManager[None]:
     """Hold the folder's lock, which the kernel frees when its holder dies; raise Locked when another process has it."""
-    return locked(folder / "state.lock", f"another process is {doing} in {folder}", 0)
+    return hold_lock(folder / "state.lock", f"another process is {doing} in {folder}", 0)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Fetches the jars of a Kafka version by its lock file, with the Ivy that PySpark ships, and verifies each by sha256.
 
-`kafka-<version>.lock` beside this module lists them; adding a file adds a version. A jar with another checksum is deleted and
-never put on a class path.
+`kafka-<version>.lock` beside this module lists them; adding a file adds a version. A jar with another checksum is
+deleted and never put on a class path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from mm2mgr.errors import PackageMissing, SandboxError
-from mm2mgr.files import cache_folder, locked, read_regular, replace_file
+from mm2mgr.files import cache_folder, hold_lock, read_regular, replace_file
 from mm2mgr.sandbox.java import find_java, trust_arguments
 from mm2mgr.text import few
 
@@ -65,7 +65,7 @@ def locked_jars(lock: Path, directory: Path) -> list[Path]:
     artifacts = read_lock(lock)
     if not _is_verified(directory, artifacts):
         directory.mkdir(parents=True, exist_ok=True)
-        with locked(directory / "busy", f"downloading jars to {directory}", DOWNLOAD_TIMEOUT_SECONDS):
+        with hold_lock(directory / "busy", f"downloading jars to {directory}", DOWNLOAD_TIMEOUT_SECONDS):
             if not _is_verified(directory, artifacts):  # the process before us may have done the work
                 _complete(directory, artifacts)
     return [directory / artifact.file_name for artifact in artifacts]

@@ -125,7 +125,9 @@ _TRUSTED_CERTIFICATE = 2
 
 
 def trust_arguments(java: Java, store: Path) -> list[str]:
-    """Return the JVM flag that names `store`, written now; nothing for a system Java or where JAVA_TOOL_OPTIONS names a store."""
+    """Return the JVM flag that names `store`, written now; nothing for a system Java or where JAVA_TOOL_OPTIONS names a
+    store.
+    """
     chosen = "javax.net.ssl.trustStore" in os.environ.get("JAVA_TOOL_OPTIONS", "")
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
     if chosen or not certificates or java.origin != _BUNDLED:

@@ -1,4 +1,5 @@
-"""A whole sandbox: Kafka clusters and Connect clusters in one directory, recorded in its `state.json`, with topics and records.
+"""A whole sandbox: Kafka clusters and Connect clusters in one directory, recorded in its `state.json`, with topics and
+records.
 
 `down` stops what `up` recorded and nothing else; a folder that is not a sandbox's is refused.
 """
@@ -108,7 +109,9 @@ class Sandbox:
             return self._start_servers(layout, progress)
 
     def check(self) -> bool:
-        """Tell whether there is a sandbox's folder; SandboxError when there is another one, before anything is touched."""
+        """Tell whether there is a sandbox's folder; SandboxError when there is another one, before anything is
+        touched.
+        """
         return is_claimed(self.directory, _USE)
 
     def _start_servers(self, layout: Layout | None, progress: Progress) -> Endpoints:

@@ -54,7 +54,9 @@ class ProcessId:
         self._signal(signal.SIGTERM)
 
     def stop(self, timeout_seconds: float = 15.0) -> bool:
-        """Ask it to end (SIGTERM), and kill it when the deadline passes: then False; a process that is not ours is left alone."""
+        """Ask it to end (SIGTERM), and kill it when the deadline passes: then False; a process that is not ours is left
+        alone.
+        """
         self.ask_to_end()
         if self._gone_within(timeout_seconds):
             return True
@@ -144,7 +146,7 @@ def spawn(command: Sequence[str], console: Path, environment: Mapping[str, str])
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Hold a Ctrl-C back until the block is over: between starting a process and noting it down, it would be orphaned.
 
     A handler and not a signal mask, which the new process would inherit for good.

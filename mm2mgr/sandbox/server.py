@@ -23,7 +23,7 @@ from mm2mgr.errors import SandboxError
 from mm2mgr.files import cache_file
 from mm2mgr.sandbox.jars import DEFAULT_VERSION, kafka_jars
 from mm2mgr.sandbox.java import Java, find_java
-from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, uninterrupted, wait_until
+from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, wait_until, without_interrupts
 
 HOST = "127.0.0.1"
 START_TIMEOUT_SECONDS = 90.0
@@ -34,7 +34,8 @@ _PORTS = range(15000, 32000)
 _given_ports: set[int] = set()
 # The first compiler tier and the serial collector halve the start-up of short-lived servers.
 JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:cds=off", "-XX:-UsePerfData")
-# An archive of the classes that a server of this kind loads halves its start. The JVM ignores an archive that does not fit.
+# An archive of the classes that a server of this kind loads halves its start. The JVM ignores an archive that does not
+# fit.
 _READ_CLASSES = "-XX:SharedArchiveFile="
 _WRITE_CLASSES = "-XX:ArchiveClassesAtExit="
 _WRITING_SECONDS = 60.0
@@ -139,7 +140,7 @@ class Server(ABC):
         write_properties(properties_file, self.server_properties())
         command = self.shell_command(str(self.runtime.java.java), properties_file)
         environment = self._environment(self.runtime)
-        with uninterrupted():
+        with without_interrupts():
             self.process = spawn(["sh", "-c", command], self.directory / "console.log", environment)
 
     def wait_ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
@@ -184,13 +185,16 @@ class Server(ABC):
             self.process.kill()
 
     def adopt(self, process: ProcessId | None, ports: Mapping[str, int]) -> None:
-        """Take over a server that another Python process started; SandboxError when it was not started for this folder."""
+        """Take over a server that another Python process started; SandboxError when it was not started for this
+        folder.
+        """
         if set(ports) != set(self.port_names):
             problem = (
                 f"{self.kind} {self.name}: the sandbox's state does not have the ports {', '.join(self.port_names)}"
             )
             raise SandboxError(problem, hint="end its Java processes by hand, then delete state.json")
-        # Anyone can write a number and a start time into a file; only a process of this folder has it on its command line.
+        # Anyone can write a number and a start time into a file; only a process of this folder has it on its command
+        # line.
         words = process.words() if process else []
         named = [word.removeprefix(_LOG_DIRECTORY) for word in words if word.startswith(_LOG_DIRECTORY)]
         if process and words and self.directory.resolve() not in [Path(name).resolve() for name in named]:
@@ -205,7 +209,9 @@ class Server(ABC):
 
     @property
     def log_files(self) -> list[Path]:
-        """All that this run logged, oldest first: log4j moves a full file aside, to server.1.log, then to server.2.log."""
+        """All that this run logged, oldest first: log4j moves a full file aside, to server.1.log, then to
+        server.2.log.
+        """
         return [*(self.directory / f"server.{number}.log" for number in (1, 2)), self.log_file]
 
     def log_has(self, text: str) -> bool:
@@ -275,7 +281,8 @@ def start_all(
 ) -> None:
     """Start servers side by side and wait for all; on failure or Ctrl-C stop those that this call started.
 
-    `changed` is called with each server that was started or is ready, so that a caller can record its process and ports.
+    `changed` is called with each server that was started or is ready, so that a caller can record its process and
+    ports.
     """
     started: list[Server] = []
     try:

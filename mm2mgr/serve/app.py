@@ -1,4 +1,6 @@
-"""The web application: routes, who may ask, and the headers of every answer. It renders the newest view and changes nothing."""
+"""The web application: routes, who may ask, and the headers of every answer. It renders the newest view and changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Login:
         return "Login([hidden])"
 
     def admits(self, authorization: str) -> bool:
-        """Tell whether a header `Authorization` has the token or the password; takes equally long wherever they differ."""
+        """Tell whether a header `Authorization` has the token or the password; takes equally long wherever they
+        differ.
+        """
         scheme, _, credentials = authorization.partition(" ")
         if scheme.lower() == "bearer" and self.token:
             return _is_same(credentials.strip(), self.token)
@@ -80,8 +84,9 @@ def security_headers() -> Mapping[str, str]:
 class _Guard:
     """Refuses strangers, and adds the headers that every answer has.
 
-    It judges the path and headers as they came, and no URL that a library puts together from them: a Host such as `x/healthz?` would
-    change that. /healthz, which says nothing of the estate, is open to all, and an application of its own: nothing else is behind it.
+    It judges the path and headers as they came, and no URL that a library puts together from them: a Host such as
+    `x/healthz?` would change that. /healthz, which says nothing of the estate, is open to all, and an application of
+    its own: nothing else is behind it.
     """
 
     def __init__(
@@ -106,7 +111,8 @@ class _Guard:
     def _refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> Response | None:
         hosts = [value for name, value in headers if name == b"host"]
         if self._is_served is not None and not (len(hosts) == 1 and self._is_served(_host_name(hosts[0]))):
-            # A page of another site may have its own name resolved to this machine, and read what the browser gets from here.
+            # A page of another site may have its own name resolved to this machine, and read what the browser gets from
+            # here.
             return PlainTextResponse(
                 "this server answers to localhost only; name it so, or start it with a login\n", 421
             )
@@ -133,9 +139,11 @@ def application(  # noqa: PLR0913  what to show, to whom, and the clocks
     ticks: Callable[[], float] | None = None,
     closed: Mapping[str, int] | None = None,
 ) -> ASGIApp:
-    """Return the application over a function that returns the newest view. `hosts`: which names it answers to (None: any).
+    """Return the application over a function that returns the newest view. `hosts`: which names it answers to (None:
+    any).
 
-    `ticks`: the clock of the view's ages (None: that of `clock`). `closed`: how many connections the server has ended, by reason.
+    `ticks`: the clock of the view's ages (None: that of `clock`). `closed`: how many connections the server has ended,
+    by reason.
     """
     pages = _Pages(view, clock, ticks or clock, {} if closed is None else closed)
     routes: list[BaseRoute] = [

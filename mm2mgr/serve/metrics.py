@@ -1,7 +1,8 @@
 """The metrics of `/metrics`: what each is called, its unit and labels; and their values from a view. Pure.
 
-Every metric has the label `owner`, so that the trees of several teams can share a Prometheus. No label has a topic, a partition, a
-connector or a text from outside: the number of series is bounded by the flows and clusters that the tree declares.
+Every metric has the label `owner`, so that the trees of several teams can share a Prometheus. No label has a topic, a
+partition, a connector or a text from outside: the number of series is bounded by the flows and clusters that the tree
+declares.
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
 
 
 def exposition(view: EstateView, tick: float, closed: Mapping[str, int] = MappingProxyType({})) -> bytes:
-    """Return the view in the text format of Prometheus. `tick`: now, on the clock of its ages; `closed`: connections ended, by reason."""
+    """Return the view in the text format of Prometheus. `tick`: now, on the clock of its ages; `closed`: connections
+    ended, by reason.
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(list(families(view, tick, closed))))
     return generate_latest(registry)

@@ -1,4 +1,5 @@
-"""The socket and the process: where the server listens, with which certificate, and how it ends within two seconds of a signal.
+"""The socket and the process: where the server listens, with which certificate, and how it ends within two seconds of a
+signal.
 
 Connections are bounded in number and time, so that strangers who open them and send nothing keep nobody out.
 """
@@ -141,9 +142,9 @@ class _Connection(H11Protocol):
 class Connections:
     """The open connections, at most `most`; one that waits gives way to a new one, and none waits for ever.
 
-    `request_seconds`: for the TLS handshake and the header of a request, and between two requests; `answer_seconds`: for the body of a
-    request and for taking the answer.
-    `closed` counts those that were ended, by reason: `late`, `crowded`, and `not-accepted` for those that could not begin.
+    `request_seconds`: for the TLS handshake and the header of a request, and between two requests; `answer_seconds`:
+    for the body of a request and for taking the answer. `closed` counts those that were ended, by reason: `late`,
+    `crowded`, and `not-accepted` for those that could not begin.
     """
 
     most: int = field(default_factory=most_connections)
@@ -155,7 +156,9 @@ class Connections:
     _timers: dict[asyncio.Task[None], asyncio.TimerHandle] = field(default_factory=dict)
 
     async def accept(self, listener: socket.socket, server: uvicorn.Server) -> None:
-        """Take connections until the server ends. asyncio's own way takes as many as come, and tries again at once where it fails."""
+        """Take connections until the server ends. asyncio's own way takes as many as come, and tries again at once
+        where it fails.
+        """
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
         while not server.should_exit:

@@ -1,7 +1,7 @@
 """What one task can carry: measured where tasks were saturated, else computed from the link, else the default.
 
-A task without lag says nothing about its limit, so only rates held while lagging count; and of these a low quantile, because the
-best five minutes of a month are luck, and a plan has to hold in the others.
+A task without lag says nothing about its limit, so only rates held while lagging count; and of these a low quantile,
+because the best five minutes of a month are luck, and a plan has to hold in the others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SUSTAINED_SECONDS = 300.0
 LOW_QUANTILE = 0.25
 """The share of the time in which lagging tasks carried less than the measured capacity."""
 RECENT_DAYS = 30
-"""Older measurements count only where there is no newer one: brokers, links and records may be others by then, but a flow
-that keeps up on what was measured gives no new evidence, and must not get another number for that.
+"""Older measurements count only where there is no newer one: brokers, links and records may be others by then, but a
+flow that keeps up on what was measured gives no new evidence, and must not get another number for that.
 """
 
 LOWERING_SECONDS = 3_600.0
-"""A rate that was held proves that a task can carry it, but not that it cannot carry more: a slow target for some minutes
-looks the same. To count below what the link or the default says, tasks must have lagged for so long in all.
+"""A rate that was held proves that a task can carry it, but not that it cannot carry more: a slow target for some
+minutes looks the same. To count below what the link or the default says, tasks must have lagged for so long in all.
 """
 
 _SPAN_PER_DOUBT = 10
@@ -50,20 +50,23 @@ class TaskMeasurement:
 
 @dataclass(frozen=True)
 class Saturated:
-    """What tasks carried at least in three quarters of the time that they lagged, how long that was in all, and when it ended."""
+    """What tasks carried at least in three quarters of the time that they lagged, how long that was in all, and when it
+    ended.
+    """
 
     bytes_per_second: float
     seconds: float
     ended_ms: int
 
 
-def saturated(
+def find_saturation(
     measurements: Iterable[TaskMeasurement], sustained_seconds: float = SUSTAINED_SECONDS
 ) -> Saturated | None:
-    """Return the lower quartile of what tasks carried while they had lag at both ends of every span; None without long stretches.
+    """Return the lower quartile of what tasks carried while they had lag at both ends of every span; None without long
+    stretches.
 
-    `measurements` may come in any order; the first measurement of a stretch only opens it. A stretch is cut into spans that last at least so
-    long, each of which counts by its time.
+    `measurements` may come in any order; the first measurement of a stretch only opens it. A stretch is cut into spans
+    that last at least so long, each of which counts by its time.
     """
     ordered = sorted(measurements, key=lambda span: (span.task, span.time_ms))
     spans = [
@@ -102,7 +105,9 @@ class MeasuredCapacity:
 
 
 def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capacity:
-    """Return the measured capacity, except where it is the lower one and there is little to it: then the reason has both."""
+    """Return the measured capacity, except where it is the lower one and there is little to it: then the reason has
+    both.
+    """
     if measured is None:
         return otherwise
     capacity = measured.capacity
@@ -134,9 +139,9 @@ def by_link(forecast: Forecast, route: Route, default: Capacity) -> Capacity:
 def _spans(stretch: list[TaskMeasurement], sustained_seconds: float) -> Iterator[Saturated]:
     """Cut a stretch into spans that last long enough, the last one longer by what is left.
 
-    What is uncertain about the first commit counts as time, so that no rate is too high; as the spans follow one another it
-    is spread over all of them, and long stretches are most exact. A span has ten times that, if the stretch has: commits
-    that fall on this or that side of its ends are then at most a tenth of it.
+    What is uncertain about the first commit counts as time, so that no rate is too high; as the spans follow one
+    another it is spread over all of them, and long stretches are most exact. A span has ten times that, if the stretch
+    has: commits that fall on this or that side of its ends are then at most a tenth of it.
     """
     doubt = stretch[0].uncertain_seconds
     whole = (stretch[-1].time_ms - stretch[0].time_ms) / 1000
@@ -186,8 +191,8 @@ class Log:
 
 @dataclass(frozen=True)
 class OffsetSnapshot:
-    """The offset of the last record carried, by partition: every commit made before `asked_ms` is in it, none made after
-    `time_ms`.
+    """The offset of the last record carried, by partition: every commit made before `asked_ms` is in it, none made
+    after `time_ms`.
     """
 
     asked_ms: int
@@ -257,9 +262,9 @@ def _step(before: int | None, now: int, log: Log | None) -> Step:
 class Stretches:
     """The lagging tasks of one connector: what each one works on, and when its last commit was seen.
 
-    A commit may be a whole flush interval old (60 s by default; not available over REST). So only a commit that was seen to
-    move is judged, and only by records that existed well before the snapshot that still showed the earlier commit: a task
-    without lag has committed those.
+    A commit may be a whole flush interval old (60 s by default; not available over REST). So only a commit that was
+    seen to move is judged, and only by records that existed well before the snapshot that still showed the earlier
+    commit: a task without lag has committed those.
     """
 
     def __init__(self, pace: Pace) -> None:
@@ -273,7 +278,9 @@ class Stretches:
         step_of: Mapping[TopicPartition, Step],
         assigned: Mapping[int, TaskAssignment],
     ) -> list[MeasuredSpan]:
-        """Return a measurement for each task that committed and lags; the stretches of all that changed or caught up end."""
+        """Return a measurement for each task that committed and lags; the stretches of all that changed or caught up
+        end.
+        """
         spans = []
         for task in self._open.keys() - assigned.keys():
             del self._open[task]

@@ -1,7 +1,7 @@
 """How many workers a Connect cluster needs for its tasks, and which limit decides it: tasks, heap, or network.
 
-Connect spreads tasks by number, idle ones too, and not by load, so every limit is held against the fullest worker that such a
-spread allows, not the mean.
+Connect spreads tasks by number, idle ones too, and not by load, so every limit is held against the fullest worker that
+such a spread allows, not the mean.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ class WorkerLimits:
 
 @dataclass(frozen=True)
 class Failover:
-    """The workers' settings that decide how long the tasks of a lost worker stop; REST does not show them, so Kafka's defaults.
+    """The workers' settings that decide how long the tasks of a lost worker stop; REST does not show them, so Kafka's
+    defaults.
 
-    `session_seconds`: session.timeout.ms, until the loss is detected; `delay_seconds`: scheduled.rebalance.max.delay.ms (KIP-415).
+    `session_seconds`: session.timeout.ms, until the loss is detected; `delay_seconds`: scheduled.rebalance.max.delay.ms
+    (KIP-415).
     """
 
     session_seconds: float = 10.0
@@ -55,7 +57,9 @@ class Failover:
 
 @dataclass(frozen=True)
 class Buffers:
-    """What one task may hold in memory, from the settings of its clients; `brokers`: how many it fetches from at once."""
+    """What one task may hold in memory, from the settings of its clients; `brokers`: how many it fetches from at
+    once.
+    """
 
     fetch_bytes: int
     partition_fetch_bytes: int
@@ -73,8 +77,8 @@ class Buffers:
 class FlowRun:
     """A flow as a Connect cluster runs it: its load, assigned to `tasks`, of which it may have `most`.
 
-    `capacity_bytes_per_second` is all that one task can move, `records_per_second` the flow's (None: not measured), `limit_used` the
-    traffic of all flows under its catch-up limit as a share of that (0: no limit).
+    `capacity_bytes_per_second` is all that one task can move, `records_per_second` the flow's (None: not measured),
+    `limit_used` the traffic of all flows under its catch-up limit as a share of that (0: no limit).
     """
 
     flow_id: str
@@ -100,7 +104,9 @@ class FlowRun:
 
 @dataclass(frozen=True)
 class ConnectLoad:
-    """What a Connect cluster has to carry. `side_tasks`: those of checkpoint and heartbeat connectors. `today`: its workers, if known."""
+    """What a Connect cluster has to carry. `side_tasks`: those of checkpoint and heartbeat connectors. `today`: its
+    workers, if known.
+    """
 
     name: str
     worker: WorkerLimits
@@ -121,7 +127,9 @@ class ConnectLoad:
 
 @dataclass(frozen=True)
 class Fullest:
-    """What may come together on one of so many workers: tasks that move records, what goes in and out again, and heap."""
+    """What may come together on one of so many workers: tasks that move records, what goes in and out again, and
+    heap.
+    """
 
     workers: int
     tasks: int
@@ -131,7 +139,9 @@ class Fullest:
 
 @dataclass(frozen=True)
 class WorkerNeed:
-    """How many workers a Connect cluster needs; None where no number does. `by_limit`: what each limit alone asks for."""
+    """How many workers a Connect cluster needs; None where no number does. `by_limit`: what each limit alone asks
+    for.
+    """
 
     connect: str
     tasks: int
@@ -146,9 +156,11 @@ class WorkerNeed:
 
 @dataclass(frozen=True)
 class PairLayout:
-    """One mirror cluster for each pair of source and target, as MirrorMaker was run before, beside shared Connect clusters.
+    """One mirror cluster for each pair of source and target, as MirrorMaker was run before, beside shared Connect
+    clusters.
 
-    Workers count one spare for each cluster that has any; `heap_bytes` are what the processes take before the first record.
+    Workers count one spare for each cluster that has any; `heap_bytes` are what the processes take before the first
+    record.
     """
 
     clusters: int
@@ -172,9 +184,9 @@ class PairLayout:
 def fullest(load: ConnectLoad, workers: int) -> Fullest:
     """Return the most that may come together on one of so many workers.
 
-    Connect gives each task to one of the emptiest workers (IncrementalCooperativeAssignor), so a worker has no more than its
-    share of all tasks; at worst these are the heaviest. New connectors are spread evenly, but once a worker has gone and come
-    back all tasks of one may be on one worker: `placement` judges what is.
+    Connect gives each task to one of the emptiest workers (IncrementalCooperativeAssignor), so a worker has no more
+    than its share of all tasks; at worst these are the heaviest. New connectors are spread evenly, but once a worker
+    has gone and come back all tasks of one may be on one worker: `placement` judges what is.
     """
     places = share_of(load.tasks + load.side_tasks, workers)
     rates = heapq.nlargest(places, chain.from_iterable(run.per_task for run in load.runs))

@@ -1,7 +1,8 @@
-"""The load of a flow hour by hour: what each partition carries in each hour, and the load of each task for a number of tasks.
+"""The load of a flow hour by hour: what each partition carries in each hour, and the load of each task for a number of
+tasks.
 
-The partitions of a task are added up in each hour, and the statistic is taken of these sums. Past hours are evidence of the
-hours to come: gaps are filled, and hours before a growth are raised to today's level.
+The partitions of a task are added up in each hour, and the statistic is taken of these sums. Past hours are evidence of
+the hours to come: gaps are filled, and hours before a growth are raised to today's level.
 """
 
 from __future__ import annotations
@@ -22,18 +23,22 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 Hours = Any
-"""Bytes per second of one partition: an array with one entry per hour, the same hours for all of them; a number stands for all hours."""
+"""Bytes per second of one partition: an array with one entry per hour, the same hours for all of them; a number stands
+for all hours.
+"""
 
 _SHARE_ABOVE = {"p50": 0.5, "p95": 0.05, "max": 0.0}
 _RELIEF = 1.1
-"""The task of a partition that no task can carry may have a tenth more than this partition: with more tasks it would have less
-beside it, but would hardly be relieved."""
+"""The task of a partition that no task can carry may have a tenth more than this partition: with more tasks it would
+have less beside it, but would hardly be relieved."""
 _ROUNDING = 1e-9  # a bound must not be too high by it; what fits is judged without
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many partitions have a rate of their own, and what the others take: they add up to the partitions that exist."""
+    """How many partitions have a rate of their own, and what the others take: they add up to the partitions that
+    exist.
+    """
 
     measured: int
     topic: int
@@ -45,13 +50,14 @@ class Coverage:
 class Load:
     """Bytes per second by position of the assignment, and by hour where it is two-dimensional.
 
-    `usable`, `usable_records`: what one task is planned to carry at most, in bytes and in records per second; `capacity`: all
-    that it can carry; `most_partitions`: how many it may have. `record_bytes`: mean record size by position, NaN where unknown.
+    `usable`, `usable_records`: what one task is planned to carry at most, in bytes and in records per second;
+    `capacity`: all that it can carry; `most_partitions`: how many it may have. `record_bytes`: mean record size by
+    position, NaN where unknown.
 
-    In an hour a task has too much when it is above what is usable. Where one of its partitions alone is, no number of tasks
-    changes that: then it has too much with more than a tenth beside that partition, or more than its whole capacity where the
-    partition alone would leave it within that, or a second such partition. The statistic says in how many hours that may be:
-    for p95 in 5 %, for max in none; for mean it is taken of the strain.
+    In an hour a task has too much when it is above what is usable. Where one of its partitions alone is, no number of
+    tasks changes that: then it has too much with more than a tenth beside that partition, or more than its whole
+    capacity where the partition alone would leave it within that, or a second such partition. The statistic says in how
+    many hours that may be: for p95 in 5 %, for max in none; for mean it is taken of the strain.
     """
 
     rates: Array
@@ -111,7 +117,8 @@ class Load:
     def least(self) -> int:
         """Return a number of tasks below which none can do, however partitions are assigned.
 
-        In an hour in which n tasks have too much together, one of them has; n tasks may have n times as many such hours as one.
+        In an hour in which n tasks have too much together, one of them has; n tasks may have n times as many such hours
+        as one.
         """
         if not len(self.hours):
             return 1
@@ -137,7 +144,9 @@ class Load:
         return max(self.per_task(tasks))
 
     def busiest_share(self, tasks: int) -> float:
-        """Return the load of the busiest task as a share of what is usable, in bytes or in records, whichever is more."""
+        """Return the load of the busiest task as a share of what is usable, in bytes or in records, whichever is
+        more.
+        """
         return float(self._loads_of(tasks)[1].max(initial=0.0))
 
     def strain(self, tasks: int) -> float:
@@ -163,7 +172,9 @@ class Load:
 
     @cached_property
     def _records(self) -> Array | None:
-        """Records per second like `hours`; None where no record is so small that they could decide before the bytes do."""
+        """Records per second like `hours`; None where no record is so small that they could decide before the bytes
+        do.
+        """
         if self.record_bytes is None or not len(self.hours) or math.isinf(self.usable_records):
             return None
         sizes = np.asarray(self.record_bytes, np.float64)
@@ -233,7 +244,9 @@ def _sum(table: Array) -> Array:
 
 
 def _by_task(table: Array, count: int, add: np.ufunc = np.add) -> Array:
-    """Add up the rows of each task, or take their maximum: row p is task p mod count's (`assignment.partitions_by_task`)."""
+    """Add up the rows of each task, or take their maximum: row p is task p mod count's
+    (`assignment.partitions_by_task`).
+    """
     if not count:
         return np.zeros((0, table.shape[1]))
     whole = len(table) // count * count
@@ -259,8 +272,8 @@ def statistic_of(values: Array, statistic: Statistic) -> Array:
 def complete(
     order: Sequence[TopicPartition], rates: Mapping[TopicPartition, Hours], default_bytes_per_second: float
 ) -> tuple[Array, Coverage]:
-    """Give each partition its own rate, else the mean of its topic's measured partitions in each hour, else the flow's median
-    in each hour, else the default: partitions × hours.
+    """Give each partition its own rate, else the mean of its topic's measured partitions in each hour, else the flow's
+    median in each hour, else the default: partitions × hours.
     """
     own = [_possible(rates.get(partition)) for partition in order]
     width = max((len(rate) for rate in own if rate is not None), default=1)
@@ -316,7 +329,7 @@ class TopicGrowth:
     weeks: int
 
 
-def filled(table: Array, hours: Sequence[int]) -> None:
+def fill_unknown_hours(table: Array, hours: Sequence[int]) -> None:
     """Fill unknown hours (NaN) of partitions × hours: with the partition's mean at this hour of the day, else its mean.
 
     `hours` are counted since 1970. A row that is unknown throughout stays so.
@@ -335,17 +348,17 @@ def filled(table: Array, hours: Sequence[int]) -> None:
     table[rows] = some
 
 
-def levelled(table: Array, topics: Array, hours: Sequence[int]) -> dict[int, TopicGrowth]:
+def level_growth(table: Array, topics: Array, hours: Sequence[int]) -> dict[int, TopicGrowth]:
     """Raise older hours of topics that grew to today's level, in place; return those topics with their growth.
 
-    Growth is measured against the same hours of earlier weeks: a Monday is no growth over a Sunday. Topics that shrink keep
-    their rates until those hours leave the window.
+    Growth is measured against the same hours of earlier weeks: a Monday is no growth over a Sunday. Topics that shrink
+    keep their rates until those hours leave the window.
 
-    `topics` numbers the topic of each row, in blocks of one topic; `hours`, counted since 1970, go up. Each topic's newest day
-    is compared with the same hours one, two and three weeks earlier. It has grown where three quarters of these hours did, by a
-    quarter or more; the median is the factor. The days of the newest week are compared with those a week before each, so that what has
-    risen already is not raised again, and growth that is a week old and more raises the days before it. With less than eight
-    days of history nothing is compared: the newest day is enough of it.
+    `topics` numbers the topic of each row, in blocks of one topic; `hours`, counted since 1970, go up. Each topic's
+    newest day is compared with the same hours one, two and three weeks earlier. It has grown where three quarters of
+    these hours did, by a quarter or more; the median is the factor. The days of the newest week are compared with those
+    a week before each, so that what has risen already is not raised again, and growth that is a week old and more
+    raises the days before it. With less than eight days of history nothing is compared: the newest day is enough of it.
     """
     growth_of: dict[int, TopicGrowth] = {}
     if not len(table):
@@ -397,7 +410,9 @@ def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tu
 
 
 def _ratios(sums: Array, column: dict[int, int], day: int, weeks: int) -> tuple[Array, Array]:
-    """Return median and lower quartile of a day's hours over those some weeks before; 1 where too few can be compared."""
+    """Return median and lower quartile of a day's hours over those some weeks before; 1 where too few can be
+    compared.
+    """
     ages = range(day * _DAY_HOURS, (day + 1) * _DAY_HOURS)
     pairs = [
         (column[age], column[age + weeks * _WEEK_HOURS])

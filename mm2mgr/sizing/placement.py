@@ -1,4 +1,5 @@
-"""What a Connect cluster runs now: which tasks each worker has, what they carry, and whether worker and tasks can carry it.
+"""What a Connect cluster runs now: which tasks each worker has, what they carry, and whether worker and tasks can carry
+it.
 
 It is as Connect's status shows it: tasks of a worker that died are RUNNING there until the rebalance delay is over.
 """
@@ -46,10 +47,11 @@ class ConnectorPlacement:
 
 @dataclass(frozen=True)
 class WorkerNow:
-    """A worker and what stops if it is lost: `tasks` of all connectors, as Connect counts them; of flows, which ones by number.
+    """A worker and what stops if it is lost: `tasks` of all connectors, as Connect counts them; of flows, which ones by
+    number.
 
-    `bytes_per_second` is what the flows' tasks carry at the same time, `heap_bytes` what they may take; `over_limits`: what of
-    that is more than a worker is declared to carry.
+    `bytes_per_second` is what the flows' tasks carry at the same time, `heap_bytes` what they may take; `over_limits`:
+    what of that is more than a worker is declared to carry.
     """
 
     worker: str
@@ -68,7 +70,9 @@ class WorkerNow:
 
 @dataclass(frozen=True)
 class RunningFlow:
-    """A flow with the tasks that its connector has now, whatever number is recommended, and whether every one of them holds."""
+    """A flow with the tasks that its connector has now, whatever number is recommended, and whether every one of them
+    holds.
+    """
 
     flow_id: str
     tasks: int
@@ -79,7 +83,9 @@ class RunningFlow:
 
 @dataclass(frozen=True)
 class Placement:
-    """The workers that have anything, the flows that run, and the tasks without a worker. `note`: why nothing could be read."""
+    """The workers that have anything, the flows that run, and the tasks without a worker. `note`: why nothing could be
+    read.
+    """
 
     workers: tuple[WorkerNow, ...] = ()
     nowhere: tuple[str, ...] = ()
@@ -88,7 +94,9 @@ class Placement:
     limits: WorkerLimits = field(default_factory=WorkerLimits)
 
     def sentences(self, declared: int | None) -> list[str]:
-        """Say what is unusual: other workers than declared, too much for one, tasks without a worker, or nothing to be read."""
+        """Say what is unusual: other workers than declared, too much for one, tasks without a worker, or nothing to be
+        read.
+        """
         if self.note:
             return [f"Running tasks could not be read, so an even spread is assumed: {self.note}."]
         worker_count = len(self.workers)

@@ -1,7 +1,7 @@
 """How long a lag lasts, by number of workers, and what happens when workers are lost.
 
-A flow has caught up when its busiest task has, so each time is that of the busiest task; None is never. Meanwhile traffic goes
-on at the planned rate.
+A flow has caught up when its busiest task has, so each time is that of the busiest task; None is never. Meanwhile
+traffic goes on at the planned rate.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class CatchUp:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Time to catch up on so many workers: with the current tasks, and with as many as the workers hold and partitions allow."""
+    """Time to catch up on so many workers: with the current tasks, and with as many as the workers hold and partitions
+    allow.
+    """
 
     workers: int
     tasks: int
@@ -49,10 +51,12 @@ class Recovery:
 
 @dataclass(frozen=True)
 class WorkerLoss:
-    """What happens when workers are lost: up to `stopped_tasks` stop for `stopped_seconds`, then flows catch up or fall behind.
+    """What happens when workers are lost: up to `stopped_tasks` stop for `stopped_seconds`, then flows catch up or fall
+    behind.
 
-    If a lost worker led the Connect group they stop for `leader_stopped_seconds`; REST does not show who leads. None: for good.
-    `after`: catching up from the longer stop. `behind_anyway`: flows that cannot keep up with all workers either.
+    If a lost worker led the Connect group they stop for `leader_stopped_seconds`; REST does not show who leads. None:
+    for good. `after`: catching up from the longer stop. `behind_anyway`: flows that cannot keep up with all workers
+    either.
     """
 
     lost: int
@@ -68,8 +72,8 @@ class WorkerLoss:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated. `limited`: the flows that would catch up
-    sooner without their catch-up limit, with the current workers."""
+    """Losses and recoveries of one Connect cluster. `note`: why no recovery is estimated. `limited`: the flows that
+    would catch up sooner without their catch-up limit, with the current workers."""
 
     lag: str
     losses: tuple[WorkerLoss, ...]
@@ -78,7 +82,7 @@ class Outlook:
     limited: tuple[str, ...] = ()
 
 
-def task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> float:
+def _task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> float:
     """Return what a task can move where `tasks` busy ones are spread over the workers, idle ones among them.
 
     A worker moves what its number of tasks moves at full capacity, or its network; more tasks than that share it.
@@ -89,18 +93,19 @@ def task_speed(load: ConnectLoad, run: FlowRun, workers: int, tasks: int) -> flo
     return speed if network is None else min(speed, network / most)
 
 
-def utilisations(load: ConnectLoad, workers: int, tasks: Sequence[int]) -> dict[str, float]:
-    """Return how busy the busiest task of each flow is when the flows have so many tasks, in their order, or its catch-up limit if that
-    is busier: all that comes under it gets through at that rate together."""
+def _utilisations(load: ConnectLoad, workers: int, tasks: Sequence[int]) -> dict[str, float]:
+    """Return how busy the busiest task of each flow is when the flows have so many tasks, in their order, or its
+    catch-up limit if that is busier: all that comes under it gets through at that rate together."""
     total = max(1, sum(tasks))
     return {
-        run.flow_id: max(run.load.busiest(count) / task_speed(load, run, workers, total), run.limit_used)
+        run.flow_id: max(run.load.busiest(count) / _task_speed(load, run, workers, total), run.limit_used)
         for run, count in zip(load.runs, tasks, strict=True)
     }
 
 
 def catch_up_seconds(behind_seconds: float, utilisation: float) -> float | None:
-    """Return how long a task that is so many seconds of its traffic behind takes to catch up: lag × u ÷ (1 − u); None is never.
+    """Return how long a task that is so many seconds of its traffic behind takes to catch up: lag × u ÷ (1 − u); None
+    is never.
 
     The backlog is lag × rate, and what is left for it is speed − rate.
     """
@@ -121,7 +126,9 @@ def behind_seconds(load: ConnectLoad, lag: Lag) -> float | None:
 
 
 def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = ()) -> Outlook:
-    """Return what happens to a Connect cluster of `workers` when one or two are lost, and its recoveries by number of workers."""
+    """Return what happens to a Connect cluster of `workers` when one or two are lost, and its recoveries by number of
+    workers.
+    """
     losses = tuple(loss(load, workers, lost) for lost in (1, 2) if lost <= workers)
     behind = behind_seconds(load, lag)
     if behind is None:
@@ -130,7 +137,7 @@ def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = (
         )
     usual = [max(1, workers // 2), workers, workers + 1, math.ceil(workers * 1.5), workers * 2, workers * 3]
     chosen = sorted(set(counts or usual))
-    shares = utilisations(load, workers, [len(run.per_task) for run in load.runs])
+    shares = _utilisations(load, workers, [len(run.per_task) for run in load.runs])
     limited = tuple(run.flow_id for run in load.runs if run.limit_used and shares[run.flow_id] == run.limit_used)
     return Outlook(lag.text, losses, tuple(recovery(load, count, behind) for count in chosen), limited=limited)
 
@@ -139,7 +146,7 @@ def recovery(load: ConnectLoad, workers: int, behind: float) -> Recovery:
     """Return the time to catch up from so many seconds of traffic."""
     now = [len(run.per_task) for run in load.runs]
     raised = _raise_tasks(load, workers, now)
-    first, second = (_catch_up(utilisations(load, workers, tasks), behind) for tasks in (now, raised))
+    first, second = (_catch_up(_utilisations(load, workers, tasks), behind) for tasks in (now, raised))
     return Recovery(workers, sum(now), first, sum(raised), second)
 
 
@@ -160,8 +167,8 @@ def loss(load: ConnectLoad, workers: int, lost: int) -> WorkerLoss:
             reason=reason,
         )
     seconds = load.failover.stopped_seconds
-    before = _catch_up(utilisations(load, workers, tasks), seconds).never
-    after = _catch_up(utilisations(load, left, tasks), seconds)
+    before = _catch_up(_utilisations(load, workers, tasks), seconds).never
+    after = _catch_up(_utilisations(load, left, tasks), seconds)
     after = replace(after, never=tuple(flow_id for flow_id in after.never if flow_id not in set(before)))
     rest = fullest(load, left)
     outcome = WorkerLoss(

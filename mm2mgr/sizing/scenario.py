@@ -1,7 +1,8 @@
-"""Scenarios: changed traffic, a source less, a topic in another flow, a target more, another limit; what each would need, and what
-changes from one to another.
+"""Scenarios: changed traffic, a source less, a topic in another flow, a target more, another limit; what each would
+need, and what changes from one to another.
 
-Scenarios are sized and placed by the code that `size` and `fleet` use. A change makes new scenarios and never alters one.
+Scenarios are sized and placed by the code that `size` and `fleet` use. A change makes new scenarios and never alters
+one.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ Carries = Callable[[str], bool]
 class Scenario:
     """One flow with all that its size depends on.
 
-    `listing`: the topics of its source; `carries`: which topics its connector assigns; `rates`: bytes per second by partition
-    and hour; `record_bytes`: mean size (None: not measured); `now`: what the tree has (None: a new flow); `profile`: what else
-    was measured of its source. Catch-up limits are bytes per second: its own, and the one that it shares with other flows over its link.
+    `listing`: the topics of its source; `carries`: which topics its connector assigns; `rates`: bytes per second by
+    partition and hour; `record_bytes`: mean size (None: not measured); `now`: what the tree has (None: a new flow);
+    `profile`: what else was measured of its source. Catch-up limits are bytes per second: its own, and the one that it
+    shares with other flows over its link.
     """
 
     name: str
@@ -85,8 +87,8 @@ class Scenario:
 
 @dataclass(frozen=True)
 class ConnectWorkers:
-    """The workers of one Connect cluster: what one carries, how many there are (None: not declared), side tasks for each pair,
-    and what decides how long the tasks of a lost one stop."""
+    """The workers of one Connect cluster: what one carries, how many there are (None: not declared), side tasks for
+    each pair, and what decides how long the tasks of a lost one stop."""
 
     worker: WorkerLimits = field(default_factory=WorkerLimits)
     count: int | None = None
@@ -111,7 +113,8 @@ class Outcome:
 @dataclass(frozen=True)
 class FlowView:
     """What is shown of a flow: its sizing as JSON has it, load per task with today's number (empty: new) and with the
-    recommended one, hottest partitions, and mean load by day of week and hour of day (empty: not measured); bytes per second."""
+    recommended one, hottest partitions, and mean load by day of week and hour of day (empty: not measured); bytes per
+    second."""
 
     sizing: Mapping[str, Any]
     before: tuple[float, ...]
@@ -120,7 +123,7 @@ class FlowView:
     week: Week
 
 
-def sized(scenario: Scenario) -> SizedFlow:
+def size_scenario(scenario: Scenario) -> SizedFlow:
     """Size one flow."""
     flow_load_now = flow_load(scenario.assignment, scenario.rates, scenario.rules, scenario.profile)
     sizing = size_load(scenario.flow_id, flow_load_now, scenario.rules, scenario.now)
@@ -128,14 +131,16 @@ def sized(scenario: Scenario) -> SizedFlow:
 
 
 def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers]) -> Outcome:
-    """Size every scenario and put it on its Connect cluster; a cluster without scenarios needs nothing and is absent."""
+    """Size every scenario and put it on its Connect cluster; a cluster without scenarios needs nothing and is
+    absent.
+    """
     scenarios = tuple(scenarios)
-    flows = {scenario.flow_id: sized(scenario) for scenario in scenarios}
+    flows = {scenario.flow_id: size_scenario(scenario) for scenario in scenarios}
     used = _limits_used(scenarios, flows)
     runs: dict[str, list[FlowRun]] = {}
     pairs: dict[str, set[str]] = {}
     for scenario in scenarios:
-        run = flow_run(scenario, flows[scenario.flow_id])
+        run = _flow_run(scenario, flows[scenario.flow_id])
         runs.setdefault(scenario.connect, []).append(replace(run, limit_used=used.get(scenario.flow_id, 0.0)))
         pairs.setdefault(scenario.connect, set()).add(scenario.pair)
     loads = {name: _load(name, own, pairs[name], machines.get(name, ConnectWorkers())) for name, own in runs.items()}
@@ -143,7 +148,9 @@ def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers
 
 
 def _limits_used(scenarios: Iterable[Scenario], flows: Mapping[str, SizedFlow]) -> dict[str, float]:
-    """Return by flow the traffic under its catch-up limit as a share of that; flows over one link without a limit of their own share the link's."""
+    """Return by flow the traffic under its catch-up limit as a share of that; flows over one link without a limit of
+    their own share the link's.
+    """
     shares = {
         scenario.flow_id: flows[scenario.flow_id].load.total / scenario.own_limit
         for scenario in scenarios
@@ -165,8 +172,10 @@ def with_workers_seen(outcome: Outcome, counts: Mapping[str, int]) -> Outcome:
     return Outcome(outcome.flows, loads, {name: need(load) for name, load in loads.items()})
 
 
-def flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
-    """Return a sized flow as its Connect cluster runs it: people's own number where they wrote one, else the recommended."""
+def _flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
+    """Return a sized flow as its Connect cluster runs it: people's own number where they wrote one, else the
+    recommended.
+    """
     partitions, limit = max(1, len(scenario.assignment.order)), scenario.rules.bounds.limit
     tasks = min(scenario.now.tasks if scenario.now and scenario.now.by_hand else flow.sizing.tasks, partitions)
     most = max(tasks, min(partitions, limit or partitions))
@@ -250,7 +259,8 @@ def with_target(
 ) -> tuple[Scenario, ...]:
     """Mirror the declared flows of these names to one target more, once from each of their sources.
 
-    The new flows have the topics and rules of the ones they are made from; nothing is known of the way to the new target.
+    The new flows have the topics and rules of the ones they are made from; nothing is known of the way to the new
+    target.
     """
     there = {(scenario.name, scenario.pair) for scenario in scenarios}
     new: dict[tuple[str, str], Scenario] = {}
@@ -295,7 +305,9 @@ def _hottest(sized: SizedFlow, measured: Collection[TopicPartition]) -> tuple[tu
 
 
 def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
-    """Return both outcomes side by side as plain JSON values: flows that differ, Connect clusters, totals, and what that means."""
+    """Return both outcomes side by side as plain JSON values: flows that differ, Connect clusters, totals, and what
+    that means.
+    """
     flows, connects = {}, {}
     for flow_id in dict.fromkeys((*before.sizings, *after.sizings)):
         old, new = before.sizings.get(flow_id), after.sizings.get(flow_id)
@@ -347,7 +359,9 @@ def _why_fewer(before: Sizing | None, after: Sizing | None) -> str | None:
 
 
 def _consequences(before: Outcome, after: Outcome) -> list[str]:
-    """Say which partitions become hot or cease to be, which flows get too little, and what each Connect cluster then needs."""
+    """Say which partitions become hot or cease to be, which flows get too little, and what each Connect cluster then
+    needs.
+    """
     hot, hot_before = _hot(after), _hot(before)
     short, short_before = _short(after), _short(before)
     pairs = set(map(_pair, after.sizings))

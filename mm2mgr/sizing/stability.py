@@ -18,8 +18,8 @@ from mm2mgr.text import number_of, rate_text
 class Policy:
     """When another number is worth a restart.
 
-    `hysteresis`: share of the usable capacity that the busiest task may have after a step down, so that the next small rise
-    does not undo it. `least_coverage`: share of partitions with a rate of their own, below which nothing changes.
+    `hysteresis`: share of the usable capacity that the busiest task may have after a step down, so that the next small
+    rise does not undo it. `least_coverage`: share of partitions with a rate of their own, below which nothing changes.
     """
 
     hysteresis: float = 0.9
@@ -28,8 +28,8 @@ class Policy:
 
 @dataclass(frozen=True)
 class EarlierSizing:
-    """What the reviewed file says: the number, when it last changed (seconds since 1970; None: it does not say), and whether it
-    only saves tasks, where the number before fits as well."""
+    """What the reviewed file says: the number, when it last changed (seconds since 1970; None: it does not say), and
+    whether it only saves tasks, where the number before fits as well."""
 
     tasks: int
     changed_seconds: int | None = None
@@ -38,7 +38,8 @@ class EarlierSizing:
 
 @dataclass(frozen=True)
 class Decision:
-    """The number to write, since when it holds, how many partitions change their task for it, and why it is not another.
+    """The number to write, since when it holds, how many partitions change their task for it, and why it is not
+    another.
 
     `is_saving`: it only saves tasks, as the number before fits and is allowed; then its restart can wait.
     """
@@ -84,7 +85,8 @@ def _decide(evidence: SizedFlow, before: EarlierSizing | None, policy: Policy, w
 def _not_worth_it(evidence: SizedFlow, before: EarlierSizing, policy: Policy) -> str | None:
     """Say why another number is not worth a restart; None where it is, which is at once.
 
-    Mostly that is a larger one. But assignment goes by position, so a flow can be too small with 5 tasks and fit with 3.
+    Mostly that is a larger one. But assignment goes by position, so a flow can be too small with 5 tasks and fit with
+    3.
     """
     load, recommended = evidence.load, evidence.sizing.tasks
     if before.tasks < evidence.bounds.minimum:
@@ -130,7 +132,7 @@ def _stay(sizing: Sizing, before: EarlierSizing, reason: str) -> Decision:
     return Decision(before.tasks, before.changed_seconds, 0, (sentence,), before.is_saving)
 
 
-def settled(evidence: SizedFlow, decision: Decision) -> Sizing:
+def sizing_as_decided(evidence: SizedFlow, decision: Decision) -> Sizing:
     """Return the sizing with the number that was decided for, and the reasons for that."""
     busiest = evidence.load.busiest(decision.tasks)
     reasons = (*evidence.sizing.reasons, *decision.reasons)
@@ -144,10 +146,12 @@ def overrides_document(
     changed: Mapping[str, str] | None = None,
     savings: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Return {"sizing": {flow id: …}} in the order of flow ids, as it is written below `clusters/overrides/` for review.
+    """Return {"sizing": {flow id: …}} in the order of flow ids, as it is written below `clusters/overrides/` for
+    review.
 
-    `when_text` is the measured time window, `source_text` what was measured (the statistic and the result it came from),
-    `changed` when a flow's number last became another one. `savings`: the partitions of flows whose number only saves tasks.
+    `when_text` is the measured time window, `source_text` what was measured (the statistic and the result it came
+    from), `changed` when a flow's number last became another one. `savings`: the partitions of flows whose number only
+    saves tasks.
     """
     entries = {}
     for sizing in sorted(sizings, key=lambda partition: partition.flow_id):

@@ -1,7 +1,8 @@
-"""How many tasks a flow needs: the smallest number with which every task fits when Connect assigns it the flow's partitions.
+"""How many tasks a flow needs: the smallest number with which every task fits when Connect assigns it the flow's
+partitions.
 
-Rates may come from anywhere, and an earlier sizing does not count: whether a new number is worth a restart, `stability` decides.
-The reasons, as sentences, come with the number.
+Rates may come from anywhere, and an earlier sizing does not count: whether a new number is worth a restart, `stability`
+decides. The reasons, as sentences, come with the number.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from mm2mgr.text import listed, number_of, rate_text
 
 DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0
 DEFAULT_RECORDS_PER_SECOND = 100_000.0
-"""An estimate: four tasks moved 90 000 records of 200 bytes a second on two cores that their brokers shared, where larger records
-were bound by their bytes. It decides where records are smaller than 100 bytes."""
+"""An estimate: four tasks moved 90 000 records of 200 bytes a second on two cores that their brokers shared, where
+larger records were bound by their bytes. It decides where records are smaller than 100 bytes."""
 DEFAULT_PARTITIONS = 500
 """Brooklin's default of partitionsPerTask (LoadBasedTaskCountEstimator)."""
 Fit = Literal["fits", "too small", "badly dealt", "more than needed", "not measured"]
@@ -31,8 +32,8 @@ OVERLOADED: tuple[Fit, ...] = ("too small", "badly dealt")
 class Capacity:
     """What one task can move, and the share of it to plan with; 10 MB/s is 10 000 000 bytes per second (MB = 10⁶).
 
-    `records_per_second` counts where records are so small that a task is bound by their number; `why` says where the bytes
-    come from, where that is worth a sentence.
+    `records_per_second` counts where records are so small that a task is bound by their number; `why` says where the
+    bytes come from, where that is worth a sentence.
     """
 
     bytes_per_second: float = 10_000_000.0
@@ -53,7 +54,9 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Least and most tasks of a flow, and most partitions of a task; where they contradict each other, the limit wins."""
+    """Least and most tasks of a flow, and most partitions of a task; where they contradict each other, the limit
+    wins.
+    """
 
     minimum: int = 1
     limit: int | None = None
@@ -65,8 +68,8 @@ class Rules:
     """The numbers that people configure.
 
     `default_bytes_per_second` is taken for a partition of a flow that was never measured: small, because such flows are
-    new or idle, but not zero, because thousands of partitions are a load. `statistic`: which of the hours count; with p95 a
-    task may be above what is usable in 5 % of them.
+    new or idle, but not zero, because thousands of partitions are a load. `statistic`: which of the hours count; with
+    p95 a task may be above what is usable in 5 % of them.
     """
 
     capacity: Capacity = Capacity()
@@ -150,7 +153,9 @@ class Sizing:
 
 @dataclass(frozen=True, eq=False)
 class FlowLoad:
-    """What a flow is sized from: its assignment, the load by position, where the rates come from, and the measured partitions."""
+    """What a flow is sized from: its assignment, the load by position, where the rates come from, and the measured
+    partitions.
+    """
 
     assignment: Assignment
     load: Load
@@ -211,7 +216,8 @@ def flow_load(
 ) -> FlowLoad:
     """Return the load of a flow by position of its assignment.
 
-    `assignment` holds the partitions that Kafka has now, `rates` bytes per second of this flow's partitions in each hour.
+    `assignment` holds the partitions that Kafka has now, `rates` bytes per second of this flow's partitions in each
+    hour.
     """
     profile = profile or Profile()
     resolved, coverage = complete(assignment.order, rates, rules.default_bytes_per_second)
@@ -276,7 +282,9 @@ _ORDERS = {
 
 
 def _reasons(sizing: Sizing, flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
-    """Yield the reasons in the order of the computation: load, coverage, growth, bounds, assignment, hot partitions, today's number."""
+    """Yield the reasons in the order of the computation: load, coverage, growth, bounds, assignment, hot partitions,
+    today's number.
+    """
     if len(flow_load.load.hours):
         yield from _load_reasons(flow_load, rules)
         yield from _bounds_reasons(sizing, flow_load.load, rules.bounds)

@@ -1,4 +1,5 @@
-"""Kafka key names that the declaration must know: keys for the access to a cluster, and prefixes that people must not write.
+"""Kafka key names that the declaration must know: keys for the access to a cluster, and prefixes that people must not
+write.
 
 Source: MirrorClientConfig.CLIENT_CONFIG_DEF of Kafka (the only names that `source.cluster.` and `target.cluster.`
 pass).

@@ -1,7 +1,7 @@
 """Loads the files of a YAML tree into one `Spec`: the validated tree plus the place of every value.
 
-Every problem has file, line, column and, for a misspelt key, the nearest known one. No file is skipped without an error:
-`apply --prune` deletes what is missing from the tree. Aliases are resolved later, by `expand`.
+Every problem has file, line, column and, for a misspelt key, the nearest known one. No file is skipped without an
+error: `apply --prune` deletes what is missing from the tree. Aliases are resolved later, by `expand`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _LEADS_OUT = "a link that leads out of the tree: move the files into the tree, o
 
 @dataclass(frozen=True)
 class Spec:
-    """A validated tree. `raw` has the written values (nested dicts), `places` their places, `overrides` the override files."""
+    """A validated tree. `raw` has the written values (nested dicts), `places` their places, `overrides` the override
+    files.
+    """
 
     tree: Tree
     raw: dict[str, Any]
@@ -48,7 +50,7 @@ def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyTy
 
     `contents` are read instead of the files of these names.
     """
-    files, problems = tree_files(sources)
+    files, problems = _tree_files(sources)
     overrides = frozenset(str(path) for path, is_override in files if is_override)
     documents: list[Document] = []
     for path, _ in files:
@@ -95,8 +97,10 @@ def _remember(values: Any) -> None:
             _remember(inner)
 
 
-def settled(merged: dict[str, Any], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
-    """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems too."""
+def check_merged(merged: dict[str, Any], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
+    """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems
+    too.
+    """
     try:
         return FlowSettings.model_validate(merged), []
     except ValidationError as error:
@@ -158,8 +162,9 @@ class _Merged:
 # --- the files of a tree ----------------------------------------------------------------------------------------------
 
 
-def tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[Problem]]:
-    """List the files of `sources`, folders recursively, in a fixed order, each with whether it is in an overrides/ folder of the tree.
+def _tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[Problem]]:
+    """List the files of `sources`, folders recursively, in a fixed order, each with whether it is in an overrides/
+    folder of the tree.
 
     Raises Mm2mgrError for a source that does not exist.
     """

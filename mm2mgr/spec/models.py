@@ -48,7 +48,9 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     def __hash__(self) -> int:
-        """Return the same for all of a class: pydantic would copy a default without a hash for each flow, and none is altered."""
+        """Return the same for all of a class: pydantic would copy a default without a hash for each flow, and none is
+        altered.
+        """
         return hash(type(self))
 
 
@@ -76,7 +78,9 @@ class Auth(Model, json_schema_extra=_example(basic=_BASIC)):
     basic: Basic | None = None
     """User name and password."""
     bearer: str | None = None
-    """A token, as a placeholder such as `${env:CONNECT_TOKEN}` or `${dir:/run/secrets:connect-token}` (the file connect-token); a file is read again when it changes."""
+    """A token, as a placeholder such as `${env:CONNECT_TOKEN}` or `${dir:/run/secrets:connect-token}` (the file
+    connect-token); a file is read again when it changes.
+    """
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Auth:
@@ -86,7 +90,9 @@ class Auth(Model, json_schema_extra=_example(basic=_BASIC)):
 
 
 class Tls(Model, json_schema_extra=_example(ca="/etc/mm2mgr/ca.pem")):
-    """TLS towards a REST API; files are PEM, relative to where mm2mgr runs. A long run reads them again when they change."""
+    """TLS towards a REST API; files are PEM, relative to where mm2mgr runs. A long run reads them again when they
+    change.
+    """
 
     ca: str | None = None
     """Certificates to trust; default: the system's."""
@@ -95,14 +101,18 @@ class Tls(Model, json_schema_extra=_example(ca="/etc/mm2mgr/ca.pem")):
     key: str | None = None
     """Private key of that certificate."""
     key_password: str | None = None
-    """Password of an encrypted `key`, as a placeholder such as `${env:CONNECT_KEY_PASSWORD}`; resolved on mm2mgr's machine, never stored."""
+    """Password of an encrypted `key`, as a placeholder such as `${env:CONNECT_KEY_PASSWORD}`; resolved on mm2mgr's
+    machine, never stored.
+    """
 
 
 class Proxy(Model, json_schema_extra=_example(url="http://proxy:3128")):
     """An HTTP proxy on the way to a REST API."""
 
     url: ProxyUrl
-    """`http://host:port`, or `https://…` for TLS to the proxy itself; or a placeholder such as `${env:HTTPS_PROXY}`, whose value may hold user and password."""
+    """`http://host:port`, or `https://…` for TLS to the proxy itself; or a placeholder such as `${env:HTTPS_PROXY}`,
+    whose value may hold user and password.
+    """
     basic: Basic | None = None
     """User name and password for the proxy; default: none."""
 
@@ -111,7 +121,9 @@ class MetricsEndpoint(Model, json_schema_extra=_example(url="http://cruise-contr
     """A system that knows the load of a cluster, over HTTP."""
 
     url: Url | None = None
-    """Base URL, such as `http://prometheus:9090` or `http://cruise-control:9090/kafkacruisecontrol`; here, or in the defaults of clusters that share one."""
+    """Base URL, such as `http://prometheus:9090` or `http://cruise-control:9090/kafkacruisecontrol`; here, or in the
+    defaults of clusters that share one.
+    """
     auth: Auth | None = None
     """Default: none."""
     tls: Tls | None = None
@@ -122,7 +134,9 @@ class PrometheusMetrics(MetricsEndpoint, json_schema_extra=_example(url="http://
     """Prometheus, or anything with its HTTP API, that scrapes the Kafka exporter or a JMX exporter of the brokers."""
 
     labels: Annotated[dict[LabelName, str], Field(examples=[{"namespace": "kafka"}])] = {}
-    """Labels that all series of this cluster carry, and no other's: `{namespace: kafka, strimzi_io_cluster: dc1}`. Needed as soon as one Prometheus knows two clusters."""
+    """Labels that all series of this cluster carry, and no other's: `{namespace: kafka, strimzi_io_cluster: dc1}`.
+    Needed as soon as one Prometheus knows two clusters.
+    """
     rate_window: Annotated[TimeSpan, Field(ge=10)] = 300
     """Over how much time the rates of topics are taken: at least four scrapes."""
     retention: TimeSpan = 15 * 86400
@@ -137,7 +151,10 @@ class Metrics(Model, json_schema_extra=_example(prometheus={"url": "http://prome
     cruise_control: MetricsEndpoint | None = None
     """For `--from cruise-control`: its REST API."""
     cruise_control_topic: TopicName | None = None
-    """For `--from cruise-control-topic`: its `partition.metric.sample.store.topic` on this cluster; `__KafkaCruiseControlPartitionMetricSamples` as shipped, `strimzi.cruisecontrol.partitionmetricsamples` with Strimzi."""
+    """For `--from cruise-control-topic`: its `partition.metric.sample.store.topic` on this cluster;
+    `__KafkaCruiseControlPartitionMetricSamples` as shipped, `strimzi.cruisecontrol.partitionmetricsamples` with
+    Strimzi.
+    """
     cruise_control_interval: TimeSpan = 120
     """Its `metric.sampling.interval.ms`, which one sample of that topic covers: 2 minutes as shipped."""
 
@@ -160,9 +177,13 @@ class ClusterDefaults(Model, json_schema_extra=_example(replication_factor=3)):
     labels: dict[str, str] = Field(default_factory=dict, examples=[{"tier": "local", "dc": "dc1"}])
     """Free words that flows select clusters by, such as `{workload: logging, tier: local, dc: dc1}`."""
     security: Security = Field(default_factory=dict)
-    """Plain Kafka client keys: `protocol`, `sasl.*`, `ssl.*`; null drops a key that the defaults gave. Secrets as `${file:…}` placeholders of the workers' config providers."""
+    """Plain Kafka client keys: `protocol`, `sasl.*`, `ssl.*`; null drops a key that the defaults gave. Secrets as
+    `${file:…}` placeholders of the workers' config providers.
+    """
     replication_factor: Annotated[int, Field(ge=-1, le=32)] = 3
-    """Copies of each topic that MirrorMaker creates here; -1 asks the brokers for their default. Kafka's own mix of 2 and 3 surprises people."""
+    """Copies of each topic that MirrorMaker creates here; -1 asks the brokers for their default. Kafka's own mix of 2
+    and 3 surprises people.
+    """
     access: Access | None = None
     """Only where mm2mgr's own machine needs other addresses or credentials than the workers."""
     metrics: Metrics | None = None
@@ -175,18 +196,26 @@ class Cluster(ClusterDefaults, json_schema_extra=_example(bootstrap_servers=["dc
     bootstrap_servers: Addresses
     """`host:port` list as the Connect workers see it."""
     cluster_id: ClusterId | None = None
-    """Kafka's own id of this cluster (`kafka-cluster.sh cluster-id`). If set, plan and apply compare it without contacting Kafka; by default they ask the brokers."""
+    """Kafka's own id of this cluster (`kafka-cluster.sh cluster-id`). If set, plan and apply compare it without
+    contacting Kafka; by default they ask the brokers.
+    """
 
 
 class Workers(Model, json_schema_extra=_example(count=3)):
-    """The machines of a Connect cluster, for `mm2mgr fleet`, `simulate` and the memory of clients over links: nothing is started or stopped."""
+    """The machines of a Connect cluster, for `mm2mgr fleet`, `simulate` and the memory of clients over links: nothing
+    is started or stopped.
+    """
 
     count: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """How many run today; default: those in use, else the number needed plus one spare."""
     tasks_per_worker: TaskCount = 10
-    """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20, and ten at 7 MB/s fill half of a 1 Gbit/s card."""
+    """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20,
+    and ten at 7 MB/s fill half of a 1 Gbit/s card.
+    """
     memory: Annotated[ByteSize, Field(gt=0)] | None = None
-    """Java heap of one worker (its -Xmx), which also bounds the fetches over a link; default: no limit, and 512 MiB for links."""
+    """Java heap of one worker (its -Xmx), which also bounds the fetches over a link; default: no limit, and 512 MiB for
+    links.
+    """
     network: Annotated[ByteRate, Field(gt=0)] | None = None
     """What one worker receives, and as much again sends; default: no limit."""
 
@@ -199,46 +228,60 @@ class ConnectDefaults(Model, json_schema_extra=_example(tls={"ca": "/etc/mm2mgr/
     tls: Tls | None = None
     """For `https` URLs; default: the system's authorities, no client certificate."""
     headers: Headers = Field(default_factory=dict)
-    """Sent with every request, such as `X-Api-Key: ${env:CONNECT_API_KEY}`: names, and values with placeholders, which are resolved on mm2mgr's machine and
-    never shown. Files are read again when they change. A Connect cluster's own `headers` replace these as a whole."""
+    """Sent with every request, such as `X-Api-Key: ${env:CONNECT_API_KEY}`: names, and values with placeholders, which
+    are resolved on mm2mgr's machine and never shown. Files are read again when they change. A Connect cluster's own
+    `headers` replace these as a whole."""
     proxy: Annotated[Proxy | None, BeforeValidator(proxy_settings, json_schema_input_type=Proxy | str | bool)] = None
-    """HTTP proxy to the workers: a URL, or settings. Default: none; proxies of the environment count only if written: `proxy: ${env:HTTPS_PROXY}`.
-    `false` drops the proxy of the defaults."""
+    """HTTP proxy to the workers: a URL, or settings. Default: none; proxies of the environment count only if written:
+    `proxy: ${env:HTTPS_PROXY}`. `false` drops the proxy of the defaults."""
     timeout: Timeout | None = None
     """How long one read may take, repeats included; a write has twice as long. Default: `60s`."""
     producer_security: Literal["worker", "connector"] = "worker"
-    """Who brings the record producer's security when the target is the workers' own Kafka: `worker` when the workers have
-    `producer.*` security settings, `connector` when they have only top-level ones, which Connect does not hand to producers.
-    Exactly-once workers also read their offsets back with a consumer: the same goes for `consumer.*`."""
+    """Who brings the record producer's security when the target is the workers' own Kafka: `worker` when the workers
+    have `producer.*` security settings, `connector` when they have only top-level ones, which Connect does not hand to
+    producers. Exactly-once workers also read their offsets back with a consumer: the same goes for `consumer.*`."""
     exactly_once: bool | None = None
     """Whether the workers run with `exactly.once.source.support=enabled`. Default: yes if a flow there has
-    `delivery: exactly_once`. Write true before the workers are switched over: connectors whose records go to another Kafka
-    then have the overrides that they need from that moment on; workers that are not exactly-once get along with them."""
+    `delivery: exactly_once`. Write true before the workers are switched over: connectors whose records go to another
+    Kafka then have the overrides that they need from that moment on; workers that are not exactly-once get along with
+    them."""
     flush_interval: TimeSpan = 60.0
-    """How often the workers store offsets (their `offset.flush.interval.ms`, which REST does not show): `mm2mgr pause` waits until
-    stored offsets have not changed for twice as long."""
+    """How often the workers store offsets (their `offset.flush.interval.ms`, which REST does not show): `mm2mgr pause`
+    waits until stored offsets have not changed for twice as long."""
     history: bool = True
-    """Whether what is changed is recorded on the Kafka cluster of the workers, in topic `mm2mgr.history.internal`, which `mm2mgr history`, `drift` and `reconcile` need. False where mm2mgr's login may not write there."""
+    """Whether what is changed is recorded on the Kafka cluster of the workers, in topic `mm2mgr.history.internal`,
+    which `mm2mgr history`, `drift` and `reconcile` need. False where mm2mgr's login may not write there.
+    """
     workers: Workers = Workers()
-    """How many workers there are and what one carries. A Connect cluster's own `workers` replaces this one as a whole."""
+    """How many workers there are and what one carries. A Connect cluster's own `workers` replaces this one as a
+    whole.
+    """
 
 
 class Connect(ConnectDefaults, json_schema_extra=_example(url="http://connect-1:8083", kafka="agg")):
     """A Kafka Connect cluster: its key is the name used by `run_on`."""
 
     url: Urls
-    """REST URLs of the workers, or of a gateway before them, with its path if it has one (`https://gw/connect/east`); the next one is tried when one does not answer."""
+    """REST URLs of the workers, or of a gateway before them, with its path if it has one (`https://gw/connect/east`);
+    the next one is tried when one does not answer.
+    """
     kafka: Annotated[str, Field(examples=["agg"])]
     """Alias of the Kafka cluster that the workers themselves use (their `bootstrap.servers`)."""
     version: KafkaVersion | None = None
-    """Kafka version of the workers, for `lint` and `explain`, which contact nothing; default: the newest known line. plan, apply and check ask the workers."""
+    """Kafka version of the workers, for `lint` and `explain`, which contact nothing; default: the newest known line.
+    plan, apply and check ask the workers.
+    """
 
 
 class CatchUpSettings(Model, json_schema_extra=_example(limit="20MB/s")):
-    """How fast records may arrive, above all those of a backlog: a client quota on the target's brokers (docs/how-to/long-links.md)."""
+    """How fast records may arrive, above all those of a backlog: a client quota on the target's brokers
+    (docs/how-to/long-links.md).
+    """
 
     limit: Annotated[ByteRate, Field(gt=0)]
-    """Most bytes per second, as they are sent, new records included: more than the usual traffic, or no backlog is ever caught up."""
+    """Most bytes per second, as they are sent, new records included: more than the usual traffic, or no backlog is ever
+    caught up.
+    """
 
 
 class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")):
@@ -251,16 +294,22 @@ class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")
     bandwidth: Annotated[ByteRate, Field(gt=0)] | None = None
     """Default: no limit."""
     profile: Literal["latency", "balanced", "throughput"] = "balanced"
-    """What its client settings favour: small fetches and batches, which arrive sooner, or large ones. `throughput` takes more memory for the last tenth."""
+    """What its client settings favour: small fetches and batches, which arrive sooner, or large ones. `throughput`
+    takes more memory for the last tenth.
+    """
     catch_up: CatchUpSettings | None = None
-    """Limit that the flows between these two clusters share, one for each direction, except flows with a limit of their own. Default: no limit."""
+    """Limit that the flows between these two clusters share, one for each direction, except flows with a limit of their
+    own. Default: no limit.
+    """
 
 
 # --- flows ------------------------------------------------------------------------------------------------------------
 
 
 class Topics(Model, json_schema_extra=_example(include=["app.orders", "logs[.].*"])):
-    """Topics by name or Java regular expression (whole name must match). A plain name is taken literally, dots included."""
+    """Topics by name or Java regular expression (whole name must match). A plain name is taken literally, dots
+    included.
+    """
 
     include: Patterns = Field(default_factory=list)
     """What the flow mirrors; a flow without any is an error."""
@@ -272,21 +321,29 @@ class Tasks(Model, json_schema_extra=_example(max=8)):
     """How many tasks the source connector may have."""
 
     max: Literal["auto"] | TaskCount = "auto"
-    """A number is taken as it is; `auto` takes the number that `mm2mgr size` computed from measured throughput, else `min`."""
+    """A number is taken as it is; `auto` takes the number that `mm2mgr size` computed from measured throughput, else
+    `min`.
+    """
     min: TaskCount = 1
-    """With `auto`, used until the flow is sized; `mm2mgr size` goes below it only where the flow has fewer partitions."""
+    """With `auto`, used until the flow is sized; `mm2mgr size` goes below it only where the flow has fewer
+    partitions.
+    """
     limit: TaskCount = 64
     """Never more than this with `auto`."""
     capacity: Annotated[ByteRate, Field(gt=0)] = 10e6
     """What one task can carry. 10 MB/s is the published value for load-balanced Brooklin; measure yours."""
     record_capacity: Annotated[float, Field(gt=0)] = 100_000
-    """Records per second that one task can carry, which decides where records are small. An estimate (four tasks moved 90 000 of 200 bytes on two cores that brokers shared), and left out where the capacity of a task was measured."""
+    """Records per second that one task can carry, which decides where records are small. An estimate (four tasks moved
+    90 000 of 200 bytes on two cores that brokers shared), and left out where the capacity of a task was measured.
+    """
     threshold: Share = 0.7
     """Share of both capacities to plan with, so that a task survives a peak."""
     partition_limit: TaskCount = 500
     """Never more partitions than this on one task: Brooklin's default."""
     default_rate: ByteRate = 5e3
-    """Assumed for a partition of a flow in which nothing was measured; otherwise it takes its topic's mean or the flow's median."""
+    """Assumed for a partition of a flow in which nothing was measured; otherwise it takes its topic's mean or the
+    flow's median.
+    """
 
     @model_validator(mode="after")
     def _bounds(self) -> Tasks:
@@ -316,11 +373,15 @@ class Checkpoints(Model, json_schema_extra=_example(group_offsets=True)):
     interval: TimeSpan = 60
     """How often checkpoints (and group offsets) are written."""
     connector_name: ConnectorName | None = None
-    """Name of the checkpoint connector of the pair where it has one already; default: `mm2.SOURCE.TARGET.checkpoint`."""
+    """Name of the checkpoint connector of the pair where it has one already; default:
+    `mm2.SOURCE.TARGET.checkpoint`.
+    """
 
 
 class Heartbeats(Model, json_schema_extra=_example(interval="1s")):
-    """A heartbeat that really crosses: written to the source, mirrored by the flow. One MirrorHeartbeatConnector per pair."""
+    """A heartbeat that really crosses: written to the source, mirrored by the flow. One MirrorHeartbeatConnector per
+    pair.
+    """
 
     enabled: bool = True
     """`heartbeats: false` is short for this."""
@@ -345,7 +406,9 @@ class Sync(Model, json_schema_extra=_example(topic_acls=True)):
     topic_configs: bool = True
     """Later changes of topic settings; a new topic gets them in any case."""
     topic_acls: bool = False
-    """Kafka's default is true; it copies principals as they are and asks for cluster-wide ACL rights, so it is off unless asked for."""
+    """Kafka's default is true; it copies principals as they are and asks for cluster-wide ACL rights, so it is off
+    unless asked for.
+    """
     exclude_properties: Patterns = Field(default_factory=list)
     """Topic settings that are not copied, added to Kafka's own list."""
 
@@ -362,7 +425,9 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     separator: Separator = "."
     """Between alias and topic name, in signs that topic names may have. One per estate."""
     delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
-    """`exactly_once`: all that it needs of connector, overrides and isolation level is written; the workers must run with `exactly.once.source.support=enabled`, which plan and apply check."""
+    """`exactly_once`: all that it needs of connector, overrides and isolation level is written; the workers must run
+    with `exactly.once.source.support=enabled`, which plan and apply check.
+    """
     tasks: Tasks = Tasks()
     """Tasks of the source connector: a number, or bounds for the computed one."""
     catch_up: CatchUpSettings | None = None
@@ -405,14 +470,19 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     """Name of the source connector where it has one already (see `adopt`), since offsets are stored under it. Default:
     `mm2.SOURCE.TARGET.source.FLOW`. A flow of several pairs names the connector of each under `pairs`."""
     state: Literal["running", "paused", "stopped"] | None = None
-    """State that the flow's source connector is kept in. Default: not managed; `status` reports a paused or stopped flow whose lag grows."""
+    """State that the flow's source connector is kept in. Default: not managed; `status` reports a paused or stopped
+    flow whose lag grows.
+    """
     allow: list[Literal["mirror-again", "target-names"]] = []
-    """Costly changes that this flow may make, as `--allow` does for a whole plan. `mirror-again`: records arrive a second time that another
-    connector has mirrored. `target-names`: its topics get other names on the target. `plan` says when the line can go."""
+    """Costly changes that this flow may make, as `--allow` does for a whole plan. `mirror-again`: records arrive a
+    second time that another connector has mirrored. `target-names`: its topics get other names on the target. `plan`
+    says when the line can go."""
     silence: dict[str, Annotated[str, Field(min_length=1)]] = Field(
         default_factory=dict, examples=[{"wrong-kafka": "why it is fine here"}]
     )
-    """Rules of `mm2mgr lint` that are switched off for this flow, each with the reason: `{rule-id: why it is fine here}`."""
+    """Rules of `mm2mgr lint` that are switched off for this flow, each with the reason: `{rule-id: why it is fine
+    here}`.
+    """
 
 
 class DeclaredFlow(
@@ -458,7 +528,9 @@ class Sized(Model, json_schema_extra=_example(tasks_max=8)):
     changed: str | None = None
     """When `tasks_max` last became another number; `--cool-down` of `apply` counts from here."""
     saves_tasks: bool = False
-    """Fewer tasks than before, which fitted as well: `apply` may let the restart wait (`--cool-down`, `--off-peak`, `--move-budget`)."""
+    """Fewer tasks than before, which fitted as well: `apply` may let the restart wait (`--cool-down`, `--off-peak`,
+    `--move-budget`).
+    """
     partitions: Annotated[int, Field(ge=0)] | None = None
     """Partitions of the flow, for `--move-budget` of `apply`."""
 
@@ -492,9 +564,9 @@ class BrokersRead(Model, json_schema_extra=_example(**{"count": 3, "socket.send.
 
 
 class Adopt(Model, json_schema_extra=_example(connect="agg", connector="legacy-orders")):
-    """A connector made by hand or by another tool that comes under management, under its own name. The flow that it is carries this name
-    (`connector_name`). Nothing is written until its config must change: the owner mark comes with the first change, and
-    until then this line is what makes it this tree's. `plan` says when the line can go."""
+    """A connector made by hand or by another tool that comes under management, under its own name. The flow that it is
+    carries this name (`connector_name`). Nothing is written until its config must change: the owner mark comes with the
+    first change, and until then this line is what makes it this tree's. `plan` says when the line can go."""
 
     connect: Alias
     """Connect cluster that it runs on."""
@@ -505,8 +577,9 @@ class Adopt(Model, json_schema_extra=_example(connect="agg", connector="legacy-o
 
 
 class Release(Model, json_schema_extra=_example(connect="agg", connector="legacy-orders")):
-    """A connector that this tree forgets and leaves running: nothing is written there, and `--prune` never deletes it. Its owner mark
-    stays in its config, since removing it would restart its tasks, so this line is needed as long as it carries the mark."""
+    """A connector that this tree forgets and leaves running: nothing is written there, and `--prune` never deletes it.
+    Its owner mark stays in its config, since removing it would restart its tasks, so this line is needed as long as it
+    carries the mark."""
 
     connect: Alias
     """Connect cluster that it runs on."""
@@ -522,17 +595,23 @@ class DedicatedPair(Model, json_schema_extra=_example(dedicated="dc1->agg")):
 
 
 class MovedFlow(Model, json_schema_extra=_example(**{"from": "orders:dc1->agg", "to": "payments:dc1->agg"})):
-    """A flow that goes on under another name, on another Connect cluster or under another owner, with its stored offsets."""
+    """A flow that goes on under another name, on another Connect cluster or under another owner, with its stored
+    offsets.
+    """
 
     from_: Annotated[
         str | DedicatedPair,
         Field(alias="from", examples=["orders:dc1->agg", "agg/legacy-orders", {"dedicated": "dc1->agg"}]),
     ]
-    """The flow that it was, by its id; or a connector, such as `agg/legacy-orders` (its Connect cluster first); or `{dedicated: source->target}`."""
+    """The flow that it was, by its id; or a connector, such as `agg/legacy-orders` (its Connect cluster first); or
+    `{dedicated: source->target}`.
+    """
     to: FlowId
     """The id of the flow that it becomes, as `mm2mgr plan` prints it."""
     topics: Patterns = Field(default_factory=list)
-    """Only these topics move, between two flows that both stay. Default: the whole flow, whose connector is deleted afterwards."""
+    """Only these topics move, between two flows that both stay. Default: the whole flow, whose connector is deleted
+    afterwards.
+    """
     from_owner: Owner | None = None
     """Owner of the tree that the connector comes from, where it carries that tree's mark."""
 
@@ -561,7 +640,9 @@ class Tree(Model):
     sizing: dict[str, Sized] = {}
     """Only in `overrides/`: written by `mm2mgr size`, reviewed like any change."""
     brokers: dict[Alias, BrokersRead] = {}
-    """Only in `overrides/`: what the brokers of each Kafka cluster allow, written by `mm2mgr link read`, reviewed like any change."""
+    """Only in `overrides/`: what the brokers of each Kafka cluster allow, written by `mm2mgr link read`, reviewed like
+    any change.
+    """
 
 
 OVERRIDE_KEYS = ("sizing", "brokers")

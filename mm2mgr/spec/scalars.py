@@ -1,7 +1,7 @@
 """Single values as people write them: topic and group patterns, and quantities. A ValueError says what is accepted.
 
-Patterns are as MirrorMaker reads them: a comma-separated LIST of Java regular expressions that match whole names. Sources:
-DefaultTopicFilter, ConfigDef LIST parsing.
+Patterns are as MirrorMaker reads them: a comma-separated LIST of Java regular expressions that match whole names.
+Sources: DefaultTopicFilter, ConfigDef LIST parsing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _POSIX = {
     r"\p{Upper}": "A-Z",
     r"\p{Digit}": "0-9",
 }
-# Decimal units (kB, MB, GB = 10^3, 10^6, 10^9) and binary units (KiB, MiB, GiB) are distinct; bit rates are divided by eight.
+# Decimal units (kB, MB, GB = 10^3, 10^6, 10^9) and binary units (KiB, MiB, GiB) are distinct; bit rates are divided by
+# eight.
 _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
 _BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
@@ -50,7 +51,9 @@ _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)\s*(/\s*s|ps)?\s*"
 # A flow's patterns are checked where they are written, and again with its defaults laid over.
 @lru_cache(maxsize=10_000)
 def check_pattern(text: str) -> str:
-    """Return `text` if it is a topic name or a valid regular expression for Connect's lists; ValueError says why not."""
+    """Return `text` if it is a topic name or a valid regular expression for Connect's lists; ValueError says why
+    not.
+    """
     if _PLAIN.fullmatch(text):
         return text
     if not text.strip():
@@ -98,18 +101,24 @@ def java_pattern(text: str) -> str:
 
 
 def java_list(patterns: Iterable[str]) -> str:
-    """Return the value of a Connect LIST of patterns, none twice (KIP-1161), in an order that does not depend on that of the files."""
+    """Return the value of a Connect LIST of patterns, none twice (KIP-1161), in an order that does not depend on that
+    of the files.
+    """
     items = dict.fromkeys(map(java_pattern, patterns))
     return ",".join(items if any(map(depends_on_order, items)) else sorted(items))
 
 
 def depends_on_order(pattern: str) -> bool:
-    """Tell whether a pattern means something else behind another one: Connect joins a list to one expression, which numbers its groups."""
+    """Tell whether a pattern means something else behind another one: Connect joins a list to one expression, which
+    numbers its groups.
+    """
     return _ORDERED.search(pattern) is not None
 
 
 def replacement_of(pattern: str, replacement: str) -> Callable[[str], str | None] | None:
-    """Return what Java's Matcher.replaceFirst makes of a text that matches wholly, None of another one; None where that is not known."""
+    """Return what Java's Matcher.replaceFirst makes of a text that matches wholly, None of another one; None where that
+    is not known.
+    """
     try:
         regex = re.compile(_python(check_pattern(pattern)), re.ASCII)
         parts = list(_replacement_parts(replacement, regex.groups))
@@ -127,7 +136,9 @@ def replacement_of(pattern: str, replacement: str) -> Callable[[str], str | None
 
 
 def _replacement_parts(text: str, groups: int) -> Iterator[str | int]:
-    """Yield the parts of Java's replacement text: text, or the number of a group; ValueError for what Java refuses and for named groups."""
+    """Yield the parts of Java's replacement text: text, or the number of a group; ValueError for what Java refuses and
+    for named groups.
+    """
     at = 0
     while at < len(text):
         if text[at] == "\\" and at + 1 < len(text):
@@ -288,7 +299,9 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def duration_seconds(value: object, bare_unit: str = "") -> float:
-    """Parse `80ms`, `10min`, `1h`; returns seconds. `bare_unit`: that of a bare number. ValueError says what is accepted."""
+    """Parse `80ms`, `10min`, `1h`; returns seconds. `bare_unit`: that of a bare number. ValueError says what is
+    accepted.
+    """
     number, unit, per_second = _split(value)
     unit = unit or bare_unit
     if not unit and not per_second:

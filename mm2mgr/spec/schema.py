@@ -1,4 +1,6 @@
-"""The JSON Schema of the tree, and from it what may be written at a place, in words: for errors and for the reference."""
+"""The JSON Schema of the tree, and from it what may be written at a place, in words: for errors and for the
+reference.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def values_of(node: Node) -> Any:
 
 
 def definition_paths() -> dict[str, str]:
-    """Return the shortest path in YAML to each definition, such as `flows.NAME.tasks`, in the order in which a reader meets them."""
+    """Return the shortest path in YAML to each definition, such as `flows.NAME.tasks`, in the order in which a reader
+    meets them.
+    """
     schema = json_schema()
     paths: dict[str, str] = {}
     waiting = [("", schema)]

@@ -1,4 +1,5 @@
-"""Says what somebody probably did where a file is not YAML, and where: the parser's own words name its expectations only.
+"""Says what somebody probably did where a file is not YAML, and where: the parser's own words name its expectations
+only.
 
 No value of the file is repeated: it may be a secret.
 """

@@ -1,4 +1,5 @@
-"""The values of the declaration as annotated types: names, addresses, patterns, quantities, client settings with checked keys.
+"""The values of the declaration as annotated types: names, addresses, patterns, quantities, client settings with
+checked keys.
 
 A ValueError says what to write instead.
 """

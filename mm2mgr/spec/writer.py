@@ -1,7 +1,7 @@
 """Writes the files of a tree: those in `overrides/` that mm2mgr changes later, for people to review, and a starter.
 
-Such a file changes as a whole or not at all. Entries without a new value stay, and so do entries that somebody else changed
-in the meantime.
+Such a file changes as a whole or not at all. Entries without a new value stay, and so do entries that somebody else
+changed in the meantime.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import locked, read_regular, replace_file, resolved_within
+from mm2mgr.files import hold_lock, read_regular, replace_file, resolved_within
 from mm2mgr.spec.loader import OVERRIDES
 from mm2mgr.spec.places import read_yaml
 
@@ -41,7 +41,8 @@ class Update:
 
 @dataclass(frozen=True)
 class OverrideFile:
-    """A file of the overrides folder: its only key in YAML, the command that writes it, from what, and what else its head says.
+    """A file of the overrides folder: its only key in YAML, the command that writes it, from what, and what else its
+    head says.
 
     `decisive`: the value of an entry that matters where somebody else changed it meanwhile; "": all.
     """
@@ -82,7 +83,8 @@ class OverrideFile:
     ) -> Update:
         """Update the entries of `path`; drop those that are no longer `known`.
 
-        `before` is the content when the entries were decided: entries that differ from it now stay. `say` reports waiting.
+        `before` is the content when the entries were decided: entries that differ from it now stay. `say` reports
+        waiting.
         """
         target = override_target(path)
         try:
@@ -90,7 +92,7 @@ class OverrideFile:
             with ExitStack() as held:
                 with suppress(OSError):  # NFS locks no folders; then the comparison before the replacement has to do
                     # The folder, as a lock file would show up in git.
-                    held.enter_context(locked(target.parent, f"writing {path}", _LOCK_SECONDS, say))
+                    held.enter_context(hold_lock(target.parent, f"writing {path}", _LOCK_SECONDS, say))
                 for _ in range(_ATTEMPTS):
                     content, now = _content(target), self._entries(target)
                     theirs = {name for name in entries if now.get(name) not in (before.get(name), entries[name])}
@@ -150,13 +152,14 @@ BROKERS = OverrideFile(
     "the brokers",
     "# Where brokers differ, their smallest value. -1: the operating system sizes the buffer.\n",
 )
-OVERRIDE_FILES = (SIZING, BROKERS)
 
 
 def merge(
     now: Entries, entries: Entries, known_names: Collection[str], before: Entries
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the content with these entries instead of the ones there; what is no longer known is left out, unless it is new."""
+    """Return the content with these entries instead of the ones there; what is no longer known is left out, unless it
+    is new.
+    """
     stay = {name: entry for name, entry in now.items() if name in known_names or name not in before}
     return stay | dict(entries)
 

@@ -1,7 +1,7 @@
 """Prints a connector's template and reads the lines back: each key and value with its origin.
 
-A line reads `key = {{ value }}`. The template's line is the origin of literal text; an inserted value keeps its own origin.
-Rendering puts marks in place of values, since values may hold line ends, equals signs and blanks.
+A line reads `key = {{ value }}`. The template's line is the origin of literal text; an inserted value keeps its own
+origin. Rendering puts marks in place of values, since values may hold line ends, equals signs and blanks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import jinja2
 
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import TemplateError
-from mm2mgr.templating.sandbox import Environment, line_of, read_template
+from mm2mgr.templating.restricted_jinja import Environment, line_of, read_template
 
 _MARK = "\x01"  # around what is inserted: a path such as `target.alias`, or the number of a value
 _LINE = "\x02"  # before the template line number at the end of a line
@@ -32,8 +32,8 @@ _KEY_VALUE = re.compile(r"\s*([^\s=]+)\s*=\s*(.*?)\s*", re.DOTALL)
 class _MarkingLoader(jinja2.BaseLoader):
     """Loads templates and marks the end of every `key = value` line with its file and line number.
 
-    When all of them are `plain`, an expression that is only a path into the context becomes a mark with that path: what Jinja
-    gives then depends on the names in conditions alone, and one rendering serves many connectors.
+    When all of them are `plain`, an expression that is only a path into the context becomes a mark with that path: what
+    Jinja gives then depends on the names in conditions alone, and one rendering serves many connectors.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -66,7 +66,9 @@ class _MarkingLoader(jinja2.BaseLoader):
 
 
 class _CompiledTemplates(jinja2.BytecodeCache):
-    """The code of templates by file and text, for as long as this process lives: a loop that renders again compiles nothing."""
+    """The code of templates by file and text, for as long as this process lives: a loop that renders again compiles
+    nothing.
+    """
 
     def __init__(self) -> None:
         self.code: dict[tuple[str, str], Any] = {}
@@ -84,7 +86,8 @@ _MOST_COMPILED = 100
 _COMPILED = _CompiledTemplates()
 
 
-# A template is plain when it has nothing but conditions, includes and insertions of `path` and `settings(prefix, path)`.
+# A template is plain when it has nothing but conditions, includes and insertions of `path` and `settings(prefix,
+# path)`.
 _PATH = r"(?!(?:[Tt]rue|[Ff]alse|[Nn]one)\b)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _PATH_VALUE = re.compile(rf"\{{\{{ *({_PATH}) *\}}\}}")
 _PATH_BLOCK = re.compile(rf"\{{\{{ *settings\(([^{{}}]*), *({_PATH})\) *\}}\}}")
@@ -165,7 +168,9 @@ class Printer:
         return config, origins
 
     def lines(self, template: str, context: dict[str, Any]) -> tuple[_TemplateLine, ...]:
-        """Return the lines of a rendered template; when only texts decide the output, it is rendered once for equal texts."""
+        """Return the lines of a rendered template; when only texts decide the output, it is rendered once for equal
+        texts.
+        """
         deciding = [context.get(name) for name in self.conditions or ()]
         key = (template, *(value for value in deciding if isinstance(value, str | None)))
         alike = self.conditions is not None and len(key) == 1 + len(deciding)
@@ -175,7 +180,9 @@ class Printer:
         return self.rendered[key]
 
     def read_back(self, line: _TemplateLine, context: dict[str, Any]) -> object:
-        """Return the value of a line; one of several parts takes the origin of its first inserted value that has one."""
+        """Return the value of a line; one of several parts takes the origin of its first inserted value that has
+        one.
+        """
         if line.alone:
             return self.value(line.inserted[0], context)
         values = [self.value(path, context) for path in line.inserted]
@@ -201,7 +208,9 @@ class Printer:
     # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
     @jinja2.pass_eval_context
     def insert(self, _: object, value: Any) -> str:
-        """Return a mark for a value until the lines are read back: values may contain line breaks, equals signs and blanks."""
+        """Return a mark for a value until the lines are read back: values may contain line breaks, equals signs and
+        blanks.
+        """
         if isinstance(value, _Lines):
             return value
         if isinstance(value, jinja2.Undefined):
@@ -219,7 +228,9 @@ class Printer:
 
 @dataclass(frozen=True)
 class _TemplateLine:
-    """A rendered line with the paths of what is inserted: `parts` is text, path, text, … of the value, or it `is_block`."""
+    """A rendered line with the paths of what is inserted: `parts` is text, path, text, … of the value, or it
+    `is_block`.
+    """
 
     at: str
     origin: Origin

@@ -1,7 +1,9 @@
-"""Cruise Control's own sample topic, read and decoded by Spark straight from Kafka: one task per partition, explicit offsets.
+"""Cruise Control's own sample topic, read and decoded by Spark straight from Kafka: one task per partition, explicit
+offsets.
 
 Samples come slice by slice, with counts of what was skipped. It joins no group and commits nothing. Executors need
-confluent-kafka, and get the settings, passwords included, with their tasks. It does not judge whether a value is believable.
+confluent-kafka, and get the settings, passwords included, with their tasks. It does not judge whether a value is
+believable.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from pyspark.sql.types import BinaryType
 from mm2mgr.errors import KafkaError
 from mm2mgr.throughput.job import failure
 
-# Big-endian, after a version byte: leader, CPU, disk MB, in KB/s, out KB/s, (v1: produce, fetch, messages in, replication
-# in and out, all per second), sample time in ms, partition; the rest is the topic in UTF-8. KB = 1024 B.
+# Big-endian, after a version byte: leader, CPU, disk MB, in KB/s, out KB/s, (v1: produce, fetch, messages in,
+# replication in and out, all per second), sample time in ms, partition; the rest is the topic in UTF-8. KB = 1024 B.
 _LAYOUTS = {0: struct.Struct(">bi4dqi"), 1: struct.Struct(">bi9dqi")}
 _KIB, _MIB = 1024.0, 1024.0 * 1024.0
 _YEAR_3000_MS = 32_503_680_000_000
@@ -57,7 +59,9 @@ class TopicSamples:
 
 
 def decode(value: bytes | None) -> dict[str, Any] | str:
-    """Decode the value of one record into bytes/s, records/s (None in v0) and bytes; the reason when it is no sample."""
+    """Decode the value of one record into bytes/s, records/s (None in v0) and bytes; the reason when it is no
+    sample.
+    """
     if not value:
         return "without a value"
     layout = _LAYOUTS.get(value[0])

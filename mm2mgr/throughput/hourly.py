@@ -1,10 +1,10 @@
 """Rates hour by hour: of partitions, topics, flows and whole weeks, and the hours that sizing judges.
 
-Percentiles of a sum are not the sum of percentiles: a group has the mean (exact), the busiest hour (exact) and the sum of the
-partitions' p95. Within an hour the roll-ups do not show whether peaks of partitions coincide. Topics of one producer mostly peak
-together, so for sizing the p95 (or maximum) of each partition within the hour stands for the whole hour, and the mean where that is
-more, as it is for a burst of less than three minutes. This counts too much for partitions that take turns within an hour, never too
-little for those that take turns from hour to hour.
+Percentiles of a sum are not the sum of percentiles: a group has the mean (exact), the busiest hour (exact) and the sum
+of the partitions' p95. Within an hour the roll-ups do not show whether peaks of partitions coincide. Topics of one
+producer mostly peak together, so for sizing the p95 (or maximum) of each partition within the hour stands for the whole
+hour, and the mean where that is more, as it is for a burst of less than three minutes. This counts too much for
+partitions that take turns within an hour, never too little for those that take turns from hour to hour.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _QUIET_HOURS = 4
 class HourlyRates:
     """Bytes per second of partitions × hours, NaN where unknown: row i is the partition at `place[i]` of `names`.
 
-    `hours` are counted since 1970, oldest first, `record_bytes` the mean record size of each row (NaN: unknown), `first_ms` and
-    `last_ms` when the oldest and newest samples were taken.
+    `hours` are counted since 1970, oldest first, `record_bytes` the mean record size of each row (NaN: unknown),
+    `first_ms` and `last_ms` when the oldest and newest samples were taken.
     """
 
     names: PartitionNames
@@ -54,9 +54,9 @@ class HourlyRates:
 class GroupRate:
     """What the partitions of a topic or a flow carry together, in bytes per second; None where nothing is known.
 
-    `bytes_per_second_p95_sum` adds up the p95 of the partitions, whenever each has it; sizing plans with what they carry at the
-    same time. `by_hour` are the means of single hours, oldest first; `busiest_hour` is one of them, such as
-    2026-11-21T10 (UTC).
+    `bytes_per_second_p95_sum` adds up the p95 of the partitions, whenever each has it; sizing plans with what they
+    carry at the same time. `by_hour` are the means of single hours, oldest first; `busiest_hour` is one of them, such
+    as 2026-11-21T10 (UTC).
     """
 
     name: str

@@ -1,7 +1,9 @@
-"""Samples of many partitions as arrays, cleaned and sorted, and the intervals between them: which have a rate, and which.
+"""Samples of many partitions as arrays, cleaned and sorted, and the intervals between them: which have a rate, and
+which.
 
-A series is one partition as one source measures it. It begins with a few samples of the hour before; its intervals end in the hour.
-Where several sources cover the same time, the best of them counts, so that nothing is counted twice. Nothing here loops over rows.
+A series is one partition as one source measures it. It begins with a few samples of the hour before; its intervals end
+in the hour. Where several sources cover the same time, the best of them counts, so that nothing is counted twice.
+Nothing here loops over rows.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _LONGEST_MS = 2**60
 class Series:
     """Samples sorted by partition, source rank and time; -1 and NaN are unknown.
 
-    `source` numbers the sources from best to worst (`rank_sources`). A column with one value may be a view of it (`constant`).
+    `source` numbers the sources from best to worst (`rank_sources`). A column with one value may be a view of it
+    (`constant`).
     """
 
     partition_id: npt.NDArray[np.int32]
@@ -161,7 +164,7 @@ def _is_sorted(series: Series) -> bool:
     return bool((np.diff(series.partition_id[series.starts]) > 0).all()) and not (late & ~series.first[1:]).any()
 
 
-def joined(lead: Series, hour: Series) -> Series:
+def join_hours(lead: Series, hour: Series) -> Series:
     """Put the end of an hour in front of the next one, series by series."""
     if not len(lead):
         return hour
@@ -196,7 +199,9 @@ def in_blocks(series: Series, ids: range) -> list[Series]:
 
 
 def tail(series: Series) -> Series:
-    """Return the last samples of every series, the last with the record size in force: what the next hour starts from."""
+    """Return the last samples of every series, the last with the record size in force: what the next hour starts
+    from.
+    """
     if not len(series):
         return series
     rows = series.ends[:, None] + np.arange(-LEAD_SAMPLES, 0)
@@ -302,7 +307,8 @@ def _gaps(series: Series, elapsed: Ints) -> Flags:
 
 
 def _flag_shadowed(series: Series, span: Ints, usable: Flags, hour_start_ms: int) -> Flags:
-    """Flag intervals of whose part in the hour a better source covers at least half; sources are numbered from best to worst.
+    """Flag intervals of whose part in the hour a better source covers at least half; sources are numbered from best to
+    worst.
 
     Only that part: of the hour before, just the last samples of the better source are here.
     """

@@ -1,8 +1,9 @@
 """The throughput job on Spark: it rolls up the hours of a sample store that are new or changed; and its Spark session.
 
-Called as `run(...)`, or unchanged by `spark-submit mm2mgr/throughput/job.py --store URI`; driver and executors share nothing
-but the tables at this URI. A job that dies leaves every roll-up either unchanged or complete. A local session starts fast from an
-archive of loaded classes in the cache folder; only environment variables that are not set yet are changed.
+Called as `run(...)`, or unchanged by `spark-submit mm2mgr/throughput/job.py --store URI`; driver and executors share
+nothing but the tables at this URI. A job that dies leaves every roll-up either unchanged or complete. A local session
+starts fast from an archive of loaded classes in the cache folder; only environment variables that are not set yet are
+changed.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ from mm2mgr.throughput.work_unit import Done, WorkUnit, work
 
 # Measured on 2 cores: C1 only and the serial collector halve the CPU seconds from start to first answer.
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-# glibc gives arrays of a few MB back to the system each time they are freed; taking them again cost a fifth of the job's CPU.
+# glibc gives arrays of a few MB back to the system each time they are freed; taking them again cost a fifth of the
+# job's CPU.
 _KEPT_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 _LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
-# JDK 13+ (JEP 350) writes its loaded classes at exit; the next start maps them: half the CPU seconds until the first answer.
-# A JVM that cannot use the archive goes on without it, and these switches keep it from talking about that.
+# JDK 13+ (JEP 350) writes its loaded classes at exit; the next start maps them: half the CPU seconds until the first
+# answer. A JVM that cannot use the archive goes on without it, and these switches keep it from talking about that.
 _QUIET_ARCHIVE = "-Xlog:disable"
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -125,8 +127,8 @@ def _run_on(spark: SparkSession, store: Store) -> Report:
 def session(java_home: Path | None = None, log_file: Path | None = None) -> SparkSession:
     """Start a local session on all cores, or the one that spark-submit prepared, with its settings as they are.
 
-    `java_home` decides which Java a local one has; without it JAVA_HOME, then PATH; JavaMissing when there is none. With
-    `log_file`, what its JVM writes to stderr in its whole life goes there instead of the terminal.
+    `java_home` decides which Java a local one has; without it JAVA_HOME, then PATH; JavaMissing when there is none.
+    With `log_file`, what its JVM writes to stderr in its whole life goes there instead of the terminal.
     """
     if under_spark_submit():
         spark = _start_session(SparkSession.builder, None, "see what spark-submit printed: master, memory, cores")
@@ -149,7 +151,9 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
 
 
 def end(spark: SparkSession) -> None:
-    """Stop a local session of `session` and its JVM; return when the JVM is gone. What spark-submit prepared, it ends."""
+    """Stop a local session of `session` and its JVM; return when the JVM is gone. What spark-submit prepared, it
+    ends.
+    """
     if under_spark_submit():
         return
     gateway = spark.sparkContext._gateway

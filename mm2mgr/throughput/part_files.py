@@ -28,7 +28,9 @@ _DELTA = dict.fromkeys(("partition", "covered_ms", "first_ms", "last_ms", "sampl
 
 @dataclass(frozen=True)
 class RateRows:
-    """Rows of the table: numbers by column name, lists end to end with offsets, and names as codes of lists of strings."""
+    """Rows of the table: numbers by column name, lists end to end with offsets, and names as codes of lists of
+    strings.
+    """
 
     values: dict[str, Any]
     offsets: Any
@@ -99,7 +101,9 @@ def is_hour(period: str) -> bool:
 
 
 def past_hours(periods: Iterable[str]) -> list[str]:
-    """Return the hours among these that are not in the future, by this machine's clock, oldest first; all of them where all are."""
+    """Return the hours among these that are not in the future, by this machine's clock, oldest first; all of them where
+    all are.
+    """
     hours = sorted(filter(is_hour, periods))
     return hours[: len(hours) - len(ahead(hours, time.time_ns() // 1_000_000))] or hours
 

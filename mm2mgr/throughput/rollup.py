@@ -1,11 +1,11 @@
 """One hour of one series as one row: what flowed, for how long, how evenly, and what had to be left out.
 
-`ROLLUP_COLUMNS` are its columns; the `throughput` table documents them with their units. Percentiles count every interval
-with its milliseconds: p95 is the smallest rate that was not exceeded during 95 % of the covered time.
+`ROLLUP_COLUMNS` are its columns; the `throughput` table documents them with their units. Percentiles count every
+interval with its milliseconds: p95 is the smallest rate that was not exceeded during 95 % of the covered time.
 
-Sketches hold rates in logarithmic buckets, so that percentiles of hours merge into percentiles of any window. Bucket k holds
-rates r with γ^k ≤ r < γ^(k+1), γ = 1.02/0.98, and stands for 2·γ^(k+1)/(γ+1): at most 2 % from any rate in it. Weights are
-milliseconds; rates under a thousandth per second are zero and have a bucket of their own.
+Sketches hold rates in logarithmic buckets, so that percentiles of hours merge into percentiles of any window. Bucket k
+holds rates r with γ^k ≤ r < γ^(k+1), γ = 1.02/0.98, and stands for 2·γ^(k+1)/(γ+1): at most 2 % from any rate in it.
+Weights are milliseconds; rates under a thousandth per second are zero and have a bucket of their own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ROLLUP_COLUMNS = (
     *("sketch_buckets", "sketch_ms"),
 )
 """Columns of a roll-up; the last two are lists. `samples` are distinct moments, `bytes` is null where no record size is
-known, `records` where the source reports none; rates are per second. `record_bytes` is the mean of the sizes read in the
-hour, else the mean size in force. The sketch holds bytes per second, and where `bytes` is null records per second:
+known, `records` where the source reports none; rates are per second. `record_bytes` is the mean of the sizes read in
+the hour, else the mean size in force. The sketch holds bytes per second, and where `bytes` is null records per second:
 buckets with their milliseconds. Unknown is null, never zero."""
 
 LISTS = ("sketch_buckets", "sketch_ms")
@@ -45,7 +45,9 @@ Column = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class RollUp:
-    """The values by column name, one entry per series; the lists lie end to end, row i's from offset i to offset i + 1."""
+    """The values by column name, one entry per series; the lists lie end to end, row i's from offset i to offset i +
+    1.
+    """
 
     values: Mapping[str, Column]
     offsets: Column
@@ -71,7 +73,7 @@ def roll_up(series: Series, hour_start_ms: int) -> RollUp | None:
     return RollUp({**{name: column[alive] for name, column in values.items()}, **lists}, offsets)
 
 
-def stacked(roll_ups: Iterable[RollUp | None]) -> RollUp | None:
+def stack_roll_ups(roll_ups: Iterable[RollUp | None]) -> RollUp | None:
     """Put roll-ups of one after another range of ids together; None where there is none."""
     parts = [roll_up for roll_up in roll_ups if roll_up is not None]
     if not parts:
@@ -165,7 +167,9 @@ class _Ordered:
 
 
 def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> dict[str, Floats]:
-    """Return the records' statistics of series with bytes: a division where records had one size, else a second sort."""
+    """Return the records' statistics of series with bytes: a division where records had one size, else a second
+    sort.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         size = used.bytes / used.records
     quiet = ~(used.records > 0)
@@ -245,13 +249,15 @@ def rate_of(buckets: npt.NDArray[np.integer]) -> Floats:
     return np.where(buckets <= ZERO, 0.0, 2 * np.exp((buckets + 1.0) * _LOG_GAMMA) / (_GAMMA + 1))
 
 
-def shifted(buckets: npt.NDArray[np.integer], factors: Floats) -> Ints:
-    """Return the buckets after every rate is multiplied by its factor (positive); rounding to a bucket costs another 2 %."""
+def shift_buckets(buckets: npt.NDArray[np.integer], factors: Floats) -> Ints:
+    """Return the buckets after every rate is multiplied by its factor (positive); rounding to a bucket costs another 2
+    %.
+    """
     moved = buckets + np.rint(np.log(factors) / _LOG_GAMMA)
     return np.where(buckets <= ZERO, ZERO, np.maximum(moved, ZERO)).astype(np.int64)
 
 
-def merged(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) -> tuple[Ints, Ints, Ints]:
+def merge_buckets(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) -> tuple[Ints, Ints, Ints]:
     """Add up equal buckets of each series: (series, bucket, weight), ordered by series and bucket.
 
     Sketches lie end to end in `buckets` and `weights_ms`; each has its length and its series, a small number from 0.
@@ -275,7 +281,8 @@ def merged(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) -> tupl
 
 
 def percentile(series: Ints, rates: Floats, weights_ms: Ints, share: float, count: int) -> Floats:
-    """Return, for series 0 to count-1, the smallest rate not exceeded during `share` of its weight; NaN where it has none.
+    """Return, for series 0 to count-1, the smallest rate not exceeded during `share` of its weight; NaN where it has
+    none.
 
     The entries are ordered by series, then by rate.
     """

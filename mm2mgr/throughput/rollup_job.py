@@ -1,9 +1,9 @@
 """The roll-up job, whether Spark or this process does the work: what is due, and one commit for each period.
 
-An hour is due when the number of its samples, or of the hour before, is not the one its roll-up was made from, and when a file of its
-roll-up is gone or cut off. A commit takes
-the old files of the hour out and puts the new ones in, so that readers never see an hour absent or twice; a job that dies
-leaves each hour either unchanged or complete. Two jobs at once do the same work and change nothing twice.
+An hour is due when the number of its samples, or of the hour before, is not the one its roll-up was made from, and when
+a file of its roll-up is gone or cut off. A commit takes the old files of the hour out and puts the new ones in, so that
+readers never see an hour absent or twice; a job that dies leaves each hour either unchanged or complete. Two jobs at
+once do the same work and change nothing twice.
 
 The table has roll-ups of days beside those of their hours. Hours stay for five weeks, days for 400 days.
 """
@@ -157,8 +157,8 @@ def _day_units(store: Store, table: StoredTable) -> Iterator[WorkUnit]:
 def _days_due(files: Sequence[DataFile]) -> dict[str, Period]:
     """Return each day to merge, from the files of its hours; the newest hour is in none, as it still grows.
 
-    A day that goes on takes only the hours that are new to what it has; once it is over it is merged anew, so that its last
-    digits do not depend on how often that was. An hour that is made again takes its day out of the table.
+    A day that goes on takes only the hours that are new to what it has; once it is over it is merged anew, so that its
+    last digits do not depend on how often that was. An hour that is made again takes its day out of the table.
     """
     roll_ups = by_period(files)
     newest_ms = _newest_ms(roll_ups)
@@ -199,7 +199,9 @@ def _commit(table: StoredTable, units: Sequence[WorkUnit], spread: Spread, repor
 
 
 def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> bool:
-    """Replace the files of a period; with an hour, its day goes. False where the hours of a day are others than were merged."""
+    """Replace the files of a period; with an hour, its day goes. False where the hours of a day are others than were
+    merged.
+    """
     for left in reversed(range(_TRIES)):
         state = table.snapshot()
         roll_ups = by_period(state.files)
@@ -216,7 +218,9 @@ def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> 
 
 
 def _expire(table: StoredTable) -> None:
-    """Take out hours that are older than five weeks and have a day, and days older than 400 days, by the newest hour made."""
+    """Take out hours that are older than five weeks and have a day, and days older than 400 days, by the newest hour
+    made.
+    """
     state = table.snapshot()
     roll_ups = by_period(state.files)
     newest_ms = _newest_ms(roll_ups)
@@ -250,7 +254,9 @@ def _require(table: StoredTable, files: Sequence[DataFile]) -> None:
 
 
 def _newest_ms(hours: Iterable[str]) -> int:
-    """Return the start of the newest hour that is not in the future, by this machine's clock; of all hours where all are."""
+    """Return the start of the newest hour that is not in the future, by this machine's clock; of all hours where all
+    are.
+    """
     past = past_hours(hours)
     return hour_start_ms(past[-1]) if past else 0
 

@@ -25,7 +25,7 @@ from mm2mgr.throughput.part_files import (
     read_rows,
     throughput_table,
 )
-from mm2mgr.throughput.rollup import DAY_COLUMNS, merged, percentile, rate_of, shifted
+from mm2mgr.throughput.rollup import DAY_COLUMNS, merge_buckets, percentile, rate_of, shift_buckets
 
 _SIZES = ("samples", "bytes", "record_bytes")
 _DAY_LENGTH = len("2026-11-21")
@@ -241,8 +241,8 @@ def _percentiles(rows: RateRows, group: Any, count: int, factor: Any, values: di
     factors = np.where(in_records[group], 1.0, factor)
     buckets = raw["sketch_buckets"]
     if (factors != 1.0).any():
-        buckets = shifted(buckets, np.repeat(factors, lengths))
-    number, bucket, weight = merged(group, lengths, buckets, raw["sketch_ms"])
+        buckets = shift_buckets(buckets, np.repeat(factors, lengths))
+    number, bucket, weight = merge_buckets(group, lengths, buckets, raw["sketch_ms"])
     to_records = np.where(in_records, 1.0, values["records_per_second_mean"] / values["bytes_per_second_mean"])
     to_bytes = np.where(in_records, values["record_bytes"], 1.0)
     alone = np.bincount(group, minlength=count)[group] == 1

@@ -1,6 +1,8 @@
-"""One task of the job: some hours, or one day, of one share of the topics; it reads a part of a table and writes a part.
+"""One task of the job: some hours, or one day, of one share of the topics; it reads a part of a table and writes a
+part.
 
-It runs wherever Spark puts it and shares nothing but the tables' URI. What it writes is in no table until the driver commits it.
+It runs wherever Spark puts it and shares nothing but the tables' URI. What it writes is in no table until the driver
+commits it.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import numpy as np
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import SAMPLES, Store, hour_end_ms, hour_of, hour_start_ms
 from mm2mgr.samples.tables import DataFile, MissingFile, Share, StoredTable, codes_of, read_share
-from mm2mgr.throughput.intervals import Series, clean, constant, in_blocks, joined, rank_sources, tail
+from mm2mgr.throughput.intervals import Series, clean, constant, in_blocks, join_hours, rank_sources, tail
 from mm2mgr.throughput.part_files import RateRows, is_hour, read_rows, throughput_table, write_rows
-from mm2mgr.throughput.rollup import DAY_COLUMNS, RollUp, merged, roll_up, stacked
+from mm2mgr.throughput.rollup import DAY_COLUMNS, RollUp, merge_buckets, roll_up, stack_roll_ups
 
 _NUMBERS = {
     "time_ms": (np.int64, 0),
@@ -48,7 +50,9 @@ class Period:
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """Hours that follow one another, with the files of the hour before the first, or one day; and a share of the topics."""
+    """Hours that follow one another, with the files of the hour before the first, or one day; and a share of the
+    topics.
+    """
 
     store: Store
     periods: tuple[Period, ...]
@@ -95,8 +99,10 @@ def _roll_hours(unit: WorkUnit, done: Done) -> None:
         before += [_NOTHING] * (len(now) - len(before))
         ranks = rank_sources([*names, *sources])
         start_ms = hour_start_ms(period.name)
-        rolled = stacked(
-            roll_up(joined(tail(_recode_sources(lead, names, ranks)), _recode_sources(rows, sources, ranks)), start_ms)
+        rolled = stack_roll_ups(
+            roll_up(
+                join_hours(tail(_recode_sources(lead, names, ranks)), _recode_sources(rows, sources, ranks)), start_ms
+            )
             for lead, rows in zip(before, now, strict=True)
         )
         done.samples += sum(map(len, now))
@@ -122,7 +128,7 @@ def _merge(unit: WorkUnit, done: Done) -> None:
     table = throughput_table(unit.store)
     rows = read_rows(table, day.files, DAY_COLUMNS, unit.share)
     if len(rows):
-        days, names = merge_day(rows)
+        days, names = _merge_day(rows)
         file = write_rows(table, (day.name, day.made_from), days, names, names.sources)
         done.written += [(day.name, file)] if file else []
 
@@ -220,7 +226,7 @@ def _recode_sources(series: Series, names: Sequence[str], ranks: dict[str, int])
     )  # stable: each series stays in order of time
 
 
-def merge_day(hours: RateRows) -> tuple[RollUp, RateRows]:
+def _merge_day(hours: RateRows) -> tuple[RollUp, RateRows]:
     """Merge rows of hours: one for a log, source, and whether bytes are known; and the names of the logs by number.
 
     Hours with and hours without known record sizes stay apart, because their sketches count different things.
@@ -238,7 +244,7 @@ def merge_day(hours: RateRows) -> tuple[RollUp, RateRows]:
         "source": (groups % kinds // 2).astype(np.int32),
     }
     values |= _totals(rows, group, len(groups))
-    number, buckets, weights = merged(group, np.diff(hours.offsets), rows["sketch_buckets"], rows["sketch_ms"])
+    number, buckets, weights = merge_buckets(group, np.diff(hours.offsets), rows["sketch_buckets"], rows["sketch_ms"])
     values |= {"sketch_buckets": buckets.astype(np.int16), "sketch_ms": weights.astype(np.int32)}
     offsets = np.append(0, np.cumsum(np.bincount(number, minlength=len(groups)))).astype(np.int32)
     names = {name: rows[name][first] for name in ("cluster", "topic", "partition", "topic_id")}

@@ -1,4 +1,5 @@
-"""Machines that match names: regular languages, read letter by letter, and what is not regular, matched as Java does, with a budget.
+"""Machines that match names: regular languages, read letter by letter, and what is not regular, matched as Java does,
+with a budget.
 
 They are built from syntax trees (see `java_regex`); TooLarge is raised where an answer would cost too much.
 """
@@ -43,7 +44,9 @@ class TooLarge(Exception):
 
 
 class Machine(Protocol):
-    """Reads a name from `start` on; the state None is dead: no continuation is accepted. `letters` are those that it distinguishes."""
+    """Reads a name from `start` on; the state None is dead: no continuation is accepted. `letters` are those that it
+    distinguishes.
+    """
 
     @property
     def start(self) -> Hashable: ...
@@ -58,11 +61,11 @@ class Machine(Protocol):
 
 def accepts(machine: Machine, name: str) -> bool:
     """Tell whether a machine accepts a whole name."""
-    state = after(machine, name)
+    state = state_after(machine, name)
     return state is not None and machine.accepts(state)
 
 
-def after(machine: Machine, text: str) -> Hashable:
+def state_after(machine: Machine, text: str) -> Hashable:
     """Return the state of a machine that has read a text."""
     state = machine.start
     for char in text:
@@ -171,7 +174,9 @@ class _Program:
 
 
 class Regular:
-    """The language of a tree: its program, made deterministic as far as it is walked. TooLarge; TypeError for what is not regular."""
+    """The language of a tree: its program, made deterministic as far as it is walked. TooLarge; TypeError for what is
+    not regular.
+    """
 
     def __init__(self, tree: Node) -> None:
         steps = _Program(tree).steps
@@ -303,7 +308,9 @@ class Search:
 
 
 def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
-    """Find the shortest text that all `required` machines accept and none of the `refused`; breadth first, so None is a proof."""
+    """Find the shortest text that all `required` machines accept and none of the `refused`; breadth first, so None is a
+    proof.
+    """
     try:
         return _shortest(required, refused, most_states)
     except TooLarge:
@@ -313,7 +320,7 @@ def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_state
 def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
     machines = [each_machine.machine for each_machine in (*required, *refused)]
     needed = len(required)
-    start = tuple(after(part.machine, part.read) for part in (*required, *refused))
+    start = tuple(state_after(part.machine, part.read) for part in (*required, *refused))
     if None in start[:needed]:
         return Search(None, 1)
     longest = LONGEST_NAME - max((len(part.read) for part in required), default=0)
@@ -361,7 +368,8 @@ def _letters(distinguished: frozenset[frozenset[str]]) -> tuple[str, ...]:
     return tuple(kinds.values())
 
 
-# --- what is no regular language ----------------------------------------------------------------------------------------
+# --- what is no regular language
+# ----------------------------------------------------------------------------------------
 
 MOST_STEPS = 1_500_000
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -376,7 +384,7 @@ class Backtracker:
     def __init__(self, tree: Node) -> None:
         self._program = _Program(tree)
         self._left = MOST_STEPS
-        self._rough = Regular(relaxed(tree))  # most names do not match anyway, and it is quick to say so
+        self._rough = Regular(relax(tree))  # most names do not match anyway, and it is quick to say so
 
     def matches(self, name: str) -> bool:
         """Tell whether it matches a whole name; TooLarge."""
@@ -386,7 +394,9 @@ class Backtracker:
         return self._run(0, 0, ((-1, -1),) * self._program.groups, text, len(text)) is not None
 
     def _run(self, start: int, at: int, texts: _Texts, name: str, must_end: int | None) -> _Match | None:
-        """Return the first way through a program, where it ends and its groups' texts. A state is tried once: it fails again."""
+        """Return the first way through a program, where it ends and its groups' texts. A state is tried once: it fails
+        again.
+        """
         waiting, tried = [(start, at, texts)], set()
         while waiting:
             state = waiting.pop()
@@ -443,14 +453,16 @@ class Backtracker:
         return (at, way[1]) if way is not None else None
 
 
-def relaxed(node: Node) -> Node:
-    """Return a regular language that holds all that a node matches: lookarounds count as matched, and a backreference is any text."""
+def relax(node: Node) -> Node:
+    """Return a regular language that holds all that a node matches: lookarounds count as matched, and a backreference
+    is any text.
+    """
     if isinstance(node, Lookaround | Boundary):
         return Seq()
     if isinstance(node, Back):
         return Repeat(Chars(CHARS), 0, None)
     if isinstance(node, Atomic | Group):
-        return relaxed(node.node)
+        return relax(node.node)
     if isinstance(node, Seq | Alt):
-        return type(node)(tuple(map(relaxed, node.nodes)))
-    return Repeat(relaxed(node.node), node.least, node.most) if isinstance(node, Repeat) else node
+        return type(node)(tuple(map(relax, node.nodes)))
+    return Repeat(relax(node.node), node.least, node.most) if isinstance(node, Repeat) else node

@@ -116,7 +116,7 @@ Node = Chars | Seq | Alt | Repeat | Edge | Lookaround | Atomic | Group | Back | 
 _OPEN_WEIGHT, _MOST_WEIGHT = 4, 14  # three repetitions without an end, and two choices
 
 
-def is_costly(node: Node) -> bool:
+def _is_costly(node: Node) -> bool:
     """Tell whether a matcher that goes back and tries again may take very long: too many choices, or one inside a repetition."""
     return _choices(node) > _MOST_WEIGHT
 
@@ -211,7 +211,7 @@ def shape(text: str) -> Shape:
     literal = prefix if only and len(prefix) == len(only) else None
     whole = _tree(branches)
     tree = None if reader.irregular or reader.strange else whole
-    costly = is_costly(whole)
+    costly = _is_costly(whole)
     return Shape(samples, prefix, suffix, literal, tuple(reader.globs), costly, tree, None if reader.strange else whole)
 
 

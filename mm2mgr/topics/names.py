@@ -24,7 +24,7 @@ from mm2mgr.topics.automaton import (
     Regular,
     Resumed,
     TooLarge,
-    relaxed,
+    relax,
     shortest,
 )
 from mm2mgr.topics.java_regex import (
@@ -134,7 +134,7 @@ def matches_no_topic(item: str) -> bool:
     if shape is None or shape.whole is None:
         return False
     try:
-        machine = Regular(relaxed(shape.whole))
+        machine = Regular(relax(shape.whole))
         if machine.matches("") and not any(map(str.isalnum, item)):
             return False
     except TooLarge:
@@ -254,7 +254,7 @@ def samples(item: str, fill: str = "x") -> Iterator[str]:
             yield name
 
 
-def joined(text: str, other: str) -> Iterator[str]:
+def names_of_both(text: str, other: str) -> Iterator[str]:
     """Yield names of an item with a name of the other where the item takes any text."""
     for fill in ("x", ""):
         for part in samples(other, fill):

@@ -1,4 +1,5 @@
-"""Decides whether several source connectors take one topic: found, proved that there is none, or undecided, at a bounded cost.
+"""Decides whether several source connectors take one topic: found, proved that there is none, or undecided, at a
+bounded cost.
 
 Names that people wrote and readable samples are tried first; then the automata of all filters are walked together.
 """
@@ -14,7 +15,7 @@ from itertools import islice
 
 from mm2mgr.topics.automaton import Resumed, shortest
 from mm2mgr.topics.java_regex import TOPIC_CHARS, Alt, Chars, Group, Node, Repeat, Seq
-from mm2mgr.topics.names import Items, NameFilter, Selection, joined, machine_of, refused_by, samples, shape_of
+from mm2mgr.topics.names import Items, NameFilter, Selection, machine_of, names_of_both, refused_by, samples, shape_of
 
 _STATES_OF_ONE, _STATES_OF_ALL, _STATES_AT_LEAST = 5_000, 20_000, 5
 _NAMES_LIKE_ONE_STATE = 20
@@ -25,7 +26,9 @@ _MOST_PAIRS = 100_000  # of connectors whose patterns are looked at together
 
 @dataclass(frozen=True)
 class Shared:
-    """A topic that several selections take; None with `undecided` (the patterns in question), or None if it is proved that there is none."""
+    """A topic that several selections take; None with `undecided` (the patterns in question), or None if it is proved
+    that there is none.
+    """
 
     topic: str | None = None
     undecided: str = ""
@@ -52,7 +55,9 @@ _Texts = dict[str, bool]  # text → whether nothing follows it
 
 @dataclass(frozen=True)
 class Affixes:
-    """Each name begins with one of `starts` and ends with one of `ends`; `names` are all of them, None when they are many."""
+    """Each name begins with one of `starts` and ends with one of `ends`; `names` are all of them, None when they are
+    many.
+    """
 
     starts: tuple[str, ...]
     ends: tuple[str, ...]
@@ -254,14 +259,16 @@ def _decided(begun: _Begun, items_of: Sequence[Items], taken: _Taken, but: Items
 
 
 def _sampled(begun: _Begun, items_of: Sequence[Items]) -> Iterator[str]:
-    """Yield readable topics to try: samples of the patterns, then samples with one of another where a pattern takes any text."""
+    """Yield readable topics to try: samples of the patterns, then samples with one of another where a pattern takes any
+    text.
+    """
     for (_, before), items in zip(begun, items_of, strict=True):
         for item in items:
             yield from (name.removeprefix(before) for name in samples(item))
     for (_, before), items in zip(begun, items_of, strict=True):
         others = dict.fromkeys(item for items_there in items_of if items_there is not items for item in items_there)
         for item in items:
-            yield from (name.removeprefix(before) for other in others for name in joined(item, other))
+            yield from (name.removeprefix(before) for other in others for name in names_of_both(item, other))
 
 
 # --- each with each ---------------------------------------------------------------------------------------------------
@@ -335,8 +342,8 @@ _Entry = tuple[int, str, str]  # whose item, the item, the name when it is one
 def _facing(selections: Sequence[Selection], reported: Set[int]) -> Iterator[tuple[_Entry, _Entry]]:
     """Yield two items that may match one name: equal names, or starts and ends that fit, at least one item a pattern.
 
-    Sorted by their starts, only items are compared of which one begins as the other; those that may begin with anything are
-    compared by their ends. What is in `reported` already is compared as the earlier one only.
+    Sorted by their starts, only items are compared of which one begins as the other; those that may begin with anything
+    are compared by their ends. What is in `reported` already is compared as the earlier one only.
     """
     by_name: dict[str, list[_Entry]] = defaultdict(list)
     patterns: list[_Entry] = []

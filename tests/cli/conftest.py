@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.evidence import connect_tasks
+from mm2mgr.evidence import task_rates
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.live import kafka_state
 from mm2mgr.output import console
@@ -55,5 +55,5 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def unwaited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes for `sample` when it waits for its next round, and then at once: no round is late on a busy machine."""
     clock = Clock(time.time_ns() // 1_000_000, rounds=1_000_000)
-    monkeypatch.setattr(connect_tasks, "time", clock)
+    monkeypatch.setattr(task_rates, "time", clock)
     go_by(clock, monkeypatch)

@@ -12,7 +12,7 @@ from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.store import TaskRow, TaskStore
-from mm2mgr.sizing.capacity import saturated
+from mm2mgr.sizing.capacity import find_saturation
 
 from .command import Command
 from .load import addresses, declare, measured, produce
@@ -166,9 +166,9 @@ def test_fleet_simulate_and_the_page_take_it_too(ready: Command) -> None:
 def test_a_lost_file_in_the_middle_is_a_gap_and_not_a_rate() -> None:
     row = TaskRow("w", LOGS, "a", "hub", "s", 0, 0, MINUTE_MS, 8e6, 9, 0)
     rows = [replace(row, time_ms=minute * MINUTE_MS) for minute in [*range(4), *range(100, 104)]]
-    assert saturated(task_measurements(rows)) is None
+    assert find_saturation(task_measurements(rows)) is None
     rows = [replace(row, time_ms=minute * MINUTE_MS) for minute in range(6)]
-    held = saturated(task_measurements(rows))
+    held = find_saturation(task_measurements(rows))
     assert held is not None
     assert held.seconds == 300
 

@@ -20,7 +20,7 @@ from mm2mgr.demo.story import demo_folder
 from mm2mgr.errors import KafkaError, Mm2mgrError, SandboxError
 from mm2mgr.files import Locked, replace_file
 from mm2mgr.kafka.access import resolve
-from mm2mgr.observe import kept
+from mm2mgr.observe import state_file
 from mm2mgr.observe.memory import Memory
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.reconcile.planfile import write_plan
@@ -505,9 +505,9 @@ def special(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
 def test_a_memory_that_is_no_file_is_named_and_left_alone(special: tuple[str, Path]) -> None:
     kind, path = special
     mode = path.lstat().st_mode
-    assert kept.load(path) == Memory()
-    assert kept.timed_looks(path) == kept.TimedLooks()
-    warnings = kept.change(path, lambda memory: memory).warnings
+    assert state_file.load(path) == Memory()
+    assert state_file.timed_looks(path) == state_file.TimedLooks()
+    warnings = state_file.change(path, lambda memory: memory).warnings
     assert f"cannot be read (it is {kind}, not a file)" in warnings[0]
     assert f"cannot be written (it is {kind}, not a file)" in warnings[1]
     assert path.lstat().st_mode == mode

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr import web
+from mm2mgr import bounded_http
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder
 from mm2mgr.operations.workspace import Workspace, repeated
@@ -59,7 +59,7 @@ def no_collection() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_nothing_of_a_refused_answer_is_kept(client: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "LIMIT_BYTES", 2 * MIB)
+    monkeypatch.setattr(bounded_http, "LIMIT_BYTES", 2 * MIB)
     sizes = []
     tracemalloc.start()
     try:
@@ -71,7 +71,7 @@ def test_nothing_of_a_refused_answer_is_kept(client: str, kind: str, monkeypatch
     finally:
         tracemalloc.stop()
     assert sizes[2] - sizes[0] < MIB, f"{sizes}: two answers of at least 1 MiB"
-    bodies = [one for one in gc.get_objects() if isinstance(one, web.Body)]
+    bodies = [one for one in gc.get_objects() if isinstance(one, bounded_http.Body)]
     assert [len(one._found) for one in bodies if one._found] == []
 
 

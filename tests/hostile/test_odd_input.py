@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import cache_folder, listed, state_folder
+from mm2mgr.files import cache_folder, list_paths, state_folder
 from mm2mgr.operations import EstateWatch, ServeOrder, Workspace
 from mm2mgr.reconcile.planfile import read_plan
 from mm2mgr.samples.store import LossStore, SampleStore
@@ -243,8 +243,8 @@ def test_a_table_is_not_made_anew_where_it_cannot_be_read(monkeypatch: pytest.Mo
 
 def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert listed(tmp_path / "nowhere", "*") == listed(tmp_path / "file" / "x", "*") == []
-    assert [path.name for path in listed(tmp_path, "f*")] == ["file"]
+    assert list_paths(tmp_path / "nowhere", "*") == list_paths(tmp_path / "file" / "x", "*") == []
+    assert [path.name for path in list_paths(tmp_path, "f*")] == ["file"]
 
 
 def test_a_version_of_a_million_digits_is_none() -> None:

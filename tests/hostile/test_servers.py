@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from mm2mgr import web
+from mm2mgr import bounded_http
+from mm2mgr.bounded_http import Body, BodyRefused
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, OutcomeUnknown
 from mm2mgr.connect.target import ConnectTarget
@@ -26,7 +27,6 @@ from mm2mgr.samples.cruise_control import CruiseControlSource
 from mm2mgr.samples.metric_sources import Endpoint, Http
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 from mm2mgr.sandbox.worker import DIRECT, Worker
-from mm2mgr.web import Body, BodyRefused
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr, site
 from tests.fake_connect import FakeConnect, serving
@@ -83,7 +83,7 @@ def refusal(client: str, pieces: Pieces, seconds: float = 20.0) -> str:
 
 @pytest.mark.parametrize("kind", TOO_LARGE)
 def test_an_answer_without_end_is_cut_off_at_the_limit(client: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "LIMIT_BYTES", 2 * MIB)
+    monkeypatch.setattr(bounded_http, "LIMIT_BYTES", 2 * MIB)
     begun = time.monotonic()
     assert "the answer is larger than 2 MiB" in refusal(client, TOO_LARGE[kind])
     assert time.monotonic() - begun < 15  # long before its time is up
@@ -93,7 +93,7 @@ def test_an_answer_without_end_is_cut_off_at_the_limit(client: str, kind: str, m
 def test_what_is_packed_otherwise_or_holds_too_much_is_refused(
     client: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "LIMIT_VALUES", 1_000)
+    monkeypatch.setattr(bounded_http, "LIMIT_VALUES", 1_000)
     pieces, sentence = REFUSED[kind]
     assert sentence in refusal(client, pieces)
 
@@ -207,7 +207,7 @@ def test_no_odd_value_of_a_metric_source_is_a_traceback(odd: Any) -> None:
 
 
 def test_a_write_whose_answer_never_ends_is_not_taken_for_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "LIMIT_BYTES", 2 * MIB)
+    monkeypatch.setattr(bounded_http, "LIMIT_BYTES", 2 * MIB)
 
     async def write(url: str) -> None:
         async with ConnectClient(ConnectTarget("east", (url,)), deadline_seconds=20) as connect:
@@ -232,7 +232,7 @@ def test_a_page_of_megabytes_is_masked_and_cut_at_once() -> None:
 def test_plan_says_which_url_and_goes_on(
     site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(web, "LIMIT_BYTES", 2 * MIB)
+    monkeypatch.setattr(bounded_http, "LIMIT_BYTES", 2 * MIB)
     pieces = TOO_LARGE.get(kind) or body(NONSENSE[kind])
     with speaking(pieces) as url:
         for file in mm2mgr.tree.glob("*.yaml"):
@@ -257,7 +257,7 @@ def test_the_largest_real_answer_is_within_the_limits() -> None:
     for number in range(5_000):
         found.add((b"," if number else b"{") + connector)
     found.add(b"}")
-    assert found.received_bytes < web.LIMIT_BYTES
+    assert found.received_bytes < bounded_http.LIMIT_BYTES
     assert len(found.text()) == found.received_bytes
 
 
@@ -286,7 +286,7 @@ def test_gzip_files_that_follow_one_another_are_one_body() -> None:
 
 def test_values_are_counted_before_they_are_made() -> None:
     found = Body()
-    found.add(b"[" + b"{}," * (web.LIMIT_VALUES // 2) + b"1]")
+    found.add(b"[" + b"{}," * (bounded_http.LIMIT_VALUES // 2) + b"1]")
     with pytest.raises(BodyRefused, match="more than 12 million values"):
         found.text()
 

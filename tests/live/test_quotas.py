@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.evidence.connect_tasks import RecentLogs, TaskWatch, TopicConfigs, task_readers
 from mm2mgr.evidence.measured import settings_mark, task_measurements
+from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, TopicConfigs, task_readers
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import compacted
+from mm2mgr.kafka.inspection import find_compacted
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
 from mm2mgr.kafka.records import Producer
 from mm2mgr.observe.kinds import LiveProblem
@@ -31,7 +31,7 @@ from mm2mgr.samples.follow import Reader, Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
 from mm2mgr.sandbox.server import Runtime
-from mm2mgr.sizing.capacity import Pace, Saturated, saturated
+from mm2mgr.sizing.capacity import Pace, Saturated, find_saturation
 
 from .command import Tree
 from .pair import Pair, flow, serving_pair
@@ -156,7 +156,7 @@ def watch(pair: Pair, workspace: Workspace, folder: Path) -> TaskStore:
     """Sample as `mm2mgr sample` does, only more often, until what lagged has caught up or the time is over."""
     recent, store = RecentLogs(60), TaskStore(folder, print)
     pace = Pace(every_seconds=2, margin_seconds=4, gap_seconds=15)
-    configs = TopicConfigs(lambda _, topics: compacted(pair.source, topics))
+    configs = TopicConfigs(lambda _, topics: find_compacted(pair.source, topics))
     tasks = task_readers(workspace.topology.flows, TaskWatch(recent, store, configs.compacted, pace, timeout_seconds=5))
     stop, ends_at = threading.Event(), time.monotonic() + DEADLINE_SECONDS
 
@@ -173,7 +173,7 @@ def watch(pair: Pair, workspace: Workspace, folder: Path) -> TaskStore:
 
 
 def found(rows: list[TaskRow]) -> Saturated | None:
-    return saturated(task_measurements(rows), SUSTAINED_SECONDS)
+    return find_saturation(task_measurements(rows), SUSTAINED_SECONDS)
 
 
 def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not(
@@ -206,4 +206,4 @@ def test_a_task_that_a_quota_holds_down_is_measured_and_one_that_keeps_up_is_not
 def test_compacted_topics_are_told(pair: Pair) -> None:
     with Kafka(pair.source) as kafka:
         kafka.create_topics({"kept": (1, 1, {"cleanup.policy": "compact,delete"})})
-    assert compacted(pair.source, ["kept", "gone"]) == frozenset({"kept"})
+    assert find_compacted(pair.source, ["kept", "gone"]) == frozenset({"kept"})

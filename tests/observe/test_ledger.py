@@ -1,268 +1,380 @@
-"""The ledger against a simulated log with ids: every lost record is in an entry, and the bounds of each entry hold."""
+"""Losses as status sees them: what is one, that it stays until it is acknowledged, and that an acknowledged one does not come back."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from mm2mgr.observe.ledger import FlowLooks, PartitionLook, take
-from mm2mgr.observe.losses import (
-    Acknowledgement,
-    LossEntry,
-    acknowledgement_of,
-    entries_of,
-    named,
-    open_entries,
-    row_of,
-)
-from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.json_values import to_json
+from mm2mgr.observe import state_file
+from mm2mgr.observe.health import Status
+from mm2mgr.observe.ledger import Acknowledgement, LossEntry
+from mm2mgr.observe.state_file import load
+from mm2mgr.observe.status import acknowledge, describe, read_losses
 from mm2mgr.samples.schema import LossRow
-from tests.observe.simulated_log import Record, SimulatedPartition
+from mm2mgr.samples.store import LossStore
+from tests.fake_connect import FakeConnect, serving
+from tests.observe.estate import TREE, Estate, sentences, topology_of
 
-PARTITION = TopicPartition("orders", 0)
-
-
-@dataclass
-class Observer:
-    """One process with a memory of its own."""
-
-    looks: FlowLooks = field(default_factory=FlowLooks)
-    rows: list[LossRow] = field(default_factory=list)
-
-    def look(self, partition: SimulatedPartition, now: float, *, counts: bool = True) -> None:
-        seen = partition.look(counts=counts)
-        self.looks, lost = take(self.looks, {PARTITION: seen} if seen else {}, now, now)
-        self.rows += [row_of("f:A->B", "A", where, one, now) for where, one in lost]
+ACK = Acknowledgement("jo", 77.0, "restored")
 
 
-def covers(entry: LossEntry, record: Record) -> bool:
-    last = float("inf") if entry.last_offset is None else entry.last_offset
-    return entry.topic_id == record[0] and entry.first_offset <= record[1] <= last
-
-
-small = st.integers(0, 30)
-retention_steps = st.tuples(
-    st.sampled_from(["produce", "mirror", "mirror", "flush", "flush", "stop", "resume", "retain", "look", "look"]),
-    small,
-)
-every_step = st.tuples(
-    st.sampled_from(
-        ["produce", "produce", "mirror", "flush", "stop", "resume", "retain", "truncate", "recreate", "look", "look"]
-    ),
-    small,
-)
-
-
-def do(partition: SimulatedPartition, step: str, count: int) -> None:
-    if step in {"produce", "mirror", "retain", "truncate"}:
-        getattr(partition, step)(count)
-    else:
-        getattr(partition, step)()
-
-
-def begun() -> SimulatedPartition:
-    """Return a partition whose task has mirrored ten records and stored its offset, with one look."""
-    partition = SimulatedPartition()
-    partition.produce(10)
-    partition.mirror(10)
-    partition.flush()
-    return partition
-
-
-def ended(partition: SimulatedPartition, look: Callable[[], None]) -> None:
-    """Let the task reach the end of the log and store its offset, and look."""
-    partition.resume() if partition.stopped else None
-    partition.produce(1)
-    partition.mirror(10_000)
-    partition.flush()
-    look()
-
-
-def played(
-    steps: Sequence[tuple[str, int]], *, counts: bool = True, only_exact: bool = False
-) -> tuple[SimulatedPartition, tuple[LossEntry, ...]]:
-    """Return the partition and the entries after a history that ends level with the source."""
-    partition, observer, now = begun(), Observer(), 1.0
-    observer.look(partition, now, counts=counts)
-    for step, count in steps:
-        now += 1
-        if step != "look":
-            do(partition, step, count)
-        elif not only_exact or partition.is_exact:
-            observer.look(partition, now, counts=counts)
-    ended(partition, lambda: observer.look(partition, now + 1, counts=counts))
-    return partition, entries_of(observer.rows)
-
-
-def uncovered(partition: SimulatedPartition, entries: Sequence[LossEntry]) -> set[Record]:
-    """Return the lost records in no entry, but for those that a look cannot tell from the end marker of a transaction."""
-    missing = {record for record in partition.lost() if not any(covers(entry, record) for entry in entries)}
-    return {record for record in missing if record[1] + 1 not in partition.found_empty_at}
-
-
-def lost_inside(partition: SimulatedPartition, entry: LossEntry) -> int:
-    return sum(covers(entry, record) for record in partition.lost())
-
-
-@settings(max_examples=1500, deadline=None)
-@given(steps=st.lists(retention_steps, max_size=40), counts=st.booleans())
-def test_every_record_that_retention_took_is_in_an_entry_and_its_bounds_hold(
-    steps: Sequence[tuple[str, int]], counts: bool
-) -> None:
-    partition, entries = played(steps, counts=counts)
-    assert uncovered(partition, entries) == set()
-    for entry in entries:
-        assert entry.records is not None
-        assert entry.least_records <= lost_inside(partition, entry) <= entry.records
-    assert not entries or partition.start > 10, "nothing is said to be lost while the log holds it"
-
-
-@settings(max_examples=1500, deadline=None)
-@given(steps=st.lists(retention_steps, max_size=40))
-def test_with_exact_offsets_at_each_look_the_number_of_lost_records_is_exact(steps: Sequence[tuple[str, int]]) -> None:
-    """And so an entry as long as its number of records covers none that arrived."""
-    partition, entries = played(steps, only_exact=True)
-    assert uncovered(partition, entries) == set()
-    for entry in entries:
-        assert entry.least_records == lost_inside(partition, entry) == entry.records
-    assert partition.lost() or not entries
-
-
-@settings(max_examples=1000, deadline=None)
-@given(steps=st.lists(every_step, max_size=30))
-@example(
-    [("produce", 1), ("mirror", 1), ("recreate", 0), ("produce", 10), ("recreate", 0), ("produce", 10)]
-)  # the second log ends, by chance, behind what was stored for the first
-def test_every_lost_record_is_in_an_entry_whatever_happens_to_the_topic(steps: Sequence[tuple[str, int]]) -> None:
-    """With a look after each step: of a topic that comes and goes between two looks, nobody knows."""
-    partition, observer, now = begun(), Observer(), 1.0
-    observer.look(partition, now)
-    for step, count in steps:
-        now += 1
-        do(partition, step, count)
-        observer.look(partition, now)
-    ended(partition, lambda: observer.look(partition, now + 1))
-    assert uncovered(partition, entries_of(observer.rows)) == set()
-
-
-observed_steps = st.lists(st.tuples(retention_steps, st.sets(st.integers(0, 2))), max_size=30)
-
-
-@settings(max_examples=600, deadline=None)
-@given(steps=observed_steps, seed=st.integers(0, 99))
-def test_observers_that_share_nothing_but_the_table_make_one_entry_of_a_loss(
-    steps: Sequence[tuple[tuple[str, int], set[int]]], seed: int
-) -> None:
-    """Each remembers its own looks, and writes what it saw: rows in any order, and twice, make the same entries."""
-    partition, observers, now = begun(), [Observer() for _ in range(3)], 1.0
-    for one in observers:
-        one.look(partition, now)
-    for (step, count), looking in steps:
-        now += 1
-        if step != "look":
-            do(partition, step, count)
-        for number in sorted(looking):
-            observers[number].look(partition, now)
-    ended(partition, lambda: [one.look(partition, now + 1) for one in observers])
-    rows = [row for one in observers for row in one.rows]
-    entries, shuffled = entries_of(rows), rows * 2
-    random.Random(seed).shuffle(shuffled)
-    assert entries_of(shuffled) == entries
-    assert uncovered(partition, entries) == set()
-    ordered = sorted(entries, key=lambda one: one.first_offset)
-    assert all(last_of(one) + 1 < other.first_offset for one, other in pairwise(ordered)), (
-        "none overlaps or touches another"
+def ranges(status: Status) -> list[tuple[str, int, int | None, int | None]]:
+    """Return cause, first and last offset and records of each open loss of a status, in which they are problems."""
+    assert (status.health, status.flows[0].health) == (
+        ("problem", "problem") if status.losses else (status.health,) * 2
     )
-    assert len({one.id for one in entries}) == len(entries)
+    assert bool(status.flows[0].problems) == bool(status.losses)
+    return [(one.cause, one.first_offset, one.last_offset, one.records) for one in status.losses]
 
 
-def last_of(entry: LossEntry) -> int:
-    assert entry.last_offset is not None
-    return entry.last_offset
+def only_loss(status: Status) -> LossEntry:
+    (loss,) = status.losses
+    assert ranges(status)
+    return loss
 
 
-@settings(max_examples=600, deadline=None)
-@given(steps=st.lists(retention_steps, max_size=40), acks=st.sets(st.integers(0, 40)))
-def test_what_is_acknowledged_stays_so_and_what_is_lost_afterwards_is_new(
-    steps: Sequence[tuple[str, int]], acks: set[int]
+def ack(small: Estate, *ids: str) -> None:
+    acknowledge(small.topology, ids or ["all"], ACK, options=small.options)
+
+
+def mirrored(small: Estate, end: int) -> None:
+    """Set where the target's log ends."""
+    small.log(0, end, alias="B", topic="A.orders")
+
+
+def test_records_that_retention_took_stay_a_loss_until_acknowledged(small: Estate) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    first = only_loss(status := small.status())
+    assert ranges(status) == [("retention", 1000, 1999, 1000)]
+    assert (str(first.partition), first.cluster, first.evidence, first.since) == ("orders-0", "A", "log-start", None)
+    assert status.flows[0].lag_records == 3000, "what is gone is lost, not behind"
+    mirrored(small, 3000)
+    small.stored(4999)
+    assert only_loss(small.status(later_seconds=7200)) == first, (
+        "the flow is fine again, and the records are lost as before"
+    )
+    ack(small, first.id)
+    status = small.status()
+    assert (status.losses, status.health, status.flows[0].problems) == ((), "ok", ())
+    (entry,) = read_losses(small.topology, small.options).entries
+    assert entry == replace(first, acknowledged=ACK), "it stays in the ledger, with who, when and why"
+
+
+def test_the_same_incident_does_not_come_back_and_a_further_one_does(small: Estate) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    first = only_loss(small.status())
+    ack(small)
+    assert small.status(later_seconds=60).losses == (), "the offset is still the one before the gap"
+    small.log(2500, 5000)
+    further = only_loss(small.status(later_seconds=60))
+    assert (further.first_offset, further.last_offset, further.id != first.id) == (2000, 2499, True), (
+        "retention took more"
+    )
+    ack(small)
+    assert small.status().losses == ()
+    small.stored(3000)
+    mirrored(small, 501)
+    small.status(later_seconds=60)
+    small.log(4000, 5000)
+    assert ranges(small.status(later_seconds=60)) == [("retention", 3001, 3999, 999)]
+
+
+def test_a_flow_that_is_too_slow_has_one_loss_that_grows(small: Estate) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    first = only_loss(small.status())
+    small.log(2200, 5000)
+    grown = only_loss(small.status(later_seconds=60))
+    assert (grown.id, grown.first_offset, grown.last_offset, grown.records) == (first.id, 1000, 2199, 1200)
+    small.log(50, 60, partition=1)
+    small.stored(39, partition=1)
+    assert ranges(small.status(later_seconds=60)) == [("retention", 1000, 2199, 1200), ("retention", 40, 49, 10)]
+
+
+def test_records_passed_over_while_nobody_looked_are_found_afterwards(small: Estate) -> None:
+    """The last look was before the records were produced; then they were deleted, and the flow is level again."""
+    small.log(0, 1000)
+    small.stored(999)
+    mirrored(small, 1000)
+    small.status()
+    looked_at = small.now
+    small.log(3000, 9000)
+    small.stored(8999)
+    mirrored(small, 1000 + 6000)
+    loss = only_loss(status := small.status(later_seconds=3600))
+    assert ranges(status) == [("retention", 1000, 2999, 2000)]
+    assert (loss.least_records, loss.evidence, loss.since, loss.seen) == (2000, "target", looked_at, small.now)
+
+
+def test_a_healthy_flow_that_nobody_looked_at_for_longer_than_retention_lost_nothing(small: Estate) -> None:
+    small.log(0, 1000)
+    small.stored(999)
+    mirrored(small, 1000)
+    small.status()
+    small.log(50_000, 60_000)
+    small.stored(59_900)
+    mirrored(small, 59_950)
+    assert small.status(later_seconds=90_000).losses == (), "50 records are on their way, or lost: not decided yet"
+    small.stored(59_999)
+    mirrored(small, 60_000)
+    assert small.status(later_seconds=60).losses == ()
+
+
+@pytest.mark.parametrize(("start", "stored"), [(1000, 999), (1000, 998)])
+def test_a_log_that_was_emptied_after_mirroring_lost_nothing(small: Estate, start: int, stored: int) -> None:
+    """The second case is a transaction's end marker behind the last record."""
+    small.log(start, 1000)
+    small.stored(stored)
+    flow = small.flow()
+    assert (flow.problems, flow.lag_records) == ((), 0)
+
+
+def test_what_arrived_before_its_offset_was_stored_is_not_lost(small: Estate) -> None:
+    """Commits may hang for hours while all is mirrored, and retention passes the offset that is stored."""
+    small.log(0, 1000)
+    small.stored(999)
+    mirrored(small, 1000)
+    small.status()
+    small.log(4000, 9000)
+    mirrored(small, 9000)
+    assert small.status(later_seconds=60).losses == ()
+    small.log(9500, 9600)
+    (loss,) = small.status(later_seconds=60).losses
+    assert (loss.first_offset, loss.last_offset) == (1000, 9499)
+    assert loss.least_records == 500, "9000 had arrived"
+    assert loss.records == 600, "or the task has read the 100 in the log, too"
+
+
+def test_heartbeats_are_no_loss(small: Estate) -> None:
+    small.kafka.clusters["A"]["heartbeats"] = [(500, 600)]
+    small.stored(9, topic="heartbeats")
+    config = small.connect.connectors[small.source].config | {"task.assigned.partitions": "orders-0,heartbeats-0"}
+    body = [{"id": {"connector": small.source, "task": 0}, "config": config}]
+    small.connect.fail_next("GET", f"/connectors/{small.source}/tasks", 200, body, times=9)
+    assert small.status().losses == ()
+
+
+def test_an_offset_at_or_past_the_end(small: Estate) -> None:
+    small.log(0, 10)
+    small.stored(9)
+    assert small.status().losses == ()
+    small.stored(10)
+    loss = only_loss(status := small.status(later_seconds=1))
+    assert ranges(status) == [("past-end", 10, 10, 1)]
+    small.log(0, 500)
+    assert only_loss(small.status(later_seconds=1)) == loss, (
+        "the log outgrew the offset, and its first records were skipped"
+    )
+    ack(small)
+    assert small.status().losses == ()
+
+
+def test_a_topic_that_outgrew_its_old_offset_is_seen_by_its_id(small: Estate) -> None:
+    small.log(0, 1000)
+    small.stored(999)
+    small.status()
+    small.recreate("new")
+    small.log(0, 5000)
+    found = small.status(later_seconds=60)
+    assert sorted(ranges(found)) == [("re-created", 0, 999, 1000), ("re-created", 1000, None, None)]
+    assert {one.topic_id for one in found.losses} == {"new", "A-orders"}
+    small.stored(4999)
+    assert small.status(later_seconds=60).losses == found.losses
+    ack(small)
+    assert small.status().health == "ok"
+    small.recreate("newer")
+    assert {one.topic_id for one in small.status().losses} == {"new", "newer"}
+
+
+def test_a_shorter_topic_created_again_is_named_once(small: Estate) -> None:
+    small.log(0, 1000)
+    small.stored(999)
+    small.status()
+    small.recreate("new")
+    small.log(0, 10)
+    assert sorted(ranges(small.status())) == [("re-created", 0, 999, 1000), ("re-created", 1000, None, None)]
+    small.stored(1049)  # what was on its way when the topic went
+    grown = small.status(later_seconds=1)
+    assert sorted(ranges(grown)) == [("re-created", 0, 1049, 1050), ("re-created", 1000, None, None)]
+    ack(small)
+    assert small.status().losses == ()
+
+
+def test_a_topic_read_from_its_new_start_is_a_loss_of_what_the_old_one_held(small: Estate) -> None:
+    small.log(0, 1000)
+    small.stored(999)
+    small.status()
+    small.recreate("new")
+    small.log(0, 500)
+    small.stored(499)
+    assert ranges(small.status()) == [("re-created", 1000, None, None)]
+
+
+@pytest.mark.parametrize(("allowed", "creates"), [("true", True), (None, True), ("false", False)])
+def test_a_flow_that_creates_deleted_topics_itself_is_named(small: Estate, allowed: str | None, creates: bool) -> None:
+    config = small.connect.connectors[small.source].config
+    config.pop("source.consumer.allow.auto.create.topics")
+    config.update({"source.consumer.allow.auto.create.topics": allowed} if allowed else {})
+    small.log(0, 1000)
+    small.stored(999)
+    small.status()
+    small.recreate("new")
+    (lost,) = (one for one in small.flow().problems if one.kind == "records-lost")
+    assert lost.evidence["flow_creates_topics"] is creates
+    (said,) = (one for one in sentences(small.flow()) if "acknowledge" in one)
+    assert ("created again, perhaps by this flow's own consumer" in said) is creates
+
+
+def test_a_topic_created_again_after_its_offsets_were_reset_is_named_when_offsets_are_stored(small: Estate) -> None:
+    small.log(0, 1000)
+    small.stored(999)
+    small.status()
+    small.recreate("new")
+    small.connect.offsets.clear()
+    assert small.status().losses == ()
+    small.stored(5)
+    assert ranges(small.status()) == [("re-created", 1000, None, None)], "nobody saw what the old one held last"
+
+
+def test_what_happened_while_the_source_could_not_be_read_is_seen_afterwards(small: Estate) -> None:
+    small.log(0, 1000)
+    small.stored(999)
+    small.status()
+    small.kafka.down.add("A")
+    small.recreate("new")
+    small.log(0, 5000)
+    assert small.status().losses == ()
+    small.kafka.down.clear()
+    assert {one.cause for one in small.status().losses} == {"re-created"}
+    small.kafka.down.add("A")
+    status = small.status()
+    assert (len(status.losses), status.flows[0].health) == (2, "problem"), "a loss is shown whatever cannot be read"
+
+
+def test_a_deleted_topic_is_remembered(small: Estate) -> None:
+    small.log(0, 1000)
+    small.stored(999)
+    small.status()
+    gone = small.kafka.clusters["A"].pop("orders")
+    assert small.status().losses == ()
+    small.kafka.clusters["A"]["orders"] = gone
+    assert small.status().losses == (), "it was only not shown"
+    small.kafka.clusters["A"].pop("orders")
+    small.status()
+    small.recreate("new")
+    small.kafka.clusters["A"]["orders"] = gone
+    assert {one.cause for one in small.status().losses} == {"re-created"}
+
+
+def test_a_loss_of_a_flow_that_is_not_declared_any_more_is_still_shown(small: Estate, tmp_path: Path) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    loss = only_loss(small.status())
+    text = (tmp_path / "tree.yaml").read_text().replace("  orders:\n", "  renamed:\n")
+    status = Estate(topology_of(text, tmp_path), small.connect, tmp_path).status()
+    assert status.losses == (loss,)
+    assert [one.kind for one in status.flows[0].problems] == ["overlap"], "the connector of the old name still runs"
+    assert status.health == "problem"
+
+
+def test_describe_shows_the_losses_of_its_flow(small: Estate) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    loss = only_loss(small.status())
+    small.kafka.down.add("A")
+    found = to_json(
+        asyncio.run(describe(small.topology, small.connectors, small.topology.flows[0], options=small.options))
+    )
+    assert found["losses"] == [to_json(loss)]
+
+
+# --- several processes, and a table that cannot be written --------------------------------------------------------------
+
+
+@pytest.fixture
+def twins(tmp_path: Path) -> Iterator[tuple[Estate, Estate]]:
+    """Serve one estate that two machines look at: one table, and a memory each."""
+    fake = FakeConnect()
+    with serving(fake) as url:
+        one, other = (Estate(topology_of(TREE.format(url=url, more=""), tmp_path), fake, tmp_path) for _ in range(2))
+        other.kafka, other.memory_file = one.kafka, tmp_path / "elsewhere" / "tester.json"
+        yield one, other
+
+
+def test_two_machines_that_see_the_same_loss_have_one_entry(twins: tuple[Estate, Estate]) -> None:
+    one, other = twins
+    one.log(0, 1000)
+    one.stored(999)
+    mirrored(one, 1000)
+    one.status()
+    other.status()
+    one.log(1500, 1600)
+    loss = only_loss(one.status(later_seconds=60))
+    assert only_loss(other.status(later_seconds=90)) == loss
+    ack(other, loss.id)
+    assert one.status().losses == (), "what one of them acknowledged"
+    assert other.status().losses == ()
+
+
+def test_a_restart_of_everything_but_the_table_keeps_losses(small: Estate) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    loss = only_loss(small.status())
+    small.memory_file.unlink()
+    assert [one.id for one in small.status(later_seconds=60).losses] == [loss.id]
+
+
+def test_what_cannot_be_written_to_the_table_waits_in_the_memory(small: Estate) -> None:
+    small.store.write_text("a file")
+    small.log(2000, 5000)
+    small.stored(999)
+    loss = only_loss(status := small.status())
+    (warning,) = status.warnings
+    assert warning.startswith("the table of losses: ")
+    assert warning.endswith(f"; 1 row kept in {small.memory_file} until then")
+    assert only_loss(small.status()) == loss
+    ack(small, loss.id)
+    assert small.status().losses == ()
+    small.store.unlink()
+    assert small.status().warnings == ()
+    assert load(small.memory_file).unwritten == ()
+    assert {row.kind for row in rows(small)} == {"loss", "acknowledgement"}
+
+
+def rows(small: Estate) -> list[LossRow]:
+    return LossStore(small.store, "tester").read()
+
+
+def test_a_process_that_dies_between_table_and_memory_writes_nothing_twice(small: Estate) -> None:
+    small.log(2000, 5000)
+    small.stored(999)
+    small.store.write_text("a file")
+    small.status()
+    small.store.unlink()
+    LossStore(small.store, "tester").append(load(small.memory_file).unwritten)  # and it dies before it forgets them
+    assert len(small.status().losses) == 1
+    assert len(rows(small)) == 2
+    assert len(set(rows(small))) == 1
+
+
+def test_without_the_packages_for_tables_losses_stay_in_the_memory(
+    small: Estate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partition, observer, now = begun(), Observer(), 1.0
-    done: set[tuple[str, int]] = set()
-    for number, (step, count) in enumerate(steps):
-        now += 1
-        do(partition, step, count) if step != "look" else observer.look(partition, now)
-        before = open_entries(entries_of(observer.rows))
-        if number in acks:
-            observer.rows += [acknowledgement_of(one, Acknowledgement("me", now, "known")) for one in before]
-            assert open_entries(entries_of(observer.rows)) == ()
-            done |= {
-                (one.topic_id or "", offset) for one in before for offset in range(one.first_offset, last_of(one) + 1)
-            }
-    entries = entries_of(observer.rows)
-    found = {(one.topic_id or "", offset) for one in entries for offset in range(one.first_offset, last_of(one) + 1)}
-    opened = [one for one in entries if one.acknowledged is None]
-    assert done <= found, "nothing leaves the ledger"
-    assert not any(
-        (one.topic_id, offset) in done for one in opened for offset in range(one.first_offset, last_of(one) + 1)
-    )
-    assert all(
-        one.acknowledged == Acknowledgement("me", one.acknowledged.at, "known") for one in entries if one.acknowledged
-    )
-    assert [one.id for one in named(entries, ["all"])] == [one.id for one in opened]
-    assert all(named(entries, [one.id]) == (one,) for one in opened)
-
-
-def look_of(topic_id: str, start: int, end: int, stored: int, arrived: int | None = None) -> PartitionLook:
-    return PartitionLook(topic_id, Offsets(start, end), stored, arrived, stored == end - 1)
-
-
-def seen_between(*looks: PartitionLook) -> list[tuple[object, ...]]:
-    """Return cause, evidence, topic id, first, last and records of what a sequence of looks shows."""
-    known, found = FlowLooks(), list[tuple[object, ...]]()
-    for now, look in enumerate(looks):
-        known, lost = take(known, {PARTITION: look}, float(now), float(now))
-        found += [one[:6] for _, one in lost]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("looks", "expected"),
-    [
-        ([("x", 0, 100, 99, 100), ("x", 300, 400, 399, 200)], [("retention", "target", "x", 100, 299, 200)]),
-        ([("x", 0, 100, 99, 100), ("x", 300, 400, 399, 400)], []),
-        ([("x", 0, 100, 99), ("x", 300, 400, 399)], [("retention", "offsets", "x", 100, 299, 200)]),
-        ([("x", 0, 100, 99), ("x", 300, 400, 99)], [("retention", "log-start", "x", 100, 299, 200)]),
-        ([("x", 300, 400, 99)], [("retention", "log-start", "x", 100, 299, 200)]),
-        ([("x", 0, 100, 99), ("y", 0, 5000, 99)], [("re-created", "topic-id", "x", 100, None, None), ("re-created", "topic-id", "y", 0, 99, 100)]),
-        ([("x", 0, 100, 99), ("y", 0, 50, 49)], [("re-created", "topic-id", "x", 100, None, None)]),
-        ([("x", 0, 100, 99), ("y", 0, 50, 49), ("x", 0, 100, 99), ("y", 0, 60, 59)], [("re-created", "topic-id", "x", 100, None, None)]),
-        ([("x", 0, 10, 10)], [("past-end", "log-end", "x", 0, 10, 11)]),
-        ([("x", 0, 100, 49), ("x", 0, 70, 49)], [("truncation", "log-end", "x", 70, 99, 30)]),
-        ([("x", 0, 100, 99), ("x", 0, 70, 99)], [("truncation", "log-end", "x", 70, 99, 30)]),
-        ([("x", 0, 100, 69), ("x", 0, 70, 69)], [("truncation", "log-end", "x", 70, 99, 30)]),
-        ([("", 0, 100, 99), ("", 0, 70, 99)], [("truncation", "log-end", "", 70, 99, 30)]),
-        ([("x", 1000, 1000, 998)], []),
-        ([("x", 0, 100, 99), ("x", 0, 100, 49), ("x", 60, 100, 49)], []),
-    ],
-    ids=["counted", "all arrived", "nothing counts", "waiting", "first look", "outgrown", "read anew", "stale broker", "past the end",
-         "cut off", "cut off and reused", "cut off behind", "no topic ids", "end marker", "set back"],
-)  # fmt: skip
-def test_what_a_sequence_of_looks_shows(looks: list[tuple[str, int, int, int]], expected: list[object]) -> None:
-    assert seen_between(*(look_of(*one) for one in looks)) == expected
-
-
-def test_a_look_that_began_before_the_last_one_ended_says_nothing() -> None:
-    """Two processes read at the same time, and the one that read first writes last."""
-    known, _ = take(FlowLooks(), {PARTITION: look_of("x", 0, 200, 199)}, 10.0, 20.0)
-    late, lost = take(known, {PARTITION: look_of("x", 0, 100, 199)}, 19.0, 21.0)
-    assert (late, lost) == (known, [])
-    _, lost = take(known, {PARTITION: look_of("x", 0, 100, 199)}, 20.0, 22.0)
-    assert len(lost) == 1
-    after, _ = take(known, {PARTITION: look_of("x", 0, 300, 299)}, -5000.0, -4990.0)
-    assert after.ended == -4990.0, "a clock that was set back stops nothing"
+    small.log(2000, 5000)
+    small.stored(999)
+    with monkeypatch.context() as patch:
+        patch.setattr(state_file, "find_spec", lambda name: None)
+        loss = only_loss(status := small.status())
+        assert (status.warnings, small.store.exists()) == ((), False)
+    assert only_loss(small.status()) == loss
+    assert len(rows(small)) == 1, "they move when the packages are there"
+    monkeypatch.setattr(state_file, "find_spec", lambda name: None)
+    (warning,) = small.status().warnings
+    assert "needs the Python package deltalake" in warning

@@ -32,8 +32,8 @@ from mm2mgr.kafka.inspection import topic_acls, topic_configs
 from mm2mgr.kafka.records import Producer
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.observe.health import ConnectorState, FlowStatus
-from mm2mgr.observe.kept import load
 from mm2mgr.observe.problems import Patience
+from mm2mgr.observe.state_file import load
 from mm2mgr.observe.status import ObserveOptions, describe, status
 from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.partitions import TopicPartition

@@ -23,7 +23,7 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer, read
 from mm2mgr.live.endpoints import connect_target, kafka_access
 from mm2mgr.observe.health import Status
-from mm2mgr.observe.losses import Acknowledgement, LossEntry
+from mm2mgr.observe.ledger import Acknowledgement, LossEntry
 from mm2mgr.observe.status import ObserveOptions, acknowledge, status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.reconcile.apply import apply_plan

@@ -15,7 +15,7 @@ from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, Tas
 from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.health import Remembered, Status, judge, lags_of
-from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of
+from mm2mgr.observe.ledger import Acknowledgement, LossEntry, acknowledgement_of, entries_of
 from mm2mgr.observe.memory import Memory, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.partitions import Offsets, TopicPartition

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.observe.kept import load
+from mm2mgr.observe.state_file import load
 from mm2mgr.observe.status import Observation, observe
 from mm2mgr.observe.trend import FLOW, LagPoint, Points, joined
 from mm2mgr.samples.schema import LAG

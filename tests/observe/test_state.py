@@ -12,11 +12,11 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
-from mm2mgr.observe.kept import change, load, state_file
 from mm2mgr.observe.lag import SeenOffset
-from mm2mgr.observe.ledger import FlowLooks, KnownPlace, LostRange
-from mm2mgr.observe.losses import Acknowledgement, row_of
+from mm2mgr.observe.ledger import Acknowledgement, row_of
+from mm2mgr.observe.loss_detection import FlowLooks, KnownPlace, LostRange
 from mm2mgr.observe.memory import ConditionClock, FlowMemory, Mark, Memory, Rest, SeenTopic, Unstored
+from mm2mgr.observe.state_file import change, load, state_file
 from mm2mgr.observe.status import acknowledge
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.schema import LossRow
@@ -110,7 +110,7 @@ def test_processes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 import sys
 from dataclasses import replace
 from pathlib import Path
-from mm2mgr.observe.kept import change
+from mm2mgr.observe.state_file import change
 from tests.observe.test_state import lost
 for number in range(25):
     row = lost(f"{sys.argv[2]}-{number}")

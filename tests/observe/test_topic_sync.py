@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.health import FlowStatus
-from mm2mgr.observe.kept import timed_looks
+from mm2mgr.observe.state_file import timed_looks
 from mm2mgr.observe.topic_sync import COPIED, Sides, TopicSync, mirrored_acl
 from tests.observe.estate import Estate, estate, kinds, sentences
 

@@ -16,7 +16,7 @@ from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.arrival_problems import StaleOffsets
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
-from mm2mgr.observe.losses import LossEntry
+from mm2mgr.observe.ledger import LossEntry
 from mm2mgr.observe.reading import Orphan
 from mm2mgr.observe.trend import Trend
 from mm2mgr.output.load_text import say_rates, say_sizings

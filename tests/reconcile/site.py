@@ -16,7 +16,7 @@ from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile import apply, arrivals, verify
+from mm2mgr.reconcile import apply, arrival_check, verify
 from mm2mgr.reconcile.apply import apply_plan, read_back
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.live import make_plan
@@ -112,7 +112,7 @@ class Site:
     def read_ends(
         self, access: KafkaAccess, partitions: Iterable[TopicPartition], *, committed: bool
     ) -> dict[TopicPartition, int]:
-        """Answer as `reconcile.arrivals.read_ends` does."""
+        """Answer as `reconcile.arrival_check.read_ends` does."""
         if self.ends is None:
             raise KafkaError("no broker answered")
         return {one: self.ends(access.alias, one) for one in partitions}
@@ -120,7 +120,7 @@ class Site:
     def read_since(
         self, access: KafkaAccess, partitions: Iterable[TopicPartition], since_ms: int
     ) -> dict[TopicPartition, int]:
-        """Answer as `reconcile.arrivals.read_since` does."""
+        """Answer as `reconcile.arrival_check.read_since` does."""
         if self.since is None:
             raise KafkaError("no broker answered")
         return {one: self.since(access.alias, one, since_ms) for one in partitions}
@@ -201,8 +201,8 @@ def running(folder: Path) -> Iterator[Site]:
             groups=site.read_groups,
             expiring=lambda: site.expiring,
         )
-        patch.setattr(arrivals, "read_ends", site.read_ends)
-        patch.setattr(arrivals, "read_since", site.read_since)
+        patch.setattr(arrival_check, "read_ends", site.read_ends)
+        patch.setattr(arrival_check, "read_since", site.read_since)
         patch.setattr(apply, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(apply, "_READ_BACK_SECONDS", 0.5)

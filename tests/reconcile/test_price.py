@@ -11,8 +11,8 @@ from mm2mgr.json_values import to_json
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_text import price_text
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.estimate import log_bytes, moved, volume
 from mm2mgr.reconcile.facts import TopicListing
+from mm2mgr.reconcile.mirroring_cost import log_bytes, moved, volume
 from mm2mgr.reconcile.plan import Change, Plan, with_many_changes_held
 from mm2mgr.reconcile.price import KINDS, Price, Volume
 from mm2mgr.spec.models import FlowSettings

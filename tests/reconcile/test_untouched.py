@@ -25,8 +25,8 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.record_sizes import TopicSizes
+from mm2mgr.reconcile.adoption_claims import Claim
 from mm2mgr.reconcile.apply import apply_plan
-from mm2mgr.reconcile.claims import Claim
 from mm2mgr.reconcile.facts import TopicListing
 from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder
 from mm2mgr.reconcile.live import make_plan

@@ -9,7 +9,7 @@ import pytest
 
 from mm2mgr.errors import TemplateError
 from mm2mgr.render import Connector, render, template_folders
-from mm2mgr.templating.sandbox import Environment
+from mm2mgr.templating.restricted_jinja import Environment
 from mm2mgr.topology import Topology
 from tests.spec.trees import BASE, FLOW, expanded
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from mm2mgr import web
+from mm2mgr import bounded_http
 from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -115,7 +115,7 @@ def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         while not over.is_set():
             connection.sendall(b" " * 65_536)
 
-    monkeypatch.setattr(web, "LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(bounded_http, "LIMIT_BYTES", 1 << 20)
     larger = pytest.raises(SourceError, match="larger than 1 MiB")
     with answering(endless) as endpoint, Http(replace(endpoint, timeout_seconds=20)) as http, larger:
         http.get("/x", {})

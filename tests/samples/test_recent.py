@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mm2mgr.evidence.connect_tasks import RecentLogs
+from mm2mgr.evidence.task_rates import RecentLogs
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.sizing.capacity import Log

@@ -18,8 +18,8 @@ from mm2mgr.sandbox.process import (
     ProcessId,
     last_lines,
     spawn,
-    uninterrupted,
     wait_until,
+    without_interrupts,
 )
 
 Shell = Callable[[str], ProcessId]
@@ -127,7 +127,7 @@ def test_a_ctrl_c_while_a_process_is_noted_down_comes_after_it() -> None:
     noted = []
 
     def interrupted_start() -> None:
-        with uninterrupted():
+        with without_interrupts():
             signal.raise_signal(signal.SIGINT)
             noted.append("started")
 

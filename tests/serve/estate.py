@@ -19,7 +19,7 @@ from mm2mgr.observe.health import FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
-from mm2mgr.observe.losses import LossEntry
+from mm2mgr.observe.ledger import LossEntry
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.observe.watchdog import WatchAction
 from mm2mgr.operations.lag import LagReport

@@ -16,7 +16,7 @@ from mm2mgr.sizing.capacity import (
     by_hand,
     by_history,
     by_link,
-    saturated,
+    find_saturation,
 )
 from mm2mgr.sizing.tasks import Capacity
 
@@ -34,10 +34,10 @@ def test_the_lower_quartile_of_what_lagging_tasks_carried_counts() -> None:
     """Five minutes at 3, 6, 9 and 12 MB/s: in three quarters of the time and in no more than a quarter less than what counts."""
     rates = (12, 3, 9, 6)
     each = [moments(f"t{number}", *[(rate, 100)] * 6) for number, rate in enumerate(rates)]
-    held = saturated([one for of_task in each for one in of_task])
+    held = find_saturation([one for of_task in each for one in of_task])
     assert held is not None
     assert (held.bytes_per_second, held.seconds, held.ended_ms) == (3 * MB, 1200, 300_000)
-    held = saturated([one for of_task in each for one in of_task if one.task != "t1"])
+    held = find_saturation([one for of_task in each for one in of_task if one.task != "t1"])
     assert held is not None
     assert held.bytes_per_second == 6 * MB
 
@@ -48,7 +48,7 @@ def test_the_best_five_minutes_of_a_month_are_not_the_capacity() -> None:
     rates = [8 * chance.lognormvariate(-(0.2**2) / 2, 0.2) for _ in range(12 * 24)]
     minutes = [(rate, 1) for rate in rates for _ in range(5)]
     assert max(rates) > 12.5
-    held = saturated(moments("a", (0, 1), *minutes))
+    held = find_saturation(moments("a", (0, 1), *minutes))
     assert held is not None
     assert held.bytes_per_second == pytest.approx(8 * MB, rel=0.2)
     assert held.bytes_per_second < statistics.fmean(rates) * MB
@@ -56,20 +56,20 @@ def test_the_best_five_minutes_of_a_month_are_not_the_capacity() -> None:
 
 
 def test_a_task_that_keeps_up_proves_nothing() -> None:
-    assert saturated(moments("a", *[(9, 0)] * 20)) is None
+    assert find_saturation(moments("a", *[(9, 0)] * 20)) is None
 
 
 @pytest.mark.parametrize(("count", "found"), [(5, False), (6, True)])
 def test_a_rate_must_be_held(count: int, found: bool) -> None:
-    assert (saturated(moments("a", *[(9, 1)] * count)) is not None) == found
+    assert (find_saturation(moments("a", *[(9, 1)] * count)) is not None) == found
 
 
 def test_a_pause_without_lag_ends_the_stretch() -> None:
-    assert saturated(moments("a", *[(9, 1)] * 4, (9, 0), *[(9, 1)] * 4)) is None
+    assert find_saturation(moments("a", *[(9, 1)] * 4, (9, 0), *[(9, 1)] * 4)) is None
 
 
 def test_what_is_left_of_a_stretch_belongs_to_its_last_span() -> None:
-    held = saturated(moments("a", (0, 1), *[(4, 1)] * 5, *[(2, 1)] * 5, (14, 1), (14, 1)))
+    held = find_saturation(moments("a", (0, 1), *[(4, 1)] * 5, *[(2, 1)] * 5, (14, 1), (14, 1)))
     assert held is not None
     assert (held.bytes_per_second, held.seconds) == (4 * MB, 720)  # 300 s of 4, and 420 s of 5.4 MB/s
 
@@ -82,14 +82,14 @@ def uncertain(seconds: float, *rates: float) -> list[TaskMeasurement]:
 def test_what_is_uncertain_about_the_first_commit_makes_a_rate_lower_and_a_long_stretch_makes_up_for_it(
     count: int, rate: float
 ) -> None:
-    held = saturated(uncertain(60, *[8] * count))
+    held = find_saturation(uncertain(60, *[8] * count))
     assert held is not None
     assert held.bytes_per_second == pytest.approx(rate * MB)
 
 
 def test_a_stretch_that_is_short_beside_its_uncertainty_tells_nothing() -> None:
-    assert saturated(uncertain(76, *[8] * 6)) is None
-    assert saturated(uncertain(74, *[8] * 6)) is not None
+    assert find_saturation(uncertain(76, *[8] * 6)) is None
+    assert find_saturation(uncertain(74, *[8] * 6)) is not None
 
 
 def test_what_people_wrote_stays_beside_what_was_measured() -> None:
@@ -117,7 +117,7 @@ def test_a_rate_that_was_held_raises_at_once_and_lowers_only_after_an_hour_of_la
 
 
 def test_a_capacity_measured_on_another_connector_names_it() -> None:
-    held = saturated(moments("a", *[(8, 1)] * 6))
+    held = find_saturation(moments("a", *[(8, 1)] * 6))
     assert held is not None
     assert by_history(held, 0.7, held.ended_ms, "1970-01-01", "mm2.a.b.source.logs").why == (
         "measured until 1970-01-01 (0 h ago) on tasks of mm2.a.b.source.logs that lagged for 300 s and carried this or more for three quarters of that time"
@@ -126,12 +126,12 @@ def test_a_capacity_measured_on_another_connector_names_it() -> None:
 
 def test_the_order_of_moments_does_not_matter() -> None:
     given = moments("a", *[(2, 1)] * 6, (14, 1), *[(2, 1)] * 6)
-    assert saturated(given[::-1]) == saturated(given)
+    assert find_saturation(given[::-1]) == find_saturation(given)
 
 
 @pytest.mark.parametrize(("hours", "age"), [(3, "3 h ago"), (47, "47 h ago"), (120, "5 days ago")])
 def test_a_measured_capacity_tells_its_age(hours: int, age: str) -> None:
-    held = saturated(moments("a", *[(8, 1)] * 6))
+    held = find_saturation(moments("a", *[(8, 1)] * 6))
     assert held is not None
     capacity = by_history(held, 0.7, held.ended_ms + hours * 3_600_000, "1970-01-01")
     assert (capacity.bytes_per_second, capacity.threshold) == (8 * MB, 0.7)

@@ -20,8 +20,8 @@ from mm2mgr.sizing.capacity import (
     Stretches,
     TaskAssignment,
     TaskMeasurement,
+    find_saturation,
     judged_at_ms,
-    saturated,
     steps,
 )
 
@@ -269,7 +269,7 @@ def test_a_saturated_task_is_measured_and_never_too_high(
     data: st.DataObject, rate: float, jitters: list[float]
 ) -> None:
     moments = data.draw(overloaded(rate)).watched(beat(60.0, jitters))
-    held = saturated(
+    held = find_saturation(
         TaskMeasurement("0", one.time_ms, one.bytes_per_second, one.lag_records, one.uncertain_ms / 1000)
         for one in moments
     )

@@ -19,7 +19,7 @@ from mm2mgr.assignment import Assignment
 from mm2mgr.json_values import to_json
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing import load as load_module
-from mm2mgr.sizing.load import Load, Statistic, filled, levelled
+from mm2mgr.sizing.load import Load, Statistic, fill_unknown_hours, level_growth
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Profile, Rules, Sizing, flow_load, size_load
 
 MB = 1_000_000.0
@@ -87,8 +87,8 @@ def sized(rows: Rows, *, limit: int | None = None, by: Statistic = "p95", topics
     numbers = np.array([number * topics // len(rows) for number in range(len(rows))])
     first = hours + 490_000
     when = range(first, first + table.shape[1])
-    filled(table, when)
-    grown = {f"t{number}": one for number, one in levelled(table, numbers, when).items()}
+    fill_unknown_hours(table, when)
+    grown = {f"t{number}": one for number, one in level_growth(table, numbers, when).items()}
     rules = Rules(bounds=Bounds(1, limit), statistic=by)
     known = flow_load(
         Assignment(tuple(names), "live"), dict(zip(names, table, strict=True)), rules, Profile(growth=grown)
@@ -248,14 +248,14 @@ def test_neither_a_burst_nor_a_monday_nor_a_new_month_of_nothing_is_growth() -> 
 
 def test_what_has_risen_already_is_not_raised_again() -> None:
     row = np.array([[2 * MB] * (4 * WEEK - 60) + [9 * MB] * 60])
-    levelled(row, np.zeros(1, int), range(4 * WEEK))
+    level_growth(row, np.zeros(1, int), range(4 * WEEK))
     assert row.max() == pytest.approx(9 * MB)
     assert np.median(row) == pytest.approx(9 * MB)
 
 
 def test_a_topic_that_was_all_but_idle_is_raised_tenfold_at_most_and_its_neighbours_not_at_all() -> None:
     rows = np.array([[1.0] * 13 * DAY + [MB] * DAY, [5.0] * 14 * DAY])
-    grown = levelled(rows, np.array([0, 1]), range(14 * DAY))
+    grown = level_growth(rows, np.array([0, 1]), range(14 * DAY))
     assert {topic: one.factor for topic, one in grown.items()} == {0: 10.0}
     assert rows[0, 0] == 10.0
     assert set(rows[1]) == {5.0}
@@ -267,10 +267,10 @@ def test_topics_are_levelled_one_by_one_however_many_are_held_at_once(monkeypatc
     rows = chance.uniform(1, 2, (len(topics), 1)) * np.ones((1, 2 * WEEK))
     rows[:, -DAY:] *= np.where(topics % 3 == 0, 3, 1)[:, None]
     once, often = rows.copy(), rows.copy()
-    grown = levelled(once, topics, range(2 * WEEK))
+    grown = level_growth(once, topics, range(2 * WEEK))
     assert set(grown) == {topic for topic in range(40) if topic % 3 == 0}
     monkeypatch.setattr(load_module, "_ROWS_AT_ONCE", 3)
-    assert levelled(often, topics, range(2 * WEEK)) == grown
+    assert level_growth(often, topics, range(2 * WEEK)) == grown
     assert (once == often).all()
     assert np.allclose(once, rows[:, -1:])
 
@@ -280,7 +280,7 @@ def test_hours_that_were_not_measured_take_the_mean_of_their_hour_of_the_day() -
     table = np.array([row, row, [math.nan] * 3 * DAY])
     table[0, DAY : 2 * DAY] = math.nan
     table[1, [5, 29, 53]] = math.nan
-    filled(table, range(3 * DAY))
+    fill_unknown_hours(table, range(3 * DAY))
     assert table[0].tolist() == row
     assert table[1, 5] == pytest.approx(np.mean([value for value in row if value != 5]))
     assert np.isnan(table[2]).all()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.assignment import Assignment, moved_partitions
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, settled
+from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, sizing_as_decided
 from mm2mgr.sizing.tasks import Bounds, CurrentTasks, Rules, SizedFlow, flow_load, size_load
 
 MB = 1_000_000.0
@@ -105,7 +105,7 @@ def test_a_limit_that_people_lowered_is_followed_at_once() -> None:
 def test_the_settled_sizing_has_the_load_of_the_number_decided_for() -> None:
     each = evidence(MB)
     decision = decided(each, EarlierSizing(10, LONG_AGO))
-    sizing = settled(each, decision)
+    sizing = sizing_as_decided(each, decision)
     assert (sizing.tasks, sizing.busiest_bytes_per_second) == (9, 3 * MB)
     assert sizing.reasons == (*each.sizing.reasons, *decision.reasons)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.throughput.intervals import Series, clean, joined, tail
+from mm2mgr.throughput.intervals import Series, clean, join_hours, tail
 from mm2mgr.throughput.rollup import roll_up
 from mm2mgr.throughput.windows import read_throughput
 
@@ -53,7 +53,7 @@ def arrays(partitions: list[list[Point]]) -> Series:
 def test_any_samples_give_what_the_reference_gives(data: list[tuple[list[Point], list[Point]]]) -> None:
     before = clean(arrays([lead for lead, _ in data]), HOUR - HOUR_MS, HOUR)
     hour = clean(arrays([own for _, own in data]), HOUR, HOUR + HOUR_MS)
-    found = roll_up(joined(tail(before), hour), HOUR)
+    found = roll_up(join_hours(tail(before), hour), HOUR)
     expected = {number: row for number, each in enumerate(data) if (row := reference(*each, HOUR))}
     assert (found.values["partition_id"].tolist() if found else []) == list(expected)
     for place, row in enumerate(expected.values()):

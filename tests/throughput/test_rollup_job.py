@@ -21,7 +21,7 @@ from mm2mgr.samples.tables import StoredTable
 from mm2mgr.throughput import rollup_job
 from mm2mgr.throughput.hourly import hourly
 from mm2mgr.throughput.part_files import throughput_table
-from mm2mgr.throughput.rollup import bucket_of, merged, percentile, rate_of
+from mm2mgr.throughput.rollup import bucket_of, merge_buckets, percentile, rate_of
 from mm2mgr.throughput.rollup_job import is_due, make, one_by_one
 from mm2mgr.throughput.windows import choose, last_hours, read_throughput, read_window
 from tests.samples.rows import data_files
@@ -234,7 +234,7 @@ def test_windows_are_whole_hours_and_their_maxima_and_means_exact(rolled_store: 
 @given(rates=st.lists(st.tuples(st.floats(0.001, 1e12), st.integers(1, 90_000)), min_size=1, max_size=60))
 def test_percentiles_of_merged_sketches_are_two_percent_off_at_most(rates: list[tuple[float, int]]) -> None:
     values, weights = np.array([rate for rate, _ in rates]), np.array([weight for _, weight in rates])
-    one, bucket, weight = merged(
+    one, bucket, weight = merge_buckets(
         np.zeros(1, np.int64), np.array([len(rates)]), bucket_of(values).astype(np.int64), weights
     )
     noted = np.repeat(values, weights)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.link import MIB, BrokerLimits, Clients, FlowTraffic, Forecast, Leg, Route, predict
-from mm2mgr.link_settings import Crossing, compiled, may_pipeline
+from mm2mgr.link_settings import Crossing, compile_block, may_pipeline
 from mm2mgr.topology import Flow
 from tests.spec.trees import BASE, FLOW, complaint, expanded
 
@@ -55,7 +55,7 @@ def _clients(reader: dict[str, str], writer: dict[str, str]) -> Clients:
 
 
 def _run(crossing: Crossing, partitions: int, record: float = 1000, compression: float = 1) -> Forecast:
-    clients = _clients(compiled("source_consumer", crossing), compiled("record_producer", crossing))  # type: ignore[arg-type]
+    clients = _clients(compile_block("source_consumer", crossing), compile_block("record_producer", crossing))  # type: ignore[arg-type]
     traffic = FlowTraffic(partitions, crossing.tasks, record, compression)
     return predict(crossing.route, clients, traffic, crossing.source, crossing.target)
 
@@ -129,7 +129,7 @@ def test_no_compiled_settings_stall_or_outgrow_the_heap_or_lose_order(  # noqa: 
     )
     found = _run(crossing, partitions, record, compression)
     assert found.stall == ""
-    writer = compiled("record_producer", crossing)
+    writer = compile_block("record_producer", crossing)
     assert int(writer.get("batch.size", "16384")) < accepted
     assert int(writer.get("buffer.memory", "33554432")) >= int(writer.get("batch.size", "16384"))
     if int(writer.get("max.in.flight.requests.per.connection", "1")) > 1:

@@ -13,13 +13,13 @@ import pytest
 
 from mm2mgr import timing
 from mm2mgr.errors import KafkaError, Mm2mgrError
-from mm2mgr.evidence import connect_tasks
-from mm2mgr.evidence.connect_tasks import RecentLogs, TaskReader, TaskWatch, TopicConfigs, task_readers
+from mm2mgr.evidence import task_rates
 from mm2mgr.evidence.measured import settings_mark, task_measurements
+from mm2mgr.evidence.task_rates import RecentLogs, TaskReader, TaskWatch, TopicConfigs, task_readers
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import TaskRow, TaskStore
-from mm2mgr.sizing.capacity import Pace, saturated
+from mm2mgr.sizing.capacity import Pace, find_saturation
 from tests.clock import go_by
 from tests.fake_connect import CLASSES, FakeConnect, serving
 from tests.kafka.conftest import closed_port
@@ -89,7 +89,7 @@ class World(timing.Clock):
 
     def history(self) -> list[TaskRow]:
         """Return what is stored, and what the next poll of the logs would prove."""
-        unconfirmed = [connect_tasks._row(one, each.span) for one in self.reader._watched for each in one.unconfirmed]
+        unconfirmed = [task_rates._row(one, each.span) for one in self.reader._watched for each in one.unconfirmed]
         return sorted([*self.store.read(), *unconfirmed], key=lambda row: (row.connector, row.task, row.time_ms))
 
     def minutes(self, count: int) -> list[list[TaskRow]]:
@@ -117,7 +117,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         watch = TaskWatch(recent, store, compacted, Pace(), timeout_seconds=2.0)
         (reader,) = task_readers(workspace.topology.flows, watch)
         made = World(fake, workspace, store, reader, recent)
-        monkeypatch.setattr(connect_tasks, "time", made)
+        monkeypatch.setattr(task_rates, "time", made)
         go_by(made, monkeypatch)
         reader._due = 0.0
         yield made
@@ -134,7 +134,7 @@ def test_a_lagging_task_has_moments_and_one_that_keeps_up_has_none(world: World)
         ("w", "a", "hub", 0),
         ("w", "a", "hub", 1),
     }
-    held = saturated(task_measurements(world.history()))
+    held = find_saturation(task_measurements(world.history()))
     assert held is not None
     assert held.bytes_per_second == pytest.approx(200_000 * 360 / 420)
 

@@ -47,7 +47,9 @@ class Overrun(jinja2.TemplateRuntimeError):
 
 
 def read_template(folders: Iterable[Path], template: str) -> tuple[str, str]:
-    """Return the source and the path of a template; a link that leads out of its folder, a device or a huge file is refused."""
+    """Return the source and the path of a template; a link that leads out of its folder, a device or a huge file is
+    refused.
+    """
     for folder in folders:
         path = folder.joinpath(*jinja2.loaders.split_template_path(template))
         if not (path.is_file() or path.is_fifo()):
@@ -64,7 +66,9 @@ def read_template(folders: Iterable[Path], template: str) -> tuple[str, str]:
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    """Compiles and runs templates. `functions` are what they may call beside Jinja2's own; `begin` starts a connector's budget."""
+    """Compiles and runs templates. `functions` are what they may call beside Jinja2's own; `begin` starts a connector's
+    budget.
+    """
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
@@ -163,7 +167,8 @@ class Environment(ImmutableSandboxedEnvironment):
 
         return run_bounded
 
-    # --- what a template may touch --------------------------------------------------------------------------------------
+    # --- what a template may touch
+    # --------------------------------------------------------------------------------------
 
     def is_safe_callable(self, obj: Any) -> bool:
         is_known = id(obj) in self._own or any(obj is maker for maker in (self.globals["range"], *_MAKERS))

@@ -9,7 +9,7 @@ import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import Producer
-from mm2mgr.reconcile.claims import Claim, settle_claims
+from mm2mgr.reconcile.adoption_claims import Claim, settle_claims
 from mm2mgr.reconcile.history import TOPIC, Author, Recorder
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.render import OWNER_KEY

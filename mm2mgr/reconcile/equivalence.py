@@ -1,6 +1,8 @@
-"""Compares a connector that was made elsewhere with what the tree wants by what its clients get, not by how that is written. Pure.
+"""Compares a connector that was made elsewhere with what the tree wants by what its clients get, not by how that is
+written. Pure.
 
-An identical write restarts a connector and a changed key all its tasks, so a key that only says what holds already is no reason to write.
+An identical write restarts a connector and a changed key all its tasks, so a key that only says what holds already is
+no reason to write.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _ALIASES = ("source.cluster.alias", "target.cluster.alias")
 
 @dataclass(frozen=True)
 class WorkerClients:
-    """What the workers bring: their Kafka version ("": unknown), and how their own clients reach the Kafka that they run on."""
+    """What the workers bring: their Kafka version ("": unknown), and how their own clients reach the Kafka that they
+    run on.
+    """
 
     version: str = ""
     client: Config = field(default_factory=dict, repr=False)  # may hold secrets
@@ -39,8 +43,8 @@ class WorkerClients:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`differing` keys must be written to get what the tree says; `pending` ones are spelled otherwise, or are defaults of mm2mgr
-    that are not in the tree: they are written when something else is.
+    """`differing` keys must be written to get what the tree says; `pending` ones are spelled otherwise, or are defaults
+    of mm2mgr that are not in the tree: they are written when something else is.
     """
 
     differing: tuple[str, ...] = ()
@@ -48,7 +52,9 @@ class Comparison:
 
 
 def compare(desired: Connector, live: Config, workers: WorkerClients) -> Comparison:
-    """Compare by effect; a value that people declared, or that somebody wrote into the live config, counts, a default of mm2mgr does not."""
+    """Compare by effect; a value that people declared, or that somebody wrote into the live config, counts, a default
+    of mm2mgr does not.
+    """
     sides = _Sides(desired.type, live, desired.config, workers)
     differing, pending = [], []
     for key in sorted(live.keys() | desired.config.keys()):
@@ -63,7 +69,8 @@ def compare(desired: Connector, live: Config, workers: WorkerClients) -> Compari
 
 
 def with_live_order(desired: Config, live: Config) -> dict[str, str]:
-    """Return a config in which each set that a live one has too, in another order, is as that one writes it: no reason to write it.
+    """Return a config in which each set that a live one has too, in another order, is as that one writes it: no reason
+    to write it.
 
     A set with an item twice is not kept, since Kafka refuses to take it again from 4.2 on (KIP-1161).
     """
@@ -140,7 +147,9 @@ class _Sides:
         return definition is not None and self._both(switch, definition) == ("false", "false")
 
     def only_escapes(self, key: str) -> bool:
-        """Tell whether a list of names and patterns differs only in the dots of names, which match any character without a backslash."""
+        """Tell whether a list of names and patterns differs only in the dots of names, which match any character
+        without a backslash.
+        """
         live, other = self.live.get(key), self.desired.get(key)
         if key not in _SETS - {"bootstrap.servers"} or live is None or other is None:
             return False

@@ -2,8 +2,9 @@
 
 These are the ledger of losses, and points of lag for processes on other machines.
 
-What a look shows to be lost first goes into the memory, in one step with the look itself, and from there into the table: a store that
-cannot be reached, or an install without the packages for tables, delays it and loses nothing. Several processes may do so at once.
+What a look shows to be lost first goes into the memory, in one step with the look itself, and from there into the
+table: a store that cannot be reached, or an install without the packages for tables, delays it and loses nothing.
+Several processes may do so at once.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel
 
 from mm2mgr.errors import Mm2mgrError, cause, install
-from mm2mgr.files import locked, read_regular, replace_file, state_folder
-from mm2mgr.observe.clocks import ConditionClock
+from mm2mgr.files import hold_lock, read_regular, replace_file, state_folder
 from mm2mgr.observe.companions import Beats, CheckpointLook
-from mm2mgr.observe.ledger import FlowLooks
-from mm2mgr.observe.losses import LossEntry, entries_of
+from mm2mgr.observe.durations import ConditionClock
+from mm2mgr.observe.ledger import LossEntry, entries_of
+from mm2mgr.observe.loss_detection import FlowLooks
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
 from mm2mgr.observe.surplus import Surplus
 from mm2mgr.observe.trend import FLOW, LagPoint, joined
@@ -67,7 +68,7 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
     warnings: list[str] = []
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(file.with_name(f"{file.name}.lock"), "reading and writing the memory", _LOCK_SECONDS):
+        with hold_lock(file.with_name(f"{file.name}.lock"), "reading and writing the memory", _LOCK_SECONDS):
             earlier = _read(file, warnings)
             memory = by(earlier)
             replace_file(file, _MemoryFile(format=3, **vars(memory)).model_dump_json(), 0o600)
@@ -91,8 +92,8 @@ class FollowedFlow(BaseModel):
 
 
 class TimedLooks(BaseModel):
-    """The part of the memory that says what is to be read again: settings and ACLs of topics by flow, groups by `connect/connector`, and the
-    ends of partitions, by flow too."""
+    """The part of the memory that says what is to be read again: settings and ACLs of topics by flow, groups by
+    `connect/connector`, and the ends of partitions, by flow too."""
 
     copied: Mapping[str, Mapping[str, SyncLook]] = {}
     checkpoints: Mapping[str, CheckpointLook] = {}
@@ -136,7 +137,9 @@ def _set_aside(file: Path, error: Exception) -> str:
 
 
 class StorePlace(NamedTuple):
-    """Where an owner's losses and points of lag are: the store with their tables, and the memory, with losses that are not in it yet."""
+    """Where an owner's losses and points of lag are: the store with their tables, and the memory, with losses that are
+    not in it yet.
+    """
 
     store: Store
     owner: str
@@ -211,7 +214,9 @@ def is_due_to_share(memory: Memory, now: float) -> bool:
 
 
 def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str, ...]:
-    """Write the points of these flows' lag into the store, for processes on other machines; return what is in the way as warnings."""
+    """Write the points of these flows' lag into the store, for processes on other machines; return what is in the way
+    as warnings.
+    """
     rows = [
         SharedLag(flow, flow_memory.home, round(1000 * at.time), at.partitions, at.start, at.end, at.position)
         for flow in flows
@@ -230,7 +235,8 @@ def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str,
 
 
 def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: float) -> Kept:
-    """Add to the memory what processes on other machines saw of these flows' lag, where this one has not looked for ten minutes.
+    """Add to the memory what processes on other machines saw of these flows' lag, where this one has not looked for ten
+    minutes.
 
     Nothing is added, and a warning says so, where that cannot be read: a trend begins with this look then.
     """

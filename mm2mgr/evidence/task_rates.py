@@ -1,7 +1,7 @@
 """Measures what lagging tasks of source connectors carry, beside `sample`, from snapshots of their committed offsets.
 
-The last minutes of what was sampled from Kafka stay in memory for it; measurements go into the history of tasks in the store.
-If a connector or cluster cannot be read, only its own measurements are lost, never samples, and none is wrong.
+The last minutes of what was sampled from Kafka stay in memory for it; measurements go into the history of tasks in the
+store. If a connector or cluster cannot be read, only its own measurements are lost, never samples, and none is wrong.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class _RecentCluster:
 
 
 class RecentLogs:
-    """What was polled of every cluster in the last `horizon_seconds`; the arrays of the batches are kept as they are."""
+    """What was polled of every cluster in the last `horizon_seconds`; the arrays of the batches are kept as they
+    are.
+    """
 
     def __init__(self, horizon_seconds: float) -> None:
         self._horizon_ms = round(horizon_seconds * 1000)
@@ -100,7 +102,9 @@ class RecentLogs:
         return polled[-1].batch.time_ms if polled else 0
 
     def growth(self, alias: str, partition: TopicPartition, at_ms: int) -> Log | None:
-        """Return the log of a partition as it was at a time; None where that is not known, or the topic was created anew."""
+        """Return the log of a partition as it was at a time; None where that is not known, or the topic was created
+        anew.
+        """
         cluster = self._clusters[alias]
         polled = cluster.kept
         earlier = next((ends for ends in reversed(polled) if ends.batch.time_ms <= at_ms), None)
@@ -148,7 +152,9 @@ def _sizes(batch: Batch) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class TaskWatch:
-    """What all readers share: sampled logs, the history, the pace, and how long one snapshot of all connectors may take."""
+    """What all readers share: sampled logs, the history, the pace, and how long one snapshot of all connectors may
+    take.
+    """
 
     recent: RecentLogs
     store: TaskStore
@@ -170,8 +176,8 @@ class _WatchedConnector:
 
 
 class _Unconfirmed(NamedTuple):
-    """A measurement that a later poll of the logs has yet to confirm: if retention has deleted records that the task had not
-    read, its offsets jumped and it carried less. `read_up_to`: the offsets it started from.
+    """A measurement that a later poll of the logs has yet to confirm: if retention has deleted records that the task
+    had not read, its offsets jumped and it carried less. `read_up_to`: the offsets it started from.
     """
 
     span: MeasuredSpan
@@ -217,7 +223,9 @@ class TaskReader:
         """Do nothing: no connection stays open between snapshots."""
 
     async def _snapshots(self) -> _Rows:
-        """Take a snapshot of every connector; those that do not answer in time are left out, and come first in the next one."""
+        """Take a snapshot of every connector; those that do not answer in time are left out, and come first in the next
+        one.
+        """
         ends_at = asyncio.get_running_loop().time() + self._watch.timeout_seconds
         async with ConnectClient(connect_target(self._connect), deadline_seconds=self._watch.timeout_seconds) as client:
             names = set(await client.connectors())

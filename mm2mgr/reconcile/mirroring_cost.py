@@ -1,5 +1,5 @@
-"""Estimates what each write of a plan costs beyond its Connect cluster. It says which measurements it lacks; a cluster that does not answer
-leaves its part of the estimate out.
+"""Estimates what each write of a plan costs beyond its Connect cluster. It says which measurements it lacks; a cluster
+that does not answer leaves its part of the estimate out.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class Estimate:
 
 
 def begins_heartbeats(change: Change, run: Connectors) -> bool:
-    """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not come along."""
+    """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not
+    come along.
+    """
     after, before = run.desired.get(change.named), run.live.get(change.named)
     if change.type != "source" or change.action not in WRITES or change.takes_over or not after:
         return False
@@ -118,7 +120,8 @@ def volume(
 ) -> Volume:
     """Return what is mirrored of these topics, from the log's start or the offsets that a connector has of its `own`.
 
-    `stored` has what a record takes on the target, where it was measured on what is there; else its log counts as uncompressed.
+    `stored` has what a record takes on the target, where it was measured on what is there; else its log counts as
+    uncompressed.
     """
     records, size, unmeasured = 0, 0.0, []
     for topic in sorted(topics):
@@ -141,9 +144,11 @@ def log_bytes(record_bytes: float) -> float:
 def moved(
     listed: Mapping[str, int], before: _Assigned | None, after: _Assigned | None, tasks: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return how many of a connector's partitions get another task, and how many it has; None where its topics are not known.
+    """Return how many of a connector's partitions get another task, and how many it has; None where its topics are not
+    known.
 
-    `listed` has all topics of the source as its brokers list them, which decides the order; `tasks` are those before and after.
+    `listed` has all topics of the source as its brokers list them, which decides the order; `tasks` are those before
+    and after.
     """
     if before is None or after is None:
         return None
@@ -223,7 +228,9 @@ def _read_stored(
     verdicts: Mapping[Named, MirrorVerdict],
     sizes: Mapping[str, TopicSizes],
 ) -> Steps[dict[tuple[str, str], float]]:
-    """Measure what records take where they were mirrored to, by alias and topic, on the largest; what cannot be measured is missing."""
+    """Measure what records take where they were mirrored to, by alias and topic, on the largest; what cannot be
+    measured is missing.
+    """
     sampled: dict[str, dict[str, tuple[int, float]]] = {}
     for each in found:
         listed, known = seen.listed(each.target), sizes.get(each.source)
@@ -245,7 +252,9 @@ def _read_stored(
 def _read_groups(
     clusters: Collection[str], run: Connectors, writes: Iterable[Change]
 ) -> Steps[dict[Named, tuple[str, ...]]]:
-    """Read which consumer groups the checkpoint connectors translate that start anew; those of a source that does not answer are missing."""
+    """Read which consumer groups the checkpoint connectors translate that start anew; those of a source that does not
+    answer are missing.
+    """
     questions = {}
     for change in writes:
         subject = run.desired.get(change.named)

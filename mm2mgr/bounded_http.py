@@ -1,7 +1,7 @@
 """What the two HTTP clients share: an answer's body, unpacked, counted and judged while it comes in; and whom to trust.
 
-`connect.exchange` asks many workers at the same time, `samples.session` one metric source after the other. Both take one answer within
-a deadline and with a bounded body, no proxy but a declared one, and no redirect.
+`connect.exchange` asks many workers at the same time, `samples.session` one metric source after the other. Both take
+one answer within a deadline and with a bounded body, no proxy but a declared one, and no redirect.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from os import PathLike
 ACCEPTED_ENCODING = "gzip"
 LIMIT_BYTES = 256 * 1024 * 1024
 """Of an unpacked body. The largest that a real estate has is the status of a Connect cluster: 5 000 connectors with 500
-tasks each, 105 bytes per task with a worker's long host name, are 250 MiB; their configs (50 kB each) are as much. Cruise
-Control's load of 500 000 partitions is 120 MiB, Prometheus' answer about them half of that."""
+tasks each, 105 bytes per task with a worker's long host name, are 250 MiB; their configs (50 kB each) are as much.
+Cruise Control's load of 500 000 partitions is 120 MiB, Prometheus' answer about them half of that."""
 LIMIT_VALUES = 12_000_000
 """Of commas and opening brackets, which bound what JSON becomes in memory (10 to 200 bytes each): that status has 10
 million, that load 5 million."""
@@ -29,7 +29,8 @@ class BodyRefused(Exception):
 class Body:
     """One body; `encoding` is the answer's Content-Encoding. Use it in a `with` block, after which it holds nothing.
 
-    An error keeps the frames that it came through, and so their variables, until Python looks for garbage: seldom, and a body is large.
+    An error keeps the frames that it came through, and so their variables, until Python looks for garbage: seldom, and
+    a body is large.
     """
 
     def __init__(self, encoding: str = "") -> None:
@@ -47,7 +48,9 @@ class Body:
         self._found, self._inflater = bytearray(), None
 
     def add(self, piece: bytes) -> None:
-        """Take the next raw piece; BodyRefused at once when the limit is passed, however small the pieces are packed."""
+        """Take the next raw piece; BodyRefused at once when the limit is passed, however small the pieces are
+        packed.
+        """
         self.received_bytes += len(piece)
         try:
             while piece and self._inflater:
@@ -113,7 +116,9 @@ def tls_context(
     key: str | PathLike[str] | None,
     password: str | None,
 ) -> ssl.SSLContext:
-    """Return whom to trust (None: the machine's authorities) and whom to present; OSError or ValueError for unusable files."""
+    """Return whom to trust (None: the machine's authorities) and whom to present; OSError or ValueError for unusable
+    files.
+    """
     context = ssl.create_default_context(cafile=ca)
     if certificate:
         # A callable, since without a password OpenSSL would ask for one on the terminal.

@@ -1,8 +1,10 @@
-"""What several trees adopt: each leaves a claim beside the history, since it writes nothing to the connector, and sees those of the others.
+"""What several trees adopt: each leaves a claim beside the history, since it writes nothing to the connector, and sees
+those of the others.
 
-A claim lasts until its connector carries the owner mark or its tree releases it. A tree that finds another owner's claim leaves its own
-all the same: so both refuse, and both name the other, until one of them gives way. It bars every write of the tree whose mark the
-connector still carries, too: that may be an old checkout, from before the connector was released.
+A claim lasts until its connector carries the owner mark or its tree releases it. A tree that finds another owner's
+claim leaves its own all the same: so both refuse, and both name the other, until one of them gives way. It bars every
+write of the tree whose mark the connector still carries, too: that may be an old checkout, from before the connector
+was released.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ Pair = tuple[str, str]
 class Claim:
     """One owner's claim on a connector; `connect` and `urls` are how its tree calls and reaches the Connect cluster.
 
-    Trees may call one Connect cluster differently. What is the same for all of them is the Kafka cluster that has the claim, the connector's
-    name, and `pair`, which is read from the connector's config.
+    Trees may call one Connect cluster differently. What is the same for all of them is the Kafka cluster that has the
+    claim, the connector's name, and `pair`, which is read from the connector's config.
     """
 
     owner: str
@@ -51,7 +53,8 @@ class Claim:
         return self.connect, self.connector
 
     def places(self, topology: Topology, kafka: str) -> tuple[str, ...]:
-        """Return the Connect clusters of a tree that it may mean, of those that run on the Kafka cluster where it was found.
+        """Return the Connect clusters of a tree that it may mean, of those that run on the Kafka cluster where it was
+        found.
 
         A URL shows which one; without any in common it may be each of them.
         """
@@ -89,7 +92,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Claims:
-    """What is claimed of some connectors: by others, and by this tree. `unread` has Connect clusters where that is not known, and why."""
+    """What is claimed of some connectors: by others, and by this tree. `unread` has Connect clusters where that is not
+    known, and why.
+    """
 
     others: Mapping[Named, Claim] = field(default_factory=dict)
     own: tuple[Claim, ...] = ()
@@ -103,7 +108,9 @@ def adopting(owners: Ownership, parts: Iterable[ClusterPlan]) -> dict[Named, Pai
 
 
 def rewriting(parts: Iterable[ClusterPlan]) -> dict[Named, Pair]:
-    """Return the connectors that a plan updates or deletes: another tree may have adopted them, and not have written its mark yet."""
+    """Return the connectors that a plan updates or deletes: another tree may have adopted them, and not have written
+    its mark yet.
+    """
     changes = (change for part in parts for change in part.changes)
     return dict(_pair(change) for change in changes if change.action in {"update", "delete"} and change.before)
 
@@ -142,7 +149,9 @@ def _claims_in(texts: Mapping[str, str]) -> list[Claim]:
 
 
 def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
-    """Return the plan in which nothing is adopted or written that another owner claims, and which says where that is not known."""
+    """Return the plan in which nothing is adopted or written that another owner claims, and which says where that is
+    not known.
+    """
     found = {connector: claim for (connect, connector), claim in claims.others.items() if connect == part.connect}
     remedy = (
         "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up writes it "
@@ -190,7 +199,9 @@ async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], record
 
 
 async def withdraw_undeclared(topology: Topology, connects: Iterable[str], recorder: Recorder) -> None:
-    """Withdraw this tree's claims on connectors that it adopts no more: the line of `adopt:` may go without one of `release:`."""
+    """Withdraw this tree's claims on connectors that it adopts no more: the line of `adopt:` may go without one of
+    `release:`.
+    """
     declared = Ownership.of(topology).adopted
     for claim in (await ask_all(read_claims(topology, {}, connects), topology)).own:
         if claim.named not in declared:

@@ -1,8 +1,10 @@
-"""Whether records still arrive after an update: log ends of what a connector mirrors, at its source and its target, compared over a wave.
+"""Whether records still arrive after an update: log ends of what a connector mirrors, at its source and its target,
+compared over a wave.
 
-Connect stores offsets once a minute by default, which is too seldom for that. A Kafka cluster that cannot be read is not asked
-again, and nothing is concluded; nor is it of connectors whose records may have other names on the target, or be dropped on the way. One
-offset more of a partition may be the marker of a transaction, which is no record and never arrives.
+Connect stores offsets once a minute by default, which is too seldom for that. A Kafka cluster that cannot be read is
+not asked again, and nothing is concluded; nor is it of connectors whose records may have other names on the target, or
+be dropped on the way. One offset more of a partition may be the marker of a transaction, which is no record and never
+arrives.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ Ends = Mapping[TopicPartition, tuple[int, int]]
 
 @dataclass
 class Arrivals:
-    """What the topics of one connector had when it was first seen after its update, when its tasks were seen to run with it, and now.
+    """What the topics of one connector had when it was first seen after its update, when its tasks were seen to run
+    with it, and now.
 
     Who else writes to a topic of the target counts as well, as its records cannot be told apart.
     """
@@ -167,8 +170,9 @@ class LogReader:
         return any(map(selection.takes, names)) or (flow.with_heartbeats and HEARTBEATS in names)
 
     async def was_silent(self, arrivals: Arrivals, written_at: float) -> bool:
-        """Tell whether no record of the waiting topics arrived before the update either: in the minute before `written_at` (seconds
-        since 1970) each of them got records at the source, and none at the target. False where that cannot be read."""
+        """Tell whether no record of the waiting topics arrived before the update either: in the minute before
+        `written_at` (seconds since 1970) each of them got records at the source, and none at the target. False where
+        that cannot be read."""
         flow, topics = arrivals.flow, arrivals.waiting
         partitions = [partition for partition in arrivals.partitions if partition.topic in topics]
         since, ran = (round(1000 * (written_at - ago)) for ago in (_BEFORE_SECONDS, _SURELY_RAN_SECONDS))
@@ -224,7 +228,9 @@ class LogReader:
 def _both(
     each: Arrivals, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int | None]
 ) -> Ends:
-    """Return both ends of its partitions, none where mm2mgr's login sees none of its topics on the target: 0 would be no reading."""
+    """Return both ends of its partitions, none where mm2mgr's login sees none of its topics on the target: 0 would be
+    no reading.
+    """
     remotes = {one: _remote(each.flow, one) for one in each.partitions}
     each.sees_target = any(target.get(remote) is not None for remote in remotes.values())
     return {
@@ -260,8 +266,8 @@ def _aliases(flow: Flow) -> set[str]:
 def read_ends(
     access: KafkaAccess, partitions: Iterable[TopicPartition], timeout_seconds: float = 5.0, *, committed: bool = False
 ) -> dict[TopicPartition, int | None]:
-    """Return the log ends of partitions, 0 of those that do not exist (yet), None where this login does not see the topic. `committed`: the
-    first offset of an open transaction where there is one. Blocks; raises KafkaError."""
+    """Return the log ends of partitions, 0 of those that do not exist (yet), None where this login does not see the
+    topic. `committed`: the first offset of an open transaction where there is one. Blocks; raises KafkaError."""
     from mm2mgr.kafka.client import Kafka
 
     wanted = list(partitions)
@@ -276,7 +282,9 @@ def read_ends(
 def read_since(
     access: KafkaAccess, partitions: Iterable[TopicPartition], since_ms: int, timeout_seconds: float = 5.0
 ) -> dict[TopicPartition, int]:
-    """Return the first offset of this time or later of partitions, -1 where there is none. Blocks; raises KafkaError."""
+    """Return the first offset of this time or later of partitions, -1 where there is none. Blocks; raises
+    KafkaError.
+    """
     from mm2mgr.kafka.client import Kafka
 
     with Kafka(access, timeout_seconds) as kafka:

@@ -1,4 +1,6 @@
-"""The lists of connectors that change hands (`adopt:`, `moved:`, `release:`) as values, checked against the flows. Pure."""
+"""The lists of connectors that change hands (`adopt:`, `moved:`, `release:`) as values, checked against the flows.
+Pure.
+"""
 
 from __future__ import annotations
 

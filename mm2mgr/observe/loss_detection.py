@@ -1,0 +1,236 @@
+"""What is lost of a partition, from one look at it to the next. Pure.
+
+A look has the stored offset, the log's start and end, the topic id and, where it counts records, the target's end.
+Whatever left the log, or was passed over, between two looks becomes a range of offsets; `losses` makes entries of the
+ranges.
+
+What is guaranteed, from the first look with a stored offset on: each record that was in the log, left it or was passed
+over, and never arrived, lies in a range, at the latest when the flow is next level with its source, or STOPPED. Of each
+range at least `least_records` and at most `records` are lost; they are equal, and exact, where the target counts and
+the flow was level or STOPPED at both looks. This holds as long as the target's end grows by the records of this flow
+alone, each once; where it cannot count (identity policy, exactly-once workers, no answer), nothing but the offsets
+bounds a range. One offset missing in an empty log is taken for the end marker of a transaction; a truncation that the
+log outgrew between two looks cannot be seen; and a topic without topic ids (before Kafka 2.8) is known as created again
+by its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from mm2mgr.partitions import Offsets, TopicPartition
+
+Cause = Literal["retention", "re-created", "past-end", "truncation"]
+"""retention: the log start passed the reader. re-created: the topic has another id. past-end: the stored offset is not
+in the log. truncation: the log end went back under the same topic id."""
+Evidence = Literal["log-start", "target", "offsets", "topic-id", "log-end"]
+"""log-start: seen while the stored offset lay before the log. target: between two looks, counted by the target's end.
+offsets: between two looks, with nothing to count by. topic-id and log-end: seen by these."""
+
+_CLOCK_WAS_SET_SECONDS = 600.0
+
+
+class PartitionLook(NamedTuple):
+    """One partition as a look found it. `arrived` is the target's end, None where it does not count this flow's
+    records.
+
+    `is_exact`: nothing arrived that the stored offset does not show, because it is the log's last one, or the flow
+    STOPPED.
+    """
+
+    topic_id: str
+    log: Offsets
+    stored: int
+    arrived: int | None = None
+    is_exact: bool = False
+
+
+class KnownPlace(NamedTuple):
+    """What looks have left of one partition.
+
+    Every record before `next` has arrived or is in the ledger; `arrived` is the target's end when that was first seen,
+    and up to `ahead` records from `next` on had arrived by then. `since` is the last look (seconds) at which the log
+    still held `next`; `furthest` is what the task may have reached by the last look.
+    """
+
+    topic_id: str
+    log: Offsets
+    stored: int
+    next: int
+    since: float
+    arrived: int | None = None
+    ahead: int = 0
+    furthest: int = 0
+    former_ids: tuple[str, ...] = ()
+
+
+class LostRange(NamedTuple):
+    """Offsets of one partition that may be lost; `last` and `records` None: as far as the log went, which is gone."""
+
+    cause: Cause
+    evidence: Evidence
+    topic_id: str
+    first: int
+    last: int | None
+    records: int | None
+    least_records: int
+    since: float | None
+
+
+# --- from look to look ------------------------------------------------------------------------------------------------
+
+
+def compare(look: PartitionLook, earlier: KnownPlace | None, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """Return what to remember of a partition after a look, and what it shows to be lost since the one before."""
+    if earlier is None:
+        next_ = look.log.start if look.stored >= look.log.end else look.stored + 1
+        ahead = 0 if look.is_exact else max(0, look.log.end - next_)
+        begun = KnownPlace(look.topic_id, look.log, look.stored, next_, now, look.arrived, ahead)
+        place, lost = compare(look, begun, now)
+        return place, [lost_range._replace(since=None) for lost_range in lost]
+    if look.topic_id in earlier.former_ids:
+        return earlier, []  # a broker that has not heard of the new topic yet
+    if look.topic_id and earlier.topic_id and look.topic_id != earlier.topic_id:
+        return _recreated(look, earlier, now)
+    if look.topic_id and not earlier.topic_id:
+        earlier = earlier._replace(topic_id=look.topic_id)
+    if look.log.end < earlier.log.end:
+        return _truncated(look, earlier, now)
+    if look.stored >= look.log.end:
+        return _past_end(look, earlier, now)
+    return _retention(look, earlier, now)
+
+
+def _recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """The rest of the old log is gone; of the new one, offsets up to the old stored one are skipped unless it went
+    back.
+    """
+    gone = LostRange("re-created", "topic-id", earlier.topic_id, earlier.next, None, None, 0, earlier.since)
+    begins = 0 if look.stored < earlier.stored else earlier.furthest
+    former = (*earlier.former_ids, earlier.topic_id)
+    new = earlier._replace(topic_id=look.topic_id, stored=look.stored, next=begins, arrived=None, former_ids=former)
+    skipped = _range("re-created", "topic-id", new, 0, begins - 1)
+    place, more = _past_end(look, new, now) if look.stored >= look.log.end else _retention(look, new, now)
+    return place, [gone, *skipped, *more]
+
+
+def _truncated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """What was cut off and had not arrived is lost; offsets from the new end to the stored one are used again, and
+    skipped.
+    """
+    end, is_past = look.log.end, look.stored >= look.log.end
+    first, last = end if is_past else max(earlier.next, end), max(earlier.log.end - 1, look.stored if is_past else 0)
+    cut = _range("truncation", "log-end", earlier, first, last)
+    place, more = _retention(look, earlier._replace(next=look.stored + 1, stored=look.stored, arrived=None), now)
+    return place, [*cut, *more]
+
+
+def _past_end(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """The log does not have the stored offset: what is written up to there is skipped, unless a restart finds it
+    missing.
+    """
+    cause: Cause = "re-created" if earlier.former_ids and earlier.stored >= earlier.log.end else "past-end"
+    place = earlier._replace(next=max(earlier.next, look.stored + 1), stored=look.stored, arrived=None)
+    return _advanced(look, place, now), _range(cause, "log-end", earlier, earlier.next, look.stored)
+
+
+def _retention(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+    """Judge a log start that passed `next` by the offsets, and by what the target counted since.
+
+    Where that does not decide yet, because records may have arrived whose offsets are not stored, the place stays, and
+    a later look decides.
+    """
+    start, end, reached = look.log.start, look.log.end, look.stored + 1
+    size = start - earlier.next
+    if size <= 0 or (size == 1 and start == end):  # the end marker of a transaction is no record
+        return _advanced(look, earlier, now), []
+    counted, furthest = _counted(look, earlier), reached if look.is_exact else end
+    evidence: Evidence = "log-start" if reached < start else "offsets" if counted is None else "target"
+    if counted is None:
+        most, least = size, size if look.is_exact and reached <= earlier.next else 0
+    else:
+        most = size - max(0, counted - max(0, furthest - start))
+        least = max(0, size - max(0, counted + earlier.ahead - max(0, reached - start)))
+        is_open = least == 0 < most if reached >= start else counted >= size
+        if is_open and not look.is_exact:
+            return earlier._replace(log=look.log, stored=look.stored, furthest=_furthest(look, earlier)), []
+    place = _advanced(look, earlier, now)
+    if reached < start:  # whatever arrives from now on lies behind the log's start
+        ahead = max(0, furthest - start) if counted is None else min(counted + earlier.ahead, max(0, furthest - start))
+        place = place._replace(next=start, arrived=look.arrived, ahead=ahead)
+    if most <= 0:
+        return place, []
+    return place, [
+        LostRange("retention", evidence, earlier.topic_id, earlier.next, start - 1, most, least, earlier.since)
+    ]
+
+
+def _counted(look: PartitionLook, earlier: KnownPlace) -> int | None:
+    """Return how many records the target received since `next` was first seen; None where that cannot be counted."""
+    if earlier.arrived is None or look.arrived is None or look.arrived < earlier.arrived:
+        return None
+    return look.arrived - earlier.arrived
+
+
+def _advanced(look: PartitionLook, earlier: KnownPlace, now: float) -> KnownPlace:
+    """Return the place with `next` behind the stored offset; while that does not move, the first count of the target
+    stays.
+    """
+    reached, next_, arrived, ahead = look.stored + 1, earlier.next, earlier.arrived, earlier.ahead
+    if look.stored < earlier.stored:  # set back: repeated records cannot be distinguished from new ones
+        arrived, ahead = None, 0
+    if reached > next_ or (reached == next_ and (look.stored != earlier.stored or look.is_exact)):
+        counts = reached > next_ or look.stored > earlier.stored or arrived is not None
+        arrived = look.arrived if counts else None
+        next_, ahead = reached, 0 if look.is_exact else max(0, look.log.end - reached)
+    furthest, former = _furthest(look, earlier), earlier.former_ids
+    return KnownPlace(earlier.topic_id, look.log, look.stored, next_, now, arrived, ahead, furthest, former)
+
+
+def _furthest(look: PartitionLook, earlier: KnownPlace) -> int:
+    """Return what the task may have reached: at the stored offset if that is exact, else the log's end, or where it was
+    before.
+
+    An offset stored for an older, longer log may be the last one of this log by chance.
+    """
+    before = earlier.furthest if look.stored == earlier.stored else 0
+    if look.is_exact and before <= look.log.end:
+        return look.stored + 1
+    return max(look.stored + 1, look.log.end, before)
+
+
+def _range(cause: Cause, evidence: Evidence, earlier: KnownPlace, first: int, last: int) -> list[LostRange]:
+    size = last - first + 1
+    return [LostRange(cause, evidence, earlier.topic_id, first, last, size, 0, earlier.since)] if size > 0 else []
+
+
+@dataclass(frozen=True)
+class FlowLooks:
+    """What looks have left of a flow: the places of its partitions by topic, the Kafka cluster that stores its offsets,
+    and when the last look ended (seconds since 1970)."""
+
+    home: str = ""
+    ended: float = 0.0
+    topics: Mapping[str, Mapping[int, KnownPlace]] = field(default_factory=dict)
+
+
+def take(
+    flow_looks: FlowLooks, looks: Mapping[TopicPartition, PartitionLook], began: float, ended: float
+) -> tuple[FlowLooks, list[tuple[TopicPartition, LostRange]]]:
+    """Return what to remember of a flow after a look, and what it shows to be lost.
+
+    Partitions that the look does not have stay as they were. A look that began before the last one ended says nothing:
+    what it read may be older. One from long before means that the clock was set back.
+    """
+    if flow_looks.ended - _CLOCK_WAS_SET_SECONDS < began < flow_looks.ended:
+        return flow_looks, []
+    topics = {topic: dict(places) for topic, places in flow_looks.topics.items()}
+    lost = list[tuple[TopicPartition, LostRange]]()
+    for partition, look in looks.items():
+        places = topics.setdefault(partition.topic, {})
+        place, ranges = compare(look, places.get(partition.partition), ended)
+        places[partition.partition] = place
+        lost += [(partition, lost_range) for lost_range in ranges]
+    return replace(flow_looks, ended=ended, topics=topics), lost
