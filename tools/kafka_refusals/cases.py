@@ -393,8 +393,8 @@ def with_foreign(
     if key not in _PLUGIN_KEYS:
         return {**changes, key: name}
     rest = {name: value for name, value in changes.items() if not name.startswith(("transforms", "predicates"))}
-    kind = _PLUGINS[0] | {"transforms.t.type": f"{_TRANSFORMS}DropHeaders", "transforms.t.headers": "h"}
-    return {**rest, **kind, key: name}
+    drops = {"transforms.t.type": f"{_TRANSFORMS}DropHeaders", "transforms.t.headers": "h"}
+    return {**rest, **_PLUGINS[0], **drops, key: name}
 
 
 @cache
