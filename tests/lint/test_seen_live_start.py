@@ -165,6 +165,25 @@ def test_policy_class(lab: Lab) -> None:
         assert lab.told_of(refused) == {"policy-class"}
 
 
+def test_a_transformation_is_looked_for_among_what_the_workers_list(lab: Lab, tmp_path: Path) -> None:
+    """A file of a connector that runs, so that the workers of `--connect` are its own."""
+    lab.create("sieved")
+    kafkas = "org.apache.kafka.connect.transforms.DropHeaders"
+    sieved = {"transforms": "sieve", "transforms.sieve.headers": "h", "transforms.sieve.type": kafkas}
+    with lab.running({"sieved": lab.flow("sieved", sieved)}):
+        lab.until_state("sieved", "RUNNING", "RUNNING")
+        file = tmp_path / "sieved.json"
+        for name, refused in ((kafkas, False), ("DropHeaders", False), ("com.missing.Nope", True), ("Nope", True)):
+            config = {"name": "sieved", **lab.flow("sieved", {**sieved, "transforms.sieve.type": name})}
+            file.write_text(json.dumps(config), encoding="utf-8")
+            report = operations.lint(Workspace(), [file], operations.LintOptions(connects=[lab.on_b.url]))
+            errors = [finding for finding in report.loud if finding.severity == "error"]
+            assert [finding.rule for finding in errors] == ["class-refused"] * refused, (name, errors)
+            assert all("not on the workers, which list no such transformation" in each.message for each in errors)
+            validation = f"{lab.on_b.url}/connector-plugins/MirrorSourceConnector/config/validate"
+            assert bool(rest("PUT", validation, config)["error_count"]) is refused, name
+
+
 # --- workers ----------------------------------------------------------------------------------------------------------
 
 

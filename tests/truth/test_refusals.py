@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from mm2mgr.lint.rules import RULES
-from tools.kafka_refusals.cases import healthy
-from tools.kafka_refusals.compare import ASKED, GOLDEN, RELEASES, SAYING, errors, rules
+from mm2mgr.truth.keys import load
+from mm2mgr.truth.reach import ConnectorType
+from tools.kafka_refusals.cases import FOREIGN, TYPES, healthy
+from tools.kafka_refusals.compare import ASKED, GOLDEN, RELEASES, SAYING, Difference, cases, errors, rules
 
 CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
 QUESTIONS: list[dict[str, Any]] = json.loads(ASKED.read_text(encoding="utf-8"))
@@ -54,3 +56,73 @@ def test_what_lint_does_not_judge_is_a_class_of_somebody_else() -> None:
     unjudged = [question for question in QUESTIONS if not question.get("judged", True)]
     assert len(unjudged) < len(QUESTIONS) / 50
     assert all(re.search(r"lass|LoginModule|not be found", str(question["refused"])) for question in unjudged)
+
+
+_FRAMEWORK = ("producer.override.", "consumer.override.", "admin.override.")
+CLIENTS: dict[ConnectorType, tuple[str, ...]] = {
+    "source": (
+        *("source.cluster.", "target.cluster.", "admin.", "source.admin.", "target.admin.", "consumer."),
+        *("source.consumer.", "producer.", "source.producer.", "target.producer.", *_FRAMEWORK),
+    ),
+    "checkpoint": (
+        *("source.cluster.", "target.cluster.", "admin.", "source.admin.", "target.admin."),
+        *("consumer.", "source.consumer.", "target.consumer.", *_FRAMEWORK),
+    ),
+    "heartbeat": ("target.cluster.", "admin.", "target.admin.", *_FRAMEWORK),
+}
+PLUGINS = ("transforms.t.", "predicates.p.")
+OF_CLIENTS = ("security.protocol", "sasl.mechanism", "sasl.jaas.config", "ssl.truststore.type", "bootstrap.servers")
+OF_ANY = (
+    *("tasks.max", "transforms", "predicates", "key.converter", "value.converter", "header.converter"),
+    *("source.cluster.alias", "replication.policy.class", "replication.policy.separator", "errors.tolerance"),
+    *(
+        "topic.creation.groups",
+        "topic.creation.g.include",
+        "topic.creation.default.partitions",
+        "offsets.storage.topic",
+    ),
+    *("transforms.t.type", "transforms.t.predicate", "predicates.p.type", "exactly.once.support", "metric.reporters"),
+)
+OF_TYPES: dict[ConnectorType, tuple[str, ...]] = {
+    "source": (
+        *("topics", "topics.exclude", "topic.filter.class", "config.property.filter.class", "offset.lag.max"),
+        *("offset-syncs.topic.replication.factor", "offset-syncs.topic.location", "sync.topic.acls.enabled"),
+        *("refresh.topics.interval.seconds", "replication.factor", "consumer.poll.timeout.ms"),
+    ),
+    "checkpoint": (
+        *("groups", "groups.exclude", "group.filter.class", "topic.filter.class", "sync.group.offsets.enabled"),
+        *("checkpoints.topic.replication.factor", "offset-syncs.topic.location", "emit.checkpoints.interval.seconds"),
+    ),
+    "heartbeat": ("heartbeats.topic.replication.factor", "emit.heartbeats.interval.seconds"),
+}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_kind_of_key_is_drawn(release: str) -> None:
+    """A comparison that finds nothing says something only where it draws: keys of each client, plugins, classes of others."""
+    drawn = list(cases(release, 1, 9000, 1000))
+    keys: dict[str, set[str]] = {type_: set() for type_ in TYPES}
+    for type_, changes in drawn:
+        keys[type_] |= changes.keys()
+    for type_ in TYPES:
+        of_clients = {prefix + name for prefix in CLIENTS[type_] for name in OF_CLIENTS}
+        assert {*of_clients, *OF_ANY, *OF_TYPES[type_]} - keys[type_] == set(), type_
+    values = {value for _, changes in drawn for value in changes.values()}
+    for purpose in ("transformation", "predicate", "converter", "header converter"):
+        assert {*load().classes(purpose, release)} - values == set(), purpose
+    settings = {
+        key.removeprefix(start) for each in keys.values() for key in each for start in PLUGINS if key.startswith(start)
+    }
+    for plugin in (name for purpose in ("transformation", "predicate") for name in load().classes(purpose, release)):
+        assert {key.name for key in load().settings(plugin, release)} - settings == set(), plugin
+    foreign = {key for _, changes in drawn for key, value in changes.items() if value.startswith(FOREIGN)}
+    of_the_connector = {"transforms.t.type", "predicates.p.type", "topic.filter.class", "replication.policy.class"}
+    assert foreign >= of_the_connector
+    assert {"producer", "consumer", "admin", "key"} <= {key.partition(".")[0] for key in foreign}
+
+
+def test_only_a_class_of_somebody_else_is_not_judged() -> None:
+    lacks, other = ("validation", f"Class {FOREIGN}.Own could not be found"), ("validation", "must not be empty")
+    assert not Difference("4.3.1", "source", {}, (lacks,), ()).judged
+    assert Difference("4.3.1", "source", {}, (lacks, other), ()).judged
+    assert Difference("4.3.1", "source", {}, (), ("class-refused: Own",)).judged

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.live
 def test_lint_refuses_what_kafka_refuses(release: str, pairs: int, whole: int) -> None:
     drawn = list(cases(release, 7, pairs, whole))
     with asking(release) as kafka:
-        found = [str(each) for each in differences(kafka, release, drawn, rules()) if each]
+        found = [str(each) for each in differences(kafka, release, drawn, rules()) if each and each.judged]
         assert not found, "\n".join(found)
         # Without its rules lint tells of nothing, so every refusal is a difference: the comparison can fail.
         alone = [each for each in differences(kafka, release, drawn[:40], ()) if each]

@@ -80,9 +80,17 @@ _CLASSES = (
     f"{_KAFKA}common.security.authenticator.DefaultLogin",
     f"{_KAFKA}common.security.authenticator.SaslClientCallbackHandler",
 )
+# A class of somebody else, which the workers asked here do not have; whether others have it nobody knows.
+FOREIGN = "com.example.mirror"
 _SPECIAL: Mapping[str, tuple[str, ...]] = {
     "sasl.mechanism": ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-1", "scram-sha-512", "plain", "OAUTHBEARER", ""),
-    "sasl.jaas.config": (*_LOGINS.values(), f"{_TOKEN};", f'{_TOKEN} unsecuredLoginStringClaim_sub="u";', ""),
+    "sasl.jaas.config": (
+        *(*_LOGINS.values(), f"{_TOKEN};", f'{_TOKEN} unsecuredLoginStringClaim_sub="u";', ""),
+        *(text.replace(" required", wrong) for text, wrong in zip(_LOGINS.values(), (" must", ""), strict=True)),
+        *(_LOGINS["plain.PlainLoginModule"].replace('"', quote) for quote in ("", "'")),
+        *(f"com.sun.security.auth.module.{name} required;" for name in ("JndiLoginModule", "LdapLoginModule")),
+        f"{_LOGINS['plain.PlainLoginModule'].removesuffix(';')} debug;",
+    ),
     "ssl.protocol": ("TLSv1.2", "TLSv1.3", "TLS", "TLSv1.4", "tlsv1.2", "SSLv3", ""),
     "ssl.enabled.protocols": ("TLSv1.2", "TLSv1.3,TLSv1.2", "TLSv1.4", "TLSv1.2,TLSv1.2", "tlsv1.2", ""),
     "ssl.endpoint.identification.algorithm": ("https", "HTTPS", "", "none", "false", "LDAPS"),
@@ -193,6 +201,7 @@ _OF_PLUGINS: Mapping[str, tuple[str, ...]] = {
     "decimal.format": ("NUMERIC", "numeric", "base64", "x", ""),
     "schema.content": ("", "{", '{"type": "string"}', '{"type": "x"}', "[]", "1"),
 }
+_PLUGIN_KEYS = ("transforms.t.type", "predicates.p.type")
 _TYPES: Mapping[str, str] = {"transformation": "transforms", "predicate": "predicates"}
 _OUTER = tuple(f"{_TRANSFORMS}{name}" for name in ("Cast", "ExtractField", "InsertField"))
 _CREATION: Mapping[str, tuple[str, ...]] = {
@@ -302,13 +311,18 @@ def places(type_: ConnectorType, version: str) -> tuple[Place, ...]:
     return tuple(place for place in found.values() if place.plain not in left_out)
 
 
+def _is_of_classes(place: Place) -> bool:
+    lists = ("classes", "metric.reporters", "assignment.strategy")
+    return place.definition.type == "class" or place.plain.endswith(lists)
+
+
 @cache
 def values(place: Place) -> tuple[str, ...]:
     """Return values of each kind for a key, right ones and wrong ones."""
     definition = place.definition
     if place.plain in _SPECIAL:
         return _SPECIAL[place.plain]
-    if definition.type == "class" or place.plain.endswith(("classes", "metric.reporters", "assignment.strategy")):
+    if _is_of_classes(place):
         if place.plain.endswith("converter"):  # another short name may be that of somebody's plugin
             return tuple(name for name in _CLASSES if name != "DefaultTopicFilter")
         listed = (f"{_CLASSES[0]},{_CLASSES[0]}",) if definition.type == "list" else ()
@@ -364,6 +378,23 @@ def drawn(chance: random.Random, type_: ConnectorType, version: str, number: int
     ):
         changes.setdefault("offsets.storage.topic", "own")
     return changes
+
+
+def with_foreign(
+    chance: random.Random, type_: ConnectorType, version: str, changes: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the changes with a class of somebody else at one key more."""
+    of_classes = [place for place in places(type_, version) if _is_of_classes(place)]
+    keys = [place.key for place in of_classes]
+    own = [place.key for place in of_classes if place.key == place.plain]
+    own += [*(f"{part}.converter" for part in ("key", "value", "header")), *_PLUGIN_KEYS]
+    key = chance.choice(chance.choice((keys, own)))
+    name = f"{FOREIGN}.{chance.choice(('Own', 'policies.Own', 'Outer$Inner'))}"
+    if key not in _PLUGIN_KEYS:
+        return {**changes, key: name}
+    rest = {name: value for name, value in changes.items() if not name.startswith(("transforms", "predicates"))}
+    drops = {"transforms.t.type": f"{_TRANSFORMS}DropHeaders", "transforms.t.headers": "h"}
+    return {**rest, **_PLUGINS[0], **drops, key: name}
 
 
 @cache
