@@ -197,7 +197,7 @@ def looks(url: str, count: int, topics: int, folder: Path) -> tuple[list[float],
         brokers.reading.clear()
         wall, cpu = time.monotonic(), time.process_time()
         seen = wait_for(observe(topology, connectors, options=options))
-        found = report(seen, topology.flows, LagOptions(store=folder / "none"))
+        found = report(topology, seen, topology.flows, LagOptions(store=folder / "none"))
         rows = found.rows
         spent.append(time.process_time() - cpu - sum(brokers.reading))
         most = max(most, *brokers.requests.values())

@@ -110,11 +110,11 @@ class ConfigValidation(ConnectQuestion[Validation]):
     answer = Validation
 
     @classmethod
-    def of(cls, connect: str, config: Mapping[str, str]) -> ConfigValidation:
+    def from_config(cls, connect: str, config: Mapping[str, str]) -> ConfigValidation:
         return cls(connect, tuple(sorted(config.items())))
 
     def as_stored(self) -> ConfigValidation:
-        return ConfigValidation.of(self.cluster, masked(dict(self.config)))
+        return ConfigValidation.from_config(self.cluster, masked(dict(self.config)))
 
     async def ask(self, client: ConnectClient) -> Validation:
         config = dict(self.config)
@@ -171,9 +171,9 @@ class KafkaQuestion(Question[Answer_co]):
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[KafkaQuestion[Any]]) -> dict[Question[Any], Any]:
         """Return the answers, or why there is none: one after the other, unless a kind knows better."""
-        return {question: question._asked(reach) for question in questions}
+        return {question: question._answer_or_error(reach) for question in questions}
 
-    def _asked(self, reach: KafkaReach) -> Answer_co | Mm2mgrError:
+    def _answer_or_error(self, reach: KafkaReach) -> Answer_co | Mm2mgrError:
         try:
             return self.ask(reach)
         except Mm2mgrError as error:
@@ -210,13 +210,15 @@ class TopicLogs(KafkaQuestion[tuple[Offsets, ...]]):
 
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
-        every = [TopicPartition(each.topic, number) for each in questions for number in range(each.partitions)]
+        every = [
+            TopicPartition(question.topic, number) for question in questions for number in range(question.partitions)
+        ]
         logs = reach.kafka.offsets(every)
-        found: dict[str, list[Offsets]] = {each.topic: [] for each in questions}
+        logs_by_topic: dict[str, list[Offsets]] = {question.topic: [] for question in questions}
         for partition in every:
             if partition in logs:
-                found[partition.topic].append(logs[partition])
-        return {each: tuple(found[each.topic]) for each in questions}
+                logs_by_topic[partition.topic].append(logs[partition])
+        return {question: tuple(logs_by_topic[question.topic]) for question in questions}
 
 
 @dataclass(frozen=True)
@@ -319,8 +321,11 @@ class TopicRetention(KafkaQuestion[dict[str, float | None]]):
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
         from mm2mgr.kafka.inspection import retention
 
-        found = retention(reach.kafka, {each.topic for each in questions})
-        return {each: {each.topic: found[each.topic]} if each.topic in found else {} for each in questions}
+        seconds = retention(reach.kafka, {question.topic for question in questions})
+        return {
+            question: {question.topic: seconds[question.topic]} if question.topic in seconds else {}
+            for question in questions
+        }
 
 
 @dataclass(frozen=True)
@@ -348,8 +353,10 @@ class NewestRecord(KafkaQuestion[float | None]):
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
         from mm2mgr.kafka.timestamps import newest_record_at
 
-        every = [TopicPartition(each.topic, number) for each in questions for number in range(each.partitions)]
+        every = [
+            TopicPartition(question.topic, number) for question in questions for number in range(question.partitions)
+        ]
         newest: dict[str, float] = {}
         for partition, at in newest_record_at(reach.kafka, every).items():
             newest[partition.topic] = max(at, newest.get(partition.topic, at))
-        return {each: newest.get(each.topic) for each in questions}
+        return {question: newest.get(question.topic) for question in questions}

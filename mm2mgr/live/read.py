@@ -66,10 +66,10 @@ async def ask_all(steps: Steps[Result], topology: Topology, limits: Limits | Non
 
 
 def _by_cluster(questions: Iterable[Question[Any]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    by_cluster: dict[str, list[Any]] = {}
     for question in questions:
-        found.setdefault(question.cluster, []).append(question)
-    return found
+        by_cluster.setdefault(question.cluster, []).append(question)
+    return by_cluster
 
 
 async def _ask_connect(

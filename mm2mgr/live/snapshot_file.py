@@ -35,10 +35,10 @@ _HINT = "make one with mm2mgr snapshot --out FILE"
 
 
 def _kinds() -> dict[str, type[Question[Any]]]:
-    found = (vars(module).values() for module in (questions, kafka_state))
+    names = (vars(module).values() for module in (questions, kafka_state))
     return {
         kind.__name__: kind
-        for values in found
+        for values in names
         for kind in values
         if isinstance(kind, type) and issubclass(kind, Question) and hasattr(kind, "answer")
     }
@@ -91,7 +91,7 @@ def read_snapshot(path: Path, connectors: Iterable[Connector]) -> Snapshot:
         document = json.loads(read_bytes(path, _MOST_BYTES))
         if not isinstance(document, dict) or document.get("mm2mgr-snapshot") != FORMAT:
             raise Mm2mgrError(f"{path}: not a snapshot of format {FORMAT}", hint=_HINT)
-        answers = dict(_parsed(document["answers"]))
+        answers = dict(_parse(document["answers"]))
         memory, taken_at = document["memory"], from_stored(float, document["taken_at"])
     except Unreadable as error:
         raise Mm2mgrError(f"{path}: {error}") from error
@@ -107,14 +107,14 @@ def read_snapshot(path: Path, connectors: Iterable[Connector]) -> Snapshot:
     return Snapshot(answers, taken_at, json.dumps(memory) if memory else "")
 
 
-def _parsed(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Question[Any], Any]]:
+def _parse(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Question[Any], Any]]:
     """Yield questions and answers, those about tasks last: they need the connectors' configs."""
     configs: dict[str, Mapping[str, ConnectorInfo]] = {}
     for entry in sorted(entries, key=lambda entry: entry["ask"] == TaskConfigs.__name__):
         kind = KINDS[entry["ask"]]
         hints = hints_of(kind)
         question = kind(
-            **{each.name: from_stored(hints[each.name], entry[each.name]) for each in fields(kind) if each.compare}
+            **{field.name: from_stored(hints[field.name], entry[field.name]) for field in fields(kind) if field.compare}
         )
         if "failed" in entry:
             hint = from_stored(str | None, entry["hint"])
@@ -156,7 +156,7 @@ def together(answers: Mapping[Question[Any], Any]) -> Iterator[tuple[Question[An
             continue
         statuses = answers.get(Statuses(question.cluster))
         both = ConnectorsWithStates(question.cluster)
-        failed = next((each for each in (infos, statuses) if isinstance(each, Mm2mgrError)), None)
+        failed = next((answer for answer in (infos, statuses) if isinstance(answer, Mm2mgrError)), None)
         if failed:
             yield both, failed
         elif statuses is not None:

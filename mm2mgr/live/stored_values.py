@@ -22,8 +22,8 @@ def to_stored(value: Any, *, is_secret: bool = False) -> Any:  # noqa: PLR0911  
     if value is None or isinstance(value, _PLAIN):
         return mask_text(value) if is_secret and isinstance(value, str) else value
     if is_dataclass(value):
-        stored = [each for each in fields(value) if each.compare]
-        return {each.name: to_stored(getattr(value, each.name), is_secret=not each.repr) for each in stored}
+        stored = [field for field in fields(value) if field.compare]
+        return {field.name: to_stored(getattr(value, field.name), is_secret=not field.repr) for field in stored}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
             value = masked(value) if is_secret else value
@@ -50,7 +50,7 @@ def from_stored(type_: Any, data: Any) -> Any:  # noqa: PLR0911  one per shape
         return None if data is None else from_stored(next(part for part in parts if part is not type(None)), data)
     if is_dataclass(type_):
         hints = hints_of(type_)
-        stored = [each.name for each in fields(type_) if each.compare and each.init]
+        stored = [field.name for field in fields(type_) if field.compare and field.init]
         return type_(**{name: from_stored(hints[name], data[name]) for name in stored})  # type: ignore[operator]
     if isinstance(type_, type) and issubclass(type_, tuple) and hasattr(type_, "_fields"):
         hints = hints_of(type_)
@@ -65,7 +65,7 @@ def from_stored(type_: Any, data: Any) -> Any:  # noqa: PLR0911  one per shape
         pairs = data.items() if isinstance(data, dict) else _list(data)
         return {from_stored(parts[0], key): from_stored(parts[1], part) for key, part in pairs}
     if origin is tuple and parts[-1] is not Ellipsis:
-        return tuple(from_stored(part, each) for part, each in zip(parts, _list(data), strict=True))
+        return tuple(from_stored(part, item) for part, item in zip(parts, _list(data), strict=True))
     if origin in {tuple, frozenset}:
         return origin(from_stored(parts[0], part) for part in _list(data))
     raise TypeError(f"no way to read {type_}")

@@ -146,7 +146,7 @@ def _read_connect(
         return SeenConnect(name, failure=Failure.of(error))
     shown = [LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted]
     busy = SilentWorkers(name, tuple(sorted({worker for one in statuses.values() for worker in one.workers})))
-    validation = ConfigValidation.of(name, ASKED_CONFIG)
+    validation = ConfigValidation.from_config(name, ASKED_CONFIG)
     asked = [validation] if any(one.type == "source" for one in wanted) else []
     more = [question for one in shown for question in _more(one, how)]
     snapshot = yield [AnsweringWorker(name), busy, *asked, *more]

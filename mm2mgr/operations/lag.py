@@ -12,6 +12,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import Failure
 from mm2mgr.live.questions import NewestRecord, RecordTimes, TopicRetention
 from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Snapshot, Steps
 from mm2mgr.observe.lag import FlowLag, PartitionLag, most_behind
 from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
@@ -25,7 +26,7 @@ from mm2mgr.topics.names import HEARTBEATS
 if TYPE_CHECKING:
     from mm2mgr.observe.reading import Reading
     from mm2mgr.samples.schema import Store
-    from mm2mgr.topology import Flow
+    from mm2mgr.topology import Flow, Topology
 
 _LIMITS = Limits(kafka_seconds=10.0, kafka_at_once=32)
 _MOST_RECORDS_READ = 1_000  # per flow with `timestamps`: those most behind
@@ -102,7 +103,7 @@ def lag(workspace: Workspace, flows: Sequence[str] = (), options: LagOptions | N
     only = workspace.only(flows)
     with looks_of(workspace, how.store) as looks:
         seen = wait_for(observe(workspace.topology, workspace.connectors, only=only, options=looks))
-    return report(workspace, seen, chosen, how)
+    return report(workspace.topology, seen, chosen, how, workspace.snapshot)
 
 
 def watch_lag(
@@ -112,9 +113,11 @@ def watch_lag(
     return repeated(lambda: lag(workspace, flows, options), every_seconds)
 
 
-def report(workspace: Workspace, seen: Observation, chosen: Sequence[Flow], options: LagOptions) -> LagReport:
+def report(
+    topology: Topology, seen: Observation, chosen: Sequence[Flow], options: LagOptions, snapshot: Snapshot | None = None
+) -> LagReport:
     """Return the report of an observation: what else it needs is read here, of partitions that are behind only."""
-    return workspace.ask(_report(seen, chosen, options), _LIMITS)
+    return wait_for(answered(_report(seen, chosen, options), Clusters.of(topology), _LIMITS, snapshot))[0]
 
 
 def _report(seen: Observation, chosen: Sequence[Flow], options: LagOptions) -> Steps[LagReport]:

@@ -238,7 +238,7 @@ def look(workspace: Workspace, store: Store = DEFAULT_STORE) -> EstateLook:
     """Look at all flows once and remember what was seen, as `status` and `lag` do. No failed cluster raises."""
     began_at, began, flows = time.time(), timing.now(), workspace.topology.flows
     seen = wait_for(observe(workspace.topology, workspace.connectors, options=ObserveOptions(store=store, shares=True)))
-    found = report(workspace, seen, flows, LagOptions(store=store))
+    found = report(workspace.topology, seen, flows, LagOptions(store=store))
     totals = {one.flow: one.total for one in found.flows}
     limits = {
         flow.id: most for flow in flows if (most := flow.settings.max_lag) and flow.settings.state in (None, "running")

@@ -125,7 +125,7 @@ def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:
     sent = {key: value for key, value in config.items() if "${" not in value}
     if not sent.get("connector.class"):
         return {}
-    question = ConfigValidation.of(connect, sent)
+    question = ConfigValidation.from_config(connect, sent)
     snapshot = yield [question]
     try:
         answer = snapshot[question]
@@ -219,7 +219,7 @@ def probe(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts]:
     workers may have another policy.
     """
     wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
-    question = ConfigValidation.of(connect, {**_BASE, **wanted, **_TELLING})
+    question = ConfigValidation.from_config(connect, {**_BASE, **wanted, **_TELLING})
     snapshot = yield [question]
     try:
         answer = snapshot[question]

@@ -47,7 +47,7 @@ def look_at(made: Estate) -> EstateLook:
     for log in (made.connect.requests, kafka.asked, kafka.asked_settings, kafka.asked_groups, kafka.asked_acls):
         log.clear()
     flows = made.topology.flows
-    found = report(seen, flows, LagOptions(store=made.memory_file.parent / "samples"))
+    found = report(made.topology, seen, flows, LagOptions(store=made.memory_file.parent / "samples"))
     return EstateLook(made.now, made.now, seen.status, found, {one.flow: one.total for one in found.flows})
 
 
