@@ -84,8 +84,9 @@ def fix(
 ) -> Fixes:
     """Return what the files or the tree are with every fix that a machine can apply; nothing is written before `Fixes.write`.
 
-    No Connect cluster is read; fixes of findings of severity info are applied only with `hints`. After each fix the files are linted
-    again: one that leaves its finding, or brings one as severe, is given up. Mm2mgrError where the tree cannot be read.
+    No Connect cluster is read; fixes of findings of severity info are applied only with `hints`. After each fix the
+    files are linted again: one that leaves its finding, or brings one as severe, is given up. Mm2mgrError where the
+    tree cannot be read.
     """
     rules, known, options = options.rules, options.surroundings(), replace(options, connects=())
 

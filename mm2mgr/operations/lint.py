@@ -95,11 +95,11 @@ def lint_rules() -> tuple[Rule, ...]:
 class LintOptions:
     """What `lint` and `fix` read beside files, what they take for known, and which rules they leave out.
 
-    `kafka` is the version to judge by, whatever the workers run; `worker` their properties file; `brokers`, `rtt_seconds` and
-    `bytes_per_second` fill in what the tree does not have. `report` gets the line that a version is judged by when it is not a known one.
-    `connects` are names in the tree or URLs, whose credentials come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD. With them
-    the brokers that the connectors name are asked for cluster id and number of brokers, unless `ask_brokers` is false; without, no
-    network is used.
+    `kafka` is the version to judge by, whatever the workers run; `worker` their properties file; `brokers`,
+    `rtt_seconds` and `bytes_per_second` fill in what the tree does not have. `report` gets the line that a version is
+    judged by when it is not a known one. `connects` are names in the tree or URLs, whose credentials come from
+    $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD. With them the brokers that the connectors name are asked for
+    cluster id and number of brokers, unless `ask_brokers` is false; without, no network is used.
     """
 
     kafka: str | None = None
