@@ -91,10 +91,10 @@ def fix(
     rules, known, options = options.rules, options.surroundings(), replace(options, connects=())
 
     def read(contents: Mapping[str, bytes]) -> Estate:
-        found = read_inputs(replace(workspace, contents=contents), files, options, known)
-        if found.invalid:
-            raise SpecError([Problem(str(each.spot), each.message) for each in found.invalid])
-        return found.estate
+        inputs = read_inputs(replace(workspace, contents=contents), files, options, known)
+        if inputs.invalid:
+            raise SpecError([Problem(str(finding.spot), finding.message) for finding in inputs.invalid])
+        return inputs.estate
 
     read({})  # what cannot be read is reported as by lint
     trees = tuple(path for path in files if is_tree(path)) or (() if files else workspace.files)
