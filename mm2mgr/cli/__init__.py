@@ -84,8 +84,9 @@ for _section in COMMANDS.values():
 def prepare_process() -> None:
     """Set what holds for a process that is mm2mgr's own, and so never for a program that imports mm2mgr.
 
-    Python looks for garbage rarely: among the very many small values of a tree or of a look, that took a third of the time. What
-    runs on and on does it after each round. And an import fails at once that httpcore tries several times in each request.
+    Python looks for garbage rarely: among the very many small values of a tree or of a look, that took a third of the
+    time. What runs on and on does it after each round. And an import fails at once that httpcore tries several times
+    in each request.
     """
     gc.set_threshold(200_000, 50, 50)
     gc.enable()

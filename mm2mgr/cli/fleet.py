@@ -61,9 +61,9 @@ def fleet(
 ) -> int:
     """Compute the workers that each Connect cluster needs.
 
-    Also shows what each worker runs, what the loss of one or two means, and how long it takes to catch up. From the same
-    sizing as `size`, without writing anything but --page. What a worker can carry is declared as
-    `workers:` of the Connect cluster.
+    Also shows what each worker runs, what the loss of one or two means, and how long it takes to catch up. From the
+    same sizing as `size`, without writing anything but --page. What a worker can carry is declared as `workers:` of
+    the Connect cluster.
 
     \b
     Example:
@@ -138,7 +138,8 @@ def simulate(
 ) -> int:
     """Compare tasks and workers before and after a change.
 
-    Sources are taken out first, then topics moved, targets added, limits set and traffic multiplied. Nothing is written.
+    Sources are taken out first, then topics moved, targets added, limits set and traffic multiplied. Nothing is
+    written.
 
     \b
     Example:

@@ -63,13 +63,13 @@ def history(
     with invalid_arguments():
         if forget is not None and (flows or since is not None or last is not None):
             raise InvalidArgument("forget", "deletes all that is older, so leave FLOWS, --since and --last out")
-        found = (
+        report = (
             operations.history(workspace, flows, connects=connects, since_seconds=since, last=last)
             if forget is None
             else operations.forget_history(workspace, forget, connects=connects)
         )
-    say_as(output, to_json(found), partial(say_history, full=full))
-    return 1 if found.unread else 0
+    say_as(output, to_json(report), partial(say_history, full=full))
+    return 1 if report.unread else 0
 
 
 @command("Every change", 7)
@@ -80,10 +80,11 @@ def history(
 def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
     """Show what people changed by hand since the last apply.
 
-    Keys, states and deleted connectors: what is live is compared with what was applied last (see `history`), not with the tree: what is only edited there is
-    no drift, `plan` shows it. Where no history can be read the tree is compared, which the output says. A connector that was
-    paused or stopped by a command is no drift. Of secrets it is only known whether there is one. Connect does not record who
-    changed something. Client quotas count as well. Writes nothing.
+    Keys, states and deleted connectors: what is live is compared with what was applied last (see `history`), not with
+    the tree: what is only edited there is no drift, `plan` shows it. Where no history can be read the tree is
+    compared, which the output says. A connector that was paused or stopped by a command is no drift. Of secrets it is
+    only known whether there is one. Connect does not record who changed something. Client quotas count as well.
+    Writes nothing.
 
     \b
     Example:
@@ -92,8 +93,8 @@ def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
     from mm2mgr.output.console import say_as
     from mm2mgr.output.history_text import say_drift
 
-    found = operations.drift(workspace, flows)
-    say_as(output, to_json(found), say_drift)
-    if found.failed or found.failed_quotas:
+    report = operations.drift(workspace, flows)
+    say_as(output, to_json(report), say_drift)
+    if report.failed or report.failed_quotas:
         return ExitCode.NO
-    return ExitCode.DIFFERS if found.drifts or found.quotas else ExitCode.YES
+    return ExitCode.DIFFERS if report.drifts or report.quotas else ExitCode.YES

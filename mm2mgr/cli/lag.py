@@ -63,12 +63,12 @@ def lag(
 ) -> int:
     """Show how far flows are behind, and when they will be level.
 
-    In records, bytes and seconds, with the trend since the lag began to grow or shrink, the time until it is level and until
-    retention deletes records that still wait, both with an interval. A lag is counted from the target's end where only this
-    mirror writes there, else from the stored offset, which is up to one `flush_interval` of the workers old; that of a STOPPED
-    connector is exact. Seconds and bytes come from the samples of `mm2mgr sample`, trends from earlier looks, also those of
-    `status`, `serve` and a running `sample`.
-    "at least" marks a sum that lacks partitions. A heartbeat's age is the most that a record takes from end to end.
+    In records, bytes and seconds, with the trend since the lag began to grow or shrink, the time until it is level
+    and until retention deletes records that still wait, both with an interval. A lag is counted from the target's end
+    where only this mirror writes there, else from the stored offset, which is up to one `flush_interval` of the
+    workers old; that of a STOPPED connector is exact. Seconds and bytes come from the samples of `mm2mgr sample`,
+    trends from earlier looks, also those of `status`, `serve` and a running `sample`. "at least" marks a sum that
+    lacks partitions. A heartbeat's age is the most that a record takes from end to end.
 
     \b
     Example:

@@ -49,10 +49,10 @@ def link() -> None:
 def read(workspace: Workspace, clusters: tuple[str, ...], check: bool, timeout: float, output: str) -> int:
     """Read what the brokers allow, for review.
 
-    Writes overrides/brokers.yaml: socket buffers, which cap a connection over a long link, the largest request and message,
-    number and version of the brokers of CLUSTERS, all by default; and the smallest max.message.bytes of the topics that
-    each flow writes to. `plan`, `lint` and the settings of flows use the file, so they need no broker for this. A cluster
-    that does not answer keeps its entry. Needs DescribeConfigs on clusters and topics.
+    Writes overrides/brokers.yaml: socket buffers, which cap a connection over a long link, the largest request and
+    message, number and version of the brokers of CLUSTERS, all by default; and the smallest max.message.bytes of the
+    topics that each flow writes to. `plan`, `lint` and the settings of flows use the file, so they need no broker for
+    this. A cluster that does not answer keeps its entry. Needs DescribeConfigs on clusters and topics.
 
     \b
     Example:
@@ -124,8 +124,10 @@ def probe(
 ) -> int:
     """Measure the link between clusters A and B.
 
-    Times TCP connects and requests from this machine to every broker of both, which needs no rights, and prints the entry of
-    `links:` that follows. Run it beside one of the two: if it is beside neither, the round trip between them is not known. With --bandwidth it loads the link: a topic is read from the farther cluster, or a temporary one written there.
+    Times TCP connects and requests from this machine to every broker of both, which needs no rights, and prints the
+    entry of `links:` that follows. Run it beside one of the two: if it is beside neither, the round trip between them
+    is not known. With --bandwidth it loads the link: a topic is read from the farther cluster, or a temporary one
+    written there.
 
     \b
     Example:
@@ -137,7 +139,7 @@ def probe(
 
     if bandwidth != bool(topic or temporary_topic) or (topic and temporary_topic):
         raise click.UsageError("--bandwidth needs one of --topic NAME and --temporary-topic, and they need --bandwidth")
-    found = operations.link_probe(
+    probed = operations.link_probe(
         workspace,
         first,
         second,
@@ -148,11 +150,11 @@ def probe(
         timeout_seconds=timeout,
         notify=talk,
     )
-    say_as(output, found, say_probe)
-    if found.entry is None:
+    say_as(output, probed, say_probe)
+    if probed.entry is None:
         return ExitCode.LOOK
     if write:
-        talk("written: review it, then plan" if found.written else "the tree has this entry already")
+        talk("written: review it, then plan" if probed.written else "the tree has this entry already")
     return 0
 
 
@@ -168,10 +170,10 @@ def explain(
 ) -> int:
     """Forecast what a flow carries over its link, and why not more.
 
-    Beside the settings of the tree: Kafka's defaults and the published recipe of 50 MiB for fetches and batches, with the workers
-    beside the target and beside the source; then the rate over the round trip, over tasks, and over the size of a fetch or batch,
-    with the heap of a task. Asks no cluster: brokers allow what `link read` wrote, else Kafka's defaults. The model is fitted to
-    measured runs; `benchmarks/long_link.py` measures.
+    Beside the settings of the tree: Kafka's defaults and the published recipe of 50 MiB for fetches and batches, with
+    the workers beside the target and beside the source; then the rate over the round trip, over tasks, and over the
+    size of a fetch or batch, with the heap of a task. Asks no cluster: brokers allow what `link read` wrote, else
+    Kafka's defaults. The model is fitted to measured runs; `benchmarks/long_link.py` measures.
 
     \b
     Example:

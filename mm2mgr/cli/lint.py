@@ -89,16 +89,18 @@ def lint(
 ) -> int:
     """Find settings that do nothing or cause trouble, with the fix.
 
-    Checks the tree, or FILEs, or Connect clusters. A FILE is a connector's JSON or properties, a dedicated mm2.properties (also
-    in a ConfigMap or a compose file), a resource of Strimzi or Confluent's operator, or a tree. All inputs are
-    looked at together, so a loop through several is found. `--connect` takes the name of a Connect cluster of the tree,
-    or a URL; the URL's user and password come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD.
+    Checks the tree, or FILEs, or Connect clusters. A FILE is a connector's JSON or properties, a dedicated
+    mm2.properties (also in a ConfigMap or a compose file), a resource of Strimzi or Confluent's operator, or a tree.
+    All inputs are looked at together, so a loop through several is found. `--connect` takes the name of a Connect
+    cluster of the tree, or a URL; the URL's user and password come from $MM2MGR_CONNECT_USER and
+    $MM2MGR_CONNECT_PASSWORD.
 
     A rule is silenced where it is fine, with the reason: `# mm2mgr: silence RULE why` above or on the line, `silence:
     {RULE: why}` on a flow, or the key `mm2mgr.silence.RULE` in a connector. `mm2mgr explain RULE` explains it.
 
-    With --fix, files and tree are linted again after each fix; one that brings another finding is not made. The diff is shown,
-    and written with --yes; the exit code is that of the files as they then are. Hints are followed with --fail-on info.
+    With --fix, files and tree are linted again after each fix; one that brings another finding is not made. The diff
+    is shown, and written with --yes; the exit code is that of the files as they then are. Hints are followed with
+    --fail-on info.
 
     \b
     Example:
@@ -155,8 +157,8 @@ def lint(
 def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, everything: bool, output: str) -> None:
     """Explain a KEY, a lint RULE, a known BUG, or the clients of a FLOW.
 
-    For a KEY, however it is spelled: what it does, and what to write instead. For a FLOW: the settings of each client. Use
-    the id of a flow whose name is also a key or a rule.
+    For a KEY, however it is spelled: what it does, and what to write instead. For a FLOW: the settings of each
+    client. Use the id of a flow whose name is also a key or a rule.
 
     \b
     Example:

@@ -33,9 +33,10 @@ def losses(
 ) -> int:
     """List records of FLOWS (all by default) that may never arrive.
 
-    `status` and `sample` compare each partition with the look before, and put into the table `losses` which offsets retention
-    deleted before they were mirrored, or were skipped because a topic was created again or truncated: also when it
-    happened between two looks and the flow has recovered since. A loss stays until it is acknowledged. No cluster is asked.
+    `status` and `sample` compare each partition with the look before, and put into the table `losses` which offsets
+    retention deleted before they were mirrored, or were skipped because a topic was created again or truncated: also
+    when it happened between two looks and the flow has recovered since. A loss stays until it is acknowledged. No
+    cluster is asked.
 
     \b
     Example:

@@ -36,8 +36,8 @@ def show(
 ) -> int:
     """Show stored offset, log start and end, and lag in records of each partition.
 
-    NAMES as for `pause`; only source connectors store offsets of records. A stored offset is that of the last mirrored record, and
-    is exact while its connector is STOPPED.
+    NAMES as for `pause`; only source connectors store offsets of records. A stored offset is that of the last
+    mirrored record, and is exact while its connector is STOPPED.
 
     \b
     Example:
@@ -48,9 +48,9 @@ def show(
 
     choice = operations.Choice(names, dict(labels), everything)
     with working("reading Connect and Kafka"):
-        found = operations.offsets(workspace, choice)
-    say_as(output, {"flows": found}, lambda _: say_offsets(found))
-    return 1 if any(each.unknown for each in found) else 0
+        stored = operations.offsets(workspace, choice)
+    say_as(output, {"flows": stored}, lambda _: say_offsets(stored))
+    return 1 if any(flow.unknown for flow in stored) else 0
 
 
 class _Place(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
@@ -96,8 +96,9 @@ def reset(
 ) -> int:
     """Make stopped flows continue at other offsets of their sources' logs.
 
-    Refused unless every connector is STOPPED (`mm2mgr stop`), and its source can be read; waits up to 30 s for its tasks to end.
-    Shows how many records are mirrored again or skipped, asks, writes, and reads back. The flows stay stopped: `mm2mgr resume` starts them again. Needs Kafka 3.6.
+    Refused unless every connector is STOPPED (`mm2mgr stop`), and its source can be read; waits up to 30 s for its
+    tasks to end. Shows how many records are mirrored again or skipped, asks, writes, and reads back. The flows stay
+    stopped: `mm2mgr resume` starts them again. Needs Kafka 3.6.
 
     \b
     Example:

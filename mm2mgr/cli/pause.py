@@ -49,9 +49,10 @@ def _verb_options(command: Decorated) -> Decorated:
 def pause(workspace: Workspace, /, output: str, **options: Any) -> int:
     """Pause flows, pairs or connectors until they are resumed.
 
-    NAMES are flows (their source connectors), pairs (every connector of the pair) or CONNECT/CONNECTOR. Returns when every task
-    is PAUSED and stored offsets have not changed over two flushes (`flush_interval` of the Connect cluster). `plan` shows the pause and
-    changes nothing. A second call sends nothing. Connectors without this tree's owner mark are refused.
+    NAMES are flows (their source connectors), pairs (every connector of the pair) or CONNECT/CONNECTOR. Returns when
+    every task is PAUSED and stored offsets have not changed over two flushes (`flush_interval` of the Connect
+    cluster). `plan` shows the pause and changes nothing. A second call sends nothing. Connectors without this tree's
+    owner mark are refused.
 
     \b
     Example:
@@ -81,8 +82,8 @@ def resume(workspace: Workspace, /, output: str, **options: Any) -> int:
 def stop(workspace: Workspace, /, output: str, **options: Any) -> int:
     """Stop flows, pairs or connectors: they end their tasks.
 
-    NAMES as for `pause`. Returns when they are STOPPED without a task: stored offsets are exact then, and can be reset. Needs
-    Kafka 3.5.
+    NAMES as for `pause`. Returns when they are STOPPED without a task: stored offsets are exact then, and can be
+    reset. Needs Kafka 3.5.
 
     \b
     Example:
@@ -98,7 +99,8 @@ def stop(workspace: Workspace, /, output: str, **options: Any) -> int:
 def restart(workspace: Workspace, /, output: str, **options: Any) -> int:
     """Restart flows, pairs or connectors with their tasks.
 
-    NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). Paused and stopped connectors are left alone.
+    NAMES as for `pause`. Returns when all of it is seen RUNNING, or a task FAILED again (with its cause). Paused and
+    stopped connectors are left alone.
 
     \b
     Example:

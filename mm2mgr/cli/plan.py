@@ -65,11 +65,12 @@ def plan(
 ) -> int:
     """Show what would change on the Connect clusters. Writes nothing.
 
-    FLOWS, or --flow as in `apply`, limits the plan to some flows. Blocked are flows that their workers would refuse or write
-    to another Kafka, and more deletes than --prune may make. Updates that only save tasks (`size` found fewer to be enough) wait for --cool-down, --off-peak and --move-budget.
+    FLOWS, or --flow as in `apply`, limits the plan to some flows. Blocked are flows that their workers would refuse
+    or write to another Kafka, and more deletes than --prune may make. Updates that only save tasks (`size` found
+    fewer to be enough) wait for --cool-down, --off-peak and --move-budget.
 
-    Costly kinds of change are blocked, with what they cost, until --allow or the flow's `allow` permits them. `-o markdown` is meant for a
-    pull request: less than 60 kB, without secrets.
+    Costly kinds of change are blocked, with what they cost, until --allow or the flow's `allow` permits them. `-o
+    markdown` is meant for a pull request: less than 60 kB, without secrets.
 
     \b
     Example:
@@ -152,19 +153,20 @@ def apply(
 ) -> int:
     """Make the Connect clusters run what the tree declares.
 
-    A second apply writes nothing.
-    With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused if tree or live state changed
-    since (inline secrets excepted, which a plan file does not hold). A Connect cluster that cannot be read holds up
-    no other. Updates that only save tasks wait for --cool-down, --off-peak and --move-budget; those of a PLANFILE as it says.
-    Connectors without this tree's owner mark are never touched, nor those whose config changed since the plan.
-    Each Connect cluster is written in waves: heartbeats, sources, checkpoints, deletes. A wave that breaks a connector halts its
-    Connect cluster (--rollback takes back what was written there); one whose connectors are not seen to run within --wait
-    pauses it for a person (apply again continues). The other Connect clusters continue.
+    A second apply writes nothing. With a PLANFILE (from `plan --out`) just that reviewed plan is applied, and refused
+    if tree or live state changed since (inline secrets excepted, which a plan file does not hold). A Connect cluster
+    that cannot be read holds up no other. Updates that only save tasks wait for --cool-down, --off-peak and
+    --move-budget; those of a PLANFILE as it says. Connectors without this tree's owner mark are never touched, nor
+    those whose config changed since the plan. Each Connect cluster is written in waves: heartbeats, sources,
+    checkpoints, deletes. A wave that breaks a connector halts its Connect cluster (--rollback takes back what was
+    written there); one whose connectors are not seen to run within --wait pauses it for a person (apply again
+    continues). The other Connect clusters continue.
 
-    While it writes it holds the lease that `reconcile` of this owner holds, too; where another process has it, that is named, and after 12 s
-    nothing is written.
+    While it writes it holds the lease that `reconcile` of this owner holds, too; where another process has it, that
+    is named, and after 12 s nothing is written.
 
-    Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one stops at once.
+    Ctrl-C (SIGTERM, SIGHUP) begins no new change, ends those that were begun, and says what is left; a second one
+    stops at once.
 
     \b
     Example:

@@ -60,10 +60,12 @@ def reconcile(
 ) -> int:
     """Apply the tree again and again, and repair changes made by hand.
 
-    The tree is read anew each round; one with mistakes is reported, and nothing is written. What `apply` would block is blocked here,
-    too: nothing is deleted without --prune, and with it only what the tree still leaves out when it is read again a minute later. Of several processes with the same owner one writes, the others stand by; when it
-    ends or crashes, another takes over within about 10 s. The lease is a consumer group, mm2mgr-OWNER, on each Kafka cluster that
-    Connect clusters run on. A Connect cluster that fails is tried again after longer and longer pauses, 10 min at most, while the others continue.
+    The tree is read anew each round; one with mistakes is reported, and nothing is written. What `apply` would block
+    is blocked here, too: nothing is deleted without --prune, and with it only what the tree still leaves out when it
+    is read again a minute later. Of several processes with the same owner one writes, the others stand by; when it
+    ends or crashes, another takes over within about 10 s. The lease is a consumer group, mm2mgr-OWNER, on each Kafka
+    cluster that Connect clusters run on. A Connect cluster that fails is tried again after longer and longer pauses,
+    10 min at most, while the others continue.
 
     SIGTERM and Ctrl-C end it after the changes that were begun.
 

@@ -19,7 +19,8 @@ from mm2mgr.operations.workspace import Workspace
 def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: str) -> None:
     """Print the connector configs of FLOWS (all by default).
 
-    Secrets are masked, placeholders are not. A flow is named by its id `logging:dc1-logging->agg-east`, its pair, or its declared name.
+    Secrets are masked, placeholders are not. A flow is named by its id `logging:dc1-logging->agg-east`, its pair, or
+    its declared name.
 
     \b
     Example:
@@ -27,11 +28,11 @@ def render(workspace: Workspace, flows: tuple[str, ...], origins: bool, output: 
     """
     from mm2mgr.output.console import say, say_json, say_plain
 
-    found = operations.render(workspace, flows).to_dict(origins=origins)
+    connectors = operations.render(workspace, flows).to_dict(origins=origins)
     if output == "json":
-        say_json(found)
+        say_json(connectors)
         return
-    for connector in found:
+    for connector in connectors:
         say(f"# {connector['connector']} on Connect cluster {connector['connect']}", style="bold")
         for key, value in connector["config"].items():
             say_plain(f"{key} = {value}" + (f"    # {connector['origins'][key]}" if origins else ""))
@@ -76,9 +77,10 @@ def schema() -> None:
 def rules(workspace: Workspace, dashboard: bool, kubernetes: bool) -> None:
     """Print alerting rules for Prometheus, or a Grafana dashboard.
 
-    Both read the metrics of `mm2mgr serve` with the owner of this tree, so the trees of several teams can share a Prometheus. There is
-    a rule for each kind of problem, for lag above a flow's `max_lag`, for retention that is about to overtake a flow, and for `serve`
-    itself. Print them again after an upgrade of mm2mgr, or when the first flow gets a `max_lag`. No cluster is asked.
+    Both read the metrics of `mm2mgr serve` with the owner of this tree, so the trees of several teams can share a
+    Prometheus. There is a rule for each kind of problem, for lag above a flow's `max_lag`, for retention that is
+    about to overtake a flow, and for `serve` itself. Print them again after an upgrade of mm2mgr, or when the first
+    flow gets a `max_lag`. No cluster is asked.
 
     \b
     Example:

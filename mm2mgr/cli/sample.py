@@ -54,10 +54,10 @@ def sample(
 ) -> int:
     """Record the traffic of every mirrored topic at an interval.
 
-    Appends end offsets and record sizes to the table `samples`. Also looks once per minute at the offsets that connectors commit, to measure what one task carries while it lags, and as
-    `status` does, for trends (see `lag`) and for records that may never arrive (see `losses`).
-    With --follow a cluster that fails is asked less and less often until it answers, and only what changes is printed;
-    SIGTERM and Ctrl-C end it after the round.
+    Appends end offsets and record sizes to the table `samples`. Also looks once per minute at the offsets that
+    connectors commit, to measure what one task carries while it lags, and as `status` does, for trends (see `lag`)
+    and for records that may never arrive (see `losses`). With --follow a cluster that fails is asked less and less
+    often until it answers, and only what changes is printed; SIGTERM and Ctrl-C end it after the round.
 
     \b
     Example:

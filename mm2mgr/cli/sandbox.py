@@ -149,9 +149,11 @@ def topic_list(cluster: str, directory: Path, output: str) -> None:
     from mm2mgr.output.console import say_as, say_table
     from mm2mgr.output.tables import Table
 
-    found = operations.sandbox_topics(cluster, directory=directory)
-    table = Table(("topic", "partitions"), [(name, str(count)) for name, count in found.items()], ("partitions",))
-    say_as(output, found, lambda _: say_table(table))
+    partitions_of = operations.sandbox_topics(cluster, directory=directory)
+    table = Table(
+        ("topic", "partitions"), [(name, str(count)) for name, count in partitions_of.items()], ("partitions",)
+    )
+    say_as(output, partitions_of, lambda _: say_table(table))
 
 
 @sandbox.command()

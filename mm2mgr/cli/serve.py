@@ -101,13 +101,14 @@ def serve(
 ) -> int:
     """Serve a page, Prometheus metrics and JSON about all flows.
 
-    Looks at status and lag again and again, as `status --watch` does; requests show the last look and ask no cluster. Nothing is
-    written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does, beside other processes that
-    watch too: one of them restarts, the others stand by. The page has the flows by source and target, each flow with tasks, lag over time and partitions,
-    losses, findings of lint, recent changes and the plan; /metrics is for Prometheus, /api/status, /api/flow?id=FLOW,
-    /api/findings, /api/plan, /api/history and /api/watchdog are JSON, /healthz tells whether looks succeed (503 where they do not).
-    Listens on this machine alone; elsewhere only with a login, or --no-auth. Ctrl-C or SIGTERM end it.
-    Needs the extra `serve` of the package.
+    Looks at status and lag again and again, as `status --watch` does; requests show the last look and ask no cluster.
+    Nothing is written to Kafka or Connect, except by --watchdog, which restarts what FAILED as `mm2mgr watch` does,
+    beside other processes that watch too: one of them restarts, the others stand by. The page has the flows by source
+    and target, each flow with tasks, lag over time and partitions, losses, findings of lint, recent changes and the
+    plan; /metrics is for Prometheus, /api/status, /api/flow?id=FLOW, /api/findings, /api/plan, /api/history and
+    /api/watchdog are JSON, /healthz tells whether looks succeed (503 where they do not). Listens on this machine
+    alone; elsewhere only with a login, or --no-auth. Ctrl-C or SIGTERM end it. Needs the extra `serve` of the
+    package.
 
     \b
     Example:

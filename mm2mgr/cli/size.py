@@ -57,10 +57,10 @@ def size(
 ) -> int:
     """Compute tasks per flow from measured throughput, for review.
 
-    Writes them to overrides/sizing.yaml. The smallest number whose every task fits capacity × threshold when Connect assigns it partitions, hour by hour, within
-    min and limit; each number with its reason. If a topic grew since earlier weeks, their hours count at today's level. More
-    tasks at once, fewer step by step, no change where nothing was measured. Numbers written by hand in the tree outrank the
-    file.
+    Writes them to overrides/sizing.yaml. The smallest number whose every task fits capacity × threshold when Connect
+    assigns it partitions, hour by hour, within min and limit; each number with its reason. If a topic grew since
+    earlier weeks, their hours count at today's level. More tasks at once, fewer step by step, no change where nothing
+    was measured. Numbers written by hand in the tree outrank the file.
 
     \b
     Example:

@@ -48,9 +48,9 @@ def status(
 ) -> int:
     """Show health, tasks and lag of FLOWS (all by default).
 
-    Lag is that of `mm2mgr lag`; the true one may be smaller by what arrived since the workers last flushed. A connector that
-    is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect says. Records
-    that may be lost stay a problem until they are acknowledged (`losses` lists them).
+    Lag is that of `mm2mgr lag`; the true one may be smaller by what arrived since the workers last flushed. A
+    connector that is RUNNING with zero tasks, silent for a minute, or without progress is a problem, whatever Connect
+    says. Records that may be lost stay a problem until they are acknowledged (`losses` lists them).
 
     \b
     Example:
@@ -99,10 +99,10 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
 
     workspace.flow(flow)  # an unknown flow is an error before anything is asked
     with working("reading Connect and Kafka"):
-        found = to_json(operations.describe(workspace, flow, store=store))
-    say_warnings(found["warnings"])
-    say_as(output, with_sentences(found), say_description)
-    return exit_code(found["status"]["health"])
+        described = to_json(operations.describe(workspace, flow, store=store))
+    say_warnings(described["warnings"])
+    say_as(output, with_sentences(described), say_description)
+    return exit_code(described["status"]["health"])
 
 
 @command("Every change", 4)
@@ -123,9 +123,9 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
 def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only: bool, output: str) -> int:
     """Ask brokers and workers whether FLOWS (all by default) can run.
 
-    Logs in to every Kafka cluster as each client of the connectors would, and finds the rights that it lacks, most of which
-    leave everything RUNNING; compares cluster ids, size limits, replication factors and the workers with what the flows
-    need. Nothing is created, written or committed. Missing ACLs are printed as kafka-acls.sh commands.
+    Logs in to every Kafka cluster as each client of the connectors would, and finds the rights that it lacks, most of
+    which leave everything RUNNING; compares cluster ids, size limits, replication factors and the workers with what
+    the flows need. Nothing is created, written or committed. Missing ACLs are printed as kafka-acls.sh commands.
 
     \b
     Example:
@@ -137,10 +137,10 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
 
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
     with working("asking Connect and Kafka"):
-        found = operations.check(workspace, flows, timeout_seconds=timeout)
+        checked = operations.check(workspace, flows, timeout_seconds=timeout)
     if fix_only:
-        for line in (*found.commands, *found.unsure):
+        for line in (*checked.commands, *checked.unsure):
             say_command(line)
     else:
-        say_as(output, to_json(found), say_check)
-    return 0 if found.good else 1
+        say_as(output, to_json(checked), say_check)
+    return 0 if checked.good else 1

@@ -55,9 +55,9 @@ def throughput(
 ) -> int:
     """Roll up samples by hour; print bytes/s and records/s.
 
-    Only hours with new samples cost anything. Small jobs run in this process, without Spark or Java.
-    Percentiles over several hours are at most 2 % off; means and maxima are exact. Spark needs Java 17+; the same job
-    runs on a cluster: spark-submit mm2mgr/throughput/job.py --store DIR, or any command as spark-submit mm2mgr/__main__.py.
+    Only hours with new samples cost anything. Small jobs run in this process, without Spark or Java. Percentiles over
+    several hours are at most 2 % off; means and maxima are exact. Spark needs Java 17+; the same job runs on a
+    cluster: spark-submit mm2mgr/throughput/job.py --store DIR, or any command as spark-submit mm2mgr/__main__.py.
 
     \b
     Example:
@@ -71,10 +71,10 @@ def throughput(
     if not show:
         _roll_up(store, spark)
     as_json = output == "json"
-    found = read_throughput(store, window)
-    measured = found.window.text()
+    rates = read_throughput(store, window)
+    measured = rates.window.text()
     if by == "partition":
-        busy = busiest_partitions(store, found, top, with_curves=not as_json)
+        busy = busiest_partitions(store, rates, top, with_curves=not as_json)
         if as_json:
             say_json([asdict(rate) for rate in busy.rates])
         else:
@@ -82,13 +82,13 @@ def throughput(
             totals = {"resets": busy.resets, "gaps": busy.gaps}
             say_rates(busy.rates[shown], busy.curves[shown], busy.partitions, totals, measured)
     elif by == "hour":
-        pattern = week(store, found)
+        pattern = week(store, rates)
         if as_json:
             say_json(asdict(pattern))
         else:
             say_week(pattern, measured)
     else:
-        groups = group_rates(workspace, store, found, by)
+        groups = group_rates(workspace, store, rates, by)
         if as_json:
             say_json([asdict(group) for group in (groups[:top] if top else groups)])
         else:

@@ -35,14 +35,16 @@ def watch(
 ) -> int:
     """Restart FAILED tasks that a restart can cure, one by one.
 
-    A task that FAILED because a cluster did not answer in time, a quota was used up, or a broker or leader moved, is restarted: that
-    task alone, after --first-wait, then after twice as long each time, and not more often than --restarts within --window; after
-    that it is left alone until it is seen to run. What FAILED for another reason (authentication, a missing right, a record that is
-    too large or cannot be read, a bug) is reported once and never restarted. Only connectors of this tree are touched.
+    A task that FAILED because a cluster did not answer in time, a quota was used up, or a broker or leader moved, is
+    restarted: that task alone, after --first-wait, then after twice as long each time, and not more often than
+    --restarts within --window; after that it is left alone until it is seen to run. What FAILED for another reason
+    (authentication, a missing right, a record that is too large or cannot be read, a bug) is reported once and never
+    restarted. Only connectors of this tree are touched.
 
-    Of several processes with the same owner one restarts, the others stand by. Its lease is a consumer group, mm2mgr-OWNER-watch, on
-    each Kafka cluster that Connect clusters run on. A Connect cluster that cannot be read is asked again after longer and longer pauses,
-    10 min at most, while the others continue. SIGTERM and Ctrl-C end it within two seconds.
+    Of several processes with the same owner one restarts, the others stand by. Its lease is a consumer group,
+    mm2mgr-OWNER-watch, on each Kafka cluster that Connect clusters run on. A Connect cluster that cannot be read is
+    asked again after longer and longer pauses, 10 min at most, while the others continue. SIGTERM and Ctrl-C end it
+    within two seconds.
 
     \b
     Example:

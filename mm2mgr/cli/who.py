@@ -20,9 +20,10 @@ from mm2mgr.operations.workspace import Workspace
 def who(workspace: Workspace, topic: str, cluster: str | None, offline: bool, output: str) -> int:
     """Show who mirrors TOPIC, and where it ends up.
 
-    Over all hops, by connectors of the tree and all others that the declared Connect clusters run: every name that the topic has
-    on its way, the connector behind each, its state and owner. TOPIC may be a mirrored name, such as dc1.orders: then it is shown
-    where it comes from, too. Brokers are asked whether the names are there. Connectors whose list names the topic, but do not mirror it, are shown with the reason.
+    Over all hops, by connectors of the tree and all others that the declared Connect clusters run: every name that
+    the topic has on its way, the connector behind each, its state and owner. TOPIC may be a mirrored name, such as
+    dc1.orders: then it is shown where it comes from, too. Brokers are asked whether the names are there. Connectors
+    whose list names the topic, but do not mirror it, are shown with the reason.
 
     \b
     Example:
@@ -32,9 +33,9 @@ def who(workspace: Workspace, topic: str, cluster: str | None, offline: bool, ou
     from mm2mgr.output.who_text import say_routes
 
     with working("reading Connect and Kafka"), invalid_arguments():
-        found = operations.who(workspace, topic, cluster=cluster, offline=offline)
-    say_as(output, found, say_routes)
-    return 1 if found.unread else 0
+        routes = operations.who(workspace, topic, cluster=cluster, offline=offline)
+    say_as(output, routes, say_routes)
+    return 1 if routes.unread else 0
 
 
 @command("Every day", 9)
@@ -46,7 +47,8 @@ def who(workspace: Workspace, topic: str, cluster: str | None, offline: bool, ou
 def topics(workspace: Workspace, flows: tuple[str, ...], every: bool, output: str) -> int:
     """Show which topics FLOWS take of their sources now.
 
-    The brokers of source and target are asked: partitions of each topic, its name on the target, and whether it is there.
+    The brokers of source and target are asked: partitions of each topic, its name on the target, and whether it is
+    there.
 
     \b
     Example:
@@ -56,8 +58,8 @@ def topics(workspace: Workspace, flows: tuple[str, ...], every: bool, output: st
     from mm2mgr.output.who_text import say_topics
 
     with working("reading Kafka"):
-        found = operations.topics(workspace, flows, every=every)
-    say_as(output, found, say_topics)
-    if any(flow.error for flow in found):
+        taken = operations.topics(workspace, flows, every=every)
+    say_as(output, taken, say_topics)
+    if any(flow.error for flow in taken):
         return ExitCode.NO
-    return ExitCode.LOOK if any(flow.notes for flow in found) else ExitCode.YES
+    return ExitCode.LOOK if any(flow.notes for flow in taken) else ExitCode.YES

@@ -84,16 +84,17 @@ def fix(
 ) -> Fixes:
     """Return what the files or the tree are with every fix that a machine can apply; nothing is written before `Fixes.write`.
 
-    No Connect cluster is read; fixes of findings of severity info are applied only with `hints`. After each fix the files are linted
-    again: one that leaves its finding, or brings one as severe, is given up. Mm2mgrError where the tree cannot be read.
+    No Connect cluster is read; fixes of findings of severity info are applied only with `hints`. After each fix the
+    files are linted again: one that leaves its finding, or brings one as severe, is given up. Mm2mgrError where the
+    tree cannot be read.
     """
     rules, known, options = options.rules, options.surroundings(), replace(options, connects=())
 
     def read(contents: Mapping[str, bytes]) -> Estate:
-        found = read_inputs(replace(workspace, contents=contents), files, options, known)
-        if found.invalid:
-            raise SpecError([Problem(str(each.spot), each.message) for each in found.invalid])
-        return found.estate
+        inputs = read_inputs(replace(workspace, contents=contents), files, options, known)
+        if inputs.invalid:
+            raise SpecError([Problem(str(finding.spot), finding.message) for finding in inputs.invalid])
+        return inputs.estate
 
     read({})  # what cannot be read is reported as by lint
     trees = tuple(path for path in files if is_tree(path)) or (() if files else workspace.files)

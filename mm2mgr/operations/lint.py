@@ -95,11 +95,11 @@ def lint_rules() -> tuple[Rule, ...]:
 class LintOptions:
     """What `lint` and `fix` read beside files, what they take for known, and which rules they leave out.
 
-    `kafka` is the version to judge by, whatever the workers run; `worker` their properties file; `brokers`, `rtt_seconds` and
-    `bytes_per_second` fill in what the tree does not have. `report` gets the line that a version is judged by when it is not a known one.
-    `connects` are names in the tree or URLs, whose credentials come from $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD. With them
-    the brokers that the connectors name are asked for cluster id and number of brokers, unless `ask_brokers` is false; without, no
-    network is used.
+    `kafka` is the version to judge by, whatever the workers run; `worker` their properties file; `brokers`,
+    `rtt_seconds` and `bytes_per_second` fill in what the tree does not have. `report` gets the line that a version is
+    judged by when it is not a known one. `connects` are names in the tree or URLs, whose credentials come from
+    $MM2MGR_CONNECT_USER and $MM2MGR_CONNECT_PASSWORD. With them the brokers that the connectors name are asked for
+    cluster id and number of brokers, unless `ask_brokers` is false; without, no network is used.
     """
 
     kafka: str | None = None
@@ -141,11 +141,11 @@ def lint(workspace: Workspace, files: Sequence[Path] = (), options: LintOptions 
     """
     rules = options.rules
     read = read_inputs(workspace, files, options, options.surroundings())
-    found = [finding for finding in read.invalid if finding.rule not in options.ignore]
-    found += run_rules(read.estate, rules)
-    found += run_rules(Estate(read.other), [rule for rule in rules if rule.check])
+    findings = [finding for finding in read.invalid if finding.rule not in options.ignore]
+    findings += run_rules(read.estate, rules)
+    findings += run_rules(Estate(read.other), [rule for rule in rules if rule.check])
     open_ = not_judged(read.estate.judged, {rule.id for rule in rules})
-    return LintReport(tuple(found), len(read.estate.subjects), read.looked_at, read.unread, open_)
+    return LintReport(tuple(findings), len(read.estate.subjects), read.looked_at, read.unread, open_)
 
 
 @dataclass(frozen=True)
@@ -174,15 +174,15 @@ def read_inputs(workspace: Workspace, paths: Sequence[Path], options: LintOption
         raise next(iter(unread.values()))
     estates, other = joined(
         [*declared, *([read_files(files, known, workspace.contents)] if files else [])],
-        [completed(each, known) for each in live],
+        [completed(estate, known) for estate in live],
     )
     estate = Estate(
-        tuple(subject for each in estates for subject in each.subjects),
-        tuple(file for each in estates for file in each.files),
-        complete=all(each.complete for each in estates) and not (unread or invalid),
-        logins=tuple(login for each in estates for login in each.logins),
-        unused_links=tuple(link for each in estates for link in each.unused_links),
-        limits=tuple(limit for each in estates for limit in each.limits),
+        tuple(subject for part in estates for subject in part.subjects),
+        tuple(file for part in estates for file in part.files),
+        complete=all(part.complete for part in estates) and not (unread or invalid),
+        logins=tuple(login for part in estates for login in part.logins),
+        unused_links=tuple(link for part in estates for link in part.unused_links),
+        limits=tuple(limit for part in estates for limit in part.limits),
     )
     if live and options.ask_brokers and workspace.snapshot is None:
         from mm2mgr.reconcile import facts

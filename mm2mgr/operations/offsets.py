@@ -115,7 +115,7 @@ class FlowReset:
 
     @property
     def changes(self) -> tuple[OffsetReset, ...]:
-        return tuple(one for one in self.resets if one.is_change)
+        return tuple(reset for reset in self.resets if reset.is_change)
 
     @property
     def topics(self) -> Mapping[str, Mapping[str, int]]:
@@ -144,7 +144,7 @@ class ResetOffsets:
 
     @property
     def outcome(self) -> Literal["done", "failed"]:
-        return "failed" if any(each.error for each in self.flows) else "done"
+        return "failed" if any(flow.error for flow in self.flows) else "done"
 
 
 def reset_offsets(

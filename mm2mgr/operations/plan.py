@@ -58,8 +58,8 @@ _LOOKS_FOR_NOTE = 4
 class PlanOptions:
     """What a plan is about, and what it may change.
 
-    `flows` limits it to flows by id, pair or declared name. `allow`, `allow_deletes` and `max_changes` are for costly changes.
-    `restarts` says when updates that only save tasks are due; until then they wait in the plan.
+    `flows` limits it to flows by id, pair or declared name. `allow`, `allow_deletes` and `max_changes` are for costly
+    changes. `restarts` says when updates that only save tasks are due; until then they wait in the plan.
     """
 
     flows: Sequence[str] = ()
@@ -86,8 +86,8 @@ def plan(
 ) -> Plan:
     """Compare the tree with what the Connect clusters run; a cluster that cannot be read has an error in the plan.
 
-    `out` is a file for review and `apply`: it is refused before any cluster is asked when it holds something else. `report` gets the
-    plan before that file is written.
+    `out` is a file for review and `apply`: it is refused before any cluster is asked when it holds something else.
+    `report` gets the plan before that file is written.
     """
     only = workspace.only(options.flows)
     if out:
@@ -287,13 +287,14 @@ def apply(  # noqa: PLR0913  one argument per option
 ) -> Applied:
     """Make the Connect clusters run what the tree says, and return what became of each change; one that is refused stops no other.
 
-    A `planfile` names its own tree and options; StalePlan when tree or live state changed since it was made. `approve`
-    gets the plan before the first write; Mm2mgrError, with nothing written, when it returns False. `report` gets each result
-    and what becomes of each wave. The other arguments are those of `Rollout`: `canary` names flows as `flows` does.
-    `reason` is kept in the history; `events` is a file to which what happens is appended as JSON lines.
+    A `planfile` names its own tree and options; StalePlan when tree or live state changed since it was made.
+    `approve` gets the plan before the first write; Mm2mgrError, with nothing written, when it returns False. `report`
+    gets each result and what becomes of each wave. The other arguments are those of `Rollout`: `canary` names flows
+    as `flows` does. `reason` is kept in the history; `events` is a file to which what happens is appended as JSON
+    lines.
 
-    While it writes it holds the lease of the tree's owner, which `reconcile` holds, too; Mm2mgrError, with nothing written, where another
-    process has it, also after the time in which Kafka misses one that was killed.
+    While it writes it holds the lease of the tree's owner, which `reconcile` holds, too; Mm2mgrError, with nothing
+    written, where another process has it, also after the time in which Kafka misses one that was killed.
     """
     workspace.refuse_snapshot()
     if wait_seconds == 0 and (canary or rollback):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from mm2mgr.samples.schema import HOUR_MS, Store, hour_start_ms
 from mm2mgr.samples.tables import DataFile, StoredTable
 from mm2mgr.throughput.part_files import PartitionNames, no_names, read_rows, throughput_table
 from mm2mgr.throughput.windows import Throughput, Window, last_hours, record_sizes
+
+if TYPE_CHECKING:
+    from mm2mgr.throughput.part_files import Array
 
 WEEKS_SECONDS = 28 * 86_400.0
 """How far back sizing looks by default: each hour of the week four times, and nothing that is older."""
@@ -42,10 +45,10 @@ class HourlyRates:
     """
 
     names: PartitionNames
-    place: Any
+    place: Array
     hours: tuple[int, ...]
-    table: Any
-    record_bytes: Any
+    table: Array
+    record_bytes: Array
     first_ms: int
     last_ms: int
 
@@ -114,7 +117,9 @@ def _ends(table: StoredTable, files: Sequence[DataFile]) -> tuple[int, int]:
     return int(rows["first_ms"].min(initial=2**62)), int(rows["last_ms"].max(initial=0))
 
 
-def _hour(table: StoredTable, files: Sequence[DataFile], names: PartitionNames, size: Any, statistic: Statistic) -> Any:
+def _hour(
+    table: StoredTable, files: Sequence[DataFile], names: PartitionNames, size: Array, statistic: Statistic
+) -> Array:
     """Return the rates of one hour by place in the names; rows of other partitions are left out."""
     inner = [] if statistic == "mean" else [f"bytes_{statistic}", f"records_{statistic}"]
     roll_up = read_rows(table, files, ("covered_ms", "records", "bytes", *inner))
@@ -151,7 +156,7 @@ def _number(hour: str) -> int:
     return hour_start_ms(hour) // HOUR_MS
 
 
-def hourly(store: Store, window: Window, throughput: Throughput) -> Any:
+def hourly(store: Store, window: Window, throughput: Throughput) -> Array:
     """Return bytes per second of every hour: an array of partitions × hours, NaN where nothing is known.
 
     Partitions that a job has added since `found` was read are left out.
@@ -161,7 +166,7 @@ def hourly(store: Store, window: Window, throughput: Throughput) -> Any:
     return np.array(columns).reshape(len(window.hours), len(throughput)).T
 
 
-def by_topic(throughput: Throughput, hourly: Any) -> list[GroupRate]:
+def by_topic(throughput: Throughput, hourly: Array) -> list[GroupRate]:
     """Add up the partitions of every topic of every cluster, busiest topic first."""
     names, place = throughput.names, throughput.place
     key = names.cluster[place] * max(len(names.topics), 1) + names.topic[place]
@@ -172,7 +177,7 @@ def by_topic(throughput: Throughput, hourly: Any) -> list[GroupRate]:
 
 
 def by_flow(
-    throughput: Throughput, hourly: Any, flows: Iterable[tuple[str, str, Callable[[str], bool]]]
+    throughput: Throughput, hourly: Array, flows: Iterable[tuple[str, str, Callable[[str], bool]]]
 ) -> list[GroupRate]:
     """Add up the partitions that every flow carries, given as (id, source alias, carries); a flow may have none."""
     flows = list(flows)
@@ -182,7 +187,7 @@ def by_flow(
     return _add_up(labels, np.concatenate([np.zeros(0, np.int64), *rows]), group, throughput, hourly)
 
 
-def members(throughput: Throughput, alias: str, carries: Callable[[str], bool]) -> Any:
+def members(throughput: Throughput, alias: str, carries: Callable[[str], bool]) -> Array:
     """Return the rows of the partitions of a cluster whose topics are accepted."""
     names, place = throughput.names, throughput.place
     if alias not in names.clusters:
@@ -194,7 +199,7 @@ def members(throughput: Throughput, alias: str, carries: Callable[[str], bool]) 
     return np.flatnonzero(inside & accepted[names.topic[place]])
 
 
-def week_pattern(throughput: Throughput, hourly: Any) -> WeekPattern:
+def week_pattern(throughput: Throughput, hourly: Array) -> WeekPattern:
     """Average the load of everything by day of week and hour of day (UTC), and find the peak and the quietest hours."""
     loads = _sum(hourly)
     sums, counts = np.zeros((7, 24)), np.zeros((7, 24))
@@ -216,12 +221,12 @@ def week_pattern(throughput: Throughput, hourly: Any) -> WeekPattern:
 
 
 def _add_up(
-    labels: Sequence[tuple[str, str]], rows: Any, group: Any, throughput: Throughput, hourly: Any
+    labels: Sequence[tuple[str, str]], rows: Array, group: Array, throughput: Throughput, hourly: Array
 ) -> list[GroupRate]:
     """Add up the rows of every group, given with names and clusters; busiest first."""
     count = len(labels)
 
-    def sums(rates: Any) -> Any:
+    def sums(rates: Array) -> Array:
         """Add up by group; NaN only where none of them is known."""
         rates = rates[rows]
         has_rate = np.isfinite(rates)
@@ -257,7 +262,7 @@ def _all(loads: Sequence[float]) -> tuple[float | None, ...]:
     return tuple(_finite(load) for load in loads)
 
 
-def _sum(rates: Any) -> Any:
+def _sum(rates: Array) -> Array:
     """Add up the rows; NaN only where none of them is known."""
     has_rate = np.isfinite(rates)
     return np.where(has_rate.any(axis=0), np.where(has_rate, rates, 0.0).sum(axis=0), np.nan)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,11 @@ from mm2mgr.samples.clock import ahead
 from mm2mgr.samples.schema import THROUGHPUT, Store
 from mm2mgr.samples.tables import STRINGS, DataFile, Share, StoredTable, UnreadableFile, codes_of
 from mm2mgr.throughput.rollup import LISTS, ROLLUP_COLUMNS, RollUp
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 
 NAMES = ("cluster", "topic", "partition", "topic_id", "source")
 _READERS = 4  # a window is many small files
@@ -32,8 +37,8 @@ class RateRows:
     strings.
     """
 
-    values: dict[str, Any]
-    offsets: Any
+    values: dict[str, Array]
+    offsets: Array
     clusters: list[str]
     topics: list[str]
     topic_ids: list[str | None]
@@ -49,18 +54,18 @@ class PartitionNames:
 
     clusters: list[str]
     topics: list[str]
-    cluster: Any
-    topic: Any
-    partition: Any
+    cluster: Array
+    topic: Array
+    partition: Array
 
     def __len__(self) -> int:
         return len(self.partition)
 
     @cached_property
-    def _keys(self) -> Any:
+    def _keys(self) -> Array:
         return _keys(self.cluster, self.topic, self.partition, len(self.topics))
 
-    def places(self, rows: RateRows) -> Any:
+    def places(self, rows: RateRows) -> Array:
         """Return the place of each row's partition, -1 where it is not among these."""
         cluster = _places_of(rows.clusters, self.clusters)[rows.values["cluster"]]
         topic = _places_of(rows.topics, self.topics)[rows.values["topic"]]
@@ -123,7 +128,7 @@ def read_rows(table: StoredTable, files: Sequence[DataFile], columns: Iterable[s
     """
     names = [*NAMES, *(name for name in columns if name not in NAMES)]
 
-    def read(file: DataFile) -> Any:
+    def read(file: DataFile) -> pa.Table:
         return share.rows(table.read_file(file, names, share.may_hold))
 
     try:
@@ -169,15 +174,15 @@ def write_rows(
     return table.write_file(period, [rows], use_dictionary=list(STRINGS), column_encoding=_DELTA)
 
 
-def _in_one_chunk(tables: Sequence[Any]) -> Any:
+def _in_one_chunk(tables: Sequence[pa.Table]) -> pa.Table:
     """Put tables together, with one dictionary for each column of strings."""
     if len(tables) == 1 and all(column.num_chunks == 1 for column in tables[0].columns):
         return tables[0]
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
-def _as_arrays(table: Any) -> RateRows:
-    values: dict[str, Any] = {}
+def _as_arrays(table: pa.Table) -> RateRows:
+    values: dict[str, Array] = {}
     texts: dict[str, list[Any]] = {}
     offsets = np.zeros(len(table) + 1, np.int32)
     for name in table.column_names:
@@ -194,21 +199,21 @@ def _as_arrays(table: Any) -> RateRows:
     return RateRows(values, offsets, texts["cluster"], texts["topic"], texts["topic_id"], texts["source"])
 
 
-def _text(codes: Any, texts: Sequence[str | None]) -> Any:
+def _text(codes: Array, texts: Sequence[str | None]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(list(texts), pa.string()))
 
 
-def _ranks(names: Sequence[str]) -> Any:
+def _ranks(names: Sequence[str]) -> Array:
     ranks = np.zeros(max(1, len(names)), np.int64)
     ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     return ranks
 
 
-def _places_of(names: Sequence[str], among: Sequence[str]) -> Any:
+def _places_of(names: Sequence[str], among: Sequence[str]) -> Array:
     """Return the place of each name among others, -1 where it is none of them."""
     places = {name: place for place, name in enumerate(among)}
     return np.array([places.get(name, -1) for name in names] or [-1], np.int64)
 
 
-def _keys(cluster: Any, topic: Any, partition: Any, topics: int) -> Any:
+def _keys(cluster: Array, topic: Array, partition: Array, topics: int) -> Array:
     return (cluster * max(topics, 1) + topic) * 2**20 + partition  # a million partitions a topic is more than any has

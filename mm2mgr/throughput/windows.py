@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -27,9 +27,12 @@ from mm2mgr.throughput.part_files import (
 )
 from mm2mgr.throughput.rollup import DAY_COLUMNS, merge_buckets, percentile, rate_of, shift_buckets
 
+if TYPE_CHECKING:
+    from mm2mgr.throughput.part_files import Array
+
 _SIZES = ("samples", "bytes", "record_bytes")
 _DAY_LENGTH = len("2026-11-21")
-Sums: TypeAlias = tuple[Any, Any]
+Sums: TypeAlias = "tuple[Array, Array]"
 """Sum of record sizes and their number, by partition."""
 
 
@@ -75,8 +78,8 @@ class Throughput:
     window: Window
     names: PartitionNames
     sources: tuple[str, ...]
-    place: Any
-    values: dict[str, Any]
+    place: Array
+    values: dict[str, Array]
 
     def __len__(self) -> int:
         return len(self.place)
@@ -150,13 +153,13 @@ def read_throughput(store: Store, last_seconds: float | None = None) -> list[Par
     return rates_of(read_window(store, last_hours(store, last_seconds)))
 
 
-def busiest(throughput: Throughput, top: int) -> Any:
+def busiest(throughput: Throughput, top: int) -> Array:
     """Return the rows of the partitions with the highest p95 in bytes per second, busiest first; 0 is all of them."""
     order = np.argsort(-np.nan_to_num(throughput.values["bytes_per_second_p95"], nan=-1.0), kind="stable")
     return order[:top] if top else order
 
 
-def rates_of(throughput: Throughput, rows: Any = None) -> list[PartitionRate]:
+def rates_of(throughput: Throughput, rows: Array | None = None) -> list[PartitionRate]:
     """Return one value per partition, of all or of some rows; what is not known is None."""
     names, chosen = throughput.names, slice(None) if rows is None else rows
     place = throughput.place[chosen]
@@ -181,7 +184,7 @@ def read_window(store: Store, window: Window) -> Throughput:
     return Throughput(window, names, tuple(sorted(rows.sources)), np.arange(len(names)), values)
 
 
-def record_sizes(store: Store, window: Window, names: PartitionNames) -> Any:
+def record_sizes(store: Store, window: Window, names: PartitionNames) -> Array:
     """Return the mean record size of every partition of `names`, as `read_window` finds it for these hours."""
     table, sums = throughput_table(store), _no_sums(names)
     missing = np.zeros(len(names), np.bool_)
@@ -192,13 +195,13 @@ def record_sizes(store: Store, window: Window, names: PartitionNames) -> Any:
         return _chosen_sizes(store, sums, missing, names)
 
 
-def _merge(rows: RateRows, group: Any, count: int, size: Any) -> dict[str, Any]:
+def _merge(rows: RateRows, group: Array, count: int, size: Array) -> dict[str, Array]:
     raw = rows.values
 
-    def total(column: Any) -> Any:
+    def total(column: Array) -> Array:
         return np.bincount(group, weights=column, minlength=count)
 
-    def known_total(column: Any, weight: Any) -> tuple[Any, Any]:
+    def known_total(column: Array, weight: Array) -> tuple[Array, Array]:
         has_value = np.isfinite(column)
         return total(np.where(has_value, column, 0.0)), total(np.where(has_value, weight, 0.0))
 
@@ -229,7 +232,7 @@ def _merge(rows: RateRows, group: Any, count: int, size: Any) -> dict[str, Any]:
     }
 
 
-def _percentiles(rows: RateRows, group: Any, count: int, factor: Any, values: dict[str, Any]) -> dict[str, Any]:
+def _percentiles(rows: RateRows, group: Array, count: int, factor: Array, values: dict[str, Array]) -> dict[str, Array]:
     """Take percentiles from the roll-up where a partition has one, else from the sketches of all of its roll-ups.
 
     A partition without a byte count anywhere keeps its sketch of records, which is multiplied at the end; else what was
@@ -247,7 +250,7 @@ def _percentiles(rows: RateRows, group: Any, count: int, factor: Any, values: di
     to_bytes = np.where(in_records, values["record_bytes"], 1.0)
     alone = np.bincount(group, minlength=count)[group] == 1
     exact = alone & (np.isfinite(raw["bytes_p50"]) | np.isfinite(raw["records_p50"]))
-    percentiles: dict[str, Any] = {}
+    percentiles: dict[str, Array] = {}
     for name, share in (("p50", 0.5), ("p95", 0.95)):
         rate = percentile(number, rate_of(bucket), weight, share, count)
         volume = np.minimum(rate * to_bytes, values["bytes_per_second_max"])
@@ -258,7 +261,7 @@ def _percentiles(rows: RateRows, group: Any, count: int, factor: Any, values: di
     return percentiles
 
 
-def _chosen_sizes(store: Store, of_window: Sums, missing: Any, names: PartitionNames) -> Any:
+def _chosen_sizes(store: Store, of_window: Sums, missing: Array, names: PartitionNames) -> Array:
     """Return the mean record size of every partition: its own in the window, else its own at any other time, else its
     topic's, else its cluster's, else NaN. `missing`: which partitions have a row without bytes in the window."""
     if not (missing & (of_window[1] == 0)).any():
@@ -273,7 +276,7 @@ def _no_sums(names: PartitionNames) -> Sums:
     return np.zeros(len(names)), np.zeros(len(names))
 
 
-def _add_sizes(sums: Sums, rows: RateRows, names: PartitionNames) -> Any:
+def _add_sizes(sums: Sums, rows: RateRows, names: PartitionNames) -> Array:
     """Add the record sizes and how many they are, by partition; return which partitions have a row without bytes."""
     place, raw = names.places(rows), rows.values
     is_sized = np.isfinite(raw["record_bytes"]) & (place >= 0)
@@ -284,10 +287,10 @@ def _add_sizes(sums: Sums, rows: RateRows, names: PartitionNames) -> Any:
     return np.bincount(unsized, minlength=len(names)) > 0
 
 
-def _mean_sizes(sums: Sums, names: PartitionNames) -> Any:
+def _mean_sizes(sums: Sums, names: PartitionNames) -> Array:
     topic = names.cluster * max(len(names.topics), 1) + names.topic
 
-    def mean_over(key: Any) -> Any:
+    def mean_over(key: Array) -> Array:
         _, group = np.unique(key, return_inverse=True)
         return (np.bincount(group, sums[0]) / np.bincount(group, sums[1]))[group] if len(key) else np.zeros(0)
 
@@ -297,13 +300,13 @@ def _mean_sizes(sums: Sums, names: PartitionNames) -> Any:
     return size
 
 
-def _least(column: Any, group: Any, count: int) -> Any:
+def _least(column: Array, group: Array, count: int) -> Array:
     smallest = np.full(count, np.iinfo(np.int64).max if column.dtype.kind == "i" else np.inf, column.dtype)
     np.minimum.at(smallest, group, column)
     return smallest
 
 
-def _logs(rows: RateRows, group: Any, count: int) -> Any:
+def _logs(rows: RateRows, group: Array, count: int) -> Array:
     """Return how many topic ids each partition had, at least one: every further one is a topic created anew."""
     ids = rows.values["topic_id"].astype(np.int64)
     has_id = np.array([topic_id is not None for topic_id in rows.topic_ids] or [True], np.bool_)[ids]

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from mm2mgr.samples.tables import DataFile, MissingFile, Share, StoredTable, cod
 from mm2mgr.throughput.intervals import Series, clean, constant, in_blocks, join_hours, rank_sources, tail
 from mm2mgr.throughput.part_files import RateRows, is_hour, read_rows, throughput_table, write_rows
 from mm2mgr.throughput.rollup import DAY_COLUMNS, RollUp, merge_buckets, roll_up, stack_roll_ups
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from mm2mgr.throughput.part_files import Array
 
 _NUMBERS = {
     "time_ms": (np.int64, 0),
@@ -152,7 +157,7 @@ class _LogNumbers:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def of_rows(self, table: Any) -> Any:
+    def of_rows(self, table: pa.Table) -> Array:
         """Return the number of each row's log; rows without a topic id belong to the topic as it is known last."""
         if not len(table):
             return np.zeros(0, np.int32)
@@ -179,7 +184,7 @@ class _LogNumbers:
         values = {"cluster": codes[:, 0], "topic": codes[:, 1], "topic_id": codes[:, 2], "partition": partition}
         return RateRows(values, np.zeros(len(topic) + 1, np.int32), clusters, topics, topic_ids, [])
 
-    def _runs(self, batch: Any) -> tuple[Any, Any, Any]:
+    def _runs(self, batch: pa.Table) -> tuple[Array, Array, Array]:
         """Return topic, partition and length of each run of rows of one partition."""
         names, codes = zip(*(codes_of(batch[name]) for name in ("cluster", "topic", "topic_id")), strict=True)
         columns = [*codes, batch["partition"].to_numpy()]
@@ -239,7 +244,7 @@ def _merge_day(hours: RateRows) -> tuple[RollUp, RateRows]:
     unsized = np.isnan(rows["bytes"]).astype(np.int64)
     key = log * kinds + rank[rows["source"]] * 2 + unsized
     groups, group = np.unique(key, return_inverse=True)
-    values: dict[str, Any] = {
+    values: dict[str, Array] = {
         "partition_id": groups // kinds,
         "source": (groups % kinds // 2).astype(np.int32),
     }
@@ -255,7 +260,7 @@ def _merge_day(hours: RateRows) -> tuple[RollUp, RateRows]:
     return RollUp(values, offsets), of_logs
 
 
-def _logs(hours: RateRows) -> tuple[Any, Any]:
+def _logs(hours: RateRows) -> tuple[Array, Array]:
     """Return the number of each row's log, and the first row of each log."""
     rows = hours.values
     topic = (rows["cluster"].astype(np.int64) * len(hours.topics) + rows["topic"]) * len(hours.topic_ids) + rows[
@@ -266,11 +271,11 @@ def _logs(hours: RateRows) -> tuple[Any, Any]:
     return log, first
 
 
-def _totals(rows: Any, group: Any, count: int) -> dict[str, Any]:
-    def total(column: Any) -> Any:
+def _totals(rows: dict[str, Array], group: Array, count: int) -> dict[str, Array]:
+    def total(column: Array) -> Array:
         return np.bincount(group, weights=column, minlength=count)
 
-    totals: dict[str, Any] = {name: total(rows[name]).astype(rows[name].dtype) for name in _SUMS}
+    totals: dict[str, Array] = {name: total(rows[name]).astype(rows[name].dtype) for name in _SUMS}
     covered = np.isfinite(rows["bytes"]) | np.isfinite(rows["records"])
     for name in _AMOUNTS:
         # Unknown in one covered hour is unknown for the day; an hour without any interval adds nothing.
