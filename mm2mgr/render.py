@@ -102,7 +102,7 @@ class _Renderer:
 
     def __init__(self, owner: Text, templates: Path | None) -> None:
         self.owner = owner
-        self.printer = Printer(template_folders(templates), [f"{type_}.properties.j2" for type_ in CLASSES])
+        self.printer = Printer(template_folders(templates))
         self.usual: dict[str, Mapping[str, Text]] = {}
 
     def client(self, flow: Flow, block: str) -> Mapping[str, Text]:
