@@ -23,7 +23,7 @@ from mm2mgr.spec.values import Selector
 from mm2mgr.text import nearest
 from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, TaskMaximum, Topology, clashes, with_heartbeats_marked
 
-SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
+_SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
 
 
 def expand(spec: Spec) -> Topology:
@@ -147,7 +147,7 @@ class _Expansion:
             elif isinstance(value, dict):
                 if not isinstance(into.get(key), dict):
                     into[key] = {}
-                if not path and key in SWITCHES and into[key].get("enabled") is False and "enabled" not in value:
+                if not path and key in _SWITCHES and into[key].get("enabled") is False and "enabled" not in value:
                     into[key]["enabled"] = True  # settings imply that it is enabled
                     written[*here, "enabled"] = self._origin((*base, key))
                 self._lay(value, into[key], written, base, here)

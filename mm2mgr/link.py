@@ -31,7 +31,7 @@ Limit = Literal[
 
 FETCH_SECONDS = 20.0
 """What one fetch or request may take of request.timeout.ms (30 s): the rule D <= r x 20 s."""
-SYSTEM_WINDOW = 2_800_000
+_SYSTEM_WINDOW = 2_800_000
 """Bytes in flight of one connection where both ends leave it to the operating system: stock Linux (tcp_rmem,
 tcp_wmem).
 """
@@ -43,7 +43,7 @@ GAIN_WORTH_SAYING = 1.3
 """A change that would carry less more than that is not advised."""
 HAND_ON_BYTES_PER_SECOND = 60e6
 """A worker hands the records of one fetch on at this rate before it sends the next fetch."""
-HAND_ON_RECORDS_PER_SECOND = 100_000
+_HAND_ON_RECORDS_PER_SECOND = 100_000
 RECORD_HEAP_BYTES = 700
 """Of a record that a task has polled, beside its own bytes: the objects of consumer and Connect, two of them maps of
 partition and offset.
@@ -264,14 +264,14 @@ def records_of(fetched: float) -> int:
 
 def window(end: Literal["consumer", "source", "producer", "target"], buffer: int) -> float:
     """Return the bytes in flight that one end's socket buffer allows."""
-    return SYSTEM_WINDOW if buffer == BY_SYSTEM else min(buffer * _IN_FLIGHT[end], SYSTEM_WINDOW)
+    return _SYSTEM_WINDOW if buffer == BY_SYSTEM else min(buffer * _IN_FLIGHT[end], _SYSTEM_WINDOW)
 
 
 def connection(leg: Leg, client: float, broker: float) -> tuple[float, Limit]:
     """Return what one TCP connection with these windows carries, and what limits it."""
     flying = min(client, broker)
     limit: Limit = (
-        "system window" if flying >= SYSTEM_WINDOW else "client window" if client < broker else "broker window"
+        "system window" if flying >= _SYSTEM_WINDOW else "client window" if client < broker else "broker window"
     )
     by_window = flying / leg.rtt_seconds if leg.rtt_seconds > 0 else math.inf
     return (leg.payload, "bandwidth") if leg.payload <= by_window else (by_window, limit)
@@ -326,7 +326,7 @@ class _Model:
         """Return what a task with so many partitions carries when it has the line to itself: the slower leg, or the
         worker.
         """
-        handed_on = min(HAND_ON_BYTES_PER_SECOND, self.traffic.record_bytes * HAND_ON_RECORDS_PER_SECOND)
+        handed_on = min(HAND_ON_BYTES_PER_SECOND, self.traffic.record_bytes * _HAND_ON_RECORDS_PER_SECOND)
         rates = [_Rate(handed_on, "worker")]
         if self.route.reading:
             rates.append(self.reading(self.route.reading, partitions, handed_on))

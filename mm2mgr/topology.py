@@ -394,12 +394,12 @@ Clash = tuple[PathKey, str]
 
 # Flows of a pair share its internal topics, one checkpoint and one heartbeat connector. What lands on those (see
 # render) comes from one of the flows, so another flow's setting would be lost in silence.
-SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs")
-SHARED_BY_CHECKPOINTS = (
+_SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs")
+_SHARED_BY_CHECKPOINTS = (
     *("checkpoint_connector", "target_consumer", "source_admin", "target_admin", "refresh_interval"),
     *("checkpoints.group_offsets", "checkpoints.interval", "checkpoints.connector_name"),
 )
-SHARED_BY_HEARTBEATS = ("heartbeat_connector", "heartbeats.interval", "heartbeats.connector_name", "source_admin")
+_SHARED_BY_HEARTBEATS = ("heartbeat_connector", "heartbeats.interval", "heartbeats.connector_name", "source_admin")
 
 
 def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
@@ -416,9 +416,9 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
     for pair, group in by_pair(flows).items():
         checked = [flow for flow in group if flow.with_checkpoints]
         with_heartbeats = [flow for flow in group if flow.settings.heartbeats.enabled]
-        yield from _unequal(group, f"the pair {pair}", SHARED_BY_PAIR)
-        yield from _unequal(checked, f"the checkpoint connector of {pair}", SHARED_BY_CHECKPOINTS)
-        yield from _unequal(with_heartbeats, f"the heartbeat connector of {pair}", SHARED_BY_HEARTBEATS)
+        yield from _unequal(group, f"the pair {pair}", _SHARED_BY_PAIR)
+        yield from _unequal(checked, f"the checkpoint connector of {pair}", _SHARED_BY_CHECKPOINTS)
+        yield from _unequal(with_heartbeats, f"the heartbeat connector of {pair}", _SHARED_BY_HEARTBEATS)
         for flow in group[1:]:
             if flow.connect != group[0].connect:
                 names = f"flows '{flow.name}' and '{group[0].name}' share the pair {pair}"

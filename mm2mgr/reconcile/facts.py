@@ -191,7 +191,7 @@ def running(
 # --- what connectors may override -------------------------------------------------------------------------------------
 
 PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
-KNOWN_POLICIES = frozenset({"None", "Principal", "Allowlist"})
+_KNOWN_POLICIES = frozenset({"None", "Principal", "Allowlist"})
 
 # Consumer and admin overrides are judged only when a connector uses them, as one with an offsets topic of its own does.
 _BASE = {**ASKED_CONFIG, "offsets.storage.topic": "mm2mgr-probe"}
@@ -246,7 +246,7 @@ def _policy(refused: Mapping[str, str]) -> str:
     sentences = [_SENTENCE.fullmatch(reason) for reason in refused.values()]
     names = {found[1] if found else "" for found in sentences}
     name = names.pop()
-    return name if not names and name in KNOWN_POLICIES else "custom"
+    return name if not names and name in _KNOWN_POLICIES else "custom"
 
 
 _TIMEOUT_SECONDS = 3.0

@@ -28,8 +28,8 @@ _ERRORS = tuple(rule for rule in _ASKED.values() if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
 # Another team's name for a cluster is no reason to rename one's own: what comes of it (a loop, an overlap) is a rule of
 # its own.
-OUR_OWN = (_ASKED["cluster-two-aliases"],)
-TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in OUR_OWN), _ASKED["overlap-undecided"])
+_OUR_OWN = (_ASKED["cluster-two-aliases"],)
+TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in _OUR_OWN), _ASKED["overlap-undecided"])
 _STATE_TOO_NEW = "state-too-new"
 # All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
 _UNCHANGED = (_ASKED["wrong-kafka"],)
@@ -122,7 +122,7 @@ def with_guards(
     """
     alone = _join_objections(_check_each(parts, connectors, facts), also)
     while True:
-        against = _join_objections(alone, check_jointly(parts, connectors))
+        against = _join_objections(alone, _check_jointly(parts, connectors))
         held = (_with_their_flows(part.each(partial(_with_blocks, against=against))) for part in parts)
         now = with_units_held(with_predecessors_kept(held, again))
         if now == tuple(parts):
@@ -161,7 +161,7 @@ def may_write_to_other_cluster(config: Mapping[str, str], worker: WorkerFacts | 
     return facts.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
 
 
-def check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
+def _check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
     """Return the objections to connectors because of others that run, or will run.
 
     There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
@@ -177,7 +177,7 @@ def check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objec
         for connector, subject in after.items()
         if connector in connectors.owned or connectors.desired.get(connector) is subject
     )
-    of_ours = found(replace(estate, subjects=ours), OUR_OWN)
+    of_ours = found(replace(estate, subjects=ours), _OUR_OWN)
     result: dict[Named, list[Objection]] = {}
     for finding, hit in (*found(estate, TOGETHER), *of_ours):
         remedy = _without_others(finding, [names[subject] for subject in hit.subjects], connectors)
@@ -239,7 +239,7 @@ def objections(
 ) -> dict[str, tuple[Objection, ...]]:
     """Return the objections to each connector by name."""
     subjects = [
-        with_workers_kafka(subject, facts.workers.get(connect), facts.cluster_ids) for subject in estate.subjects
+        _with_workers_kafka(subject, facts.workers.get(connect), facts.cluster_ids) for subject in estate.subjects
     ]
     pairs_with_heartbeats = {
         subject.pair for subject in subjects if subject.type == "source" and mirrors_heartbeats(subject)
@@ -260,7 +260,7 @@ def objections(
     return against
 
 
-def with_workers_kafka(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str]) -> Subject:
+def _with_workers_kafka(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str]) -> Subject:
     """Put what was found out in the place of what was declared."""
     if worker is None and not ids:
         return subject

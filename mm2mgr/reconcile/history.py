@@ -136,7 +136,7 @@ def topic_of(topology: Topology, alias: str) -> CompactedTopic:
     return CompactedTopic(kafka_access(cluster), TOPIC, cluster.model.replication_factor, _CONFIGS)
 
 
-def history_of(topology: Topology, kafka: str) -> str:
+def _history_of(topology: Topology, kafka: str) -> str:
     """Return the Connect cluster in whose history quotas on a Kafka cluster are recorded."""
     return next((name for name, each in topology.connects.items() if each.kafka == kafka), min(topology.connects))
 
@@ -212,7 +212,7 @@ class Recorder:
         entry = HistoryEntry(
             f"{self._run}-quota-{uuid.uuid4().hex[:8]}",
             datetime.now(UTC).isoformat(timespec="milliseconds"),
-            connect=history_of(self.topology, change.kafka),
+            connect=_history_of(self.topology, change.kafka),
             connector=str(change.entity),
             flows=change.flows,
             action=change.action,

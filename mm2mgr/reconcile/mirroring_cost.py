@@ -75,7 +75,7 @@ class Estimate:
 
     def heartbeats(self, change: Change) -> Price:
         """Return the heartbeats that are mirrored again, where another connector has mirrored them so far."""
-        if not begins_heartbeats(change, self.run):
+        if not _begins_heartbeats(change, self.run):
             return Price()
         alias = self.run.desired[change.named].source
         sizes = self.sizes.get(alias)
@@ -102,7 +102,7 @@ class Estimate:
         return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {}, stored)
 
 
-def begins_heartbeats(change: Change, run: Connectors) -> bool:
+def _begins_heartbeats(change: Change, run: Connectors) -> bool:
     """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not
     come along.
     """
@@ -190,7 +190,7 @@ def read_estimate(  # noqa: PLR0913, PLR0917  what was found out for one plan
 ) -> Steps[Estimate]:
     """Read what the estimate for these writes needs, beside what was read already."""
     widenings, writes = {each.named: each for each in found}, tuple(writes)
-    sources = [run.desired[each.named].source for each in writes if begins_heartbeats(each, run)]
+    sources = [run.desired[each.named].source for each in writes if _begins_heartbeats(each, run)]
     sizes = yield from _read_sizes(seen, found, verdicts, sources)
     stored, groups = yield from side_by_side(
         _read_stored(seen, found, verdicts, sizes), _read_groups(clusters, run, writes)

@@ -44,9 +44,9 @@ translate.
 """
 # More deletes than both the number and the share of the owner's connectors need a word; and more than half of them, or
 # all.
-DELETES_UNASKED = 10
-DELETES_UNASKED_SHARE = 0.2
-DELETES_UNASKED_HALF = 0.5
+_DELETES_UNASKED = 10
+_DELETES_UNASKED_SHARE = 0.2
+_DELETES_UNASKED_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -408,7 +408,7 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = 
     """
     clusters, wish = tuple(clusters), wish or Wish()
     count, owned = count_deletes(clusters)
-    are_few = count <= max(DELETES_UNASKED, owned * DELETES_UNASKED_SHARE) and count <= owned * DELETES_UNASKED_HALF
+    are_few = count <= max(_DELETES_UNASKED, owned * _DELETES_UNASKED_SHARE) and count <= owned * _DELETES_UNASKED_HALF
     if "deletes" in wish.allow or count <= wish.allow_deletes or are_few:
         return clusters
     reason = f"one of {count} deletes, of {owned} connectors of this owner"

@@ -16,7 +16,7 @@ from pathlib import Path
 from mm2mgr.sandbox.server import HOST, Runtime, Server, exec_java, write_properties
 
 CONTROLLER = "CONTROLLER"
-DEFAULT_LISTENERS = {"PLAINTEXT": "PLAINTEXT"}
+_DEFAULT_LISTENERS = {"PLAINTEXT": "PLAINTEXT"}
 _ONE_REPLICA = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
@@ -42,7 +42,7 @@ class Broker(Server):
         runtime: Runtime | None = None,
     ) -> None:
         super().__init__(name, directory, properties, runtime)
-        self.listeners = dict(listeners or DEFAULT_LISTENERS)
+        self.listeners = dict(listeners or _DEFAULT_LISTENERS)
 
     @property
     def port_names(self) -> tuple[str, ...]:

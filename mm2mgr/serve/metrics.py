@@ -22,7 +22,7 @@ from mm2mgr.operations.serve import EstateView
 
 HEALTHS = ("ok", "waiting", "unknown", "problem")
 TASK_STATES = ("RUNNING", "FAILED", "UNASSIGNED", "PAUSED", "RESTARTING", "other")
-CLOSING_REASONS = ("late", "crowded", "not-accepted")
+_CLOSING_REASONS = ("late", "crowded", "not-accepted")
 SEVERITIES = ("error", "warning", "info")
 
 Row = tuple[tuple[str, ...], float]
@@ -177,7 +177,7 @@ def _of_looks(view: EstateView, tick: float, closed: Mapping[str, int]) -> dict[
         **({"mm2mgr_look_duration_seconds": look.ended_at - look.began_at} if look else {}),
     }
     rows: dict[str, list[Row]] = {name: [((), value)] for name, value in values.items()}
-    rows["mm2mgr_closed_connections"] = [((reason,), float(closed.get(reason, 0))) for reason in CLOSING_REASONS]
+    rows["mm2mgr_closed_connections"] = [((reason,), float(closed.get(reason, 0))) for reason in _CLOSING_REASONS]
     rows["mm2mgr_build_info"] = [((__version__,), 1.0)]
     if (dog := view.watchdog) and dog.last:
         counts = {"done": dog.restarts, "failed": dog.failed_restarts}

@@ -18,11 +18,11 @@ from mm2mgr.partitions import Statistic, TopicPartition
 from mm2mgr.sizing.load import Coverage, Hours, Load, TopicGrowth, complete
 from mm2mgr.text import listed, number_of, rate_text
 
-DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0
-DEFAULT_RECORDS_PER_SECOND = 100_000.0
+_DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0
+_DEFAULT_RECORDS_PER_SECOND = 100_000.0
 """An estimate: four tasks moved 90 000 records of 200 bytes a second on two cores that their brokers shared, where
 larger records were bound by their bytes. It decides where records are smaller than 100 bytes."""
-DEFAULT_PARTITIONS = 500
+_DEFAULT_PARTITIONS = 500
 """Brooklin's default of partitionsPerTask (LoadBasedTaskCountEstimator)."""
 Fit = Literal["fits", "too small", "badly dealt", "more than needed", "not measured"]
 OVERLOADED: tuple[Fit, ...] = ("too small", "badly dealt")
@@ -39,7 +39,7 @@ class Capacity:
     bytes_per_second: float = 10_000_000.0
     threshold: float = 0.7
     why: str = ""
-    records_per_second: float = DEFAULT_RECORDS_PER_SECOND
+    records_per_second: float = _DEFAULT_RECORDS_PER_SECOND
 
     @property
     def usable_bytes_per_second(self) -> int:
@@ -60,7 +60,7 @@ class Bounds:
 
     minimum: int = 1
     limit: int | None = None
-    partitions: int = DEFAULT_PARTITIONS
+    partitions: int = _DEFAULT_PARTITIONS
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Rules:
 
     capacity: Capacity = Capacity()
     bounds: Bounds = Bounds()
-    default_bytes_per_second: float = DEFAULT_RATE_BYTES_PER_SECOND
+    default_bytes_per_second: float = _DEFAULT_RATE_BYTES_PER_SECOND
     statistic: Statistic = "p95"
 
 

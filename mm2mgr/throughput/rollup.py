@@ -32,9 +32,9 @@ buckets with their milliseconds. Unknown is null, never zero."""
 LISTS = ("sketch_buckets", "sketch_ms")
 DAY_COLUMNS = ROLLUP_COLUMNS[2:]
 """What a day has, too: all but what numbers the series of an hour."""
-RELATIVE_ERROR = 0.02
+_RELATIVE_ERROR = 0.02
 _SAME = 1e-9
-_GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
+_GAMMA = (1 + _RELATIVE_ERROR) / (1 - _RELATIVE_ERROR)
 _LOG_GAMMA = float(np.log(_GAMMA))
 _SMALLEST = 1e-3
 ZERO = int(np.floor(np.log(_SMALLEST) / _LOG_GAMMA)) - 1

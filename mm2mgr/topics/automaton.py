@@ -61,11 +61,11 @@ class Machine(Protocol):
 
 def accepts(machine: Machine, name: str) -> bool:
     """Tell whether a machine accepts a whole name."""
-    state = state_after(machine, name)
+    state = _state_after(machine, name)
     return state is not None and machine.accepts(state)
 
 
-def state_after(machine: Machine, text: str) -> Hashable:
+def _state_after(machine: Machine, text: str) -> Hashable:
     """Return the state of a machine that has read a text."""
     state = machine.start
     for char in text:
@@ -320,7 +320,7 @@ def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_state
 def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
     machines = [each_machine.machine for each_machine in (*required, *refused)]
     needed = len(required)
-    start = tuple(state_after(part.machine, part.read) for part in (*required, *refused))
+    start = tuple(_state_after(part.machine, part.read) for part in (*required, *refused))
     if None in start[:needed]:
         return Search(None, 1)
     longest = LONGEST_NAME - max((len(part.read) for part in required), default=0)
@@ -371,7 +371,7 @@ def _letters(distinguished: frozenset[frozenset[str]]) -> tuple[str, ...]:
 # --- what is no regular language
 # ----------------------------------------------------------------------------------------
 
-MOST_STEPS = 1_500_000
+_MOST_STEPS = 1_500_000
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 _Texts = tuple[tuple[int, int], ...]  # where each group's text begins and ends; -1 for none
@@ -383,7 +383,7 @@ class Backtracker:
 
     def __init__(self, tree: Node) -> None:
         self._program = _Program(tree)
-        self._left = MOST_STEPS
+        self._left = _MOST_STEPS
         self._rough = Regular(relax(tree))  # most names do not match anyway, and it is quick to say so
 
     def matches(self, name: str) -> bool:
