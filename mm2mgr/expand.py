@@ -300,9 +300,11 @@ class _Expansion:
             if reading or writing:
                 return link, Route("elsewhere", reading, writing)
         leg = _leg(link)
-        return link, Route.over(
-            leg, "source" if near == source else "target" if near == target else "elsewhere"
-        ) if leg else None
+        return link, (
+            Route.over(leg, "source" if near == source else "target" if near == target else "elsewhere")
+            if leg
+            else None
+        )
 
     def _link(self, alias: str, other: str) -> Link | None:
         return next((link for link in self.tree.links if set(link.between) == {alias, other}), None)
@@ -346,7 +348,10 @@ class _Expansion:
             for address in cluster.model.bootstrap_servers:
                 other = aliases.setdefault(address, alias)
                 if other != alias:
-                    message = f"'{alias}' and '{other}' share the address {address}: one cluster must have one alias, else records loop"
+                    message = (
+                        f"'{alias}' and '{other}' share the address {address}: one cluster must have one alias, else"
+                        " records loop"
+                    )
                     self.problem(("clusters", alias, "bootstrap_servers"), message)
 
 

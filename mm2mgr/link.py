@@ -223,7 +223,10 @@ class Forecast:
         """What decides, as a sentence."""
         if self.stall:
             return f"nothing arrives: {self.stall}"
-        return f"{rate_text(self.flow)} ({rate_text(self.task)} per task, {rate_text(self.partition)} per partition), limited by {LIMITS[self.limit]}"
+        return (
+            f"{rate_text(self.flow)} ({rate_text(self.task)} per task, {rate_text(self.partition)} per partition),"
+            f" limited by {LIMITS[self.limit]}"
+        )
 
 
 LIMITS: dict[Limit, str] = {
@@ -420,7 +423,10 @@ class _Model:
         if clients.batch_bytes > clients.buffer_bytes:
             return f"batch.size ({clients.batch_bytes}) is more than buffer.memory ({clients.buffer_bytes}): tasks fail"
         if clients.batch_bytes > accepted:
-            return f"batch.size ({clients.batch_bytes}) is more than the target accepts ({accepted}): batches are refused and split"
+            return (
+                f"batch.size ({clients.batch_bytes}) is more than the target accepts ({accepted}): batches are refused"
+                " and split"
+            )
         late = "{} takes {:.0f} s, longer than request.timeout.ms ({:.0f} s) of the {}"
         if fetch * 1000 > clients.fetch_timeout_ms:
             return late.format("a fetch", fetch, clients.fetch_timeout_ms / 1000, "consumer")

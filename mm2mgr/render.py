@@ -225,8 +225,12 @@ class _Renderer:
             )
         if type_ == "source" and flow.catch_up and not config.get(CLIENT_ID_KEY, "").startswith(quota_mark(self.owner)):
             raise TemplateError(
-                f"source.properties.j2, connector '{name}': {CLIENT_ID_KEY}, which its catch-up limit counts, is missing",
-                hint='write {{ settings("producer.override.", record_producer) }}, as the shipped template does, or remove catch_up',
+                f"source.properties.j2, connector '{name}': {CLIENT_ID_KEY}, which its catch-up limit counts, is"
+                " missing",
+                hint=(
+                    'write {{ settings("producer.override.", record_producer) }}, as the shipped template does, or'
+                    " remove catch_up"
+                ),
             )
         wished = flow.settings.state if type_ == "source" else None
         state = wished.upper() if wished else None

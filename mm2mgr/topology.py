@@ -411,7 +411,10 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
     yield from _twins(flows)
     for flow in flows:
         if flow.catch_up and flow.settings.record_producer.get("client.id"):
-            message = f"the catch-up limit of flow '{flow.name}' counts a client.id that mm2mgr writes: remove this one, or catch_up"
+            message = (
+                f"the catch-up limit of flow '{flow.name}' counts a client.id that mm2mgr writes: remove this one, or"
+                " catch_up"
+            )
             yield ("flows", flow.name, "record_producer", "client.id"), message
     for pair, group in by_pair(flows).items():
         checked = [flow for flow in group if flow.with_checkpoints]
@@ -455,7 +458,10 @@ def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:
     for flow in flows:
         name = flow.connect.name
         if flow.exactly_once and flow.connect.model.exactly_once is False:
-            message = f"flow '{flow.name}' requires exactly-once delivery, but Connect cluster '{name}' has exactly_once: false"
+            message = (
+                f"flow '{flow.name}' requires exactly-once delivery, but Connect cluster '{name}' has exactly_once:"
+                " false"
+            )
             yield ("flows", flow.name, "delivery"), f"{message}: remove that, or run the flow elsewhere (run_on)"
         for (block, key), (allowed, reason) in defaults.EXACTLY_ONCE_ALLOWS.items():
             concerned = flow.exactly_once if block == "source_consumer" else flow.connect.exactly_once

@@ -75,7 +75,8 @@ class ConnectorState:
 @dataclass(frozen=True)
 class FlowStatus(ConnectorState):
     """A flow through its source connector. `lag_records` is None where it is unknown, and a lower bound with `lag_at_least`;
-    `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of `serve`; None after one look."""
+    `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of `serve`; None after one look.
+    """
 
     flow: str = field(kw_only=True)
     lag_records: int | None = field(kw_only=True, default=None)

@@ -99,11 +99,13 @@ class PartitionLag(NamedTuple):
             "log_start": self.log.start,
             "log_end": self.log.end,
             "target_end": self.arrived,
-            "note": "nothing stored yet"
-            if self.stored is None
-            else "stored offset is past the end"
-            if self.past_end
-            else "",
+            "note": (
+                "nothing stored yet"
+                if self.stored is None
+                else "stored offset is past the end"
+                if self.past_end
+                else ""
+            ),
         }
 
 

@@ -144,7 +144,8 @@ _Timed = TypeVar("_Timed", Mark, Rest, Unstored, Unarrived)
 @dataclass(frozen=True)
 class FlowMemory:
     """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets; `progress` are the points
-    of its lag by their keys (see `trend`). `mirror`: how its topics are named on which Kafka cluster, for the `surplus` there."""
+    of its lag by their keys (see `trend`). `mirror`: how its topics are named on which Kafka cluster, for the `surplus` there.
+    """
 
     home: str = ""
     unassigned: Mapping[str, ConditionClock] = field(default_factory=dict)
@@ -240,9 +241,11 @@ def _surplus(
     """
     source, target = reading.clusters[flow.source.alias], reading.clusters.get(flow.target.alias, SeenKafka())
     earlier = {
-        topic: places
-        if topic in topics and topics[topic].ids == old.topics.get(topic, SeenTopic()).ids
-        else {number: place.of_log_before() for number, place in places.items()}
+        topic: (
+            places
+            if topic in topics and topics[topic].ids == old.topics.get(topic, SeenTopic()).ids
+            else {number: place.of_log_before() for number, place in places.items()}
+        )
         for topic, places in old.surplus.items()
     }
     if lag.unread or target.failure or reading.connects[flow.connect.name].exactly_once is None:
@@ -358,9 +361,11 @@ def _seen(old: FlowMemory, flow: Flow, seen: LiveConnector, lag: FlowLag, now: f
         rest=_rest(old.rest, lag, now) if state in RESTING else None,
         unstored=_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
         progress=followed(old.progress, lag, now),
-        short=paused_all(old.short)
-        if lag.short is None
-        else {topic: started(old.short.get(topic), now) for topic in lag.short},
+        short=(
+            paused_all(old.short)
+            if lag.short is None
+            else {topic: started(old.short.get(topic), now) for topic in lag.short}
+        ),
         unarrived=_unarrived(old.unarrived, lag, now) if state == "RUNNING" else {},
     )
 

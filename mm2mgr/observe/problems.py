@@ -370,8 +370,8 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
     is_counted = case.seen.info is not None and lag.unknown is None
     if case.exactly_once is None and is_counted and case.flow.settings.replication_policy == "default":
         notes.append(
-            "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that transaction "
-            "markers cannot be told from records"
+            "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that"
+            " transaction markers cannot be told from records"
         )
     if isinstance(case.seen.tasks, Failure):
         notes.append(f"tasks could not be read: {case.seen.tasks.message}")
@@ -412,7 +412,10 @@ def growth(case: FlowCase, now: float, before: Mapping[str, Mark]) -> str:
     if arrived <= stored:
         return ""
     seconds = now - max(old.clock.seen_at for _, old in both)
-    return f"in the last {seconds:.0f} s the target received {_at_most(case, arrived)}, of which the stored offsets show {stored}"
+    return (
+        f"in the last {seconds:.0f} s the target received {_at_most(case, arrived)}, of which the stored offsets show"
+        f" {stored}"
+    )
 
 
 def _state_notes(case: ConnectorCase) -> list[str]:

@@ -154,13 +154,15 @@ def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
     """
     found = {connector: claim for (connect, connector), claim in claims.others.items() if connect == part.connect}
     remedy = (
-        "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up writes it "
-        "under release: and applies"
+        "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up"
+        " writes it under release: and applies"
     )
     lists = (
-        replace(entry, says=f"not adopted: {claim}", done=False, pending=())
-        if entry.list == "adopt" and (claim := found.get(entry.connector))
-        else entry
+        (
+            replace(entry, says=f"not adopted: {claim}", done=False, pending=())
+            if entry.list == "adopt" and (claim := found.get(entry.connector))
+            else entry
+        )
         for entry in part.lists
     )
     held = part.each(

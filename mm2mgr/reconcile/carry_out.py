@@ -255,7 +255,10 @@ class _Run:
             except NotFound:
                 return False
             if any(task.state == "FAILED" for task in status.tasks):
-                hint = "see mm2mgr describe; when its cause is gone, restart the task and apply again: the move goes on from here"
+                hint = (
+                    "see mm2mgr describe; when its cause is gone, restart the task and apply again: the move goes on"
+                    " from here"
+                )
                 raise error_at(stage.named, "it has its offsets, but a task of it FAILED", hint)
             if stage.state != "RUNNING":
                 return status.state == stage.state
@@ -343,7 +346,8 @@ async def _prove(client: ConnectClient, stage: Prove) -> None:
         former, end = f"{former}, and add --prune, which deletes this connector", "was left as it is, and not started"
     raise error_at(
         stage.named,
-        f"{there}, and no offsets are stored under this name: every record would be mirrored again, so the connector {end}",
+        f"{there}, and no offsets are stored under this name: every record would be mirrored again, so the connector"
+        f" {end}",
         f"{former}; or add --allow mirror-again",
     )
 

@@ -169,7 +169,10 @@ def shared_workers(read: Mapping[str, RunningOn]) -> dict[str, ConnectError]:
             own = read[name]
             same = [one for one in names if read[one].infos == own.infos and read[one].states == own.states]
             if others := [one for one in same if one != name]:
-                message = f"Connect clusters '{name}' and '{others[0]}' run the same {number_of(len(own.infos), 'connector')} on one Kafka cluster: they are one Connect cluster, or share config.storage.topic"
+                message = (
+                    f"Connect clusters '{name}' and '{others[0]}' run the same {number_of(len(own.infos), 'connector')}"
+                    " on one Kafka cluster: they are one Connect cluster, or share config.storage.topic"
+                )
                 hint = "give one Connect cluster one name, and two of them a group.id and three storage topics each"
                 found[name] = ConnectError(message, hint=hint, cluster=name)
     return found

@@ -280,7 +280,10 @@ def _remedy(connect: str, subject: Subject, finding: Finding, facts: ClusterFact
         # live.
         live_on = subject.worker.cluster_id
         alias = next((alias for alias, cluster_id in facts.cluster_ids.items() if cluster_id == live_on), "…")
-        return f"the workers run on the Kafka cluster with id {live_on}: correct connect: {{{connect}: {{kafka: {alias}}}}} or its url"
+        return (
+            f"the workers run on the Kafka cluster with id {live_on}: correct connect: {{{connect}: {{kafka:"
+            f" {alias}}}}} or its url"
+        )
     refused = [key for key in subject.config if key in subject.worker.refused]
     tuning = [key.removeprefix(RECORDS) for key in refused if key.startswith(RECORDS)]
     if finding.rule == "policy-forbids" and tuning and len(tuning) == len(refused) and CLUSTER_KEYS.isdisjoint(tuning):
@@ -297,15 +300,16 @@ def _unknown_to_the_worker(subject: Subject, pairs_with_heartbeats: Container[st
     if numbers(version) < (3, 9) and not subject.flag("emit.offset-syncs.enabled", default=True):
         yield Objection(
             "key-too-new",
-            f"the workers' Kafka {version} does not know emit.offset-syncs.enabled (KIP-1031, 3.9) and would write offset "
-            "syncs to the source anyway",
-            "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the workers",
+            f"the workers' Kafka {version} does not know emit.offset-syncs.enabled (KIP-1031, 3.9) and would write"
+            " offset syncs to the source anyway",
+            "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the"
+            " workers",
         )
     if numbers(version) < (4, 0) and subject.pair in pairs_with_heartbeats and not mirrors_heartbeats(subject):
         yield Objection(
             "key-too-new",
-            f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the "
-            f"heartbeats of {subject.pair} too, and they arrive more than once",
+            f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the"
+            f" heartbeats of {subject.pair} too, and they arrive more than once",
             "upgrade the workers to 4.0, or accept duplicate heartbeats",
             blocks=False,
         )
@@ -330,9 +334,10 @@ def _objection_of_dispute(subject: Subject, connect: str, facts: ClusterFacts) -
     if others:
         yield Objection(
             "wrong-kafka",
-            f"Connect clusters '{connect}' and '{others[0]}' are both declared on Kafka '{alias}', but their workers run on "
-            f"two: {mine} and {_id_of(facts, others[0])}",
-            f"correct `kafka:` of the one that is wrong, or write clusters: {{{alias}: {{cluster_id: …}}}} to say which",
+            f"Connect clusters '{connect}' and '{others[0]}' are both declared on Kafka '{alias}', but their workers"
+            f" run on two: {mine} and {_id_of(facts, others[0])}",
+            f"correct `kafka:` of the one that is wrong, or write clusters: {{{alias}: {{cluster_id: …}}}} to say"
+            " which",
         )
 
 

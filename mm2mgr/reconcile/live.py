@@ -553,7 +553,10 @@ class _Making:
                 self.unverified[named[0]] = f"not verified: retention of what moves to '{named[1]}' ({late.one_line})"
             elif late:
                 minutes = f"{_LONGEST_PAUSE_SECONDS / 60:.0f} min"
-                why = f"retention deletes records of {few([str(one) for one in late])} within {minutes}, before they are mirrored"
+                why = (
+                    f"retention deletes records of {few([str(one) for one in late])} within {minutes}, before they are"
+                    " mirrored"
+                )
                 how = "wait until the flow has caught up, or raise retention.ms of the topic for the time of the move"
                 found.append((named, Objection("moved", why, how)))
         return found
@@ -630,7 +633,10 @@ class _Making:
             to = (c for c in self.wanted(part.connect) if c.config.get("target.cluster.alias") == alias)
             if any(writes_through_workers(c.config) for c in to):
                 spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to compare it without a request"
-                yield f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why}); {spared}"
+                yield (
+                    f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why});"
+                    f" {spared}"
+                )
         sources = sorted({each.source for each in found if each.named[0] == part.connect})
         unlisted = {alias: reason for alias in sources if isinstance(reason := seen.topics.get(alias), str)}
         if unlisted:

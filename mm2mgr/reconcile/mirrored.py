@@ -218,10 +218,12 @@ def _objection_duplicates(
     return Objection(
         "mirrored-already",
         f"{_mirrored_text(repeats)}, and offsets are stored by connector name: every record would be mirrored again",
-        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
-        f"{_entry(repeats[0], widening, giver)} to carry the stored offsets along; or add --allow mirror-again"
-        if all(repeat.old in owned and repeat.old in widening.others for repeat in repeats)
-        else f"leave these topics to {others}; or delete it and add --allow mirror-again",
+        (
+            "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
+            f"{_entry(repeats[0], widening, giver)} to carry the stored offsets along; or add --allow mirror-again"
+            if all(repeat.old in owned and repeat.old in widening.others for repeat in repeats)
+            else f"leave these topics to {others}; or delete it and add --allow mirror-again"
+        ),
     )
 
 
@@ -231,10 +233,10 @@ def _objection_loop(repeats: Sequence[Again], widening: Widening) -> Objection |
         return None
     return Objection(
         "mirrored-already",
-        f"{_mirrored_text(repeats)} from '{widening.target}' to '{widening.source}' under the names "
-        f"that they would get there: every record would return to the topic it came from, and be in '{widening.target}' twice",
-        "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each record twice, "
-        "add --allow mirror-again",
+        f"{_mirrored_text(repeats)} from '{widening.target}' to '{widening.source}' under the names that they would get"
+        f" there: every record would return to the topic it came from, and be in '{widening.target}' twice",
+        "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each"
+        " record twice, add --allow mirror-again",
     )
 
 
@@ -267,9 +269,11 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
     if returning := _may_come_from_target(widening, state):
         return Objection(
             "mirrored-already",
-            f"Connect cluster {clusters} could not be read, and '{widening.source}' has topics that were mirrored from '{widening.target}', "
-            f"by their names ({few(returning)}): if a connector there still does, they would be mirrored back and forth without end",
-            f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing mirrors them any more",
+            f"Connect cluster {clusters} could not be read, and '{widening.source}' has topics that were mirrored from"
+            f" '{widening.target}', by their names ({few(returning)}): if a connector there still does, they would be"
+            " mirrored back and forth without end",
+            f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing"
+            " mirrors them any more",
         )
     there, target = _topics_on_target(widening, state), state.listed(widening.target)
     cause = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
@@ -286,7 +290,8 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
         cause = f"{few(list(names))} on '{widening.target}' already had records"
     return Objection(
         "mirrored-already",
-        f"Connect cluster {clusters} could not be read, and {cause}: if this flow has run there, every record would be mirrored again",
+        f"Connect cluster {clusters} could not be read, and {cause}: if this flow has run there, every record would be"
+        " mirrored again",
         f"bring {clusters} back and plan again; or add --allow mirror-again if it never ran there",
     )
 

@@ -511,7 +511,10 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
         return change, replace(listed, says="it carries the owner mark", done=True)
     comparison = compare(desired, live, workers)
     if comparison.differing:
-        rest = f"{number_of(len(comparison.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds already"
+        rest = (
+            f"{number_of(len(comparison.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds"
+            " already"
+        )
         reason = f"adopted: the tree differs in {few(comparison.differing)}; {rest}"
         says = "its owner mark is written with this change; then this line can go"
         return replace(change, reason="; ".join(filter(None, (change.reason, reason)))), replace(listed, says=says)
@@ -534,9 +537,14 @@ def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
 
 # A pair has one heartbeat and one checkpoint connector, whoever runs it.
 _REMEDIES = {
-    "heartbeat": "leave the heartbeats of the pair to that connector: write heartbeats: false in flow '{flow}' and the other flows of the pair",
-    "checkpoint": "leave the checkpoints of the pair to that connector, which then has to take these topics and groups too: "
-    "write checkpoints: false in flow '{flow}' and the other flows of the pair",
+    "heartbeat": (
+        "leave the heartbeats of the pair to that connector: write heartbeats: false in flow '{flow}' and the other"
+        " flows of the pair"
+    ),
+    "checkpoint": (
+        "leave the checkpoints of the pair to that connector, which then has to take these topics and groups too: "
+        "write checkpoints: false in flow '{flow}' and the other flows of the pair"
+    ),
     "source": "rename flow '{flow}', or delete that connector if it is no longer needed",
 }
 
@@ -545,7 +553,10 @@ def _without(desired: Connector) -> str:
     """Return how a flow does without a connector that has its name and is not this tree's."""
     flow, origin = desired.flows[0].partition(":")[0], desired.origins.get("name")
     if desired.type == "source" and origin and origin.kind == "spec":
-        return f"write another connector_name in flow '{flow}' ({origin.where}), or delete that connector if it is no longer needed"
+        return (
+            f"write another connector_name in flow '{flow}' ({origin.where}), or delete that connector if it is no"
+            " longer needed"
+        )
     return _REMEDIES[desired.type].format(flow=flow)
 
 

@@ -70,8 +70,8 @@ class TrustedClock:
     def _jump(by_seconds: float, now_seconds: float) -> str:
         direction = "ahead" if by_seconds > 0 else "back"
         return (
-            f"the clock of this machine jumped {direction} by {_span(abs(by_seconds))}, to {_text(now_seconds)}: nothing is "
-            f"sampled or removed until it is back, or has stayed there for {_span(LASTING_SECONDS)}"
+            f"the clock of this machine jumped {direction} by {_span(abs(by_seconds))}, to {_text(now_seconds)}:"
+            f" nothing is sampled or removed until it is back, or has stayed there for {_span(LASTING_SECONDS)}"
         )
 
 

@@ -218,7 +218,10 @@ class StoredTable:
             return
         for path in (Path(self.uri, name) for name in names):
             if os.path.islink(path):
-                hint = "move what it leads to into its place, or move the link away; to use another disk, link the store's folder"
+                hint = (
+                    "move what it leads to into its place, or move the link away; to use another disk, link the store's"
+                    " folder"
+                )
                 raise Mm2mgrError(f"{path} is a link: nothing is written where it leads", hint=hint)
 
     def files(self) -> list[DataFile]:

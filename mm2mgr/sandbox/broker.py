@@ -111,7 +111,10 @@ class Broker(Server):
         format_storage = [java, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
         format_storage += ["--cluster-id", _new_id(), "--config", str(properties_file)]
         draft = f"{formatted}.{uuid.uuid4().hex}"
-        keep = f"cp {shlex.quote(str(features))} {shlex.quote(draft)} && mv {shlex.quote(draft)} {shlex.quote(str(formatted))}"
+        keep = (
+            f"cp {shlex.quote(str(features))} {shlex.quote(draft)} && mv {shlex.quote(draft)}"
+            f" {shlex.quote(str(formatted))}"
+        )
         return f"{shlex.join(format_storage)} && {{ {keep}; {serve}; }}"
 
     def ready(self) -> bool:

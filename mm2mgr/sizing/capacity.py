@@ -92,7 +92,10 @@ def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connect
     days = max(0.0, (now_ms - held.ended_ms) / 1000) / _DAY_SECONDS
     age = f"{days:.0f} days ago" if days >= 2 else f"{days * 24:.0f} h ago"
     tasks = f"tasks of {connector}" if connector else "tasks"
-    reason = f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this or more for three quarters of that time"
+    reason = (
+        f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this or more for"
+        " three quarters of that time"
+    )
     return Capacity(held.bytes_per_second, threshold, reason)
 
 
@@ -113,7 +116,10 @@ def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capac
     capacity = measured.capacity
     if capacity.bytes_per_second >= otherwise.bytes_per_second or measured.lagged_seconds >= _LOWERING_SECONDS:
         return capacity
-    little = f"{rate_text(capacity.bytes_per_second)} {capacity.why}, observed for less than an hour of lag, so it does not lower the estimate"
+    little = (
+        f"{rate_text(capacity.bytes_per_second)} {capacity.why}, observed for less than an hour of lag, so it does not"
+        " lower the estimate"
+    )
     return replace(otherwise, why=f"{otherwise.why}; {little}" if otherwise.why else little)
 
 

@@ -99,7 +99,10 @@ class Printer:
                     if key in config:
                         raise TemplateError(
                             f"{line.at}, connector '{name}': the key '{key}' is written twice",
-                            hint=f"it came from {origins[key]} already; remove it from the flow's *_connector block or from the template",
+                            hint=(
+                                f"it came from {origins[key]} already; remove it from the flow's *_connector block or"
+                                " from the template"
+                            ),
                         )
                     config[key] = str(value)
                     origins[key] = value.origin if type(value) is Text else line.origin
