@@ -369,11 +369,11 @@ class _Model:
         request, trip = self.request_bytes(partitions), leg.rtt_seconds
         if self.clients.in_flight > 1:
             by_batch = self.clients.in_flight * request / trip if trip else math.inf
-            found = _Rate(min(rate, by_batch), "batch" if by_batch < rate else limit)
+            reached = _Rate(min(rate, by_batch), "batch" if by_batch < rate else limit)
         else:
             seconds = trip + request / rate
-            found = _Rate(request / seconds if seconds else math.inf, "batch" if trip > request / rate else limit)
-        return _Rate(min(brokers * found.value, leg.payload * ratio), found.limit)
+            reached = _Rate(request / seconds if seconds else math.inf, "batch" if trip > request / rate else limit)
+        return _Rate(min(brokers * reached.value, leg.payload * ratio), reached.limit)
 
     def fetch_bytes(self, partitions: int) -> float:
         """A fetch returns at least one record, whatever its limits (KIP-74); the limits count stored, so compressed,

@@ -322,7 +322,7 @@ class PrometheusSource:
         answer = self.http.get(path, parameters)
         body = answer.json if isinstance(answer.json, dict) else {}
         if answer.status != 200 or body.get("status") != "success":
-            raise self.http.refused(answer, f"{body.get('errorType', '')} {body.get('error', '')}".strip())
+            raise self.http.refusal(answer, f"{body.get('errorType', '')} {body.get('error', '')}".strip())
         # "infos" and "warnings" come with answers that are not whole, such as one of several stores that was silent.
         for key in ("warnings", "infos"):
             messages = body.get(key)

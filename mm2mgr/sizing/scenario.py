@@ -240,18 +240,18 @@ def with_topic_split(scenarios: Collection[Scenario], topic: str, name: str) -> 
     Where a pair has a flow of that name, from an earlier split, that one takes the topic too.
     """
     there = {scenario.pair: scenario.flow_id for scenario in scenarios if scenario.name == name}
-    found: list[Scenario] = []
+    changed_scenarios: list[Scenario] = []
     for scenario in with_topic_moved(scenarios, topic, there.values()):
         if scenario.name == name or not scenario.carries(topic):
-            found.append(scenario)
+            changed_scenarios.append(scenario)
             continue
-        found.append(scenario.without(topic))
+        changed_scenarios.append(scenario.without(topic))
         if scenario.pair not in there:
             own = {partition: rate for partition, rate in scenario.rates.items() if partition.topic == topic}
             split = replace(scenario, name=name, now=None).with_topics(lambda other: other == topic, own)
             there[scenario.pair] = split.flow_id
-            found.append(split)
-    return tuple(found)
+            changed_scenarios.append(split)
+    return tuple(changed_scenarios)
 
 
 def with_target(

@@ -196,8 +196,8 @@ def _order_rates(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _O
     lengths = np.diff(np.append(starts, len(number)))
     width_class = np.ceil(np.log2(lengths)).astype(np.int64)
     low_to_high, weights = np.empty(len(rates)), np.empty(len(rates), np.int64)
-    for each in np.unique(width_class):
-        some = width_class == each
+    for width_here in np.unique(width_class):
+        some = width_class == width_here
         rows = slice(None) if some.all() else some[number]
         of_some, width = lengths[some], int(lengths[some].max())
         if (of_some == width).all():

@@ -164,8 +164,8 @@ def _days_due(files: Sequence[DataFile]) -> dict[str, Period]:
     newest_ms = _newest_ms(roll_ups)
     hours = sorted(name for name in filter(is_hour, roll_ups) if hour_start_ms(name) < newest_ms)
     days = {}
-    for day, each in groupby(hours, key=lambda hour: hour[:_DAY_LENGTH]):
-        of_day, over = list(each), day < hour_of(newest_ms)[:_DAY_LENGTH]
+    for day, group in groupby(hours, key=lambda hour: hour[:_DAY_LENGTH]):
+        of_day, over = list(group), day < hour_of(newest_ms)[:_DAY_LENGTH]
         mark = f"{' '.join(hour[-2:] for hour in of_day)}{' over' if over else ''} v{_VERSION}"
         old = roll_ups.get(day, [])
         before = set() if over or not old else hours_of_day(old[0])

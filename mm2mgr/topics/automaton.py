@@ -128,8 +128,8 @@ class _Program:
         elif isinstance(node, Lookaround | Atomic):
             self._inner.append((self._put(_Inner(0, node)), node))
         elif isinstance(node, Seq):
-            for each in node.nodes:
-                self._add(each)
+            for part in node.nodes:
+                self._add(part)
         elif isinstance(node, Group):
             self.groups = max(self.groups, node.number)
             self._put(_Save(node.number, is_end=False))
@@ -142,9 +142,9 @@ class _Program:
 
     def _alternatives(self, node: Alt) -> None:
         split, ends, starts = self._put(_Split(())), [], []
-        for each in node.nodes:
+        for part in node.nodes:
             starts.append(len(self.steps))
-            self._add(each)
+            self._add(part)
             ends.append(self._put(_Split(())))
         self.steps[split] = _Split(tuple(starts))
         for end in ends:
@@ -327,7 +327,7 @@ def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_stat
     letters = _letters(frozenset().union(*(machine.letters for machine in machines)))
     steps = tuple(enumerate(machines))
     waiting = deque([(start, "")])
-    seen = set[tuple[Hashable, ...]]()  # not the start: a text may lead back to it, and the empty one is no name
+    visited = set[tuple[Hashable, ...]]()  # not the start: a text may lead back to it, and the empty one is no name
     while waiting:
         states, text = waiting.popleft()
         if len(text) >= longest:
@@ -341,15 +341,15 @@ def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_stat
                     break
             else:
                 new = tuple(reached)
-                if new in seen:
+                if new in visited:
                     continue
                 if _are_accepted(machines, new, needed):
-                    return Search(text + char, len(seen))
-                if len(seen) >= most_states:
-                    return Search(None, len(seen), open=True)
-                seen.add(new)
+                    return Search(text + char, len(visited))
+                if len(visited) >= most_states:
+                    return Search(None, len(visited), open=True)
+                visited.add(new)
                 waiting.append((new, text + char))
-    return Search(None, len(seen))
+    return Search(None, len(visited))
 
 
 def _are_accepted(machines: Sequence[Machine], states: Sequence[Hashable], needed: int) -> bool:
