@@ -293,10 +293,10 @@ class _Planning:
             if journal
             else "takes over"
         )
-        said = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
+        sentence = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
         if over.back and over.move.created:
             change = replace(change, action="delete", keys=diff(estate.live[receiver], {}), config=None, state=None)
-        self.changes[receiver] = replace(change, takes_over=over, reason=said)
+        self.changes[receiver] = replace(change, takes_over=over, reason=sentence)
         beside = [companion for companion, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
         to = f"its topics move to {connector_text(receiver)}"

@@ -389,8 +389,8 @@ def with_predecessors_kept(
         narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
         if new is None or not (change.action == "delete" or narrowed):
             return change
-        why = "is blocked" if new in changes else "could not be read"
-        reason = f"{connector_text(new)}, which takes over its topics, {why}: they would no longer be mirrored"
+        problem = "is blocked" if new in changes else "could not be read"
+        reason = f"{connector_text(new)}, which takes over its topics, {problem}: they would no longer be mirrored"
         return replace(change.blocked(reason), state=change.state)
 
     return tuple(cluster.each(kept_or_not) for cluster in clusters)
