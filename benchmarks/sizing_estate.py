@@ -121,7 +121,7 @@ def size(folder: Path, only_read: bool) -> int:
     """Size the estate stage by stage, half of the flows by what their tasks were assigned."""
     from mm2mgr.assignment import assignment_read_back, listing_of, partitions_by_task
     from mm2mgr.evidence.measured import read_rates
-    from mm2mgr.evidence.read import ConnectState, Evidence, current_assignment, mirrored_topics
+    from mm2mgr.evidence.read import ConnectState, Evidence, current_assignment
     from mm2mgr.operations.workspace import Workspace
     from mm2mgr.sizing.scenario import size_scenario
     from mm2mgr.sizing.stability import Policy, decide, overrides_document, sizing_as_decided
@@ -141,7 +141,7 @@ def size(folder: Path, only_read: bool) -> int:
         answers = {f"c{number}": listing(number) for number in range(CLUSTERS)}
         live: dict[str, list[str]] = {}
         for flow in flows[::2]:
-            mirrored = mirrored_topics(flow)
+            mirrored = flow.assigns
             order = current_assignment(listing_of(answers[flow.source.alias]), mirrored, "").order
             live[flow.id] = [",".join(map(str, task)) for task in partitions_by_task(order, 8)]
     with stage("evidence"):

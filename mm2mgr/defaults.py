@@ -79,7 +79,10 @@ CLIENT_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
     "offset_syncs_producer": {
         "max.block.ms": (
             "500",
-            "one thread commits the offsets of all flows on a worker; a dead source would hold it 60 s for each of its partitions",
+            (
+                "one thread commits the offsets of all flows on a worker; a dead source would hold it 60 s for each of"
+                " its partitions"
+            ),
         ),
     },
     "source_admin": _ADMIN,
@@ -91,7 +94,10 @@ EXACTLY_ONCE_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
     "source_consumer": {
         "isolation.level": (
             "read_committed",
-            "records of aborted transactions must not cross; exactly.once.support=required is refused without it (KIP-618)",
+            (
+                "records of aborted transactions must not cross; exactly.once.support=required is refused without it"
+                " (KIP-618)"
+            ),
         ),
         "max.poll.records": (
             "5000",

@@ -23,7 +23,7 @@ from mm2mgr.spec.values import Selector
 from mm2mgr.text import nearest
 from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, TaskMaximum, Topology, clashes, with_heartbeats_marked
 
-SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
+_SWITCHES = ("checkpoints", "heartbeats", "offset_syncs")
 
 
 def expand(spec: Spec) -> Topology:
@@ -147,7 +147,7 @@ class _Expansion:
             elif isinstance(value, dict):
                 if not isinstance(into.get(key), dict):
                     into[key] = {}
-                if not path and key in SWITCHES and into[key].get("enabled") is False and "enabled" not in value:
+                if not path and key in _SWITCHES and into[key].get("enabled") is False and "enabled" not in value:
                     into[key]["enabled"] = True  # settings imply that it is enabled
                     written[*here, "enabled"] = self._origin((*base, key))
                 self._lay(value, into[key], written, base, here)
@@ -300,9 +300,11 @@ class _Expansion:
             if reading or writing:
                 return link, Route("elsewhere", reading, writing)
         leg = _leg(link)
-        return link, Route.over(
-            leg, "source" if near == source else "target" if near == target else "elsewhere"
-        ) if leg else None
+        return link, (
+            Route.over(leg, "source" if near == source else "target" if near == target else "elsewhere")
+            if leg
+            else None
+        )
 
     def _link(self, alias: str, other: str) -> Link | None:
         return next((link for link in self.tree.links if set(link.between) == {alias, other}), None)
@@ -346,7 +348,10 @@ class _Expansion:
             for address in cluster.model.bootstrap_servers:
                 other = aliases.setdefault(address, alias)
                 if other != alias:
-                    message = f"'{alias}' and '{other}' share the address {address}: one cluster must have one alias, else records loop"
+                    message = (
+                        f"'{alias}' and '{other}' share the address {address}: one cluster must have one alias, else"
+                        " records loop"
+                    )
                     self.problem(("clusters", alias, "bootstrap_servers"), message)
 
 

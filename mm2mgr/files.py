@@ -370,7 +370,10 @@ def _sign(opened: int, *, leaving: bool = False) -> None:
     if not _is_file(opened):
         return
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]) if sys.argv else "?"
-    name = f"process {os.getpid()} ({command}) on {os.uname().nodename} since {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
+    name = (
+        f"process {os.getpid()} ({command}) on {os.uname().nodename} since"
+        f" {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
+    )
     try:
         os.ftruncate(opened, 0)
         if not leaving:

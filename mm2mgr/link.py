@@ -31,7 +31,7 @@ Limit = Literal[
 
 FETCH_SECONDS = 20.0
 """What one fetch or request may take of request.timeout.ms (30 s): the rule D <= r x 20 s."""
-SYSTEM_WINDOW = 2_800_000
+_SYSTEM_WINDOW = 2_800_000
 """Bytes in flight of one connection where both ends leave it to the operating system: stock Linux (tcp_rmem,
 tcp_wmem).
 """
@@ -43,7 +43,7 @@ GAIN_WORTH_SAYING = 1.3
 """A change that would carry less more than that is not advised."""
 HAND_ON_BYTES_PER_SECOND = 60e6
 """A worker hands the records of one fetch on at this rate before it sends the next fetch."""
-HAND_ON_RECORDS_PER_SECOND = 100_000
+_HAND_ON_RECORDS_PER_SECOND = 100_000
 RECORD_HEAP_BYTES = 700
 """Of a record that a task has polled, beside its own bytes: the objects of consumer and Connect, two of them maps of
 partition and offset.
@@ -223,7 +223,10 @@ class Forecast:
         """What decides, as a sentence."""
         if self.stall:
             return f"nothing arrives: {self.stall}"
-        return f"{rate_text(self.flow)} ({rate_text(self.task)} per task, {rate_text(self.partition)} per partition), limited by {LIMITS[self.limit]}"
+        return (
+            f"{rate_text(self.flow)} ({rate_text(self.task)} per task, {rate_text(self.partition)} per partition),"
+            f" limited by {LIMITS[self.limit]}"
+        )
 
 
 LIMITS: dict[Limit, str] = {
@@ -264,14 +267,14 @@ def records_of(fetched: float) -> int:
 
 def window(end: Literal["consumer", "source", "producer", "target"], buffer: int) -> float:
     """Return the bytes in flight that one end's socket buffer allows."""
-    return SYSTEM_WINDOW if buffer == BY_SYSTEM else min(buffer * _IN_FLIGHT[end], SYSTEM_WINDOW)
+    return _SYSTEM_WINDOW if buffer == BY_SYSTEM else min(buffer * _IN_FLIGHT[end], _SYSTEM_WINDOW)
 
 
 def connection(leg: Leg, client: float, broker: float) -> tuple[float, Limit]:
     """Return what one TCP connection with these windows carries, and what limits it."""
     flying = min(client, broker)
     limit: Limit = (
-        "system window" if flying >= SYSTEM_WINDOW else "client window" if client < broker else "broker window"
+        "system window" if flying >= _SYSTEM_WINDOW else "client window" if client < broker else "broker window"
     )
     by_window = flying / leg.rtt_seconds if leg.rtt_seconds > 0 else math.inf
     return (leg.payload, "bandwidth") if leg.payload <= by_window else (by_window, limit)
@@ -326,7 +329,7 @@ class _Model:
         """Return what a task with so many partitions carries when it has the line to itself: the slower leg, or the
         worker.
         """
-        handed_on = min(HAND_ON_BYTES_PER_SECOND, self.traffic.record_bytes * HAND_ON_RECORDS_PER_SECOND)
+        handed_on = min(HAND_ON_BYTES_PER_SECOND, self.traffic.record_bytes * _HAND_ON_RECORDS_PER_SECOND)
         rates = [_Rate(handed_on, "worker")]
         if self.route.reading:
             rates.append(self.reading(self.route.reading, partitions, handed_on))
@@ -366,11 +369,11 @@ class _Model:
         request, trip = self.request_bytes(partitions), leg.rtt_seconds
         if self.clients.in_flight > 1:
             by_batch = self.clients.in_flight * request / trip if trip else math.inf
-            found = _Rate(min(rate, by_batch), "batch" if by_batch < rate else limit)
+            reached = _Rate(min(rate, by_batch), "batch" if by_batch < rate else limit)
         else:
             seconds = trip + request / rate
-            found = _Rate(request / seconds if seconds else math.inf, "batch" if trip > request / rate else limit)
-        return _Rate(min(brokers * found.value, leg.payload * ratio), found.limit)
+            reached = _Rate(request / seconds if seconds else math.inf, "batch" if trip > request / rate else limit)
+        return _Rate(min(brokers * reached.value, leg.payload * ratio), reached.limit)
 
     def fetch_bytes(self, partitions: int) -> float:
         """A fetch returns at least one record, whatever its limits (KIP-74); the limits count stored, so compressed,
@@ -420,7 +423,10 @@ class _Model:
         if clients.batch_bytes > clients.buffer_bytes:
             return f"batch.size ({clients.batch_bytes}) is more than buffer.memory ({clients.buffer_bytes}): tasks fail"
         if clients.batch_bytes > accepted:
-            return f"batch.size ({clients.batch_bytes}) is more than the target accepts ({accepted}): batches are refused and split"
+            return (
+                f"batch.size ({clients.batch_bytes}) is more than the target accepts ({accepted}): batches are refused"
+                " and split"
+            )
         late = "{} takes {:.0f} s, longer than request.timeout.ms ({:.0f} s) of the {}"
         if fetch * 1000 > clients.fetch_timeout_ms:
             return late.format("a fetch", fetch, clients.fetch_timeout_ms / 1000, "consumer")

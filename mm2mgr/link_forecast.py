@@ -307,7 +307,10 @@ class Ceiling:
     def meanwhile(self, tasks: int) -> str:
         """Return how far tasks make up for it."""
         if self.flow < _AS_MUCH * self.flow_lifted:
-            return f"without it {number_of(self.tasks, 'task')} {'carries' if self.tasks == 1 else 'carry'} {rate_text(self.flow)}, with it {rate_text(self.flow_lifted)}"
+            return (
+                f"without it {number_of(self.tasks, 'task')} {'carries' if self.tasks == 1 else 'carry'}"
+                f" {rate_text(self.flow)}, with it {rate_text(self.flow_lifted)}"
+            )
         return f"its {tasks} tasks make up for it" if self.tasks <= tasks else f"without it use {self.tasks} tasks"
 
 

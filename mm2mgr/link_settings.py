@@ -184,7 +184,10 @@ def _reader(crossing: Crossing) -> dict[str, Text]:
     fetch = _even(max(most, 64 * KIB))
     reason = f"link of {leg.words}: {reason}"
     result = {"fetch.max.bytes": _text(fetch, reason), "max.partition.fetch.bytes": _text(fetch, reason)}
-    reason = f"link of {leg.words}: one poll returns a whole fetch of records of 1 kB, so that the next fetch is sent before they are handed on"
+    reason = (
+        f"link of {leg.words}: one poll returns a whole fetch of records of 1 kB, so that the next fetch is sent before"
+        " they are handed on"
+    )
     result["max.poll.records"] = _text(max(records_of(brokers * fetch), crossing.poll_records), reason)
     return result | _timeout(leg, max(fetch, crossing.largest_record) / share, "a fetch", words)
 
@@ -223,7 +226,9 @@ def _writer(crossing: Crossing) -> dict[str, Text]:
     accepted = target.message_bytes * BATCH_SHARE
     bounds: dict[str, float] = {
         f"{link}: {_PIPELINE} of them in flight fill {rate / 1e6:.1f} MB/s for one partition": max(wish, _USUAL_BATCH),
-        f"{link}: as large as the target's topics accept ({target.message_bytes} bytes; larger ones are refused and split)": accepted,
+        f"{link}: as large as the target's topics accept ({target.message_bytes} bytes; larger ones are refused and split)": (
+            accepted
+        ),
         f"{link}: an eighth of buffer.memory": buffer / 8,
     }
     reason, batch_bytes = min(bounds.items(), key=lambda bound: bound[1])

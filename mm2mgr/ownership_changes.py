@@ -75,7 +75,10 @@ class _Reading:
                 near = nearest(entry.connector, [name for connect, name in self.declared if connect == entry.connect])
                 meant = f"did you mean '{near[0]}'? else " if near else ""
                 message = f"no flow is connector '{entry.connector}' on Connect cluster '{entry.connect}'"
-                remedy = f"{meant}write connector_name: {entry.connector} in the flow that it is, name it as from: of an entry of moved:, or remove this entry"
+                remedy = (
+                    f"{meant}write connector_name: {entry.connector} in the flow that it is, name it as from: of an"
+                    " entry of moved:, or remove this entry"
+                )
                 self.problem((*path, "connector"), f"{message}: {remedy}")
             yield Adopted(*named, entry.from_owner, self.place(*path))
 
@@ -92,7 +95,10 @@ class _Reading:
             if not self.known_once(path, named, places):
                 continue
             if flow := self.declared.get(named):
-                problem = f"flow '{flow.id}' still declares connector '{entry.connector}' on Connect cluster '{entry.connect}'"
+                problem = (
+                    f"flow '{flow.id}' still declares connector '{entry.connector}' on Connect cluster"
+                    f" '{entry.connect}'"
+                )
                 self.problem((*path, "connector"), f"{problem}: remove the flow, or this entry")
             yield Released(*named, self.place(*path))
 

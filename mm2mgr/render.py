@@ -102,7 +102,7 @@ class _Renderer:
 
     def __init__(self, owner: Text, templates: Path | None) -> None:
         self.owner = owner
-        self.printer = Printer(template_folders(templates), [f"{type_}.properties.j2" for type_ in CLASSES])
+        self.printer = Printer(template_folders(templates))
         self.usual: dict[str, Mapping[str, Text]] = {}
 
     def client(self, flow: Flow, block: str) -> Mapping[str, Text]:
@@ -225,8 +225,12 @@ class _Renderer:
             )
         if type_ == "source" and flow.catch_up and not config.get(CLIENT_ID_KEY, "").startswith(quota_mark(self.owner)):
             raise TemplateError(
-                f"source.properties.j2, connector '{name}': {CLIENT_ID_KEY}, which its catch-up limit counts, is missing",
-                hint='write {{ settings("producer.override.", record_producer) }}, as the shipped template does, or remove catch_up',
+                f"source.properties.j2, connector '{name}': {CLIENT_ID_KEY}, which its catch-up limit counts, is"
+                " missing",
+                hint=(
+                    'write {{ settings("producer.override.", record_producer) }}, as the shipped template does, or'
+                    " remove catch_up"
+                ),
             )
         wished = flow.settings.state if type_ == "source" else None
         state = wished.upper() if wished else None

@@ -90,7 +90,8 @@ KEYS = (
 
 VALUES = (
     SecretShape(
-        r"(?P<secret>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z))",
+        r"(?P<secret>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?:"
+        r" BLOCK)?-----|\Z))",
         (
             "cannot read ⟨-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\n-----END PRIVATE KEY-----⟩",
             "⟨-----BEGIN ENCRYPTED PRIVATE KEY-----\\nMIIE6TAbBgkqhkiG⟩",

@@ -358,14 +358,14 @@ def _assigned_values(text: str) -> Iterator[tuple[int, int]]:
             at = value.end()
 
 
-def _is_glued(text: str, found: re.Match[str]) -> bool:
+def _is_glued(text: str, match: re.Match[str]) -> bool:
     """Tell whether `password:…` has a value: no port, no flow's name, and no part of a placeholder."""
-    if not re.compile(_GLUED_KEY, re.IGNORECASE).search(found["key"]) or re.compile(_GLUED_VALUE).match(
-        text, found.end()
+    if not re.compile(_GLUED_KEY, re.IGNORECASE).search(match["key"]) or re.compile(_GLUED_VALUE).match(
+        text, match.end()
     ):
         return False
-    opened = text.rfind("${", max(0, found.start() - TEXT_CHARACTERS), found.start())
-    return opened < 0 or "}" in text[opened : found.start()]
+    opened = text.rfind("${", max(0, match.start() - TEXT_CHARACTERS), match.start())
+    return opened < 0 or "}" in text[opened : match.start()]
 
 
 def _options(text: str) -> Iterator[tuple[int, int]]:

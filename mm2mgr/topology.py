@@ -394,12 +394,12 @@ Clash = tuple[PathKey, str]
 
 # Flows of a pair share its internal topics, one checkpoint and one heartbeat connector. What lands on those (see
 # render) comes from one of the flows, so another flow's setting would be lost in silence.
-SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs")
-SHARED_BY_CHECKPOINTS = (
+_SHARED_BY_PAIR = ("replication_policy", "separator", "offset_syncs")
+_SHARED_BY_CHECKPOINTS = (
     *("checkpoint_connector", "target_consumer", "source_admin", "target_admin", "refresh_interval"),
     *("checkpoints.group_offsets", "checkpoints.interval", "checkpoints.connector_name"),
 )
-SHARED_BY_HEARTBEATS = ("heartbeat_connector", "heartbeats.interval", "heartbeats.connector_name", "source_admin")
+_SHARED_BY_HEARTBEATS = ("heartbeat_connector", "heartbeats.interval", "heartbeats.connector_name", "source_admin")
 
 
 def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
@@ -411,14 +411,17 @@ def clashes(flows: Sequence[Flow]) -> Iterator[Clash]:
     yield from _twins(flows)
     for flow in flows:
         if flow.catch_up and flow.settings.record_producer.get("client.id"):
-            message = f"the catch-up limit of flow '{flow.name}' counts a client.id that mm2mgr writes: remove this one, or catch_up"
+            message = (
+                f"the catch-up limit of flow '{flow.name}' counts a client.id that mm2mgr writes: remove this one, or"
+                " catch_up"
+            )
             yield ("flows", flow.name, "record_producer", "client.id"), message
     for pair, group in by_pair(flows).items():
         checked = [flow for flow in group if flow.with_checkpoints]
         with_heartbeats = [flow for flow in group if flow.settings.heartbeats.enabled]
-        yield from _unequal(group, f"the pair {pair}", SHARED_BY_PAIR)
-        yield from _unequal(checked, f"the checkpoint connector of {pair}", SHARED_BY_CHECKPOINTS)
-        yield from _unequal(with_heartbeats, f"the heartbeat connector of {pair}", SHARED_BY_HEARTBEATS)
+        yield from _unequal(group, f"the pair {pair}", _SHARED_BY_PAIR)
+        yield from _unequal(checked, f"the checkpoint connector of {pair}", _SHARED_BY_CHECKPOINTS)
+        yield from _unequal(with_heartbeats, f"the heartbeat connector of {pair}", _SHARED_BY_HEARTBEATS)
         for flow in group[1:]:
             if flow.connect != group[0].connect:
                 names = f"flows '{flow.name}' and '{group[0].name}' share the pair {pair}"
@@ -455,7 +458,10 @@ def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:
     for flow in flows:
         name = flow.connect.name
         if flow.exactly_once and flow.connect.model.exactly_once is False:
-            message = f"flow '{flow.name}' requires exactly-once delivery, but Connect cluster '{name}' has exactly_once: false"
+            message = (
+                f"flow '{flow.name}' requires exactly-once delivery, but Connect cluster '{name}' has exactly_once:"
+                " false"
+            )
             yield ("flows", flow.name, "delivery"), f"{message}: remove that, or run the flow elsewhere (run_on)"
         for (block, key), (allowed, reason) in defaults.EXACTLY_ONCE_ALLOWS.items():
             concerned = flow.exactly_once if block == "source_consumer" else flow.connect.exactly_once

@@ -269,7 +269,10 @@ class ConnectClient:
             raise call.error(Overwritten, f"it {change} while this write waited for the workers", hint=hint)
 
         if not is_addressable(name):
-            hint = "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it again."
+            hint = (
+                "Use a name without / \\ % and surrounding white space: a worker would create it, but could not find it"
+                " again."
+            )
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
         answer = await self._caller.write(call, stored, is_untouched if before is not None else None)
         return parse_answer(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, desired)

@@ -230,7 +230,10 @@ def _other(answer: Answer, call: Call, reason: str) -> ConnectError:
         target = urlsplit(answer.location)
         place = f"{target.scheme}://{target.hostname}" if target.hostname else "another path"
         problem = f"HTTP {answer.status}: redirected to {place}, which is not followed"
-        hint = "Put the final URL into `url` of the Connect cluster, if you trust that host; a login page wants `auth` or `headers`."
+        hint = (
+            "Put the final URL into `url` of the Connect cluster, if you trust that host; a login page wants `auth` or"
+            " `headers`."
+        )
         return call.error(ConnectError, problem, hint=hint, status=answer.status)
     return call.error(ConnectError, problem, hint=PAGE_HINT, status=answer.status)
 

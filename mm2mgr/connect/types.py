@@ -132,10 +132,10 @@ class TaskConfig:
     @cached_property
     def groups(self) -> tuple[str, ...]:
         """The consumer groups of a MirrorCheckpointConnector's task."""
-        return tuple(name for name in self.config.get(GROUPS_KEY, "").split(",") if name)
+        return tuple(name for name in self.config.get(_GROUPS_KEY, "").split(",") if name)
 
 
-GROUPS_KEY = "task.assigned.groups"
+_GROUPS_KEY = "task.assigned.groups"
 
 
 class SourceOffset(NamedTuple):

@@ -38,15 +38,15 @@ from mm2mgr.connect.target import ConnectTarget, TlsFiles
 from mm2mgr.secrets import cut
 
 CONNECT_SECONDS = 5.0
-READ_SECONDS = 30.0
+_READ_SECONDS = 30.0
 # How long a URL has the read to itself before the next is asked too: most workers answer sooner, even on a slow link.
-HEAD_START_SECONDS = 1.0
+_HEAD_START_SECONDS = 1.0
 # How old what was read of credentials and certificates may be; refused ones are read again at once.
 RENEW_SECONDS = 5.0
 # A worker gives up after 90 s by itself (a constant in Kafka's HerderRequestHandler) and says so; wait for that answer.
-WRITE_SECONDS = 95.0
+_WRITE_SECONDS = 95.0
 # Of what is left of a write's deadline, the share kept for reading back when the answer is lost.
-READ_BACK_SHARE = 0.2
+_READ_BACK_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Deadline:
     """The moment (of the monotonic clock) at which a call gives up, retries included."""
 
     ends_at: float
-    read_seconds: float = READ_SECONDS
+    read_seconds: float = _READ_SECONDS
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
         # More of a long time for one attempt: a long list over a slow link must be able to come whole.
-        return cls(timing.now() + seconds, max(READ_SECONDS, seconds / 4))
+        return cls(timing.now() + seconds, max(_READ_SECONDS, seconds / 4))
 
     def left(self) -> float:
         """Return the seconds that are left, never negative."""
@@ -67,7 +67,9 @@ class Deadline:
 
     def attempt_seconds(self, write: bool) -> float:
         """Return how long one attempt may wait for its answer."""
-        return min(self.left() * (1 - READ_BACK_SHARE), WRITE_SECONDS) if write else min(self.left(), self.read_seconds)
+        return (
+            min(self.left() * (1 - _READ_BACK_SHARE), _WRITE_SECONDS) if write else min(self.left(), self.read_seconds)
+        )
 
 
 class ConnectHttp:
@@ -159,7 +161,7 @@ class ConnectHttp:
         """
         waiting = deque(self._in_order())
         untried = len(waiting)
-        pause = min(HEAD_START_SECONDS, deadline.left() / (2 * untried))
+        pause = min(_HEAD_START_SECONDS, deadline.left() / (2 * untried))
         asked: dict[asyncio.Task[Answer], str] = {}
         busy: Answer | None = None
         starts_at = 0.0
@@ -297,9 +299,9 @@ def _proxy(target: ConnectTarget) -> httpx.Proxy | None:
     return httpx.Proxy(proxy.url, auth=login, ssl_context=context)
 
 
-READ_DEADLINE_SECONDS = 60.0
+_READ_DEADLINE_SECONDS = 60.0
 # A write must outlast the 90 s after which a worker gives up, and leave time to read back what became of it.
-WRITE_DEADLINE_SECONDS = 120.0
+_WRITE_DEADLINE_SECONDS = 120.0
 LONGEST_BACKOFF_SECONDS = 5.0
 
 T = TypeVar("T")
@@ -325,7 +327,7 @@ class Caller:
 
     async def read(self, call: Call, deadline: Deadline | None = None) -> Answer:
         """Return the answer of a call that changes nothing, inside the given deadline or one of its own."""
-        deadline = deadline or self._deadline(READ_DEADLINE_SECONDS)
+        deadline = deadline or self._deadline(_READ_DEADLINE_SECONDS)
         return await self._retrying(deadline)(self._exchange, call, deadline)
 
     async def write(self, call: Call, happened: Check | None, may_repeat: Check | None = None) -> Answer | None:
@@ -335,7 +337,7 @@ class Caller:
         asked before the write is sent again: it tells whether that is still needed, and raises where somebody else
         wrote meanwhile.
         """
-        deadline = self._deadline(WRITE_DEADLINE_SECONDS)
+        deadline = self._deadline(_WRITE_DEADLINE_SECONDS)
         attempts = 0
 
         async def attempt() -> Answer | None:
@@ -389,7 +391,7 @@ class Caller:
             return Deadline.after(self._deadline_seconds)
         declared = self._wire.target.timeout_seconds
         return Deadline.after(
-            default_seconds if declared is None else declared * default_seconds / READ_DEADLINE_SECONDS
+            default_seconds if declared is None else declared * default_seconds / _READ_DEADLINE_SECONDS
         )
 
     def _retrying(self, deadline: Deadline) -> AsyncRetrying:

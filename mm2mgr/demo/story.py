@@ -150,7 +150,8 @@ class _Story:
             running.append(stack.enter_context(Traffic(kafka_access(cluster), scale)))
             total = scale * sum(map(sum, RATES.values()))
             talk(
-                f"{cluster.alias}: {', '.join(f'{t} ({len(r)} partitions)' for t, r in RATES.items())}, {total:.0f} records/s"
+                f"{cluster.alias}: {', '.join(f'{t} ({len(r)} partitions)' for t, r in RATES.items())}, {total:.0f}"
+                " records/s"
             )
         return running
 

@@ -71,7 +71,7 @@ class _PolledEnds:
 
 @dataclass
 class _RecentCluster:
-    kept: tuple[_PolledEnds, ...] = ()  # oldest first; replaced as a whole, because other threads read it
+    polls: tuple[_PolledEnds, ...] = ()  # oldest first; replaced as a whole, because other threads read it
     record_bytes: dict[str, float] = field(default_factory=dict)
 
 
@@ -88,17 +88,17 @@ class RecentLogs:
         """Remember one poll of a cluster."""
         cluster = self._clusters[batch.cluster]
         cluster.record_bytes.update(_sizes(batch))
-        newest = cluster.kept[-1] if cluster.kept else None
+        newest = cluster.polls[-1] if cluster.polls else None
         same_names = newest is not None and newest.batch.topics is batch.topics
         first = newest.first if newest is not None and same_names else _first_rows(batch.topics)
-        cluster.kept = (
-            *self._earlier(cluster.kept, batch.time_ms),
+        cluster.polls = (
+            *self._earlier(cluster.polls, batch.time_ms),
             _PolledEnds(replace(batch, record_bytes=None), first),
         )
 
     def polled_ms(self, alias: str) -> int:
         """Return when a cluster was polled last, 0 before the first time."""
-        polled = self._clusters[alias].kept
+        polled = self._clusters[alias].polls
         return polled[-1].batch.time_ms if polled else 0
 
     def growth(self, alias: str, partition: TopicPartition, at_ms: int) -> Log | None:
@@ -106,7 +106,7 @@ class RecentLogs:
         anew.
         """
         cluster = self._clusters[alias]
-        polled = cluster.kept
+        polled = cluster.polls
         earlier = next((ends for ends in reversed(polled) if ends.batch.time_ms <= at_ms), None)
         then, now = (earlier.log(partition), polled[-1].log(partition)) if earlier else (None, None)
         if then is None or now is None:

@@ -37,8 +37,8 @@ _PRODUCER = {
 
 
 DELETE_TOPIC = (
-    "end all processes of mm2mgr, save what `mm2mgr history -o json` prints if it is needed, and delete the topic: it is made anew with "
-    "one partition"
+    "end all processes of mm2mgr, save what `mm2mgr history -o json` prints if it is needed, and delete the topic: it"
+    " is made anew with one partition"
 )
 """What to do about a topic with several partitions: Kafka never takes partitions away."""
 

@@ -69,7 +69,9 @@ def read_quotas(access: KafkaAccess, timeout_seconds: float = 10.0) -> ProducerQ
         answer = line.ask(_DESCRIBE, _EVERY_ENTITY)
         answer.number("i")
         line.check(answer.number("h"), answer.text(), "reading client quotas")
-        entries = answer.each(lambda: (answer.entity(), dict(answer.each(lambda: (answer.text(), answer.number("d"))))))
+        entries = answer.read_items(
+            lambda: (answer.entity(), dict(answer.read_items(lambda: (answer.text(), answer.number("d")))))
+        )
     return ProducerQuotas(
         brokers, {entity: values[RATE_KEY] for entity, values in entries if entity and RATE_KEY in values}
     )
@@ -85,7 +87,7 @@ def write_quotas(
     with _connect(access, timeout_seconds) as line:
         answer = line.ask(_ALTER, struct.pack(">i", len(rates)) + entries + b"\0")  # and not for validation only
         answer.number("i")
-        results = answer.each(lambda: (answer.number("h"), answer.text(), answer.entity()))
+        results = answer.read_items(lambda: (answer.number("h"), answer.text(), answer.entity()))
     return {entity: _reason(code, message) for code, message, entity in results if code and entity}
 
 
@@ -136,12 +138,12 @@ class _Answer:
     def data_field(self) -> bytes:
         return bytes(self.number(f"{max(0, self.number('i'))}s"))
 
-    def each(self, read: Callable[[], T]) -> list[T]:
+    def read_items(self, read: Callable[[], T]) -> list[T]:
         return [read() for _ in range(self.number("i"))]
 
     def entity(self) -> QuotaEntity | None:
         """Return an entity; None for one of a kind that is not known here."""
-        parts = dict(self.each(lambda: (self.text(), self.text())))
+        parts = dict(self.read_items(lambda: (self.text(), self.text())))
         if not parts.keys() <= {"client-id", "user"}:
             return None
         names = {kind: DEFAULT if name is None else name for kind, name in parts.items()}

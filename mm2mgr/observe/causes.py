@@ -38,21 +38,24 @@ def _cause(
 CAUSES: Mapping[str, FailureCause] = MappingProxyType(
     {
         "out-of-memory": _cause(
-            "The worker has no heap left: a restart brings the same load back, and the worker that takes over can run out of memory too.",
+            "The worker has no heap left: a restart brings the same load back, and the worker that takes over can run"
+            " out of memory too.",
             "OutOfMemoryError",
         ),
         "authentication": _cause(
             "A cluster refuses the login, or its certificate is not trusted.",
-            "AuthenticationException SaslAuthenticationException SslAuthenticationException IllegalSaslStateException "
-            "UnsupportedSaslMechanismException UnsupportedByAuthenticationException UnacceptableCredentialException "
-            "DelegationTokenExpiredException DelegationTokenNotFoundException DelegationTokenDisabledException "
-            "DelegationTokenOwnerMismatchException DelayedResponseAuthenticationException JwtRetrieverException JwtValidatorException "
-            "OAuthBearerIllegalTokenException LoginException SSLHandshakeException SSLPeerUnverifiedException",
+            "AuthenticationException SaslAuthenticationException SslAuthenticationException IllegalSaslStateException"
+            " UnsupportedSaslMechanismException UnsupportedByAuthenticationException UnacceptableCredentialException"
+            " DelegationTokenExpiredException DelegationTokenNotFoundException DelegationTokenDisabledException"
+            " DelegationTokenOwnerMismatchException DelayedResponseAuthenticationException JwtRetrieverException"
+            " JwtValidatorException OAuthBearerIllegalTokenException LoginException SSLHandshakeException"
+            " SSLPeerUnverifiedException",
         ),
         "authorisation": _cause(
             "The login lacks a right.",
-            "AuthorizationException TopicAuthorizationException GroupAuthorizationException ClusterAuthorizationException "
-            "TransactionalIdAuthorizationException DelegationTokenAuthorizationException SecurityDisabledException",
+            "AuthorizationException TopicAuthorizationException GroupAuthorizationException"
+            " ClusterAuthorizationException TransactionalIdAuthorizationException DelegationTokenAuthorizationException"
+            " SecurityDisabledException",
         ),
         "record-size": _cause(
             "A record is larger than the producer, the broker or the topic takes.",
@@ -60,21 +63,25 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
         ),
         # What a producer is told about one of its records. MirrorMaker's tasks survive records that they cannot read.
         "record-refused": _cause(
-            "The target refuses a record: its timestamp is outside of message.timestamp.before.max.ms or after.max.ms of the topic there "
-            "(MirrorMaker may have copied them from the source's topic, KAFKA-20163), or that topic is compacted and the record has no key. "
-            "Change the setting of the topic on the target, and name it in config.properties.exclude so that it is not copied again.",
+            "The target refuses a record: its timestamp is outside of message.timestamp.before.max.ms or after.max.ms"
+            " of the topic there (MirrorMaker may have copied them from the source's topic, KAFKA-20163), or that topic"
+            " is compacted and the record has no key. Change the setting of the topic on the target, and name it in"
+            " config.properties.exclude so that it is not copied again.",
             "InvalidRecordException InvalidTimestampException",
-            remedy="change the setting of the target's topic that refuses the record (message.timestamp.before.max.ms, after.max.ms, or "
-            "cleanup.policy where it has no key) and add it to config.properties.exclude",
+            remedy=(
+                "change the setting of the target's topic that refuses the record (message.timestamp.before.max.ms,"
+                " after.max.ms, or cleanup.policy where it has no key) and add it to config.properties.exclude"
+            ),
         ),
         "deserialisation": _cause(
             "A record cannot be read or converted.",
-            "SerializationException RecordDeserializationException DataException SchemaBuilderException SchemaProjectorException "
-            "SchemaException CorruptRecordException UnsupportedCompressionTypeException",
+            "SerializationException RecordDeserializationException DataException SchemaBuilderException"
+            " SchemaProjectorException SchemaException CorruptRecordException UnsupportedCompressionTypeException",
         ),
         "unknown-topic": _cause(
             "A topic does not exist, or cannot have that name; a task's restart creates none.",
-            "UnknownTopicOrPartitionException UnknownTopicIdException InvalidTopicException InconsistentTopicIdException",
+            "UnknownTopicOrPartitionException UnknownTopicIdException InvalidTopicException"
+            " InconsistentTopicIdException",
         ),
         "configuration": _cause(
             "A client or the cluster refuses a setting.",
@@ -93,21 +100,23 @@ CAUSES: Mapping[str, FailureCause] = MappingProxyType(
         ),
         "unavailable": _cause(
             "A broker went away, a leader or coordinator moved, or too few replicas were in sync.",
-            "BrokerNotAvailableException ConcurrentTransactionsException ControllerMovedException CoordinatorLoadInProgressException "
-            "CoordinatorNotAvailableException DisconnectException FencedLeaderEpochException InvalidMetadataException "
-            "KafkaStorageException LeaderNotAvailableException NetworkException NewLeaderElectedException NotControllerException "
-            "NotCoordinatorException NotEnoughReplicasException NotEnoughReplicasAfterAppendException NotLeaderOrFollowerException "
-            "OffsetNotAvailableException PreferredLeaderNotAvailableException EligibleLeadersNotAvailableException "
-            "RebalanceInProgressException RebootstrapRequiredException ReplicaNotAvailableException RetriableException "
-            "UnknownLeaderEpochException UnstableOffsetCommitException ConnectException/java.net SocketException ClosedChannelException "
-            "EOFException NoRouteToHostException",
+            "BrokerNotAvailableException ConcurrentTransactionsException ControllerMovedException"
+            " CoordinatorLoadInProgressException CoordinatorNotAvailableException DisconnectException"
+            " FencedLeaderEpochException InvalidMetadataException KafkaStorageException LeaderNotAvailableException"
+            " NetworkException NewLeaderElectedException NotControllerException NotCoordinatorException"
+            " NotEnoughReplicasException NotEnoughReplicasAfterAppendException NotLeaderOrFollowerException"
+            " OffsetNotAvailableException PreferredLeaderNotAvailableException EligibleLeadersNotAvailableException"
+            " RebalanceInProgressException RebootstrapRequiredException ReplicaNotAvailableException RetriableException"
+            " UnknownLeaderEpochException UnstableOffsetCommitException ConnectException/java.net SocketException"
+            " ClosedChannelException EOFException NoRouteToHostException",
             retryable=True,
         ),
         "fenced": _cause(
-            "The brokers ended the task's transactional producer, for example after a long pause, or refused the end of its transaction "
-            "(KAFKA-20785); a restart makes a new one.",
-            "ProducerFencedException InvalidProducerEpochException TransactionAbortedException TransactionAbortableException "
-            "TransactionCoordinatorFencedException InvalidPidMappingException InvalidTxnStateException UnknownProducerIdException",
+            "The brokers ended the task's transactional producer, for example after a long pause, or refused the end of"
+            " its transaction (KAFKA-20785); a restart makes a new one.",
+            "ProducerFencedException InvalidProducerEpochException TransactionAbortedException"
+            " TransactionAbortableException TransactionCoordinatorFencedException InvalidPidMappingException"
+            " InvalidTxnStateException UnknownProducerIdException",
             retryable=True,
         ),
         "bug": _cause(

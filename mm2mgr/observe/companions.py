@@ -92,22 +92,22 @@ class Checkpointing:
         return not is_early and (self.syncs_groups or look.still.seconds >= self.interval_seconds)
 
 
-def checkpointing(seen: LiveConnector) -> Checkpointing | None:
+def checkpointing(connector: LiveConnector) -> Checkpointing | None:
     """Return what a checkpoint connector does whose tasks run; None for others, and where only a worker can resolve its config."""
-    if seen.desired.type != "checkpoint" or not seen.runs or seen.info is None:
+    if connector.desired.type != "checkpoint" or not connector.runs or connector.info is None:
         return None
-    seconds = seen.number("emit.checkpoints.interval.seconds", _DEFAULT_INTERVAL_SECONDS)
-    syncs_groups = seen.info.config.get("sync.group.offsets.enabled", "false").strip().lower() == "true"
+    seconds = connector.number("emit.checkpoints.interval.seconds", _DEFAULT_INTERVAL_SECONDS)
+    syncs_groups = connector.info.config.get("sync.group.offsets.enabled", "false").strip().lower() == "true"
     return None if seconds is None else Checkpointing(seconds, syncs_groups)
 
 
 def heartbeat_topics(earlier: Mapping[str, Beats], reading: Reading) -> dict[str, Beats]:
     """Follow the topic of each heartbeat connector whose task runs; what could not be read pauses."""
 
-    def follow(old: Beats | None, seen: LiveConnector) -> Beats | None:
-        if not seen.runs:
+    def follow(old: Beats | None, connector: LiveConnector) -> Beats | None:
+        if not connector.runs:
             return None
-        end = _end(reading, seen)
+        end = _end(reading, connector)
         if end is None:
             return old and old.paused()
         return Beats(end, started(old.clock if old and old.end == end else None, reading.taken_at))
@@ -120,12 +120,16 @@ def checkpoint_looks(
 ) -> dict[str, CheckpointLook]:
     """Follow the topic of each checkpoint connector, and consumer groups where they were read. One that does not run owes nothing."""
 
-    def follow(old: CheckpointLook | None, seen: LiveConnector) -> CheckpointLook | None:
-        if checkpointing(seen) is None:
+    def follow(old: CheckpointLook | None, connector: LiveConnector) -> CheckpointLook | None:
+        if checkpointing(connector) is None:
             return old and CheckpointLook(asked_at=old.asked_at, synced=old.synced)
-        end = None if _cluster(reading, seen, "source").failure else _end(reading, seen)
+        end = None if _cluster(reading, connector, "source").failure else _end(reading, connector)
         look = _since_written(old or CheckpointLook(), end, reading.taken_at)
-        return look if seen.groups is None else _with_groups(look, reading, seen, _mirrored(reading, seen, lags))
+        return (
+            look
+            if connector.groups is None
+            else _with_groups(look, reading, connector, _mirrored(reading, connector, lags))
+        )
 
     return _followed(earlier, reading, "checkpoint", follow)
 
@@ -144,28 +148,30 @@ def _followed(
     follow: Callable[[_Kept | None, LiveConnector], _Kept | None],
 ) -> dict[str, _Kept]:
     """Return what is remembered of each connector of a kind, by `connect/connector`; pauses where its Connect cluster was not read."""
-    kept = dict(earlier)
+    followed_connectors = dict(earlier)
     for connect in reading.connects.values():
-        for seen in connect.connectors.values():
-            old = kept.pop(seen.key, None)
-            if seen.desired.type == kind and (new := follow(old, seen)):
-                kept[seen.key] = new
+        for connector in connect.connectors.values():
+            old = followed_connectors.pop(connector.key, None)
+            if connector.desired.type == kind and (new := follow(old, connector)):
+                followed_connectors[connector.key] = new
         if connect.failure:
             inside = f"{connect.name}/"
-            kept |= {key: one.paused() for key, one in kept.items() if key.startswith(inside)}
-    return kept
+            followed_connectors |= {
+                key: followed.paused() for key, followed in followed_connectors.items() if key.startswith(inside)
+            }
+    return followed_connectors
 
 
-def _cluster(reading: Reading, seen: LiveConnector, side: str) -> SeenKafka:
-    return reading.clusters.get(seen.desired.config[f"{side}.cluster.alias"], SeenKafka())
+def _cluster(reading: Reading, connector: LiveConnector, side: str) -> SeenKafka:
+    return reading.clusters.get(connector.desired.config[f"{side}.cluster.alias"], SeenKafka())
 
 
-def _end(reading: Reading, seen: LiveConnector) -> int | None:
+def _end(reading: Reading, connector: LiveConnector) -> int | None:
     """Return the sum of the ends of the topic that a companion writes to; None where it was not read in full, or is not seen."""
-    kafka, topic = _cluster(reading, seen, "target"), reading.topic_of(seen)
-    wanted = [TopicPartition(topic, number) for number in range(kafka.topics.get(topic, 0))]
-    ends = [kafka.offsets[one].end for one in wanted if one in kafka.offsets]
-    return sum(ends) if wanted and len(ends) == len(wanted) else None
+    kafka, topic = _cluster(reading, connector, "target"), reading.topic_of(connector)
+    partitions = [TopicPartition(topic, number) for number in range(kafka.topics.get(topic, 0))]
+    ends = [kafka.offsets[partition].end for partition in partitions if partition in kafka.offsets]
+    return sum(ends) if partitions and len(ends) == len(partitions) else None
 
 
 # --- checkpoints and groups -------------------------------------------------------------------------------------------
@@ -197,20 +203,20 @@ def _mirrored(
 ) -> Callable[[TopicPartition], _Mirrored | None]:
     """Return a function from a source partition to how it is mirrored; None for one that no flow carries."""
     flows = reading.flows_of(checkpoints)
-    known = {
-        flow.id: {one.partition: one for one in lags[flow.id].counted}
+    lag_of = {
+        flow.id: {partition_lag.partition: partition_lag for partition_lag in lags[flow.id].counted}
         for flow in flows
         if flow.id in lags and lags[flow.id].unknown is None and is_only_writer(reading, flow)
     }
 
-    def find(one: TopicPartition) -> _Mirrored | None:
-        flow = next((flow for flow in flows if flow.carries(one.topic)), None)
+    def find(partition: TopicPartition) -> _Mirrored | None:
+        flow = next((flow for flow in flows if flow.carries(partition.topic)), None)
         if flow is None:
             return None
         source = reading.source_connector(flow)
         lag_max = source.number("offset.lag.max", _DEFAULT_LAG_MAX) if source else None
-        lag = None if lag_max is None else known.get(flow.id, {}).get(one)
-        return _Mirrored(flow.remote_topic(one.topic), lag_max or 0, lag)
+        lag = None if lag_max is None else lag_of.get(flow.id, {}).get(partition)
+        return _Mirrored(flow.remote_topic(partition.topic), lag_max or 0, lag)
 
     return find
 
@@ -218,47 +224,53 @@ def _mirrored(
 def _with_groups(
     look: CheckpointLook,
     reading: Reading,
-    seen: LiveConnector,
+    connector: LiveConnector,
     mirrored: Callable[[TopicPartition], _Mirrored | None],
 ) -> CheckpointLook:
     """Return the look with the offsets of groups that were read now; what was not read stays as it was."""
     now = reading.taken_at
-    source, target = _cluster(reading, seen, "source"), _cluster(reading, seen, "target")
+    source, target = _cluster(reading, connector, "source"), _cluster(reading, connector, "target")
     if source.failure or target.failure:
         return replace(look, asked_at=now)
     baselines, synced, owed, left = dict(look.baselines), dict(look.synced), set(look.owed_groups), _MOST_PARTITIONS
-    for group in seen.groups or ():
+    for group in connector.groups or ():
         if group not in source.group_offsets:
             continue
         committed = dict(islice(source.group_offsets[group].items(), left))
         left -= len(committed)
-        known = {one: how for one in committed if (how := mirrored(one))}
-        followed = {one: how for one, how in known.items() if how.lag is not None}
+        mirrored_partitions = {partition: how for partition in committed if (how := mirrored(partition))}
+        followed = {partition: how for partition, how in mirrored_partitions.items() if how.lag is not None}
         before = baselines.get(group, {})
         baselines[group] = {
-            str(one): _baseline(before.get(str(one)), committed[one], how) for one, how in followed.items()
+            str(partition): _baseline(before.get(str(partition)), committed[partition], how)
+            for partition, how in followed.items()
         }
-        if any(_is_owed(baselines[group][str(one)], committed[one], how) for one, how in followed.items()):
+        if any(
+            _is_owed(baselines[group][str(partition)], committed[partition], how) for partition, how in followed.items()
+        ):
             owed.add(group)
         else:
             owed.discard(group)
         if group in target.group_offsets:
             there, pairs = target.group_offsets[group], synced.get(group, {})
-            places = ((one, TopicPartition(how.remote_topic, one.partition)) for one, how in known.items())
+            places = (
+                (partition, TopicPartition(how.remote_topic, partition.partition))
+                for partition, how in mirrored_partitions.items()
+            )
             synced[group] = {
-                str(one): _synced(pairs.get(str(one)), committed[one], there[remote], now)
-                for one, remote in places
+                str(partition): _synced(pairs.get(str(partition)), committed[partition], there[remote], now)
+                for partition, remote in places
                 if remote in there
             }
-    assigned = set(seen.groups or ())
+    assigned = set(connector.groups or ())
     owed &= assigned
     return replace(
         look,
         asked_at=now,
-        baselines={group: each for group, each in baselines.items() if group in assigned},
+        baselines={group: places_of_group for group, places_of_group in baselines.items() if group in assigned},
         owed=(look.owed or ConditionClock(0.0, now)) if owed else None,
         owed_groups=tuple(sorted(owed)),
-        synced={group: each for group, each in synced.items() if group in assigned},
+        synced={group: offsets_of_group for group, offsets_of_group in synced.items() if group in assigned},
     )
 
 

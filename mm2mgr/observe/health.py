@@ -75,7 +75,8 @@ class ConnectorState:
 @dataclass(frozen=True)
 class FlowStatus(ConnectorState):
     """A flow through its source connector. `lag_records` is None where it is unknown, and a lower bound with `lag_at_least`;
-    `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of `serve`; None after one look."""
+    `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of `serve`; None after one look.
+    """
 
     flow: str = field(kw_only=True)
     lag_records: int | None = field(kw_only=True, default=None)
@@ -114,9 +115,9 @@ class Status:
     def health(self) -> Health:
         """The worst health among the flows, or `problem` where something beside them has one; a waiting companion does not count."""
         beside = [
-            *(one.health == "problem" for one in self.companions),
-            *(one.runs for one in self.orphans),
-            *(one.is_problem for one in self.stale_offsets),
+            *(companion.health == "problem" for companion in self.companions),
+            *(orphan.runs for orphan in self.orphans),
+            *(offset.is_problem for offset in self.stale_offsets),
         ]
         if self.losses or any(beside):
             return "problem"
@@ -127,10 +128,10 @@ class Status:
         """Return every problem: of flows, of companions, and of what belongs to no flow of this status."""
         declared = {flow.flow for flow in self.flows}
         return (
-            *(problem for one in (*self.flows, *self.companions) for problem in one.problems),
-            *(one.problem() for one in self.orphans if one.runs),
-            *(one.problem() for one in self.stale_offsets if one.is_problem),
-            *(one.problem(self.taken_at) for one in by_topic(self.losses) if one.flow not in declared),
+            *(problem for status in (*self.flows, *self.companions) for problem in status.problems),
+            *(orphan.problem() for orphan in self.orphans if orphan.runs),
+            *(offset.problem() for offset in self.stale_offsets if offset.is_problem),
+            *(loss.problem(self.taken_at) for loss in by_topic(self.losses) if loss.flow not in declared),
         )
 
     def counts(self) -> dict[str, int]:
@@ -158,9 +159,9 @@ def lags_of(reading: Reading, earlier: Memory | None = None) -> dict[str, FlowLa
     """Measure every flow of a reading whose connector could be read and exists, with the help of what is remembered."""
     lags = {}
     for flow in reading.flows:
-        seen = reading.source_connector(flow)
-        if seen and seen.info:
-            lags[flow.id] = measure(reading, flow, seen, _seen_offsets(reading, flow, earlier))
+        connector = reading.source_connector(flow)
+        if connector and connector.info:
+            lags[flow.id] = measure(reading, flow, connector, _seen_offsets(reading, flow, earlier))
     return lags
 
 
@@ -169,7 +170,9 @@ def _seen_offsets(reading: Reading, flow: Flow, earlier: Memory | None) -> dict[
     ids = reading.clusters.get(flow.source.alias, _NO_KAFKA).topic_ids
     topics = earlier.of(flow.id).topics if earlier else {}
     return {
-        name: one.places for name, one in topics.items() if not one.ids or ids.get(name, one.ids[-1]) == one.ids[-1]
+        name: topic_looks.places
+        for name, topic_looks in topics.items()
+        if not topic_looks.ids or ids.get(name, topic_looks.ids[-1]) == topic_looks.ids[-1]
     }
 
 
@@ -193,10 +196,10 @@ def judge(
     )
     return Status(
         reading.taken_at,
-        tuple(_with_losses(reading, *each, losses) for each in zip(reading.flows, flows, strict=True)),
+        tuple(_with_losses(reading, *pair, losses) for pair in zip(reading.flows, flows, strict=True)),
         tuple(
-            _companion(ConnectorCase(*_case(seen, remembered)), remembered.memory, reading)
-            for seen in reading.companions()
+            _companion(ConnectorCase(*_case(companion, remembered)), remembered.memory, reading)
+            for companion in reading.companions()
         ),
         reading.failures(),
         tuple(orphan for connect in reading.connects.values() for orphan in connect.orphans),
@@ -209,12 +212,14 @@ def judge(
 
 
 def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, remembered: Remembered, beside: Overlaps) -> FlowStatus:
-    seen = reading.source_connector(flow)
-    if seen is None:
+    connector = reading.source_connector(flow)
+    if connector is None:
         return _unread(reading, flow)
-    source, target = (reading.clusters.get(one.alias, _NO_KAFKA) for one in (flow.source, flow.target))
-    kept, exactly_once = remembered.memory.of(flow.id), reading.connects[flow.connect.name].exactly_once
-    case = FlowCase(*_case(seen, remembered), flow=flow, lag=lag, source=source, kept=kept, exactly_once=exactly_once)
+    source, target = (reading.clusters.get(cluster.alias, _NO_KAFKA) for cluster in (flow.source, flow.target))
+    flow_memory, exactly_once = remembered.memory.of(flow.id), reading.connects[flow.connect.name].exactly_once
+    case = FlowCase(
+        *_case(connector, remembered), flow=flow, lag=lag, source=source, kept=flow_memory, exactly_once=exactly_once
+    )
     problems = (
         *flow_problems(case),
         *beside.problems.get(flow.id, ()),
@@ -224,11 +229,11 @@ def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, remembered: Remembe
     return FlowStatus(
         *_named(case),
         "problem" if problems else _flow_health(case),
-        _tasks(seen),
+        _tasks(connector),
         problems,
         (*flow_notes(case), *beside.notes.get(flow.id, ())),
         flow=flow.id,
-        lag_records=lag.total_records if seen.info else None,
+        lag_records=lag.total_records if connector.info else None,
         lag_at_least=lag.is_lower_bound,
         lag_partitions=lag.most_behind(_MOST_SHOWN),
         offsets_note=offsets_note(case, target, grown),
@@ -244,22 +249,22 @@ def _named(case: ConnectorCase) -> tuple[str, str, str, str, str]:
 
 def _unread(reading: Reading, flow: Flow) -> FlowStatus:
     failure = reading.connects[flow.connect.name].failure
-    why = failure.message if failure else "no source connector was rendered for this flow"
+    reason = failure.message if failure else "no source connector was rendered for this flow"
     return FlowStatus(
-        flow.connect.name, "", "source", flow.pair, "unknown", "unknown", notes=(why,), flow=flow.id,
+        flow.connect.name, "", "source", flow.pair, "unknown", "unknown", notes=(reason,), flow=flow.id,
         offsets_note="unknown: the Connect cluster could not be read",
     )  # fmt: skip
 
 
 def _with_losses(reading: Reading, flow: Flow, status: FlowStatus, losses: Iterable[LossEntry]) -> FlowStatus:
     """Return the status with its open losses: a problem until they are acknowledged, even if the flow has recovered."""
-    lost = by_topic(one for one in losses if one.flow == flow.id)
+    lost = by_topic(loss for loss in losses if loss.flow == flow.id)
     if not lost:
         return status
-    seen, creates = reading.source_connector(flow), None
-    if seen and seen.info:
-        creates = text_of("source", seen.info.config, "source consumer", "allow.auto.create.topics") == "true"
-    problems = tuple(one.problem(reading.taken_at, creates) for one in lost)
+    connector, creates = reading.source_connector(flow), None
+    if connector and connector.info:
+        creates = text_of("source", connector.info.config, "source consumer", "allow.auto.create.topics") == "true"
+    problems = tuple(loss.problem(reading.taken_at, creates) for loss in lost)
     return replace(status, health="problem", problems=status.problems + problems)
 
 
@@ -278,15 +283,15 @@ def _flow_health(case: FlowCase) -> Health:
 # --- connectors -------------------------------------------------------------------------------------------------------
 
 
-def _case(seen: LiveConnector, remembered: Remembered) -> tuple[LiveConnector, Patience, float, dict[str, float]]:
+def _case(connector: LiveConnector, remembered: Remembered) -> tuple[LiveConnector, Patience, float, dict[str, float]]:
     """Return the fields of a ConnectorCase: a worker that moves records is not silent, but out of reach."""
-    clock, inside = remembered.memory.without_status.get(seen.key), f"{seen.desired.connect}/"
+    clock, inside = remembered.memory.without_status.get(connector.key), f"{connector.desired.connect}/"
     silent = {
-        key.removeprefix(inside): one.clock.seconds
-        for key, one in remembered.memory.silent_workers.items()
-        if key.startswith(inside) and not one.moved
+        key.removeprefix(inside): silent_worker.clock.seconds
+        for key, silent_worker in remembered.memory.silent_workers.items()
+        if key.startswith(inside) and not silent_worker.moved
     }
-    return seen, remembered.patience, clock.seconds if clock else 0.0, silent
+    return connector, remembered.patience, clock.seconds if clock else 0.0, silent
 
 
 def _companion(case: ConnectorCase, memory: Memory, reading: Reading) -> ConnectorState:
@@ -296,9 +301,9 @@ def _companion(case: ConnectorCase, memory: Memory, reading: Reading) -> Connect
     return ConnectorState(*_named(case), health, _tasks(case.seen), problems, companion_notes(case))
 
 
-def _tasks(seen: LiveConnector) -> tuple[TaskState, ...]:
-    assigned = seen.assigned()
-    tasks = seen.status.tasks if seen.status else ()
+def _tasks(connector: LiveConnector) -> tuple[TaskState, ...]:
+    assigned = connector.assigned()
+    tasks = connector.status.tasks if connector.status else ()
     counted = {task: len(partitions) for task, partitions in assigned.items()}
     return tuple(TaskState(task.id, task.state, task.worker_id, counted.get(task.id)) for task in tasks)
 
@@ -329,19 +334,19 @@ class Description:
     @property
     def flow_status(self) -> FlowStatus:
         """The flow's own status."""
-        return next(one for one in self.status.flows if one.flow == self.flow.id)
+        return next(flow for flow in self.status.flows if flow.flow == self.flow.id)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description; `topics` gives the target topic of each source topic."""
-        flow, seen = self.flow, self.reading.source_connector(self.flow)
+        flow, connector = self.flow, self.reading.source_connector(self.flow)
         return {
             "flow": flow.id,
             "source": _cluster(flow.source),
             "target": _cluster(flow.target),
             "connect": {"name": flow.connect.name, "urls": list(flow.connect.model.url), "kafka": flow.connect.kafka},
             "status": to_json(self.flow_status),
-            "trace": trace_lines(seen.status.trace) if seen and seen.status else [],
-            "tasks": _tasks_in_full(seen) if seen else [],
+            "trace": trace_lines(connector.status.trace) if connector and connector.status else [],
+            "tasks": _tasks_in_full(connector) if connector else [],
             "lag": to_json(self.lag.partitions),
             "topics": self.topics(),
             "companions": to_json(self.status.companions),
@@ -356,8 +361,8 @@ class Description:
     def topics(self) -> list[dict[str, Any]]:
         """Return each topic that the flow carries, its name on the target, and its partitions."""
         counts: dict[str, int] = {}
-        for one in self.lag.partitions:
-            counts[one.partition.topic] = counts.get(one.partition.topic, 0) + 1
+        for partition in self.lag.partitions:
+            counts[partition.partition.topic] = counts.get(partition.partition.topic, 0) + 1
         return [
             {"topic": topic, "remote_topic": self.flow.remote_topic(topic), "partitions": count}
             for topic, count in sorted(counts.items())
@@ -383,17 +388,17 @@ def _cluster(cluster: KafkaCluster) -> dict[str, Any]:
     }
 
 
-def _tasks_in_full(seen: LiveConnector) -> list[dict[str, Any]]:
-    assigned = seen.assigned()
+def _tasks_in_full(connector: LiveConnector) -> list[dict[str, Any]]:
+    assigned = connector.assigned()
     return [
         {
             "id": task.id,
             "state": task.state,
             "worker": task.worker_id,
-            "partitions": [str(one) for one in sorted(assigned.get(task.id, ()))],
+            "partitions": [str(partition) for partition in sorted(assigned.get(task.id, ()))],
             "trace": trace_lines(task.trace),
         }
-        for task in (seen.status.tasks if seen.status else ())
+        for task in (connector.status.tasks if connector.status else ())
     ]
 
 

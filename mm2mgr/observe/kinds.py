@@ -92,9 +92,10 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
         ),
         "task-unassigned": ProblemKind("No worker runs these tasks."),
         "worker-departed": ProblemKind(
-            "A connector or tasks are RUNNING by their status on a worker that accepts no connection, while other workers do: Connect "
-            "starts them elsewhere only after its session timeout and scheduled.rebalance.max.delay.ms. Not judged where mm2mgr reaches "
-            "the workers through a proxy, or none of them at its own address.",
+            "A connector or tasks are RUNNING by their status on a worker that accepts no connection, while other"
+            " workers do: Connect starts them elsewhere only after its session timeout and"
+            " scheduled.rebalance.max.delay.ms. Not judged where mm2mgr reaches the workers through a proxy, or none of"
+            " them at its own address.",
             {
                 "worker": "its id: host and port of its REST API",
                 "connector_there": "whether the connector itself is there too",
@@ -104,7 +105,8 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             "A heartbeat connector is RUNNING without a task: no heartbeats are sent."
         ),
         "heartbeats-not-emitted": ProblemKind(
-            "A heartbeat connector's task runs, and no heartbeat has arrived for several of its intervals and at least a minute.",
+            "A heartbeat connector's task runs, and no heartbeat has arrived for several of its intervals and at least"
+            " a minute.",
             {
                 "cluster": "alias of the cluster that it writes to",
                 "topic": "the topic there",
@@ -112,8 +114,9 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             },
         ),
         "checkpoints-not-emitted": ProblemKind(
-            "No checkpoint has been written for longer than two of the connector's intervals and a minute, although consumer groups "
-            "have read on by more than offset.lag.max mirrored records. Seen only where mm2mgr's own login may describe the groups.",
+            "No checkpoint has been written for longer than two of the connector's intervals and a minute, although"
+            " consumer groups have read on by more than offset.lag.max mirrored records. Seen only where mm2mgr's own"
+            " login may describe the groups.",
             {
                 **_GROUPS,
                 "topic": "the topic on the target",
@@ -121,8 +124,9 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             },
         ),
         "group-offsets-rewound": ProblemKind(
-            "Offsets of consumer groups went back on the target although they did not on the source; a problem until they are where "
-            "they were. Seen only where group offsets are synced and mm2mgr's own login may describe the groups.",
+            "Offsets of consumer groups went back on the target although they did not on the source; a problem until"
+            " they are where they were. Seen only where group offsets are synced and mm2mgr's own login may describe"
+            " the groups.",
             {
                 **_GROUPS,
                 "offsets": "the first of them: group, partition on the source, offset on the target now and before",
@@ -182,11 +186,12 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             {**_TARGET_TOPICS, "records": "how many are mirrored by the stored offsets and not there, at least"},
         ),
         "arrives-twice": ProblemKind(
-            "More records arrived in topics on the target than the source had for them, look after look, and more than one restart of "
-            "workers sends again; a problem until an hour after the last of them. Not judged where other flows of the tree write to the "
-            "same topics, where the flow silences `overlap`, with another replication policy than the default one, with transforms, with acks of "
-            "0 or 1, or where workers do not tell whether they are exactly-once, or tell otherwise than the tree declares. Offsets of the "
-            "source that are no records, as the markers of transactions, hide as many.",
+            "More records arrived in topics on the target than the source had for them, look after look, and more than"
+            " one restart of workers sends again; a problem until an hour after the last of them. Not judged where"
+            " other flows of the tree write to the same topics, where the flow silences `overlap`, with another"
+            " replication policy than the default one, with transforms, with acks of 0 or 1, or where workers do not"
+            " tell whether they are exactly-once, or tell otherwise than the tree declares. Offsets of the source that"
+            " are no records, as the markers of transactions, hide as many.",
             {
                 **_TARGET_TOPICS,
                 "records": "how many of them arrived twice, at least",
@@ -195,15 +200,22 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             },
         ),
         "overlap": ProblemKind(
-            "Another connector that runs mirrors the same topics to the same names on the target, so that their records arrive twice: one "
-            "made by hand, of another owner or left over, or that of a dedicated MirrorMaker. A dedicated MirrorMaker is seen by the "
-            "members of its group on the target (`SOURCE-mm2`); where its config cannot be read, that it runs is a note. Connectors whose tasks have all failed do not count, nor do two that choose "
-            "records by what these hold, each in its own way.",
+            "Another connector that runs mirrors the same topics to the same names on the target, so that their records"
+            " arrive twice: one made by hand, of another owner or left over, or that of a dedicated MirrorMaker. A"
+            " dedicated MirrorMaker is seen by the members of its group on the target (`SOURCE-mm2`); where its config"
+            " cannot be read, that it runs is a note. Connectors whose tasks have all failed do not count, nor do two"
+            " that choose records by what these hold, each in its own way.",
             {
                 "other": "the other connector, as connect/name; of a dedicated MirrorMaker its group and target",
-                "standing": "unmarked, other-owner, released, left-over (this owner's, no longer declared), dedicated or declared",
+                "standing": (
+                    "unmarked, other-owner, released, left-over (this owner's, no longer declared), dedicated or"
+                    " declared"
+                ),
                 "owner": "the owner in its mark, empty without one",
-                "topics": "the first topics of the source that both mirror; where the source could not be read, of those that the flow's tasks have",
+                "topics": (
+                    "the first topics of the source that both mirror; where the source could not be read, of those that"
+                    " the flow's tasks have"
+                ),
                 "topic_count": "how many there are",
                 "source": "alias of the source",
                 "target": "alias of the target",
@@ -219,8 +231,8 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             },
         ),
         "topic-configs-differ": ProblemKind(
-            "Settings of topics have not reached the target for longer than the connector's interval and a minute. Seen only where "
-            "mm2mgr's own login has DescribeConfigs on the topics of both clusters.",
+            "Settings of topics have not reached the target for longer than the connector's interval and a minute. Seen"
+            " only where mm2mgr's own login has DescribeConfigs on the topics of both clusters.",
             {
                 **_TARGET_TOPICS,
                 "settings": "names of the first settings",
@@ -228,8 +240,9 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             },
         ),
         "topic-acls-differ": ProblemKind(
-            "ACLs that MirrorMaker copies from topics of the source have not reached the target for longer than the connector's interval and "
-            "a minute. Seen only where the flow copies them and mm2mgr's own login has Describe on both clusters.",
+            "ACLs that MirrorMaker copies from topics of the source have not reached the target for longer than the"
+            " connector's interval and a minute. Seen only where the flow copies them and mm2mgr's own login has"
+            " Describe on both clusters.",
             {
                 **_TARGET_TOPICS,
                 "acls": "the first ACLs, as they would be on the target",
@@ -245,8 +258,10 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
                 "records": "how many at most, of all partitions",
                 "least_records": "how many at least",
                 "is_bounded": "false where a deleted topic held an unknown number of others",
-                "flow_creates_topics": "whether the flow's consumer creates a topic that is deleted on the source "
-                "(allow.auto.create.topics); null where its config was not read",
+                "flow_creates_topics": (
+                    "whether the flow's consumer creates a topic that is deleted on the source "
+                    "(allow.auto.create.topics); null where its config was not read"
+                ),
                 "loss_count": "how many entries the ledger has of it",
                 "losses": "the first of them, as `mm2mgr losses -o json` shows them",
             },
@@ -263,7 +278,8 @@ KINDS: Mapping[str, ProblemKind] = MappingProxyType(
             },
         ),
         "offsets-not-stored": ProblemKind(
-            "Records of several flows arrive while their offsets are not stored, because a source on the same workers is dead.",
+            "Records of several flows arrive while their offsets are not stored, because a source on the same workers"
+            " is dead.",
             {
                 "connect": "Connect cluster",
                 "flows": "ids of the flows",

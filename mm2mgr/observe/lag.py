@@ -99,11 +99,13 @@ class PartitionLag(NamedTuple):
             "log_start": self.log.start,
             "log_end": self.log.end,
             "target_end": self.arrived,
-            "note": "nothing stored yet"
-            if self.stored is None
-            else "stored offset is past the end"
-            if self.past_end
-            else "",
+            "note": (
+                "nothing stored yet"
+                if self.stored is None
+                else "stored offset is past the end"
+                if self.past_end
+                else ""
+            ),
         }
 
 
@@ -130,19 +132,19 @@ class FlowLag:
     @cached_property
     def counted(self) -> tuple[PartitionLag, ...]:
         """The partitions that count as lag: heartbeats arrive every second, so their offsets are always behind."""
-        return tuple(one for one in self.partitions if not one.heartbeat)
+        return tuple(partition for partition in self.partitions if not partition.heartbeat)
 
     @property
     def blind(self) -> bool:
         """Whether the target's end offsets are all unknown."""
-        return all(one.arrived is None for one in self.partitions)
+        return all(partition.arrived is None for partition in self.partitions)
 
     @cached_property
     def total_records(self) -> int | None:
         """Lag in records, at least that where partitions are unread; None where it is unknown."""
         if self.unknown is not None or (self.unread and not self.counted):
             return None
-        return sum(one.lag_records for one in self.counted)
+        return sum(partition.lag_records for partition in self.counted)
 
     @property
     def is_lower_bound(self) -> bool:
@@ -156,35 +158,37 @@ class FlowLag:
 
 def most_behind(partitions: Iterable[PartitionLag], count: int) -> tuple[PartitionLag, ...]:
     """Return the partitions with the largest lag, only those that have any."""
-    behind = (one for one in partitions if one.lag_records)
-    largest = nlargest(count, ((one.lag_records, one) for one in behind), key=lambda pair: pair[0])
-    return tuple(one for _, one in sorted(largest, key=lambda pair: (-pair[0], pair[1].partition)))
+    behind = (partition for partition in partitions if partition.lag_records)
+    largest = nlargest(count, ((partition.lag_records, partition) for partition in behind), key=lambda pair: pair[0])
+    return tuple(partition for _, partition in sorted(largest, key=lambda pair: (-pair[0], pair[1].partition)))
 
 
 def measure(
-    reading: Reading, flow: Flow, seen: LiveConnector, remembered: Mapping[str, Mapping[int, SeenOffset]]
+    reading: Reading, flow: Flow, connector: LiveConnector, remembered: Mapping[str, Mapping[int, SeenOffset]]
 ) -> FlowLag:
     """Compare the stored offsets of a flow's connector with the source's log; what could not be read makes the lag unknown, not
     zero. `remembered`: stored offsets by topic and partition as they were when they were first seen.
     """
-    source, target = (reading.clusters.get(one.alias, SeenKafka()) for one in (flow.source, flow.target))
+    source, target = (reading.clusters.get(cluster.alias, SeenKafka()) for cluster in (flow.source, flow.target))
     if source.failure:
         return FlowLag(unknown=f"source {flow.source.alias} could not be read: {source.failure.message}")
-    tasks = {partition: task for task, partitions in seen.assigned().items() for partition in partitions}
+    tasks = {partition: task for task, partitions in connector.assigned().items() for partition in partitions}
     matched = [topic for topic in source.topics if flow.carries(topic)]
-    wanted = {TopicPartition(topic, number) for topic in matched for number in range(source.topics[topic])}
-    every = sorted(wanted | {one for one in tasks if one.partition < source.topics.get(one.topic, 0)})
-    unknown, stored = None, seen.offsets
+    mirrored = {TopicPartition(topic, number) for topic in matched for number in range(source.topics[topic])}
+    every = sorted(
+        mirrored | {partition for partition in tasks if partition.partition < source.topics.get(partition.topic, 0)}
+    )
+    unknown, stored = None, connector.offsets
     if isinstance(stored, Failure):
         unknown, stored = f"stored offsets could not be read: {stored.message}", {}
     # Without an entry that is in the log, a task begins where this says: with `latest` at its end, so that nothing waits.
-    begins_at = text_of("source", seen.desired.config, "source consumer", "auto.offset.reset")
-    stopped = seen.has_stopped
+    begins_at = text_of("source", connector.desired.config, "source consumer", "auto.offset.reset")
+    stopped = connector.has_stopped
     counts_arrivals = not stopped and is_only_writer(reading, flow)
-    remotes = {topic: flow.remote_topic(topic) for topic in {one.topic for one in every}}
-    assigned = {one.topic for one in tasks} & remotes.keys()
+    remotes = {topic: flow.remote_topic(topic) for topic in {partition.topic for partition in every}}
+    assigned = {partition.topic for partition in tasks} & remotes.keys()
 
-    def one(partition: TopicPartition, log: Offsets) -> PartitionLag:
+    def partition_lag(partition: TopicPartition, log: Offsets) -> PartitionLag:
         topic, number = partition
         offset, remote = stored.get(partition), target.offsets.get(TopicPartition(remotes[topic], number))
         arrived, before = remote.end if remote else None, remembered.get(topic, {}).get(number)
@@ -208,11 +212,19 @@ def measure(
         )
 
     return FlowLag(
-        tuple(one(partition, source.offsets[partition]) for partition in every if partition in source.offsets),
+        tuple(
+            partition_lag(partition, source.offsets[partition]) for partition in every if partition in source.offsets
+        ),
         matched=len(matched),
-        unassigned=tuple(sorted(wanted - tasks.keys())) if tasks else (),
-        deleted=tuple(sorted(one for one in tasks if one.partition >= source.topics.get(one.topic, 0))),
-        unread={one: source.unread.get(one, "no answer") for one in every if one not in source.offsets},
+        unassigned=tuple(sorted(mirrored - tasks.keys())) if tasks else (),
+        deleted=tuple(
+            sorted(partition for partition in tasks if partition.partition >= source.topics.get(partition.topic, 0))
+        ),
+        unread={
+            partition: source.unread.get(partition, "no answer")
+            for partition in every
+            if partition not in source.offsets
+        },
         unknown=unknown,
         exact=stopped,
         tasks=tasks,

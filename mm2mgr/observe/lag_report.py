@@ -59,20 +59,26 @@ class Age:
     at_least: bool = False
 
 
-def age_of(one: PartitionLag, history: LogHistory | None, now: float) -> Age | None:
+def age_of(partition_lag: PartitionLag, history: LogHistory | None, now: float) -> Age | None:
     """Return how long ago the log's end was at the position of the reader; None without samples of that time."""
-    if not one.lag_records:
+    if not partition_lag.lag_records:
         return Age(0.0, "level")
     if history is None:
         return None
-    known = [(ms / 1000, end) for ms, end in zip(history.times_ms, history.ends, strict=True) if ms / 1000 < now]
-    if not known:
+    past_ends = [(ms / 1000, end) for ms, end in zip(history.times_ms, history.ends, strict=True) if ms / 1000 < now]
+    if not past_ends:
         return None
-    after = next((place for place in reversed(range(len(known))) if known[place][1] <= one.position), -1) + 1
+    after = (
+        next((place for place in reversed(range(len(past_ends))) if past_ends[place][1] <= partition_lag.position), -1)
+        + 1
+    )
     if after == 0:
-        return Age(now - known[0][0], "rate history", at_least=True)
-    (begun, first), (ended, last) = known[after - 1], known[after] if after < len(known) else (now, one.log.end)
-    share = (one.position - first) / (last - first) if last > first else 0.0
+        return Age(now - past_ends[0][0], "rate history", at_least=True)
+    (begun, first), (ended, last) = (
+        past_ends[after - 1],
+        past_ends[after] if after < len(past_ends) else (now, partition_lag.log.end),
+    )
+    share = (partition_lag.position - first) / (last - first) if last > first else 0.0
     return Age(max(0.0, now - begun - share * (ended - begun)), "rate history")
 
 
@@ -146,18 +152,18 @@ class FlowFacts:
     retention_seconds: Mapping[str, float | None] = field(default_factory=dict)
     heartbeat_seconds: float | Failure | None = None
 
-    def age(self, one: PartitionLag) -> Age | None:
+    def age(self, partition_lag: PartitionLag) -> Age | None:
         """Return the age of the next record to mirror: by its own timestamp where that was read, else by the log's history."""
-        if one.lag_records and one.partition in self.written_at:
-            return Age(max(0.0, self.taken_at - self.written_at[one.partition]), "record timestamp")
-        return age_of(one, self.histories.get(one.partition), self.taken_at)
+        if partition_lag.lag_records and partition_lag.partition in self.written_at:
+            return Age(max(0.0, self.taken_at - self.written_at[partition_lag.partition]), "record timestamp")
+        return age_of(partition_lag, self.histories.get(partition_lag.partition), self.taken_at)
 
     def rows(self, by: LagLevel) -> tuple[LagRow, ...]:
         """Return the rows of a level, most behind first, then what is unknown."""
         if self.lag.unknown is not None or not (self.lag.counted or self.lag.unread):
             return (self._nothing(self.lag.unknown),)
-        found = _groups(self.lag, by)
-        rows = [self._row(by, name, of, unread) for name, (of, unread) in found.items()]
+        rows_by_name = _groups(self.lag, by)
+        rows = [self._row(by, name, of, unread) for name, (of, unread) in rows_by_name.items()]
         return tuple(sorted(rows, key=lambda row: (row.records.value is not None, -(row.records.value or 0))))
 
     @cached_property
@@ -165,27 +171,30 @@ class FlowFacts:
         """The flow's own row."""
         return self.rows("flow")[0]
 
-    def _nothing(self, why: str | None) -> LagRow:
+    def _nothing(self, reason: str | None) -> LagRow:
         """Return the row of a flow whose lag is unknown, or that carries no partition."""
-        amount = Amount(0) if why is None else Amount(None)
-        unknown = {} if why is None else {"": why}
+        amount = Amount(0) if reason is None else Amount(None)
+        unknown = {} if reason is None else {"": reason}
         return LagRow(self.flow, None, None, None, 0, amount, amount, amount, "", None, None, None, None, unknown)
 
     def _row(self, by: LagLevel, name: RowName, of: Sequence[PartitionLag], unread: Sequence[TopicPartition]) -> LagRow:
-        behind = [one for one in of if one.lag_records]
+        behind = [partition for partition in of if partition.lag_records]
         gone = bool(unread)
-        unknown = {str(one): self.lag.unread[one] for one in unread}
-        records = sum(one.lag_records for one in of)
+        unknown = {str(partition): self.lag.unread[partition] for partition in unread}
+        records = sum(partition.lag_records for partition in of)
         mine = self._trend(_key(by, name), behind)
         return LagRow(
             self.flow,
             *name,
             len(of) + len(unread),
             Amount(records, gone) if of else Amount(None),
-            _sum([self._bytes(one) for one in behind], gone) if of else Amount(None),
-            _longest([self.age(one) for one in behind], gone) if of else Amount(None),
+            _sum([self._bytes(partition) for partition in behind], gone) if of else Amount(None),
+            _longest([self.age(partition) for partition in behind], gone) if of else Amount(None),
             _basis(self.lag, of),
-            max((one.unchanged_seconds for one in behind if one.unchanged_seconds is not None), default=None),
+            max(
+                (partition.unchanged_seconds for partition in behind if partition.unchanged_seconds is not None),
+                default=None,
+            ),
             mine,
             self._level(by, behind, mine) if of and not gone else None,
             self._overtaken(behind),
@@ -193,10 +202,10 @@ class FlowFacts:
             of[0] if by == "partition" and of else None,
         )
 
-    def _bytes(self, one: PartitionLag) -> float | None:
-        history = self.histories.get(one.partition)
+    def _bytes(self, partition_lag: PartitionLag) -> float | None:
+        history = self.histories.get(partition_lag.partition)
         size = history.record_bytes if history else None
-        return None if size is None else one.lag_records * size
+        return None if size is None else partition_lag.lag_records * size
 
     def _trend(self, key: str, behind: Sequence[PartitionLag]) -> Trend | None:
         return lag_trend(self.points.get(key, ()), behind, self.flush_interval_seconds)
@@ -204,51 +213,60 @@ class FlowFacts:
     def _level(self, by: LagLevel, behind: Sequence[PartitionLag], mine: Trend | None) -> TimeForecast | None:
         """Return when it is level: a flow when the last of its tasks is, for a sum shrinks fastest before the slow ones are left."""
         if by == "flow":
-            tasks = {one.task: [each for each in behind if each.task == one.task] for one in behind}
+            tasks = {
+                partition.task: [other for other in behind if other.task == partition.task] for partition in behind
+            }
             trends = {task: self._trend(task_key(task), part) for task, part in tasks.items()}
             if tasks and all(trends.values()):
                 return slowest_of([self._drained(part, trends[task]) for task, part in tasks.items()])
         return self._drained(behind, mine)
 
     def _drained(self, behind: Sequence[PartitionLag], trend: Trend | None) -> TimeForecast | None:
-        return level_in(sum(one.lag_records for one in behind), trend, self._production(behind))
+        return level_in(sum(partition.lag_records for partition in behind), trend, self._production(behind))
 
     def _production(self, behind: Iterable[PartitionLag]) -> RecordRate | None:
         since_ms = 1000 * (self.taken_at - 900)
-        rates = [production(self.histories.get(one.partition), since_ms) for one in behind]
-        known = [one for one in rates if one]
-        if not known:
+        rates = [production(self.histories.get(partition.partition), since_ms) for partition in behind]
+        known_rates = [rate for rate in rates if rate]
+        if not known_rates:
             return None
-        return RecordRate(math.fsum(one.mean for one in known), math.hypot(*(one.error for one in known)))
+        return RecordRate(
+            math.fsum(rate.mean for rate in known_rates), math.hypot(*(rate.error for rate in known_rates))
+        )
 
     def _overtaken(self, behind: Iterable[PartitionLag]) -> TimeForecast | None:
-        found = [self._overtakes(one) for one in behind]
-        return min((one for one in found if one), key=lambda one: one.seconds, default=None)
+        forecasts = [self._overtakes(partition) for partition in behind]
+        return min(
+            (forecast for forecast in forecasts if forecast), key=lambda forecast: forecast.seconds, default=None
+        )
 
-    def _overtakes(self, one: PartitionLag) -> TimeForecast | None:
-        age, retention = self.age(one), self.retention_seconds.get(one.partition.topic)
-        points = self.points.get(partition_key(one.partition), ())
+    def _overtakes(self, partition_lag: PartitionLag) -> TimeForecast | None:
+        age, retention = self.age(partition_lag), self.retention_seconds.get(partition_lag.partition.topic)
+        points = self.points.get(partition_key(partition_lag.partition), ())
         return overtaken_in(
-            points, self._trend(partition_key(one.partition), [one]), age.seconds if age else None, retention
+            points,
+            self._trend(partition_key(partition_lag.partition), [partition_lag]),
+            age.seconds if age else None,
+            retention,
         )
 
 
 def _groups(lag: FlowLag, by: LagLevel) -> dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]]:
     """Return topic, partition and task of each row with its partitions, those that are known and those that are not."""
 
-    def name(one: TopicPartition) -> RowName:
+    def name(partition: TopicPartition) -> RowName:
         if by == "partition":
-            return RowName(one.topic, one.partition, lag.tasks.get(one))
+            return RowName(partition.topic, partition.partition, lag.tasks.get(partition))
         if by == "topic":
-            return RowName(one.topic)
-        return RowName(task=lag.tasks.get(one)) if by == "task" else RowName()
+            return RowName(partition.topic)
+        return RowName(task=lag.tasks.get(partition)) if by == "task" else RowName()
 
-    found: dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]] = {}
-    for known in lag.counted:
-        found.setdefault(name(known.partition), ([], []))[0].append(known)
+    groups: dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]] = {}
+    for partition_lag in lag.counted:
+        groups.setdefault(name(partition_lag.partition), ([], []))[0].append(partition_lag)
     for missing in lag.unread:
-        found.setdefault(name(missing), ([], []))[1].append(missing)
-    return found
+        groups.setdefault(name(missing), ([], []))[1].append(missing)
+    return groups
 
 
 def _key(by: LagLevel, name: RowName) -> str:
@@ -264,22 +282,24 @@ def _key(by: LagLevel, name: RowName) -> str:
 
 def _sum(values: Sequence[float | None], missing: bool) -> Amount:
     """Add up what is known; unknown where nothing is."""
-    known = [value for value in values if value is not None]
-    if values and not known:
+    known_values = [value for value in values if value is not None]
+    if values and not known_values:
         return Amount(None)
-    return Amount(math.fsum(known), missing or len(known) < len(values))
+    return Amount(math.fsum(known_values), missing or len(known_values) < len(values))
 
 
 def _longest(ages: Sequence[Age | None], missing: bool) -> Amount:
-    known = [age for age in ages if age is not None]
-    if ages and not known:
+    known_ages = [age for age in ages if age is not None]
+    if ages and not known_ages:
         return Amount(None)
-    longest = max((age.seconds for age in known), default=0.0)
-    return Amount(longest, missing or len(known) < len(ages) or any(age.at_least for age in known))
+    longest = max((age.seconds for age in known_ages), default=0.0)
+    return Amount(longest, missing or len(known_ages) < len(ages) or any(age.at_least for age in known_ages))
 
 
 def _basis(lag: FlowLag, of: Sequence[PartitionLag]) -> str:
     """Say what the lag was counted from."""
     if lag.exact:
         return "stored offset (exact)"
-    return " and ".join(sorted({one.basis for one in of if one.lag_records} or {one.basis for one in of}))
+    return " and ".join(
+        sorted({partition.basis for partition in of if partition.lag_records} or {partition.basis for partition in of})
+    )

@@ -38,25 +38,28 @@ def see_topics(
 ) -> dict[str, SeenTopic]:
     """Return what to remember of the flow's topics; one that the source does not have stays remembered."""
     topics, by_topic = dict(earlier), dict[str, list[PartitionLag]]()
-    for one in lag.counted:
-        by_topic.setdefault(one.partition.topic, []).append(one)
+    for partition in lag.counted:
+        by_topic.setdefault(partition.partition.topic, []).append(partition)
     for name, partitions in by_topic.items():
         old, topic_id = earlier.get(name, SeenTopic()), ids.get(name, "")
-        known = old.ids if topic_id in ("", *old.ids) else (*old.ids, topic_id)
+        topic_ids = old.ids if topic_id in ("", *old.ids) else (*old.ids, topic_id)
         unread = {number: place for number, place in old.places.items() if TopicPartition(name, number) in lag.unread}
-        places = {one.partition.partition: _place(one, old, now) for one in partitions}
-        topics[name] = SeenTopic(known, unread | places)
+        places = {partition.partition.partition: _place(partition, old, now) for partition in partitions}
+        topics[name] = SeenTopic(topic_ids, unread | places)
     return topics
 
 
-def _place(one: PartitionLag, old: SeenTopic, now: float) -> SeenOffset:
-    before, stored = old.places.get(one.partition.partition), -1 if one.stored is None else one.stored
-    arrived = reached_at(before, stored, one.arrived, one.log.end)
+def _place(partition_lag: PartitionLag, old: SeenTopic, now: float) -> SeenOffset:
+    before, stored = (
+        old.places.get(partition_lag.partition.partition),
+        -1 if partition_lag.stored is None else partition_lag.stored,
+    )
+    arrived = reached_at(before, stored, partition_lag.arrived, partition_lag.log.end)
     if before is None or before.stored != stored:
-        return SeenOffset(stored, arrived, now, one.arrived)
+        return SeenOffset(stored, arrived, now, partition_lag.arrived)
     return before._replace(
         arrived=before.arrived if arrived is None else arrived,
-        latest=before.latest if one.arrived is None else one.arrived,
+        latest=before.latest if partition_lag.arrived is None else partition_lag.arrived,
     )
 
 
@@ -144,7 +147,8 @@ _Timed = TypeVar("_Timed", Mark, Rest, Unstored, Unarrived)
 @dataclass(frozen=True)
 class FlowMemory:
     """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets; `progress` are the points
-    of its lag by their keys (see `trend`). `mirror`: how its topics are named on which Kafka cluster, for the `surplus` there."""
+    of its lag by their keys (see `trend`). `mirror`: how its topics are named on which Kafka cluster, for the `surplus` there.
+    """
 
     home: str = ""
     unassigned: Mapping[str, ConditionClock] = field(default_factory=dict)
@@ -164,7 +168,7 @@ class FlowMemory:
             self,
             unassigned=paused_all(self.unassigned),
             short=paused_all(self.short),
-            unarrived={topic: _paused(one) for topic, one in self.unarrived.items()},
+            unarrived={topic: _paused(unarrived) for topic, unarrived in self.unarrived.items()},
             marks={task: _paused(mark) for task, mark in self.marks.items()},
             rest=self.rest and _paused(self.rest),
             unstored=self.unstored and _paused(self.unstored),
@@ -202,19 +206,19 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
     """Return the memory after this reading. Flows outside the reading stay as they were; what it could not see pauses."""
     flows = dict(earlier.flows)
     for flow in reading.flows:
-        old, seen, lag = earlier.of(flow.id), reading.source_connector(flow), lags.get(flow.id)
+        old, connector, lag = earlier.of(flow.id), reading.source_connector(flow), lags.get(flow.id)
         home = reading.connects[flow.connect.name].kafka_cluster_id or old.home
         if old.home and home != old.home:
             old = FlowMemory()
-        if seen is not None and seen.info is None:  # not applied; its offsets outlive it
+        if connector is not None and connector.info is None:  # not applied; its offsets outlive it
             flows[flow.id] = FlowMemory(home, topics=old.topics)
             continue
-        if seen is None or lag is None or lag.unknown is not None:
+        if connector is None or lag is None or lag.unknown is not None:
             flows[flow.id] = replace(old.paused(), home=home)
             continue
         ids = reading.clusters[flow.source.alias].topic_ids
         topics = see_topics(lag, ids, old.topics, reading.taken_at)
-        new = old.paused() if lag.unread else _seen(old, flow, seen, lag, reading.taken_at)
+        new = old.paused() if lag.unread else _seen(old, flow, connector, lag, reading.taken_at)
         mirror, surplus = _surplus(old, reading, flow, lag, topics)
         flows[flow.id] = replace(new, home=home, topics=topics, mirror=mirror, surplus=surplus)
     looks, lost = _looks(earlier.looks, reading, lags)
@@ -240,9 +244,11 @@ def _surplus(
     """
     source, target = reading.clusters[flow.source.alias], reading.clusters.get(flow.target.alias, SeenKafka())
     earlier = {
-        topic: places
-        if topic in topics and topics[topic].ids == old.topics.get(topic, SeenTopic()).ids
-        else {number: place.of_log_before() for number, place in places.items()}
+        topic: (
+            places
+            if topic in topics and topics[topic].ids == old.topics.get(topic, SeenTopic()).ids
+            else {number: place.of_log_before() for number, place in places.items()}
+        )
         for topic, places in old.surplus.items()
     }
     if lag.unread or target.failure or reading.connects[flow.connect.name].exactly_once is None:
@@ -267,27 +273,29 @@ def _writes_too(other: Flow, flow: Flow, topic: str) -> bool:
 
 def _silent_workers(earlier: Memory, reading: Reading, flows: Mapping[str, FlowMemory]) -> dict[str, SilentWorker]:
     """Follow the workers that accept no connection; where their Connect cluster was not read, they pause."""
-    kept = dict(earlier.silent_workers)
+    workers = dict(earlier.silent_workers)
     for connect in reading.connects.values():
-        old = {key: kept.pop(key) for key in earlier.silent_workers if key.startswith(f"{connect.name}/")}
+        old = {key: workers.pop(key) for key in earlier.silent_workers if key.startswith(f"{connect.name}/")}
         if connect.failure:
-            kept |= {key: replace(one, clock=one.clock.pause()) for key, one in old.items()}
+            workers |= {
+                key: replace(silent_worker, clock=silent_worker.clock.pause()) for key, silent_worker in old.items()
+            }
         for worker in connect.silent_workers:
             before = old.get(f"{connect.name}/{worker}")
             moved = before is not None and (before.moved or _moves(worker, connect.name, reading, earlier, flows))
             clock = started(before.clock if before else None, reading.taken_at)
-            kept[f"{connect.name}/{worker}"] = SilentWorker(clock, moved)
-    return kept
+            workers[f"{connect.name}/{worker}"] = SilentWorker(clock, moved)
+    return workers
 
 
 def _moves(worker: str, connect: str, reading: Reading, earlier: Memory, flows: Mapping[str, FlowMemory]) -> bool:
     """Tell whether a task that is on a worker by its status has moved records since the look before."""
     for flow in reading.flows:
-        seen = reading.source_connector(flow)
-        if flow.connect.name != connect or seen is None or seen.status is None:
+        connector = reading.source_connector(flow)
+        if flow.connect.name != connect or connector is None or connector.status is None:
             continue
         before, after = earlier.of(flow.id).marks, flows[flow.id].marks
-        for task in (str(task.id) for task in seen.status.tasks if task.worker_id == worker):
+        for task in (str(task.id) for task in connector.status.tasks if task.worker_id == worker):
             if task in before and task in after and after[task].has_moved_since(before[task]):
                 return True
     return False
@@ -302,16 +310,19 @@ def _looks(
     """
     looks, lost = dict(earlier), list[LossRow]()
     for flow in reading.flows:
-        seen, lag = reading.source_connector(flow), lags.get(flow.id)
-        if seen is None or seen.info is None or lag is None or lag.unknown is not None:
+        connector, lag = reading.source_connector(flow), lags.get(flow.id)
+        if connector is None or connector.info is None or lag is None or lag.unknown is not None:
             continue
-        known, home = looks.get(flow.id, FlowLooks()), reading.connects[flow.connect.name].kafka_cluster_id
-        if known.home and home and home != known.home:
-            known = FlowLooks()
+        flow_looks, home = looks.get(flow.id, FlowLooks()), reading.connects[flow.connect.name].kafka_cluster_id
+        if flow_looks.home and home and home != flow_looks.home:
+            flow_looks = FlowLooks()
         partitions = _partition_looks(reading, flow, lag)
-        known, found = take(known, partitions, reading.begun_at, reading.taken_at)
-        looks[flow.id] = replace(known, home=home or known.home)
-        lost += [row_of(flow.id, flow.source.alias, one, what, reading.taken_at) for one, what in found]
+        flow_looks, lost_ranges = take(flow_looks, partitions, reading.begun_at, reading.taken_at)
+        looks[flow.id] = replace(flow_looks, home=home or flow_looks.home)
+        lost += [
+            row_of(flow.id, flow.source.alias, partition, lost_range, reading.taken_at)
+            for partition, lost_range in lost_ranges
+        ]
     return looks, lost
 
 
@@ -319,15 +330,15 @@ def _partition_looks(reading: Reading, flow: Flow, lag: FlowLag) -> dict[TopicPa
     """Return what the reading has of the partitions with a stored offset."""
     ids, counts = reading.clusters[flow.source.alias].topic_ids, is_only_writer(reading, flow)
     return {
-        one.partition: PartitionLook(
-            ids.get(one.partition.topic, ""),
-            one.log,
-            one.stored,
-            one.arrived if counts else None,
-            lag.exact or one.stored == one.log.end - 1,
+        partition.partition: PartitionLook(
+            ids.get(partition.partition.topic, ""),
+            partition.log,
+            partition.stored,
+            partition.arrived if counts else None,
+            lag.exact or partition.stored == partition.log.end - 1,
         )
-        for one in lag.counted
-        if one.stored is not None
+        for partition in lag.counted
+        if partition.stored is not None
     }
 
 
@@ -338,29 +349,31 @@ def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:
     that cannot be sent blocks all of them. A single waiting record may be a transaction's end marker, never mirrored.
     """
     sums: dict[str, list[int]] = {}
-    for one in lag.partitions:
-        total = sums.setdefault("-" if one.task is None else str(one.task), [0, 0, 0])
-        total[0] += 0 if one.stored is None else one.stored + 1
-        total[1] += one.arrived or 0
-        total[2] += running and one.lag_records > 1
+    for partition in lag.partitions:
+        total = sums.setdefault("-" if partition.task is None else str(partition.task), [0, 0, 0])
+        total[0] += 0 if partition.stored is None else partition.stored + 1
+        total[1] += partition.arrived or 0
+        total[2] += running and partition.lag_records > 1
     return {
         task: Mark(stored, None if lag.blind else arrived, behind > 0, ConditionClock(0.0, now))
         for task, (stored, arrived, behind) in sums.items()
     }
 
 
-def _seen(old: FlowMemory, flow: Flow, seen: LiveConnector, lag: FlowLag, now: float) -> FlowMemory:
-    state = seen.status.state if seen.status else ""
+def _seen(old: FlowMemory, flow: Flow, connector: LiveConnector, lag: FlowLag, now: float) -> FlowMemory:
+    state = connector.status.state if connector.status else ""
     marks = marks_of(lag, now, running=state == "RUNNING")
     return FlowMemory(
-        unassigned={str(one): started(old.unassigned.get(str(one)), now) for one in lag.unassigned},
+        unassigned={str(partition): started(old.unassigned.get(str(partition)), now) for partition in lag.unassigned},
         marks={task: _since(mark, old.marks.get(task)) for task, mark in marks.items()},
         rest=_rest(old.rest, lag, now) if state in RESTING else None,
         unstored=_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
         progress=followed(old.progress, lag, now),
-        short=paused_all(old.short)
-        if lag.short is None
-        else {topic: started(old.short.get(topic), now) for topic in lag.short},
+        short=(
+            paused_all(old.short)
+            if lag.short is None
+            else {topic: started(old.short.get(topic), now) for topic in lag.short}
+        ),
         unarrived=_unarrived(old.unarrived, lag, now) if state == "RUNNING" else {},
     )
 
@@ -383,7 +396,7 @@ def _since(mark: Mark, earlier: Mark | None) -> Mark:
 
 
 def _rest(old: Rest | None, lag: FlowLag, now: float) -> Rest:
-    ends = sum(one.log.end for one in lag.counted)
+    ends = sum(partition.log.end for partition in lag.counted)
     return Rest(old.ends, ends - old.ends, old.clock.on(now)) if old else Rest(ends, 0, ConditionClock(0.0, now))
 
 
@@ -391,9 +404,9 @@ def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None
     """Follow records that arrive while no offset is stored; the time counts from the observation that saw the first of them."""
     if lag.blind:
         return old and _paused(old)
-    stored = sum(0 if one.stored is None else one.stored + 1 for one in lag.counted)
-    arrived = sum(one.arrived or 0 for one in lag.counted)
-    waiting = sum(one.stored_lag_records for one in lag.counted)
+    stored = sum(0 if partition.stored is None else partition.stored + 1 for partition in lag.counted)
+    arrived = sum(partition.arrived or 0 for partition in lag.counted)
+    waiting = sum(partition.stored_lag_records for partition in lag.counted)
     if old is None or stored != old.stored or arrived < old.arrived or waiting <= 1:
         return Unstored(stored, arrived)
     if arrived == old.arrived:
@@ -404,20 +417,20 @@ def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None
 def _unarrived(old: Mapping[str, Unarrived], lag: FlowLag, now: float) -> dict[str, Unarrived]:
     """Follow the topics whose remote ends do not move, and what their stored offsets say meanwhile."""
     if lag.short is None:
-        return {topic: _paused(one) for topic, one in old.items()}
+        return {topic: _paused(timed) for topic, timed in old.items()}
     missing = {topic for topic, count in lag.short.items() if count == 0}
     sums: dict[str, list[int]] = {}
     unknown = set[str]()
-    for one in lag.counted:
-        topic, position = one.partition.topic, 0 if one.stored is None else one.stored + 1
-        end = 0 if topic in missing else one.arrived
-        if one.task is None or end is None:
+    for partition in lag.counted:
+        topic, position = partition.partition.topic, 0 if partition.stored is None else partition.stored + 1
+        end = 0 if topic in missing else partition.arrived
+        if partition.task is None or end is None:
             unknown.add(topic)
             continue
         total = sums.setdefault(topic, [0, 0, 0])
         total[0] += end
         total[1] += position
-        total[2] += max(position, one.log.end)
+        total[2] += max(position, partition.log.end)
     return {
         topic: _since_moved(old.get(topic), end, position, floor, now)
         for topic, (end, position, floor) in sums.items()
@@ -440,20 +453,20 @@ def _since_moved(old: Unarrived | None, end: int, position: int, floor: int, now
     return Unarrived(end, old.floor, records, old.advances + 1, started(old.clock, now))
 
 
-def _paused(one: _Timed) -> _Timed:
-    return replace(one, clock=one.clock.pause()) if one.clock else one
+def _paused(timed: _Timed) -> _Timed:
+    return replace(timed, clock=timed.clock.pause()) if timed.clock else timed
 
 
 def _sync_looks(kind: str, earlier: Mapping[str, SyncLook], reading: Reading) -> dict[str, SyncLook]:
     """Follow what connectors copy to the target; one that does not run starts anew when it does."""
     looks = dict(earlier)
     for flow in reading.flows:
-        old, seen = looks.pop(flow.id, None), reading.source_connector(flow)
-        sync = COPIED[kind].sync(seen) if seen else None
-        if seen and sync and (kind, flow.id) in reading.copied_asked:
-            missing = missing_of(reading, flow, seen, kind, sync)
+        old, connector = looks.pop(flow.id, None), reading.source_connector(flow)
+        sync = COPIED[kind].sync(connector) if connector else None
+        if connector and sync and (kind, flow.id) in reading.copied_asked:
+            missing = missing_of(reading, flow, connector, kind, sync)
             looks[flow.id] = _sync_look(old or SyncLook(reading.taken_at), missing, reading.taken_at)
-        elif old and (sync or not seen):
+        elif old and (sync or not connector):
             looks[flow.id] = old if sync else old.paused()
     return looks
 
@@ -462,19 +475,21 @@ def _sync_look(old: SyncLook, missing: Mapping[str, frozenset[str] | None] | Non
     if missing is None:
         return replace(old.paused(), asked_at=now)
     clocks = dict[str, Mapping[str, ConditionClock]]()
-    for topic, what in missing.items():
+    for topic, names in missing.items():
         before = old.missing.get(topic, {})
-        clocks[topic] = paused_all(before) if what is None else {one: started(before.get(one), now) for one in what}
-    return SyncLook(now, {topic: each for topic, each in clocks.items() if each})
+        clocks[topic] = (
+            paused_all(before) if names is None else {name: started(before.get(name), now) for name in names}
+        )
+    return SyncLook(now, {topic: clocks_of_topic for topic, clocks_of_topic in clocks.items() if clocks_of_topic})
 
 
 def _without_status(earlier: Mapping[str, ConditionClock], reading: Reading) -> dict[str, ConditionClock]:
     clocks = dict(earlier)
     for connect in reading.connects.values():
-        for seen in connect.connectors.values():
-            clock = clocks.pop(seen.key, None)
-            if seen.info is not None and seen.status is None:
-                clocks[seen.key] = started(clock, reading.taken_at)
+        for connector in connect.connectors.values():
+            clock = clocks.pop(connector.key, None)
+            if connector.info is not None and connector.status is None:
+                clocks[connector.key] = started(clock, reading.taken_at)
         if connect.failure:
             inside = f"{connect.name}/"
             clocks |= {key: clock.pause() for key, clock in clocks.items() if key.startswith(inside)}

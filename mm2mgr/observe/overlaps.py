@@ -126,8 +126,10 @@ def _dedicated(reading: Reading, flows: Iterable[Flow]) -> tuple[list[OtherConne
             continue
         if runs.config is None:
             notes[flow.id] = (
-                f"a dedicated MirrorMaker runs (group {name} has {number_of(runs.members, 'member')}); whether it mirrors this flow's "
-                f"topics is not known: mm2mgr's login could not read {configs_topic(source)}",
+                (
+                    f"a dedicated MirrorMaker runs (group {name} has {number_of(runs.members, 'member')}); whether it"
+                    f" mirrors this flow's topics is not known: mm2mgr's login could not read {configs_topic(source)}"
+                ),
             )
         else:
             config = {"connector.class": SOURCE_CLASS, **runs.config}

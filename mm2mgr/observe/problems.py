@@ -95,13 +95,15 @@ class ConnectorCase:
         )
 
     def failure(
-        self, kind: str, found: Classified, evidence: Mapping[str, Any], tasks: Iterable[int] = ()
+        self, kind: str, classified: Classified, evidence: Mapping[str, Any], tasks: Iterable[int] = ()
     ) -> LiveProblem:
         """Return a failure as a problem, with its cause."""
         problem = self.problem(
-            kind, {**evidence, "exception": found.exception, "remedy": CAUSES[found.cause].remedy}, tasks=tasks
+            kind,
+            {**evidence, "exception": classified.exception, "remedy": CAUSES[classified.cause].remedy},
+            tasks=tasks,
         )
-        return replace(problem, cause=found.cause, retryable=found.retryable)
+        return replace(problem, cause=classified.cause, retryable=classified.retryable)
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class FlowCase(ConnectorCase):
         """What the lag has done over all looks that are remembered, of every command; None where it is not known."""
         if self.lag.unknown is not None or self.lag.unread:
             return None
-        behind = [one for one in self.lag.counted if one.lag_records]
+        behind = [partition for partition in self.lag.counted if partition.lag_records]
         return lag_trend(self.kept.progress.get(FLOW, ()), behind, self.flow.connect.model.flush_interval)
 
 
@@ -173,9 +175,9 @@ def failed(case: ConnectorCase) -> Iterator[LiveProblem]:
     status = case.seen.status
     if status and status.state == "FAILED":
         run_on = any(task.state == "RUNNING" for task in status.tasks)
-        found = classify(status.trace)
+        classified = classify(status.trace)
         yield case.failure(
-            "connector-failed", found, {"trace_summary": trace_summary(status.trace), "tasks_run": run_on}
+            "connector-failed", classified, {"trace_summary": trace_summary(status.trace), "tasks_run": run_on}
         )
 
 
@@ -185,8 +187,8 @@ def failed_tasks(case: ConnectorCase) -> Iterator[LiveProblem]:
     for task in case.seen.status.tasks if case.seen.status else ():
         if task.state == "FAILED":
             by_cause.setdefault((trace_summary(task.trace), classify(task.trace)), []).append(task.id)
-    for (summary, found), tasks in by_cause.items():
-        yield case.failure("task-failed", found, {"trace_summary": summary}, tasks)
+    for (summary, classified), tasks in by_cause.items():
+        yield case.failure("task-failed", classified, {"trace_summary": summary}, tasks)
 
 
 def unassigned(case: ConnectorCase) -> Iterator[LiveProblem]:
@@ -208,8 +210,8 @@ def on_departed_worker(case: ConnectorCase) -> Iterator[LiveProblem]:
         tasks = [task.id for task in status.tasks if task.worker_id == worker and task.state == "RUNNING"]
         is_there = status.worker_id == worker and status.state == "RUNNING"
         if tasks or is_there:
-            found = {"worker": worker, "connector_there": is_there}
-            yield case.problem("worker-departed", found, since=seconds, tasks=tasks)
+            evidence = {"worker": worker, "connector_there": is_there}
+            yield case.problem("worker-departed", evidence, since=seconds, tasks=tasks)
 
 
 def heartbeat_without_task(case: ConnectorCase) -> Iterator[LiveProblem]:
@@ -253,8 +255,8 @@ def resting(case: FlowCase) -> Iterator[LiveProblem]:
     at_rest = case.state in RESTING and not case.flow.settings.state and not _moving_offsets(case)
     rest = case.kept.rest
     if at_rest and case.lag.total_records and rest and rest.grown > 0:
-        found = {"state": case.state, "lag_records": case.lag.total_records, "grown_records": rest.grown}
-        yield case.problem("resting-while-lag-grows", found, since=rest.clock.seconds)
+        evidence = {"state": case.state, "lag_records": case.lag.total_records, "grown_records": rest.grown}
+        yield case.problem("resting-while-lag-grows", evidence, since=rest.clock.seconds)
 
 
 def old_config(case: FlowCase) -> Iterator[LiveProblem]:
@@ -280,24 +282,24 @@ def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
     if case.state != "RUNNING" or not stuck:
         return
     committed = text_of("source", case.seen.desired.config, "source consumer", "isolation.level") == "read_committed"
-    found = {"blind": blind, "read_committed": committed, "target": case.flow.target.alias}
+    evidence = {"blind": blind, "read_committed": committed, "target": case.flow.target.alias}
     tasks = [] if set(stuck) == {"-"} else [int(task) for task in stuck if task != "-"]
-    yield case.problem("no-progress", found, since=min(stuck.values()), tasks=tasks)
+    yield case.problem("no-progress", evidence, since=min(stuck.values()), tasks=tasks)
 
 
 def abandoned_partitions(case: FlowCase) -> Iterator[LiveProblem]:
     """Partitions that the flow wants and no task has; new ones are found at the next refresh."""
-    clocks = {str(one): case.kept.unassigned.get(str(one)) for one in case.lag.unassigned}
+    clocks = {str(partition): case.kept.unassigned.get(str(partition)) for partition in case.lag.unassigned}
     waited = {name: clock.seconds for name, clock in clocks.items() if clock}
     late = {name: seconds for name, seconds in waited.items() if seconds > case.flow.settings.refresh_interval}
     if late:
-        found = {
+        evidence = {
             "partitions": list(late)[:_PARTITIONS_NAMED],
             "partition_count": len(late),
             "source": case.flow.source.alias,
             "target": case.flow.target.alias,
         }
-        yield case.problem("partitions-unassigned", found, since=max(late.values()))
+        yield case.problem("partitions-unassigned", evidence, since=max(late.values()))
 
 
 CONNECTOR_RULES: tuple[Callable[[ConnectorCase], Iterator[LiveProblem]], ...] = (
@@ -322,9 +324,9 @@ FLOW_RULES: tuple[Callable[[FlowCase], Iterator[LiveProblem]], ...] = (
 )
 
 
-def failures(seen: LiveConnector) -> tuple[LiveProblem, ...]:
+def failures(connector: LiveConnector) -> tuple[LiveProblem, ...]:
     """Return what of a connector FAILED."""
-    case = ConnectorCase(seen, Patience())
+    case = ConnectorCase(connector, Patience())
     return (*failed(case), *failed_tasks(case))
 
 
@@ -351,8 +353,8 @@ def companion_notes(case: ConnectorCase) -> tuple[str, ...]:
     """Return the notes on a companion connector."""
     notes, status = _state_notes(case), case.seen.status
     if case.seen.desired.type == "checkpoint" and status and status.state == "RUNNING" and not status.tasks:
-        why = "no consumer group has offsets on these topics, or the source does not answer the workers"
-        notes.append(f"no task: {why}")
+        reason = "no consumer group has offsets on these topics, or the source does not answer the workers"
+        notes.append(f"no task: {reason}")
     return tuple(notes)
 
 
@@ -365,13 +367,13 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
         every = case.flow.settings.refresh_interval
         notes.append(f"{len(lag.unassigned)} partitions have no task: new partitions are detected every {every:.0f} s")
     if lag.deleted:
-        names = ", ".join(sorted({one.topic for one in lag.deleted})[:3])
+        names = ", ".join(sorted({partition.topic for partition in lag.deleted})[:3])
         notes.append(f"tasks still hold partitions that {case.flow.source.alias} no longer has: {names}")
     is_counted = case.seen.info is not None and lag.unknown is None
     if case.exactly_once is None and is_counted and case.flow.settings.replication_policy == "default":
         notes.append(
-            "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that transaction "
-            "markers cannot be told from records"
+            "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that"
+            " transaction markers cannot be told from records"
         )
     if isinstance(case.seen.tasks, Failure):
         notes.append(f"tasks could not be read: {case.seen.tasks.message}")
@@ -406,13 +408,16 @@ def growth(case: FlowCase, now: float, before: Mapping[str, Mark]) -> str:
     if case.flow.exactly_once or case.exactly_once:
         return ""
     both = [(case.marks[task], before[task]) for task in case.marks if task in before]
-    seen = [(mark.arrived - old.arrived, mark.stored - old.stored) for mark, old in both
+    growths = [(mark.arrived - old.arrived, mark.stored - old.stored) for mark, old in both
             if mark.arrived is not None and old.arrived is not None]  # fmt: skip
-    arrived, stored = sum(one for one, _ in seen), max(0, sum(one for _, one in seen))
+    arrived, stored = sum(grown for grown, _ in growths), max(0, sum(grown for _, grown in growths))
     if arrived <= stored:
         return ""
     seconds = now - max(old.clock.seen_at for _, old in both)
-    return f"in the last {seconds:.0f} s the target received {_at_most(case, arrived)}, of which the stored offsets show {stored}"
+    return (
+        f"in the last {seconds:.0f} s the target received {_at_most(case, arrived)}, of which the stored offsets show"
+        f" {stored}"
+    )
 
 
 def _state_notes(case: ConnectorCase) -> list[str]:
@@ -424,18 +429,18 @@ def _state_notes(case: ConnectorCase) -> list[str]:
 
 
 def _nothing_stored(case: FlowCase) -> str:
-    empty = [one for one in case.lag.counted if one.stored is None and one.lag_records]
-    arrived = sum(one.arrived or 0 for one in empty)
+    empty = [partition for partition in case.lag.counted if partition.stored is None and partition.lag_records]
+    arrived = sum(partition.arrived or 0 for partition in empty)
     already = f", but their remote topics hold {_at_most(case, arrived)} already" if arrived else ""
     return f"nothing stored yet for {len(empty)} partitions{already}" if empty else ""
 
 
 def _past_end(case: FlowCase) -> str:
-    past = [str(one.partition) for one in case.lag.counted if one.past_end]
+    past = [str(partition.partition) for partition in case.lag.counted if partition.past_end]
     if not past:
         return ""
-    why = "the topic was deleted and created again, or truncated"
-    return f"the stored offset is past the end of {few(past)} ({why}), so all that the log has counts as lag"
+    reason = "the topic was deleted and created again, or truncated"
+    return f"the stored offset is past the end of {few(past)} ({reason}), so all that the log has counts as lag"
 
 
 def _at_most(case: FlowCase, end_offsets: int) -> str:
@@ -447,11 +452,11 @@ def _at_most(case: FlowCase, end_offsets: int) -> str:
 
 
 def _marker(case: FlowCase) -> str:
-    single = case.lag.total_records and all(one.lag_records <= 1 for one in case.lag.counted)
+    single = case.lag.total_records and all(partition.lag_records <= 1 for partition in case.lag.counted)
     return "one record behind can be a transaction's end marker, which is never mirrored" if single else ""
 
 
 def _unread(case: FlowCase) -> str:
-    for partition, why in case.lag.unread.items():
-        return f"{len(case.lag.unread)} partitions of the source could not be read ({partition}: {why})"
+    for partition, reason in case.lag.unread.items():
+        return f"{len(case.lag.unread)} partitions of the source could not be read ({partition}: {reason})"
     return ""

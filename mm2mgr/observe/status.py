@@ -262,9 +262,11 @@ def _with_more(seen: LiveConnector, snapshot: Snapshot, how: ObserveOptions) -> 
     return replace(
         seen,
         tasks=Failure.of(tasks) if isinstance(tasks, Mm2mgrError) else tasks,
-        offsets=Failure.of(offsets)
-        if isinstance(offsets, Mm2mgrError)
-        else parse_stored(offsets, seen.desired.config["source.cluster.alias"]),
+        offsets=(
+            Failure.of(offsets)
+            if isinstance(offsets, Mm2mgrError)
+            else parse_stored(offsets, seen.desired.config["source.cluster.alias"])
+        ),
     )
 
 

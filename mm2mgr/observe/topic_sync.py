@@ -33,51 +33,53 @@ class TopicSync:
         return asked_at is None or not 0 <= now - asked_at < self.interval_seconds / 2
 
 
-def config_sync(seen: LiveConnector) -> TopicSync | None:
+def config_sync(connector: LiveConnector) -> TopicSync | None:
     """Return how a RUNNING connector copies settings by its config; None where it does not, or that cannot be known."""
-    config = seen.info.config if seen.info else {}
+    config = connector.info.config if connector.info else {}
     excluded = config.get("config.properties.exclude", "${")
     items = tuple(item for part in excluded.split(",") if (item := part.strip()))
     if config.get("config.property.filter.class", _FILTER_CLASS).rpartition(".")[2] != _FILTER_CLASS or not all(
         "${" not in item and readable(item, topics=False) for item in items
     ):
         return None
-    sync = _sync(seen, "sync.topic.configs")
+    sync = _sync(connector, "sync.topic.configs")
     return replace(sync, excluded=NameFilter(items, ())) if sync else None
 
 
-def acl_sync(seen: LiveConnector) -> TopicSync | None:
+def acl_sync(connector: LiveConnector) -> TopicSync | None:
     """Return how a RUNNING connector copies ACLs by its config; None where it does not, or that cannot be known."""
-    return _sync(seen, "sync.topic.acls")
+    return _sync(connector, "sync.topic.acls")
 
 
-def _sync(seen: LiveConnector, keys: str) -> TopicSync | None:
-    if seen.info is None or seen.status is None or seen.status.state != "RUNNING":
+def _sync(connector: LiveConnector, keys: str) -> TopicSync | None:
+    if connector.info is None or connector.status is None or connector.status.state != "RUNNING":
         return None
-    if seen.info.config.get(f"{keys}.enabled", "true").strip().lower() != "true":
+    if connector.info.config.get(f"{keys}.enabled", "true").strip().lower() != "true":
         return None
-    seconds = seen.number(f"{keys}.interval.seconds", _DEFAULT_INTERVAL_SECONDS)
+    seconds = connector.number(f"{keys}.interval.seconds", _DEFAULT_INTERVAL_SECONDS)
     return TopicSync(seconds) if seconds and seconds > 0 else None
 
 
 def _settings_missing(sides: Sides, sync: TopicSync) -> frozenset[str] | None:
     """Return the settings that the target does not have as the source has them, as `name=digest of the value`."""
-    wanted, there = sides.source.configs.get(sides.topic), sides.target.configs.get(sides.remote_topic)
-    if not wanted or not there:
+    settings, there = sides.source.configs.get(sides.topic), sides.target.configs.get(sides.remote_topic)
+    if not settings or not there:
         return None
     return frozenset(
         f"{key}={hashlib.blake2s(value.encode(), digest_size=6).hexdigest()}"
-        for key, value in wanted.set.items()
+        for key, value in settings.set.items()
         if there.values.get(key) != value and not sync.excluded.matches(key)
     )
 
 
 def _acls_missing(sides: Sides, _: TopicSync) -> frozenset[str] | None:
     """Return the ACLs that MirrorMaker makes on the target from those of the source, and that are not there."""
-    wanted, there = sides.source.acls.get(sides.topic), sides.target.acls.get(sides.remote_topic)
-    if wanted is None or there is None:
+    acls, there = sides.source.acls.get(sides.topic), sides.target.acls.get(sides.remote_topic)
+    if acls is None or there is None:
         return None
-    return frozenset(str(one) for acl in wanted if (one := mirrored_acl(acl, sides.remote_topic)) and one not in there)
+    return frozenset(
+        str(mirrored) for acl in acls if (mirrored := mirrored_acl(acl, sides.remote_topic)) and mirrored not in there
+    )
 
 
 def mirrored_acl(acl: Acl, remote_topic: str) -> Acl | None:
@@ -118,13 +120,13 @@ COPIED: Mapping[str, Copied] = {
 
 
 def missing_of(
-    reading: Reading, flow: Flow, seen: LiveConnector, kind: str, sync: TopicSync
+    reading: Reading, flow: Flow, connector: LiveConnector, kind: str, sync: TopicSync
 ) -> dict[str, frozenset[str] | None] | None:
     """Return what is not on the target of each topic that tasks have, None for one not read on both sides; None: tasks were not read."""
-    if isinstance(seen.tasks, Failure):
+    if isinstance(connector.tasks, Failure):
         return None
-    source, target = (reading.clusters[one.alias] for one in (flow.source, flow.target))
-    topics = {one.topic for partitions in seen.assigned().values() for one in partitions}
+    source, target = (reading.clusters[cluster.alias] for cluster in (flow.source, flow.target))
+    topics = {partition.topic for partitions in connector.assigned().values() for partition in partitions}
     return {
         topic: COPIED[kind].missing(Sides(source, target, topic, flow.remote_topic(topic)), sync)
         for topic in topics

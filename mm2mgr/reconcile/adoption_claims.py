@@ -119,25 +119,25 @@ def _pair(change: Change) -> tuple[Named, Pair]:
     return change.named, aliases_of(change.before or {})
 
 
-def read_claims(topology: Topology, wanted: Mapping[Named, Pair], also: Iterable[str] = ()) -> Steps[Claims]:
+def read_claims(topology: Topology, pairs: Mapping[Named, Pair], also: Iterable[str] = ()) -> Steps[Claims]:
     """Read the claims on these connectors, and this tree's own on their Connect clusters and on those in `also`."""
-    names = {connect for connect, _ in wanted} | set(also)
-    kept = {name for name in names if topology.connects[name].model.history}
-    unread = dict.fromkeys(names - kept, _NO_HISTORY)
-    answers = yield from read_topics({topology.connects[name].kafka for name in kept})
-    by_alias = {alias: each if isinstance(each, str) else _claims_in(each) for alias, each in answers.items()}
+    names = {connect for connect, _ in pairs} | set(also)
+    with_history = {name for name in names if topology.connects[name].model.history}
+    unread = dict.fromkeys(names - with_history, _NO_HISTORY)
+    answers = yield from read_topics({topology.connects[name].kafka for name in with_history})
+    by_alias = {alias: answer if isinstance(answer, str) else _claims_in(answer) for alias, answer in answers.items()}
     others, own = dict[Named, Claim](), list[Claim]()
-    for name in sorted(kept):
-        found = by_alias[topology.connects[name].kafka]
-        if isinstance(found, str):
-            unread[name] = found
+    for name in sorted(with_history):
+        claims_there = by_alias[topology.connects[name].kafka]
+        if isinstance(claims_there, str):
+            unread[name] = claims_there
             continue
-        own += [claim for claim in found if (claim.owner, claim.connect) == (topology.owner, name)]
+        own += [claim for claim in claims_there if (claim.owner, claim.connect) == (topology.owner, name)]
         others |= {
             (name, claim.connector): claim
-            for claim in found
+            for claim in claims_there
             if claim.owner != topology.owner
-            and wanted.get((name, claim.connector)) == claim.pair
+            and pairs.get((name, claim.connector)) == claim.pair
             and name in claim.places(topology, topology.connects[name].kafka)
         }
     return Claims(others, tuple(own), unread)
@@ -152,19 +152,27 @@ def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
     """Return the plan in which nothing is adopted or written that another owner claims, and which says where that is
     not known.
     """
-    found = {connector: claim for (connect, connector), claim in claims.others.items() if connect == part.connect}
+    claims_of_others = {
+        connector: claim for (connect, connector), claim in claims.others.items() if connect == part.connect
+    }
     remedy = (
-        "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up writes it "
-        "under release: and applies"
+        "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up"
+        " writes it under release: and applies"
     )
     lists = (
-        replace(entry, says=f"not adopted: {claim}", done=False, pending=())
-        if entry.list == "adopt" and (claim := found.get(entry.connector))
-        else entry
+        (
+            replace(entry, says=f"not adopted: {claim}", done=False, pending=())
+            if entry.list == "adopt" and (claim := claims_of_others.get(entry.connector))
+            else entry
+        )
         for entry in part.lists
     )
     held = part.each(
-        lambda change: change.blocked(str(found[change.connector]), remedy) if change.connector in found else change
+        lambda change: (
+            change.blocked(str(claims_of_others[change.connector]), remedy)
+            if change.connector in claims_of_others
+            else change
+        )
     )
     reason = claims.unread.get(part.connect)
     if reason == _NO_HISTORY and not any(entry.list == "adopt" for entry in part.lists):
@@ -178,11 +186,11 @@ async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], record
     parts, owners = tuple(parts), Ownership.of(topology)
     readable = {part.connect for part in parts if not part.error}
     concerned = {named[0] for named in (*owners.adopted, *owners.released)} & readable
-    wanted = adopting(owners, parts)
-    claims = await ask_all(read_claims(topology, wanted, concerned), topology)
+    adopted = adopting(owners, parts)
+    claims = await ask_all(read_claims(topology, adopted, concerned), topology)
     stopped = {c.named for part in parts for c in part.changes if c.action == "blocked"}
     mine = {claim.named: claim for claim in claims.own}
-    for named, pair in wanted.items():
+    for named, pair in adopted.items():
         is_held = named not in stopped or named in claims.others
         if is_held and named not in mine and named[0] not in claims.unread:
             urls = tuple(mask_text(url) for url in topology.connects[named[0]].model.url)
@@ -191,9 +199,9 @@ async def settle_claims(topology: Topology, parts: Iterable[ClusterPlan], record
             claim = Claim(str(topology.owner), *named, pair, urls, by.who, by.commit, when)
             recorder.write(claim.connect, claim.key, json.dumps(asdict(claim)))
     declared = owners.adopted.keys()
-    seen = {c.named for part in parts for c in part.changes}
+    planned = {c.named for part in parts for c in part.changes}
     for named, claim in mine.items():
-        is_marked = named in seen and named not in wanted
+        is_marked = named in planned and named not in adopted
         if named not in declared or is_marked:
             recorder.write(claim.connect, claim.key, None)
 

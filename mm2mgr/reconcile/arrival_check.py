@@ -77,14 +77,20 @@ class Arrivals:
     def take(self, ends: Ends, at: float, *, runs: bool) -> None:
         """Take in a reading of a moment, in seconds; `runs`: the tasks are seen to run with the new config."""
         self.now = ends
-        for one, pair in ends.items():
-            if one not in self.first or pair[1] < self.first[one][1]:  # a topic that was created again on the target
-                self.first[one] = pair
+        for partition, pair in ends.items():
+            if (
+                partition not in self.first or pair[1] < self.first[partition][1]
+            ):  # a topic that was created again on the target
+                self.first[partition] = pair
         if not runs or not ends:
             return
         if self.base is None:
             self.base = ends
-        self.arrived |= {one.topic for one, (_, end) in ends.items() if one in self.base and end != self.base[one][1]}
+        self.arrived |= {
+            partition.topic
+            for partition, (_, end) in ends.items()
+            if partition in self.base and end != self.base[partition][1]
+        }
         if self.latest is None:
             self.latest = at, ends
         elif at - self.latest[0] >= self.patience_seconds:
@@ -120,14 +126,20 @@ class Arrivals:
     @staticmethod
     def _grown(before: Ends, after: Ends) -> list[str]:
         """Return the topics that got records between two readings of their source."""
-        return sorted({one.topic for one, (end, _) in after.items() if one in before and end > before[one][0] + 1})
+        return sorted(
+            {
+                partition.topic
+                for partition, (end, _) in after.items()
+                if partition in before and end > before[partition][0] + 1
+            }
+        )
 
     def _behind(self, ends: Ends) -> set[str]:
         """Return the topics of which more waits in a reading than at first."""
         return {
-            one.topic
-            for one, (source, target) in ends.items()
-            if one in self.first and source - target - (self.first[one][0] - self.first[one][1]) > 1
+            partition.topic
+            for partition, (source, target) in ends.items()
+            if partition in self.first and source - target - (self.first[partition][0] - self.first[partition][1]) > 1
         }
 
 
@@ -196,47 +208,56 @@ class LogReader:
 
     async def read(self, watched: Iterable[Arrivals]) -> list[tuple[Arrivals, Ends]]:
         """Return the ends of what each of them has, without those whose clusters could not be read."""
-        asked = [each for each in watched if each.partitions and not each.unknown]
-        chosen = [each for each in asked if not self._unread & _aliases(each.flow)]
-        wanted: dict[tuple[str, bool], set[TopicPartition]] = {}
-        clusters = {end.alias: end for each in chosen for end in (each.flow.source, each.flow.target)}
-        for each in chosen:
-            wanted.setdefault((each.flow.source.alias, each.is_committed), set()).update(each.partitions)
-            remote = (_remote(each.flow, one) for one in each.partitions)
-            wanted.setdefault((each.flow.target.alias, False), set()).update(remote)
-        found: dict[tuple[str, bool], Mapping[TopicPartition, int | None]] = {}
+        asked = [arrivals for arrivals in watched if arrivals.partitions and not arrivals.unknown]
+        chosen = [arrivals for arrivals in asked if not self._unread & _aliases(arrivals.flow)]
+        partitions_of: dict[tuple[str, bool], set[TopicPartition]] = {}
+        clusters = {end.alias: end for arrivals in chosen for end in (arrivals.flow.source, arrivals.flow.target)}
+        for arrivals in chosen:
+            partitions_of.setdefault((arrivals.flow.source.alias, arrivals.is_committed), set()).update(
+                arrivals.partitions
+            )
+            remote = (_remote(arrivals.flow, partition) for partition in arrivals.partitions)
+            partitions_of.setdefault((arrivals.flow.target.alias, False), set()).update(remote)
+        ends_of: dict[tuple[str, bool], Mapping[TopicPartition, int | None]] = {}
 
         async def of_kafka(alias: str, committed: bool) -> None:
-            asked = wanted[alias, committed]
+            asked = partitions_of[alias, committed]
             try:
                 access = kafka_access(clusters[alias])
-                found[alias, committed] = await asyncio.to_thread(read_ends, access, asked, committed=committed)
+                ends_of[alias, committed] = await asyncio.to_thread(read_ends, access, asked, committed=committed)
             except Mm2mgrError:
                 self._unread.add(alias)
 
-        await asyncio.gather(*(of_kafka(*key) for key in wanted))
-        for each in asked:
-            if self._unread & _aliases(each.flow):
-                each.forget()
-        read = [each for each in chosen if not self._unread & _aliases(each.flow)]
+        await asyncio.gather(*(of_kafka(*key) for key in partitions_of))
+        for arrivals in asked:
+            if self._unread & _aliases(arrivals.flow):
+                arrivals.forget()
+        read = [arrivals for arrivals in chosen if not self._unread & _aliases(arrivals.flow)]
         return [
-            (each, _both(each, found[each.flow.source.alias, each.is_committed], found[each.flow.target.alias, False]))
-            for each in read
+            (
+                arrivals,
+                _both(
+                    arrivals,
+                    ends_of[arrivals.flow.source.alias, arrivals.is_committed],
+                    ends_of[arrivals.flow.target.alias, False],
+                ),
+            )
+            for arrivals in read
         ]
 
 
 def _both(
-    each: Arrivals, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int | None]
+    arrivals: Arrivals, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int | None]
 ) -> Ends:
     """Return both ends of its partitions, none where mm2mgr's login sees none of its topics on the target: 0 would be
     no reading.
     """
-    remotes = {one: _remote(each.flow, one) for one in each.partitions}
-    each.sees_target = any(target.get(remote) is not None for remote in remotes.values())
+    remotes = {partition: _remote(arrivals.flow, partition) for partition in arrivals.partitions}
+    arrivals.sees_target = any(target.get(remote) is not None for remote in remotes.values())
     return {
-        one: (source[one] or 0, target[remote] or 0)
-        for one, remote in remotes.items()
-        if each.sees_target and one in source and remote in target
+        partition: (source[partition] or 0, target[remote] or 0)
+        for partition, remote in remotes.items()
+        if arrivals.sees_target and partition in source and remote in target
     }
 
 
@@ -255,8 +276,8 @@ def said(arrivals: Arrivals) -> str:
     return f"no record of {few(arrivals.waiting)} arrives, although the source has new ones (a right may be missing)"
 
 
-def _remote(flow: Flow, one: TopicPartition) -> TopicPartition:
-    return TopicPartition(flow.remote_topic(one.topic), one.partition)
+def _remote(flow: Flow, partition: TopicPartition) -> TopicPartition:
+    return TopicPartition(flow.remote_topic(partition.topic), partition.partition)
 
 
 def _aliases(flow: Flow) -> set[str]:
@@ -270,12 +291,12 @@ def read_ends(
     topic. `committed`: the first offset of an open transaction where there is one. Blocks; raises KafkaError."""
     from mm2mgr.kafka.client import Kafka
 
-    wanted = list(partitions)
+    distinct = list(partitions)
     with Kafka(access, timeout_seconds) as kafka:
         counts = kafka.partition_counts()  # ends early where no broker listens
-        there = [one for one in wanted if one.partition < counts.get(one.topic, 0)]
-        ends = {one: log.end for one, log in kafka.read_offsets(there, committed=committed).found.items()}
-    missing = {one: 0 if one.topic in counts else None for one in set(wanted) - set(there)}
+        there = [partition for partition in distinct if partition.partition < counts.get(partition.topic, 0)]
+        ends = {partition: log.end for partition, log in kafka.read_offsets(there, committed=committed).found.items()}
+    missing = {partition: 0 if partition.topic in counts else None for partition in set(distinct) - set(there)}
     return {**missing, **ends}
 
 

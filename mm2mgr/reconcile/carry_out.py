@@ -98,11 +98,14 @@ async def carry_out_quotas(topology: Topology, changes: Iterable[QuotaChange]) -
         todo = by_kafka[kafka]
         try:
             access = kafka_access(topology.clusters[kafka])
-            refused = await asyncio.to_thread(write_quotas, access, {each.entity: each.after for each in todo})
+            refused = await asyncio.to_thread(write_quotas, access, {quota.entity: quota.after for quota in todo})
         except Mm2mgrError as error:
-            return [QuotaResult(each, error.message, error.hint) for each in todo]
-        whys = [(each, refused.get(each.entity)) for each in todo]
-        return [QuotaResult(each, why and f"{kafka}: {why}", RIGHTS if why else None) for each, why in whys]
+            return [QuotaResult(quota, error.message, error.hint) for quota in todo]
+        refusals = [(quota, refused.get(quota.entity)) for quota in todo]
+        return [
+            QuotaResult(quota, refusal and f"{kafka}: {refusal}", RIGHTS if refusal else None)
+            for quota, refusal in refusals
+        ]
 
     return [result for part in await asyncio.gather(*map(on, by_kafka)) for result in part]
 
@@ -146,8 +149,8 @@ class _Run:
         connect, name = stage.named
         if isinstance(stage, ReadDedicated):
             source = stage.picks.before
-            found = await asyncio.to_thread(read_dedicated, kafka_access(stage.kafka), source)
-            self.read = {each.key: each for each in stage.picks.moved(found)}
+            entries = await asyncio.to_thread(read_dedicated, kafka_access(stage.kafka), source)
+            self.read = {entry.key: entry for entry in stage.picks.moved(entries)}
             return
         client = self.clients[connect]
         if written_by([stage]):
@@ -168,7 +171,7 @@ class _Run:
             case Stop():
                 await self.stopped(client, stage)
             case ReadOffsets():
-                self.read = {each.key: each for each in stage.picks.moved((await _stored(client, name)).values())}
+                self.read = {entry.key: entry for entry in stage.picks.moved((await _stored(client, name)).values())}
             case WriteOffsets(ahead=True):
                 has = await _covered(client, stage)
                 new = {
@@ -255,7 +258,10 @@ class _Run:
             except NotFound:
                 return False
             if any(task.state == "FAILED" for task in status.tasks):
-                hint = "see mm2mgr describe; when its cause is gone, restart the task and apply again: the move goes on from here"
+                hint = (
+                    "see mm2mgr describe; when its cause is gone, restart the task and apply again: the move goes on"
+                    " from here"
+                )
                 raise error_at(stage.named, "it has its offsets, but a task of it FAILED", hint)
             if stage.state != "RUNNING":
                 return status.state == stage.state
@@ -284,11 +290,11 @@ def _position(entry: SourceOffset) -> int:
 async def _covered(client: ConnectClient, stage: WriteOffsets | ReadBack) -> dict[str, SourceOffset]:
     """Return what a receiver has stored of what moves."""
     stored = (await _stored(client, stage.named[1])).items()
-    return {key: each for key, each in stored if stage.picks.covers(each, stage.picks.after)}
+    return {key: entry for key, entry in stored if stage.picks.covers(entry, stage.picks.after)}
 
 
 def _nulls(entries: Iterable[SourceOffset]) -> list[SourceOffset]:
-    return [SourceOffset(each.partition, None) for each in entries]
+    return [SourceOffset(entry.partition, None) for entry in entries]
 
 
 async def _patch(client: ConnectClient, name: str, entries: Sequence[SourceOffset]) -> None:
@@ -329,7 +335,7 @@ async def _prove(client: ConnectClient, stage: Prove) -> None:
     name = stage.named[1]
     if stage.is_new:
         await _until(client, stage.named, "did not stop", partial(_is_stopped, client, name))
-    stored = {one.topic for one in parse_stored(await client.offsets(name), stage.alias)}
+    stored = {entry.topic for entry in parse_stored(await client.offsets(name), stage.alias)}
     missing = [topic for topic in stage.topics if topic not in stored]
     if not missing:
         return
@@ -343,7 +349,8 @@ async def _prove(client: ConnectClient, stage: Prove) -> None:
         former, end = f"{former}, and add --prune, which deletes this connector", "was left as it is, and not started"
     raise error_at(
         stage.named,
-        f"{there}, and no offsets are stored under this name: every record would be mirrored again, so the connector {end}",
+        f"{there}, and no offsets are stored under this name: every record would be mirrored again, so the connector"
+        f" {end}",
         f"{former}; or add --allow mirror-again",
     )
 
@@ -406,8 +413,8 @@ def differing(before: Config, after: Config) -> str:
     return few([change.key for change in diff(before, after)], 5)
 
 
-def error_at(named: Named, what: str, hint: str) -> ConnectError:
+def error_at(named: Named, problem: str, hint: str) -> ConnectError:
     """Return an error about one connector."""
     connect, connector = named
-    message = f"Connect cluster '{connect}', connector '{connector}': {what}"
+    message = f"Connect cluster '{connect}', connector '{connector}': {problem}"
     return ConnectError(message, hint=hint, cluster=connect, connector=connector)

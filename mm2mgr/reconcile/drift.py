@@ -86,34 +86,34 @@ AppliedQuotas = Mapping[tuple[str, str], float | None]
 
 
 def quota_drifts(
-    owner: str, wanted: Iterable[WantedQuota], applied: AppliedQuotas, kafka: str, live: ProducerQuotas
+    owner: str, quotas: Iterable[WantedQuota], applied: AppliedQuotas, kafka: str, live: ProducerQuotas
 ) -> Iterator[QuotaDrift]:
     """Yield the quotas of this owner on one Kafka cluster that were changed by hand; those that the history does not
     know are compared with the tree, where it wants them."""
-    declared = {str(each.entity): each for each in wanted if each.kafka == kafka}
-    there = {str(each): rate for each, rate in live.rates.items() if each.client_id.startswith(quota_mark(owner))}
+    declared = {str(quota.entity): quota for quota in quotas if quota.kafka == kafka}
+    there = {str(entity): rate for entity, rate in live.rates.items() if entity.client_id.startswith(quota_mark(owner))}
     for quota in sorted({*declared, *there, *(quota for alias, quota in applied if alias == kafka)}):
-        tree, known = declared.get(quota), (kafka, quota) in applied
-        if tree is None and not known:
+        tree, is_applied = declared.get(quota), (kafka, quota) in applied
+        if tree is None and not is_applied:
             continue
         by_tree = rate_per_broker(tree.bytes_per_second, live.brokers) if tree else None
-        before, now = applied[kafka, quota] if known else by_tree, there.get(quota)
+        before, now = applied[kafka, quota] if is_applied else by_tree, there.get(quota)
         if before != now:
             flows = tree.flows if tree else ()
-            yield QuotaDrift(kafka, quota, flows, "history" if known else "tree", before, now)
+            yield QuotaDrift(kafka, quota, flows, "history" if is_applied else "tree", before, now)
 
 
 def drifts(
     connect: str,
     owners: Ownership,
-    wanted: Iterable[Connector],
+    connectors: Iterable[Connector],
     applied: Mapping[str, LastApplied],
     live: RunningOn,
 ) -> Iterator[Drift]:
     """Yield what was changed by hand on one Connect cluster; connectors of others, and released ones, are passed
     over.
     """
-    declared = {connector.name: connector for connector in wanted}
+    declared = {connector.name: connector for connector in connectors}
     for name in sorted(declared.keys() | applied.keys()):
         tree, last, config = declared.get(name), applied.get(name, LastApplied()), live.configs.get(name)
         flows = tree.flows if tree else ()
@@ -143,7 +143,7 @@ def _changed(
         if key.startswith(_OWN_KEYS) and key != OWNER_KEY:
             continue
         now = live.get(key)
-        if not any(_is_same(each, now) for each in (applied.get(key), *unsure.get(key, ()))):
+        if not any(_is_same(config, now) for config in (applied.get(key), *unsure.get(key, ()))):
             yield KeyChange(key, applied.get(key), now)
 
 

@@ -96,7 +96,10 @@ def _is_set(key: str, *configs: Config) -> bool:
 def another_connector(desired: Connector, live: Config) -> str | None:
     """Return why a connector cannot be the one that the tree means, as the end of a sentence; None if it can."""
     if type_of(live.get("connector.class", "")) != desired.type:
-        return f"is a {live.get('connector.class') or 'connector without a class'}, and no {desired.config['connector.class']}"
+        return (
+            f"is a {live.get('connector.class') or 'connector without a class'}, and no"
+            f" {desired.config['connector.class']}"
+        )
     if JOURNAL_KEY in live:
         return "is in the middle of a move of its stored offsets, which an apply of its owner finishes"
     for key in _ALIASES:

@@ -140,14 +140,19 @@ EVENTS: Mapping[str, tuple[str, Mapping[str, str]]] = MappingProxyType(
             {
                 "outcome": "done, failed or inconclusive",
                 "interrupted": "whether a signal ended it",
-                "results": "one object per connector: connect, connector, action, ok, error, hint, doubt, rolled_back, state, verdict",
+                "results": (
+                    "one object per connector: connect, connector, action, ok, error, hint, doubt, rolled_back, state,"
+                    " verdict"
+                ),
                 "quotas": "one object per client quota, as in quota_result",
                 "halted": "as in the event of this name",
                 "rolled_back": "connectors whose change was taken back",
                 "left": "connectors whose change was not begun",
                 "unfinished": "connectors whose change was begun and has no result",
                 "unrecorded": "Connect clusters whose history was not written, each with the reason",
-                "lost_leases": "Kafka clusters whose lease was lost: another process may write now, so no more was written",
+                "lost_leases": (
+                    "Kafka clusters whose lease was lost: another process may write now, so no more was written"
+                ),
             },
         ),
     }
@@ -177,7 +182,10 @@ class EventLog:
         """What is missing of this run, and why; empty where nothing is."""
         if not self._lost:
             return ""
-        return f"the event log {self._path} is incomplete: {number_of(self._lost, 'event')} could not be written: {self._reason}"
+        return (
+            f"the event log {self._path} is incomplete: {number_of(self._lost, 'event')} could not be written:"
+            f" {self._reason}"
+        )
 
     def begin_run(self) -> None:
         """Let the lines from here on have a `run` of their own."""

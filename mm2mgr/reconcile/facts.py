@@ -169,7 +169,10 @@ def shared_workers(read: Mapping[str, RunningOn]) -> dict[str, ConnectError]:
             own = read[name]
             same = [one for one in names if read[one].infos == own.infos and read[one].states == own.states]
             if others := [one for one in same if one != name]:
-                message = f"Connect clusters '{name}' and '{others[0]}' run the same {number_of(len(own.infos), 'connector')} on one Kafka cluster: they are one Connect cluster, or share config.storage.topic"
+                message = (
+                    f"Connect clusters '{name}' and '{others[0]}' run the same {number_of(len(own.infos), 'connector')}"
+                    " on one Kafka cluster: they are one Connect cluster, or share config.storage.topic"
+                )
                 hint = "give one Connect cluster one name, and two of them a group.id and three storage topics each"
                 found[name] = ConnectError(message, hint=hint, cluster=name)
     return found
@@ -191,7 +194,7 @@ def running(
 # --- what connectors may override -------------------------------------------------------------------------------------
 
 PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
-KNOWN_POLICIES = frozenset({"None", "Principal", "Allowlist"})
+_KNOWN_POLICIES = frozenset({"None", "Principal", "Allowlist"})
 
 # Consumer and admin overrides are judged only when a connector uses them, as one with an offsets topic of its own does.
 _BASE = {**ASKED_CONFIG, "offsets.storage.topic": "mm2mgr-probe"}
@@ -246,7 +249,7 @@ def _policy(refused: Mapping[str, str]) -> str:
     sentences = [_SENTENCE.fullmatch(reason) for reason in refused.values()]
     names = {found[1] if found else "" for found in sentences}
     name = names.pop()
-    return name if not names and name in KNOWN_POLICIES else "custom"
+    return name if not names and name in _KNOWN_POLICIES else "custom"
 
 
 _TIMEOUT_SECONDS = 3.0

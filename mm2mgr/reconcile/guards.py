@@ -28,8 +28,8 @@ _ERRORS = tuple(rule for rule in _ASKED.values() if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
 # Another team's name for a cluster is no reason to rename one's own: what comes of it (a loop, an overlap) is a rule of
 # its own.
-OUR_OWN = (_ASKED["cluster-two-aliases"],)
-TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in OUR_OWN), _ASKED["overlap-undecided"])
+_OUR_OWN = (_ASKED["cluster-two-aliases"],)
+TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in _OUR_OWN), _ASKED["overlap-undecided"])
 _STATE_TOO_NEW = "state-too-new"
 # All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
 _UNCHANGED = (_ASKED["wrong-kafka"],)
@@ -122,7 +122,7 @@ def with_guards(
     """
     alone = _join_objections(_check_each(parts, connectors, facts), also)
     while True:
-        against = _join_objections(alone, check_jointly(parts, connectors))
+        against = _join_objections(alone, _check_jointly(parts, connectors))
         held = (_with_their_flows(part.each(partial(_with_blocks, against=against))) for part in parts)
         now = with_units_held(with_predecessors_kept(held, again))
         if now == tuple(parts):
@@ -161,7 +161,7 @@ def may_write_to_other_cluster(config: Mapping[str, str], worker: WorkerFacts | 
     return facts.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
 
 
-def check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
+def _check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
     """Return the objections to connectors because of others that run, or will run.
 
     There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
@@ -177,7 +177,7 @@ def check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objec
         for connector, subject in after.items()
         if connector in connectors.owned or connectors.desired.get(connector) is subject
     )
-    of_ours = found(replace(estate, subjects=ours), OUR_OWN)
+    of_ours = found(replace(estate, subjects=ours), _OUR_OWN)
     result: dict[Named, list[Objection]] = {}
     for finding, hit in (*found(estate, TOGETHER), *of_ours):
         remedy = _without_others(finding, [names[subject] for subject in hit.subjects], connectors)
@@ -239,7 +239,7 @@ def objections(
 ) -> dict[str, tuple[Objection, ...]]:
     """Return the objections to each connector by name."""
     subjects = [
-        with_workers_kafka(subject, facts.workers.get(connect), facts.cluster_ids) for subject in estate.subjects
+        _with_workers_kafka(subject, facts.workers.get(connect), facts.cluster_ids) for subject in estate.subjects
     ]
     pairs_with_heartbeats = {
         subject.pair for subject in subjects if subject.type == "source" and mirrors_heartbeats(subject)
@@ -260,7 +260,7 @@ def objections(
     return against
 
 
-def with_workers_kafka(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str]) -> Subject:
+def _with_workers_kafka(subject: Subject, worker: WorkerFacts | None, ids: Mapping[str, str]) -> Subject:
     """Put what was found out in the place of what was declared."""
     if worker is None and not ids:
         return subject
@@ -280,7 +280,10 @@ def _remedy(connect: str, subject: Subject, finding: Finding, facts: ClusterFact
         # live.
         live_on = subject.worker.cluster_id
         alias = next((alias for alias, cluster_id in facts.cluster_ids.items() if cluster_id == live_on), "…")
-        return f"the workers run on the Kafka cluster with id {live_on}: correct connect: {{{connect}: {{kafka: {alias}}}}} or its url"
+        return (
+            f"the workers run on the Kafka cluster with id {live_on}: correct connect: {{{connect}: {{kafka:"
+            f" {alias}}}}} or its url"
+        )
     refused = [key for key in subject.config if key in subject.worker.refused]
     tuning = [key.removeprefix(RECORDS) for key in refused if key.startswith(RECORDS)]
     if finding.rule == "policy-forbids" and tuning and len(tuning) == len(refused) and CLUSTER_KEYS.isdisjoint(tuning):
@@ -297,15 +300,16 @@ def _unknown_to_the_worker(subject: Subject, pairs_with_heartbeats: Container[st
     if numbers(version) < (3, 9) and not subject.flag("emit.offset-syncs.enabled", default=True):
         yield Objection(
             "key-too-new",
-            f"the workers' Kafka {version} does not know emit.offset-syncs.enabled (KIP-1031, 3.9) and would write offset "
-            "syncs to the source anyway",
-            "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the workers",
+            f"the workers' Kafka {version} does not know emit.offset-syncs.enabled (KIP-1031, 3.9) and would write"
+            " offset syncs to the source anyway",
+            "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the"
+            " workers",
         )
     if numbers(version) < (4, 0) and subject.pair in pairs_with_heartbeats and not mirrors_heartbeats(subject):
         yield Objection(
             "key-too-new",
-            f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the "
-            f"heartbeats of {subject.pair} too, and they arrive more than once",
+            f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the"
+            f" heartbeats of {subject.pair} too, and they arrive more than once",
             "upgrade the workers to 4.0, or accept duplicate heartbeats",
             blocks=False,
         )
@@ -330,9 +334,10 @@ def _objection_of_dispute(subject: Subject, connect: str, facts: ClusterFacts) -
     if others:
         yield Objection(
             "wrong-kafka",
-            f"Connect clusters '{connect}' and '{others[0]}' are both declared on Kafka '{alias}', but their workers run on "
-            f"two: {mine} and {_id_of(facts, others[0])}",
-            f"correct `kafka:` of the one that is wrong, or write clusters: {{{alias}: {{cluster_id: …}}}} to say which",
+            f"Connect clusters '{connect}' and '{others[0]}' are both declared on Kafka '{alias}', but their workers"
+            f" run on two: {mine} and {_id_of(facts, others[0])}",
+            f"correct `kafka:` of the one that is wrong, or write clusters: {{{alias}: {{cluster_id: …}}}} to say"
+            " which",
         )
 
 

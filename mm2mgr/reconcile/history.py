@@ -74,9 +74,9 @@ class HistoryEntry:
         """
         try:
             read = json.loads(text)
-            known = {name: read[name] for name in (each.name for each in fields(cls)) if name in read}
+            fields_read = {name: read[name] for name in (field.name for field in fields(cls)) if name in read}
             keys = tuple({"before": None, "after": None, **key} for key in read["keys"])
-            entry = replace(cls(**known), flows=tuple(read["flows"]), keys=keys)
+            entry = replace(cls(**fields_read), flows=tuple(read["flows"]), keys=keys)
             is_dated = datetime.fromisoformat(entry.when).tzinfo is not None
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None
@@ -136,9 +136,9 @@ def topic_of(topology: Topology, alias: str) -> CompactedTopic:
     return CompactedTopic(kafka_access(cluster), TOPIC, cluster.model.replication_factor, _CONFIGS)
 
 
-def history_of(topology: Topology, kafka: str) -> str:
+def _history_of(topology: Topology, kafka: str) -> str:
     """Return the Connect cluster in whose history quotas on a Kafka cluster are recorded."""
-    return next((name for name, each in topology.connects.items() if each.kafka == kafka), min(topology.connects))
+    return next((name for name, connect in topology.connects.items() if connect.kafka == kafka), min(topology.connects))
 
 
 class Recorder:
@@ -193,11 +193,11 @@ class Recorder:
         named = change.named
         if named not in self._entries:
             self.begin(change)
-        found = replace(self._entries[named], outcome=outcome, error=error and _safe(error))
-        if found == self._entries[named]:
+        entry = replace(self._entries[named], outcome=outcome, error=error and _safe(error))
+        if entry == self._entries[named]:
             return
-        self._entries[named] = found
-        self.put(found)
+        self._entries[named] = entry
+        self.put(entry)
         if error is None:
             self._keep(named, change)
 
@@ -212,7 +212,7 @@ class Recorder:
         entry = HistoryEntry(
             f"{self._run}-quota-{uuid.uuid4().hex[:8]}",
             datetime.now(UTC).isoformat(timespec="milliseconds"),
-            connect=history_of(self.topology, change.kafka),
+            connect=_history_of(self.topology, change.kafka),
             connector=str(change.entity),
             flows=change.flows,
             action=change.action,
@@ -226,8 +226,8 @@ class Recorder:
     def take_back(self, change: Change) -> None:
         """Record that a change was rolled back: the config before it is the one that was applied last."""
         self.end(change, "rolled back", "its wave, or a later one, was not good")
-        kept = replace(change, action="create", config=change.before)
-        self._keep(change.named, kept if change.before else replace(change, action="delete"))
+        recreated = replace(change, action="create", config=change.before)
+        self._keep(change.named, recreated if change.before else replace(change, action="delete"))
 
     def put(self, entry: HistoryEntry) -> None:
         """Record an entry as it is."""
@@ -278,8 +278,8 @@ class Recorder:
         with ThreadPoolExecutor(len(self._writers)) as threads:
             ends = dict(zip(self._writers, threads.map(_closed, self._writers.values()), strict=True))
         connects, self._connects, self._writers = sorted(self._connects), set(), {}
-        why = {connect: ends[self.topology.connects[connect].kafka] for connect in connects}
-        return {connect: error.one_line for connect, error in why.items() if error is not None}
+        reasons = {connect: ends[self.topology.connects[connect].kafka] for connect in connects}
+        return {connect: error.one_line for connect, error in reasons.items() if error is not None}
 
 
 def _closed(writer: TextWriter | Mm2mgrError) -> Mm2mgrError | None:
@@ -301,7 +301,7 @@ def read_topics(aliases: Iterable[str]) -> Steps[dict[str, dict[str, str] | str]
     questions = [TextsByKey(alias, TOPIC) for alias in sorted(aliases)]
     snapshot = yield questions
     answers = ((question.cluster, snapshot.get(question)) for question in questions)
-    return {alias: each.one_line if isinstance(each, Mm2mgrError) else each for alias, each in answers}
+    return {alias: answer.one_line if isinstance(answer, Mm2mgrError) else answer for alias, answer in answers}
 
 
 async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
@@ -323,8 +323,10 @@ def read_history(topology: Topology, connects: Iterable[str] | None = None) -> S
         if isinstance(answer, str):
             unread.update(dict.fromkeys(sorted(here), answer))
             continue
-        found = (HistoryEntry.parse(text) for key, text in answer.items() if key.startswith(_ENTRY))
-        entries += [one for one in found if one and one.owner == topology.owner and one.connect in here]
+        entries_read = (HistoryEntry.parse(text) for key, text in answer.items() if key.startswith(_ENTRY))
+        entries += [
+            entry for entry in entries_read if entry and entry.owner == topology.owner and entry.connect in here
+        ]
         for connect in here:
             start = f"{_CONFIG}{topology.owner}/{connect}/"
             applied |= {
@@ -332,7 +334,7 @@ def read_history(topology: Topology, connects: Iterable[str] | None = None) -> S
                 for key, text in answer.items()
                 if key.startswith(start) and (config := _config(text))
             }
-    return History(tuple(sorted(entries, key=lambda each: (each.when, each.id))), applied, unread)
+    return History(tuple(sorted(entries, key=lambda entry: (entry.when, entry.id))), applied, unread)
 
 
 async def forget(topology: Topology, entries: Iterable[HistoryEntry]) -> dict[str, str]:

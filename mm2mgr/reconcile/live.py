@@ -97,7 +97,7 @@ from mm2mgr.text import few, one_line
 from mm2mgr.topology import Flow, Topology, matches_nothing
 
 # Stages of a move wait up to a minute each; a person who finishes an interrupted one needs longer.
-LONGEST_PAUSE_SECONDS = 900.0
+_LONGEST_PAUSE_SECONDS = 900.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -544,7 +544,7 @@ class _Making:
             stored = seen.offsets.get(over.giver) if over and not over.move.carried else None
             if over and stored and isinstance(seen.topics.get(alias), TopicListing):
                 position = tuple((one, last + 1) for one, last in sorted(stored.items()))
-                questions[change.named] = Expiring(alias, position, LONGEST_PAUSE_SECONDS)
+                questions[change.named] = Expiring(alias, position, _LONGEST_PAUSE_SECONDS)
         snapshot = yield questions.values()
         found = []
         for named, question in questions.items():
@@ -552,8 +552,11 @@ class _Making:
             if isinstance(late, Mm2mgrError):
                 self.unverified[named[0]] = f"not verified: retention of what moves to '{named[1]}' ({late.one_line})"
             elif late:
-                minutes = f"{LONGEST_PAUSE_SECONDS / 60:.0f} min"
-                why = f"retention deletes records of {few([str(one) for one in late])} within {minutes}, before they are mirrored"
+                minutes = f"{_LONGEST_PAUSE_SECONDS / 60:.0f} min"
+                why = (
+                    f"retention deletes records of {few([str(one) for one in late])} within {minutes}, before they are"
+                    " mirrored"
+                )
                 how = "wait until the flow has caught up, or raise retention.ms of the topic for the time of the move"
                 found.append((named, Objection("moved", why, how)))
         return found
@@ -630,7 +633,10 @@ class _Making:
             to = (c for c in self.wanted(part.connect) if c.config.get("target.cluster.alias") == alias)
             if any(writes_through_workers(c.config) for c in to):
                 spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to compare it without a request"
-                yield f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why}); {spared}"
+                yield (
+                    f"not verified: that these workers write to Kafka '{alias}', whose id could not be read ({why});"
+                    f" {spared}"
+                )
         sources = sorted({each.source for each in found if each.named[0] == part.connect})
         unlisted = {alias: reason for alias in sources if isinstance(reason := seen.topics.get(alias), str)}
         if unlisted:

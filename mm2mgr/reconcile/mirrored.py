@@ -46,7 +46,7 @@ class Again:
         return connector_text(self.old)
 
 
-def mirrored_by_other_connector(
+def _mirrored_by_other_connector(
     widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool], over: TakeOver | None = None
 ) -> Iterator[Again]:
     """Yield what a write would mirror a second time, by the connector that mirrored it.
@@ -77,13 +77,13 @@ def mirrored_by_other_connector(
                 yield Again(other, ())
 
 
-def mirrored_by_former_config(widening: Widening, state: MirroredState) -> Iterator[Again]:
+def _mirrored_by_former_config(widening: Widening, state: MirroredState) -> Iterator[Again]:
     """Yield what a write would mirror a second time because a connector did under its former config; it goes the other
     way now.
 
     Stored offsets do not name their target: what has no records there was mirrored to another one.
     """
-    own, there = state.offsets.get(widening.named) or {}, topics_on_target(widening, state)
+    own, there = state.offsets.get(widening.named) or {}, _topics_on_target(widening, state)
     for other in widening.opposite:
         stored = state.former.get((other, widening.source), {})
         topics = {partition.topic for partition, offset in stored.items() if offset > own.get(partition, -1)}
@@ -91,7 +91,7 @@ def mirrored_by_former_config(widening: Widening, state: MirroredState) -> Itera
             yield Again(other, tuple(repeats))
 
 
-def would_mirror_back(
+def _would_mirror_back(
     widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool]
 ) -> Iterator[Again]:
     """Yield what a write would mirror back to where it came from, by the connector that brought it."""
@@ -177,10 +177,10 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     """
     giver = over.giver if over else None
     repeats = (
-        *mirrored_by_other_connector(widening, state, connectors.is_abandoned, over),
-        *mirrored_by_former_config(widening, state),
+        *_mirrored_by_other_connector(widening, state, connectors.is_abandoned, over),
+        *_mirrored_by_former_config(widening, state),
     )
-    left = arrived_without_offsets(widening, state)
+    left = _arrived_without_offsets(widening, state)
     if over is not None and over.giver in widening.others:
         before = widening.others[over.giver].selection
         stored = {
@@ -188,8 +188,8 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
         }
         left, version = [topic for topic in left if before and not before.takes(topic) and topic not in stored], "0"
     late = _objection_no_offsets(widening, left, version)
-    back = tuple(would_mirror_back(widening, state, connectors.is_abandoned))
-    objection = objection_duplicates(repeats, connectors.owned, widening, giver) or _objection_loop(back, widening)
+    back = tuple(_would_mirror_back(widening, state, connectors.is_abandoned))
+    objection = _objection_duplicates(repeats, connectors.owned, widening, giver) or _objection_loop(back, widening)
     objection = objection or _objection_unread_cluster(widening, state, connectors.unread) or late
     topics = dict.fromkeys(topic for repeat in (*repeats, *back) for topic in repeat.topics)
     former = () if begun or giver is None else (former_names(giver, connectors),)
@@ -205,7 +205,7 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     )
 
 
-def objection_duplicates(
+def _objection_duplicates(
     repeats: Sequence[Again], owned: Container[Named], widening: Widening, giver: Named | None = None
 ) -> Objection | None:
     """Return the objection to a write that mirrors topics a second time; `owned` connectors are this tree's.
@@ -218,10 +218,12 @@ def objection_duplicates(
     return Objection(
         "mirrored-already",
         f"{_mirrored_text(repeats)}, and offsets are stored by connector name: every record would be mirrored again",
-        "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
-        f"{_entry(repeats[0], widening, giver)} to carry the stored offsets along; or add --allow mirror-again"
-        if all(repeat.old in owned and repeat.old in widening.others for repeat in repeats)
-        else f"leave these topics to {others}; or delete it and add --allow mirror-again",
+        (
+            "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
+            f"{_entry(repeats[0], widening, giver)} to carry the stored offsets along; or add --allow mirror-again"
+            if all(repeat.old in owned and repeat.old in widening.others for repeat in repeats)
+            else f"leave these topics to {others}; or delete it and add --allow mirror-again"
+        ),
     )
 
 
@@ -231,10 +233,10 @@ def _objection_loop(repeats: Sequence[Again], widening: Widening) -> Objection |
         return None
     return Objection(
         "mirrored-already",
-        f"{_mirrored_text(repeats)} from '{widening.target}' to '{widening.source}' under the names "
-        f"that they would get there: every record would return to the topic it came from, and be in '{widening.target}' twice",
-        "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each record twice, "
-        "add --allow mirror-again",
+        f"{_mirrored_text(repeats)} from '{widening.target}' to '{widening.source}' under the names that they would get"
+        f" there: every record would return to the topic it came from, and be in '{widening.target}' twice",
+        "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each"
+        " record twice, add --allow mirror-again",
     )
 
 
@@ -267,11 +269,13 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
     if returning := _may_come_from_target(widening, state):
         return Objection(
             "mirrored-already",
-            f"Connect cluster {clusters} could not be read, and '{widening.source}' has topics that were mirrored from '{widening.target}', "
-            f"by their names ({few(returning)}): if a connector there still does, they would be mirrored back and forth without end",
-            f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing mirrors them any more",
+            f"Connect cluster {clusters} could not be read, and '{widening.source}' has topics that were mirrored from"
+            f" '{widening.target}', by their names ({few(returning)}): if a connector there still does, they would be"
+            " mirrored back and forth without end",
+            f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing"
+            " mirrors them any more",
         )
-    there, target = topics_on_target(widening, state), state.listed(widening.target)
+    there, target = _topics_on_target(widening, state), state.listed(widening.target)
     cause = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there is not None and target is not None:
         topics = set(state.begun.get(widening.named, ()))
@@ -286,7 +290,8 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
         cause = f"{few(list(names))} on '{widening.target}' already had records"
     return Objection(
         "mirrored-already",
-        f"Connect cluster {clusters} could not be read, and {cause}: if this flow has run there, every record would be mirrored again",
+        f"Connect cluster {clusters} could not be read, and {cause}: if this flow has run there, every record would be"
+        " mirrored again",
         f"bring {clusters} back and plan again; or add --allow mirror-again if it never ran there",
     )
 
@@ -308,7 +313,7 @@ def _may_come_from_target(widening: Widening, state: MirroredState) -> list[str]
     ]
 
 
-def arrived_without_offsets(widening: Widening, state: MirroredState) -> list[str]:
+def _arrived_without_offsets(widening: Widening, state: MirroredState) -> list[str]:
     """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by
     its offsets.
 
@@ -319,7 +324,7 @@ def arrived_without_offsets(widening: Widening, state: MirroredState) -> list[st
     if not selection or selection.policy != "default":
         return []
     own = {partition.topic for partition in state.offsets.get(widening.named) or {}}
-    return [topic for topic in topics_on_target(widening, state) or () if topic not in own]
+    return [topic for topic in _topics_on_target(widening, state) or () if topic not in own]
 
 
 def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
@@ -339,7 +344,7 @@ def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: st
     )
 
 
-def topics_on_target(widening: Widening, state: MirroredState) -> list[str] | None:
+def _topics_on_target(widening: Widening, state: MirroredState) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
     begun, target = state.begun.get(widening.named), state.listed(widening.target)
     if begun is None or target is None:

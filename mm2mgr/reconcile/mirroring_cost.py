@@ -62,20 +62,20 @@ class Estimate:
     def moves(self, change: Change) -> Price:
         """Return how many partitions get another task."""
         named = change.named
-        wanted, live = self.run.desired.get(named), self.run.live.get(named)
-        if change.type != "source" or change.action != "update" or not wanted or not live or not change.tasks:
+        desired, live = self.run.desired.get(named), self.run.live.get(named)
+        if change.type != "source" or change.action != "update" or not desired or not live or not change.tasks:
             return Price()
         if named not in self.widenings and not any(key.key == "tasks.max" for key in change.keys):
             return Price()
-        listed = self.seen.listed(wanted.source)
+        listed = self.seen.listed(desired.source)
         most = (change.config or {}).get("tasks.max", "1")
         tasks = change.tasks, int(most) if most.isdecimal() else 1
-        found = moved(listed.partitions, _assigned(live), _assigned(wanted), tasks) if listed else None
-        return Price(moved=found[0], partitions=found[1]) if found else Price(moved=None)
+        moves = moved(listed.partitions, _assigned(live), _assigned(desired), tasks) if listed else None
+        return Price(moved=moves[0], partitions=moves[1]) if moves else Price(moved=None)
 
     def heartbeats(self, change: Change) -> Price:
         """Return the heartbeats that are mirrored again, where another connector has mirrored them so far."""
-        if not begins_heartbeats(change, self.run):
+        if not _begins_heartbeats(change, self.run):
             return Price()
         alias = self.run.desired[change.named].source
         sizes = self.sizes.get(alias)
@@ -102,7 +102,7 @@ class Estimate:
         return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {}, stored)
 
 
-def begins_heartbeats(change: Change, run: Connectors) -> bool:
+def _begins_heartbeats(change: Change, run: Connectors) -> bool:
     """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not
     come along.
     """
@@ -125,8 +125,8 @@ def volume(
     """
     records, size, unmeasured = 0, 0.0, []
     for topic in sorted(topics):
-        logs = {one: log for one, log in sizes.logs.items() if one.topic == topic}
-        count = sum(max(0, log.end - max(log.start, own.get(one, -1) + 1)) for one, log in logs.items())
+        logs = {partition: log for partition, log in sizes.logs.items() if partition.topic == topic}
+        count = sum(max(0, log.end - max(log.start, own.get(partition, -1) + 1)) for partition, log in logs.items())
         mean = sizes.record_bytes.get(topic)
         if not logs or (count and mean is None):
             unmeasured.append(topic)
@@ -155,13 +155,13 @@ def moved(
     listing = listing_of({topic: count for topic, count in listed.items() if not topic.startswith("__")})
     was, now = (
         {
-            one: task
+            partition: task
             for task, its_own in enumerate(partitions_by_task(predict(listing, takes).order, max(count, 1)))
-            for one in its_own
+            for partition in its_own
         }
         for takes, count in zip((before, after), tasks, strict=True)
     )
-    return sum(now.get(one, task) != task for one, task in was.items()), len(was)
+    return sum(now.get(partition, task) != task for partition, task in was.items()), len(was)
 
 
 def _assigned(subject: Subject) -> _Assigned | None:
@@ -183,19 +183,19 @@ def _assigned(subject: Subject) -> _Assigned | None:
 def read_estimate(  # noqa: PLR0913, PLR0917  what was found out for one plan
     clusters: Collection[str],
     run: Connectors,
-    seen: MirroredState,
+    state: MirroredState,
     found: Sequence[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
     writes: Iterable[Change],
 ) -> Steps[Estimate]:
     """Read what the estimate for these writes needs, beside what was read already."""
-    widenings, writes = {each.named: each for each in found}, tuple(writes)
-    sources = [run.desired[each.named].source for each in writes if begins_heartbeats(each, run)]
-    sizes = yield from _read_sizes(seen, found, verdicts, sources)
+    widenings, writes = {widening.named: widening for widening in found}, tuple(writes)
+    sources = [run.desired[write.named].source for write in writes if _begins_heartbeats(write, run)]
+    sizes = yield from _read_sizes(state, found, verdicts, sources)
     stored, groups = yield from side_by_side(
-        _read_stored(seen, found, verdicts, sizes), _read_groups(clusters, run, writes)
+        _read_stored(state, found, verdicts, sizes), _read_groups(clusters, run, writes)
     )
-    return Estimate(run, seen, widenings, verdicts, sizes, stored, groups)
+    return Estimate(run, state, widenings, verdicts, sizes, stored, groups)
 
 
 def _answers(questions: Mapping[Key, Question[Answer]]) -> Steps[dict[Key, Answer]]:
@@ -206,25 +206,25 @@ def _answers(questions: Mapping[Key, Question[Answer]]) -> Steps[dict[Key, Answe
 
 
 def _read_sizes(
-    seen: MirroredState,
-    found: Iterable[Widening],
+    state: MirroredState,
+    widenings: Iterable[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
     with_heartbeats: Iterable[str],
 ) -> Steps[dict[str, TopicSizes]]:
     """Measure what would be mirrored a second time, by source; a source that does not answer is missing."""
-    wanted: dict[str, dict[str, int]] = {alias: {HEARTBEATS: 1} for alias in with_heartbeats}
-    for each in found:
-        if listed := seen.listed(each.source):
-            for topic in verdicts[each.named].topics:
-                wanted.setdefault(each.source, {})[topic] = listed.partitions.get(topic, 0)
+    counts: dict[str, dict[str, int]] = {alias: {HEARTBEATS: 1} for alias in with_heartbeats}
+    for widening in widenings:
+        if listed := state.listed(widening.source):
+            for topic in verdicts[widening.named].topics:
+                counts.setdefault(widening.source, {})[topic] = listed.partitions.get(topic, 0)
     return (
-        yield from _answers({alias: MeasuredTopics(alias, tuple(topics.items())) for alias, topics in wanted.items()})
+        yield from _answers({alias: MeasuredTopics(alias, tuple(topics.items())) for alias, topics in counts.items()})
     )
 
 
 def _read_stored(
-    seen: MirroredState,
-    found: Iterable[Widening],
+    state: MirroredState,
+    widenings: Iterable[Widening],
     verdicts: Mapping[Named, MirrorVerdict],
     sizes: Mapping[str, TopicSizes],
 ) -> Steps[dict[tuple[str, str], float]]:
@@ -232,17 +232,17 @@ def _read_stored(
     measured is missing.
     """
     sampled: dict[str, dict[str, tuple[int, float]]] = {}
-    for each in found:
-        listed, known = seen.listed(each.target), sizes.get(each.source)
-        if not listed or not known:
+    for widening in widenings:
+        listed, sizes_there = state.listed(widening.target), sizes.get(widening.source)
+        if not listed or not sizes_there:
             continue
-        for topic in verdicts[each.named].topics:
-            name, mean = each.renamed(topic), known.record_bytes.get(topic)
+        for topic in verdicts[widening.named].topics:
+            name, mean = widening.renamed(topic), sizes_there.record_bytes.get(topic)
             if mean is not None and listed.written.get(name, 0):
-                sampled.setdefault(each.target, {})[name] = listed.partitions[name], mean
+                sampled.setdefault(widening.target, {})[name] = listed.partitions[name], mean
     questions = {}
     for alias, topics in sampled.items():
-        listed = seen.listed(alias)
+        listed = state.listed(alias)
         largest = sorted(topics, key=lambda name: -listed.written[name] if listed else 0)[:_MEASURED_TOPICS]
         questions[alias] = StoredSizes(alias, tuple((name, *topics[name]) for name in largest))
     answers = yield from _answers(questions)

@@ -179,13 +179,14 @@ class _Planning:
             )
         if change.action == "create":
             return (
-                f"nothing that runs carries the mark of '{entry.written}', so '{entry.to}' takes over nothing: a connector that was "
-                f"adopted carries none before its first change, so write its name as from: CONNECT/CONNECTOR, or remove {where}"
+                f"nothing that runs carries the mark of '{entry.written}', so '{entry.to}' takes over nothing: a"
+                " connector that was adopted carries none before its first change, so write its name as from:"
+                f" CONNECT/CONNECTOR, or remove {where}"
             )
         if givers and not entry.topics and not entry.dedicated:
             return (
-                f"'{entry.to}' runs already and begins to take nothing, so {connector_text(givers[0])} gives it nothing; {where} can go, and "
-                "--prune deletes what is no longer declared"
+                f"'{entry.to}' runs already and begins to take nothing, so {connector_text(givers[0])} gives it"
+                f" nothing; {where} can go, and --prune deletes what is no longer declared"
             )
         return f"'{entry.written}' is '{entry.to}' now; {where} can go"
 
@@ -292,10 +293,10 @@ class _Planning:
             if journal
             else "takes over"
         )
-        said = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
+        sentence = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
         if over.back and over.move.created:
             change = replace(change, action="delete", keys=diff(estate.live[receiver], {}), config=None, state=None)
-        self.changes[receiver] = replace(change, takes_over=over, reason=said)
+        self.changes[receiver] = replace(change, takes_over=over, reason=sentence)
         beside = [companion for companion, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
         to = f"its topics move to {connector_text(receiver)}"
@@ -443,7 +444,10 @@ class _Planning:
         elif {giver, receiver} & self.concerned:
             yield (
                 "one of its two connectors is part of another move",
-                "apply one move after the other: keep one entry of moved: for now, and leave the topics of the other one where they are",
+                (
+                    "apply one move after the other: keep one entry of moved: for now, and leave the topics of the"
+                    " other one where they are"
+                ),
             )
         if journal and journal.move:
             yield from self.unconfirmed(receiver, journal.move, had, entry)
@@ -517,7 +521,10 @@ class _Planning:
             topics = ", topics: […]" if move.partial else ""
             yield (
                 f"its journal says that it takes over from {where}, which neither moved: nor that connector confirms",
-                f"if an apply began that move, write moved: [{{from: {from_}, to: {in_yaml(flow)}{topics}}}] and apply, which finishes it; else {_NO_MOVE}",
+                (
+                    f"if an apply began that move, write moved: [{{from: {from_}, to: {in_yaml(flow)}{topics}}}] and"
+                    f" apply, which finishes it; else {_NO_MOVE}"
+                ),
             )
         elif move.created and not move.carried and not _is_disabled(self.estate.live[receiver]):
             yield (
@@ -526,14 +533,20 @@ class _Planning:
             )
         elif entry and entry.topics and not move.partial:
             yield (
-                f"its journal says that it takes over all of {where}, and '{entry.written}' at {entry.place} only topics of it",
+                (
+                    f"its journal says that it takes over all of {where}, and '{entry.written}' at {entry.place} only"
+                    " topics of it"
+                ),
                 f"if an apply began that move, write the entry as it was and apply, which finishes it; else {_NO_MOVE}",
             )
         elif not giver[0] and "->".join(move.pair) != giver[1]:
             yield f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}", _NO_MOVE
         elif had is not None and aliases_of(had) != move.pair:
             yield (
-                f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that connector is between {'->'.join(aliases_of(had))}",
+                (
+                    f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that"
+                    f" connector is between {'->'.join(aliases_of(had))}"
+                ),
                 _NO_MOVE,
             )
 
@@ -547,13 +560,19 @@ class _Planning:
         if not journal.is_readable:
             self.changes[named] = change.blocked("its journal (mm2mgr.journal) is unreadable", _NO_MOVE)
         elif journal.gives:
-            reason = f"its journal says that its topics move to {connector_text(journal.gives)}, and no move of these two is planned"
+            reason = (
+                f"its journal says that its topics move to {connector_text(journal.gives)}, and no move of these two is"
+                " planned"
+            )
             how = "if an apply began that move, bring the tree back to what it was and apply, which finishes it"
             self.changes[named] = change.blocked(reason, f"{how}; else {_NO_MOVE}")
         elif journal.move:
             self.changes[named] = change.blocked("its journal speaks of a move that cannot be its own", _NO_MOVE)
         elif journal.behind is not None and not _is_disabled(config):
-            reason = "its journal says that its offsets are stored elsewhere, and its config lets it run (enabled), so no apply wrote that"
+            reason = (
+                "its journal says that its offsets are stored elsewhere, and its config lets it run (enabled), so no"
+                " apply wrote that"
+            )
             self.changes[named] = change.blocked(reason, _NO_MOVE)
 
     def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
@@ -574,7 +593,10 @@ class _Planning:
         elif move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
             yield (
                 "its move was begun with other topics, and its offsets are carried already",
-                f"bring the tree back to what it was, apply to finish the move, then change the topics; else {_NO_MOVE}",
+                (
+                    "bring the tree back to what it was, apply to finish the move, then change the topics; else"
+                    f" {_NO_MOVE}"
+                ),
             )
 
     def block(self, change: Change, reason: str, remedy: str) -> None:
@@ -609,7 +631,8 @@ def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
     def held(change: Change) -> Change:
         if (first := sorted(blocked.intersection(change.follows))) and change.action in WRITES:
             return change.blocked(
-                f"{connector_text(first[0])}, which is to be deleted first, is blocked: it still does what this one begins"
+                f"{connector_text(first[0])}, which is to be deleted first, is blocked: it still does what this one"
+                " begins"
             )
         others = sorted(partners.get(change.named, set()) & blocked)
         if change.action in {"blocked", "no-op"} or not others:

@@ -130,17 +130,17 @@ def unmarked(config: Config) -> dict[str, str]:
     return {key: value for key, value in config.items() if key != JOURNAL_KEY and not key.startswith(_BEHIND)}
 
 
-def is_moved(live: Config, wanted: Config) -> bool:
+def is_moved(live: Config, desired: Config) -> bool:
     """Tell whether writing `wanted` would leave stored offsets behind, or a change that was begun unfinished."""
-    return JOURNAL_KEY in live or storage_topic(live) != storage_topic(wanted)
+    return JOURNAL_KEY in live or storage_topic(live) != storage_topic(desired)
 
 
-def left_at(live: Config, wanted: Config) -> Mapping[str, str] | None:
+def left_at(live: Config, desired: Config) -> Mapping[str, str] | None:
     """Return the keys that lead to offsets which `wanted` does not reach; None when it reaches them."""
     journal = Journal.of(live)
     if journal and journal.behind is not None:
         return journal.behind
-    return place(live) if storage_topic(live) != storage_topic(wanted) else None
+    return place(live) if storage_topic(live) != storage_topic(desired) else None
 
 
 def place(config: Config) -> dict[str, str]:
@@ -157,15 +157,15 @@ def at(where: Config, config: Config) -> dict[str, str]:
     }
 
 
-def move_text(live: Config, wanted: Config, *, runs: bool) -> str:
+def move_text(live: Config, desired: Config, *, runs: bool) -> str:
     """Describe, for a plan, what an update does besides writing the config; `runs` where it was seen to."""
     journal = Journal.of(live)
     if journal and journal.needs and runs and journal.behind is None:
         return "its journal goes, which says what is to be proved before it runs: it runs already"
     if journal:
-        what = "checking" if journal.needs else "moving"
-        return f"finishes {what} its stored offsets, then {journal.then}{'' if journal.needs else ' again'}"
-    return f"stops the connector, copies its offsets from {_named(live)} to {_named(wanted)}, resumes it"
+        verb = "checking" if journal.needs else "moving"
+        return f"finishes {verb} its stored offsets, then {journal.then}{'' if journal.needs else ' again'}"
+    return f"stops the connector, copies its offsets from {_named(live)} to {_named(desired)}, resumes it"
 
 
 def storage_topic(config: Config) -> str:

@@ -41,8 +41,8 @@ class Ownership:
     def of(cls, topology: Topology) -> Ownership:
         return cls(
             str(topology.owner),
-            {each.named: each for each in topology.adopted},
-            {each.named: each for each in topology.released},
+            {entry.named: entry for entry in topology.adopted},
+            {entry.named: entry for entry in topology.released},
         )
 
     def is_ours(self, named: _Named, config: Mapping[str, str]) -> bool:

@@ -44,9 +44,9 @@ translate.
 """
 # More deletes than both the number and the share of the owner's connectors need a word; and more than half of them, or
 # all.
-DELETES_UNASKED = 10
-DELETES_UNASKED_SHARE = 0.2
-DELETES_UNASKED_HALF = 0.5
+_DELETES_UNASKED = 10
+_DELETES_UNASKED_SHARE = 0.2
+_DELETES_UNASKED_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -389,8 +389,8 @@ def with_predecessors_kept(
         narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
         if new is None or not (change.action == "delete" or narrowed):
             return change
-        why = "is blocked" if new in changes else "could not be read"
-        reason = f"{connector_text(new)}, which takes over its topics, {why}: they would no longer be mirrored"
+        problem = "is blocked" if new in changes else "could not be read"
+        reason = f"{connector_text(new)}, which takes over its topics, {problem}: they would no longer be mirrored"
         return replace(change.blocked(reason), state=change.state)
 
     return tuple(cluster.each(kept_or_not) for cluster in clusters)
@@ -408,7 +408,7 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = 
     """
     clusters, wish = tuple(clusters), wish or Wish()
     count, owned = count_deletes(clusters)
-    are_few = count <= max(DELETES_UNASKED, owned * DELETES_UNASKED_SHARE) and count <= owned * DELETES_UNASKED_HALF
+    are_few = count <= max(_DELETES_UNASKED, owned * _DELETES_UNASKED_SHARE) and count <= owned * _DELETES_UNASKED_HALF
     if "deletes" in wish.allow or count <= wish.allow_deletes or are_few:
         return clusters
     reason = f"one of {count} deletes, of {owned} connectors of this owner"
@@ -511,7 +511,10 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
         return change, replace(listed, says="it carries the owner mark", done=True)
     comparison = compare(desired, live, workers)
     if comparison.differing:
-        rest = f"{number_of(len(comparison.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds already"
+        rest = (
+            f"{number_of(len(comparison.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds"
+            " already"
+        )
         reason = f"adopted: the tree differs in {few(comparison.differing)}; {rest}"
         says = "its owner mark is written with this change; then this line can go"
         return replace(change, reason="; ".join(filter(None, (change.reason, reason)))), replace(listed, says=says)
@@ -534,9 +537,14 @@ def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
 
 # A pair has one heartbeat and one checkpoint connector, whoever runs it.
 _REMEDIES = {
-    "heartbeat": "leave the heartbeats of the pair to that connector: write heartbeats: false in flow '{flow}' and the other flows of the pair",
-    "checkpoint": "leave the checkpoints of the pair to that connector, which then has to take these topics and groups too: "
-    "write checkpoints: false in flow '{flow}' and the other flows of the pair",
+    "heartbeat": (
+        "leave the heartbeats of the pair to that connector: write heartbeats: false in flow '{flow}' and the other"
+        " flows of the pair"
+    ),
+    "checkpoint": (
+        "leave the checkpoints of the pair to that connector, which then has to take these topics and groups too: "
+        "write checkpoints: false in flow '{flow}' and the other flows of the pair"
+    ),
     "source": "rename flow '{flow}', or delete that connector if it is no longer needed",
 }
 
@@ -545,7 +553,10 @@ def _without(desired: Connector) -> str:
     """Return how a flow does without a connector that has its name and is not this tree's."""
     flow, origin = desired.flows[0].partition(":")[0], desired.origins.get("name")
     if desired.type == "source" and origin and origin.kind == "spec":
-        return f"write another connector_name in flow '{flow}' ({origin.where}), or delete that connector if it is no longer needed"
+        return (
+            f"write another connector_name in flow '{flow}' ({origin.where}), or delete that connector if it is no"
+            " longer needed"
+        )
     return _REMEDIES[desired.type].format(flow=flow)
 
 

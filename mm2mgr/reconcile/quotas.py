@@ -196,4 +196,7 @@ def _notes(wanted_quota: WantedQuota, answer: ProducerQuotas) -> Iterator[str]:
         if entity.user == DEFAULT and entity.client_id in {"", DEFAULT, wanted_quota.entity.client_id}
     ]
     if default and not wanted_quota.entity.user:
-        yield f"Kafka prefers the quota of {few([str(entity) for entity in default])}, so this one has no effect on users without their own"
+        yield (
+            f"Kafka prefers the quota of {few([str(entity) for entity in default])}, so this one has no effect on users"
+            " without their own"
+        )

@@ -88,7 +88,10 @@ def renamed_text(names: Sequence[tuple[str, str]], target: str) -> str:
         if len(names) > 1
         else ("a topic gets another name", ":", "name")
     )
-    return f"{many} on '{target}'{such} {old} -> {new}; what was mirrored stays under the old {noun}, and consumers must follow"
+    return (
+        f"{many} on '{target}'{such} {old} -> {new}; what was mirrored stays under the old {noun}, and consumers must"
+        " follow"
+    )
 
 
 def objection_renamed(

@@ -158,7 +158,10 @@ def _against(order: Order, target: Target) -> str:
     if target.declared is None or order.verb == "restart" or target.declared[0] == order.goal:
         return ""
     state, where = target.declared
-    return f"the tree declares state: {state.lower()} ({where}), so the next apply brings it back to {state}; change that line too"
+    return (
+        f"the tree declares state: {state.lower()} ({where}), so the next apply brings it back to {state}; change that"
+        " line too"
+    )
 
 
 def _instead(target: Target, live: Mapping[str, ConnectorInfo]) -> str:

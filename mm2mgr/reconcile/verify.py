@@ -123,7 +123,7 @@ class Watched:
         self.is_on_its_way = False
         self.is_good_if_late = not self._ran and (
             (without_tasks and self._before is not None and self._before.runs and not self._before.tasks)
-            or (not belongs and settled.state.endswith(AS_BEFORE))
+            or (not belongs and settled.state.endswith(_AS_BEFORE))
         )
         if self._seen != (settled, belongs):
             self._seen, self._since = (settled, belongs), now
@@ -184,7 +184,7 @@ class Watched:
             return Settled(state, "failed")
         failed, of_before = (sum(task.state == "FAILED" for task in shown.tasks) for shown in (status, before))
         is_as_before = not self._ran or failed <= of_before
-        return Settled(f"{state}{AS_BEFORE}", "ok") if is_as_before else Settled(state, "failed")
+        return Settled(f"{state}{_AS_BEFORE}", "ok") if is_as_before else Settled(state, "failed")
 
     def _without_tasks(self) -> Settled:
         if self.takes_topics is False:
@@ -204,7 +204,7 @@ def tasks_of(info: ConnectorInfo, status: ConnectorStatus) -> list[TaskStatus | 
 
 
 WHY_NO_TASKS = "no topic matches, or the source cluster does not answer"
-AS_BEFORE = ", as before the update"
+_AS_BEFORE = ", as before the update"
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -314,10 +314,10 @@ class Verification:
         if watched.is_good_if_late and watched.is_on_its_way:
             return Settled("RUNNING, no new records to judge by", "ok")
         if watched.is_good_if_late:
-            return Settled(state if watched.may_drop or state.endswith(AS_BEFORE) else f"{state}{AS_BEFORE}", "ok")
+            return Settled(state if watched.may_drop or state.endswith(_AS_BEFORE) else f"{state}{_AS_BEFORE}", "ok")
         waiting = watched.arrivals if watched.arrivals and watched.arrivals.waiting else None
         if waiting and written_at is not None and self._logs and await self._logs.was_silent(waiting, written_at):
-            return Settled(f"{state}{AS_BEFORE}", "ok")
+            return Settled(f"{state}{_AS_BEFORE}", "ok")
         return Settled(state, "failed" if watched.is_broken_if_late else verdict)
 
     def forget(self, name: str) -> None:

@@ -84,7 +84,7 @@ class Inventory:
     topics: Mapping[str, TopicInfo]
     accepts: Callable[[str], bool]
 
-    def wanted(self) -> dict[str, TopicInfo]:
+    def topics_to_sample(self) -> dict[str, TopicInfo]:
         """Return the topics to sample: accepted ones that are not Kafka's own."""
         return {name: info for name, info in self.topics.items() if self.accepts(name) and not info.internal}
 
@@ -163,7 +163,7 @@ class Rows:
     def __init__(self, inventory: Inventory, source: str, resolution_ms: int = 0) -> None:
         self.inventory, self.source, self.resolution_ms = inventory, source, resolution_ms
         self.doubts = Doubts()
-        self._wanted = inventory.wanted()
+        self._wanted = inventory.topics_to_sample()
         self._rows: dict[int, dict[tuple[str, int], dict[str, float]]] = {}
 
     def add(self, topic: str, partition: int, at_ms: int, values: Mapping[str, object]) -> None:

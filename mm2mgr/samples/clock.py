@@ -13,7 +13,7 @@ from mm2mgr import timing
 from mm2mgr.samples.schema import HOUR_MS, hour_start_ms, utc_text
 from mm2mgr.text import few
 
-JUMP_SECONDS = 60.0
+_JUMP_SECONDS = 60.0
 """Smaller jumps are normal corrections of a clock: they harm no sample, and nothing waits for them."""
 LASTING_SECONDS = 600.0
 """So long the clock must have stayed where it jumped to before samples carry its time."""
@@ -46,12 +46,12 @@ class TrustedClock:
         """Look at both clocks: False while this machine's has jumped, and not yet stayed there for long enough."""
         steady = timing.steady()
         ahead = self.now_ms() / 1000 - steady
-        if abs(ahead - self._ahead) < JUMP_SECONDS:
+        if abs(ahead - self._ahead) < _JUMP_SECONDS:
             if self._jumped_to is not None:
                 self.news.append(f"the clock of this machine is back after {_span(steady - self._jumped_at)}")
             self._ahead, self._jumped_to = ahead, None
             return True
-        if self._jumped_to is None or abs(ahead - self._jumped_to) >= JUMP_SECONDS:
+        if self._jumped_to is None or abs(ahead - self._jumped_to) >= _JUMP_SECONDS:
             self._jumped_to, self._jumped_at = ahead, steady
             self.news.append(self._jump(ahead - self._ahead, ahead + steady))
             return False
@@ -70,8 +70,8 @@ class TrustedClock:
     def _jump(by_seconds: float, now_seconds: float) -> str:
         direction = "ahead" if by_seconds > 0 else "back"
         return (
-            f"the clock of this machine jumped {direction} by {_span(abs(by_seconds))}, to {_text(now_seconds)}: nothing is "
-            f"sampled or removed until it is back, or has stayed there for {_span(LASTING_SECONDS)}"
+            f"the clock of this machine jumped {direction} by {_span(abs(by_seconds))}, to {_text(now_seconds)}:"
+            f" nothing is sampled or removed until it is back, or has stayed there for {_span(LASTING_SECONDS)}"
         )
 
 

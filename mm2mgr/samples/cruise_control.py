@@ -97,7 +97,7 @@ class CruiseControlSource:
         reason = str(body.get("errorMessage", ""))
         if _WARMING_UP in reason:
             raise self._warming(shorten(reason))
-        raise self.http.refused(answer, reason)
+        raise self.http.refusal(answer, reason)
 
     def _warming(self, reason: str) -> SourceError:
         return self.http.error(f"not ready: {reason}", "it warms up after a start; two finished windows are needed")

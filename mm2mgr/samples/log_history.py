@@ -55,7 +55,7 @@ def log_histories(
         if time.monotonic() > until:
             break
         search.take(list(_rows(table, hours[hour], search.clusters)))
-    histories = iter(search.found())
+    histories = iter(search.histories())
     return {alias: [next(histories) for _ in logs] for alias, logs in logs_of_clusters.items()}
 
 
@@ -137,7 +137,7 @@ class _Search:
             if mine.any():
                 yield layer[whole][mine], times[rows[mine]], ends[rows[mine]].astype(np.int64), sizes[rows[mine]]
 
-    def found(self) -> list[LogHistory]:
+    def histories(self) -> list[LogHistory]:
         """Return what was kept of each wanted log."""
         histories = [LogHistory()] * len(self._logs)
         if not self._kept:

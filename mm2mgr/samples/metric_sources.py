@@ -109,14 +109,14 @@ class Http:
         except OSError as error:
             raise self._failure_of(error) from error
 
-    def refused(self, answer: HttpAnswer, what: str) -> SourceError:
-        """Build the error for an answer that is not what it should be; `what` is the endpoint's own reason, or
+    def refusal(self, answer: HttpAnswer, reason: str) -> SourceError:
+        """Build the error for an answer that is not what it should be; `reason` is the endpoint's own reason, or
         empty.
         """
-        reason = shorten(what or answer.text or "an empty answer")
+        text = shorten(reason or answer.text or "an empty answer")
         hints = {401: "check `auth`", 403: "check `auth`: this login may not read metrics", 404: "check `url`"}
         hints |= dict.fromkeys((301, 302, 303, 307, 308), "check `url`: a redirect is not followed")
-        return self.error(f"HTTP {answer.status}: {reason}", hints.get(answer.status))
+        return self.error(f"HTTP {answer.status}: {text}", hints.get(answer.status))
 
     def error(self, reason: str, hint: str | None = None) -> SourceError:
         """Build an error that names this endpoint."""

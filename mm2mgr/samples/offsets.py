@@ -135,7 +135,7 @@ class _WatchedTopics:
     ends: array[int] = field(default_factory=lambda: array("q"))
 
     @classmethod
-    def of(cls, infos: dict[str, TopicInfo]) -> _WatchedTopics:
+    def from_infos(cls, infos: dict[str, TopicInfo]) -> _WatchedTopics:
         watched = cls([], [], array("i"), [])
         for topic, info in sorted(infos.items()):
             watched.topics.append(TopicRows(topic, len(watched.names), info.partitions))
@@ -166,7 +166,7 @@ class KafkaReader:
     connect: Callable[[KafkaAccess, float], LogEnds] = LogEnds
     heard: Callable[[Batch], None] = lambda _: None
     _logs: LogEnds | None = None
-    _watched: _WatchedTopics = field(default_factory=lambda: _WatchedTopics.of({}))
+    _watched: _WatchedTopics = field(default_factory=lambda: _WatchedTopics.from_infos({}))
     _looked_at: float = _LONG_AGO
 
     def __post_init__(self) -> None:
@@ -204,9 +204,9 @@ class KafkaReader:
         return Poll([batch], ends.failed)
 
     def _look_at_topics(self, logs: LogEnds) -> None:
-        topics = Inventory(self.name, logs.topics(), self.accepts).wanted()
+        topics = Inventory(self.name, logs.topics(), self.accepts).topics_to_sample()
         self._looked_at = timing.now()
-        self._watched = _WatchedTopics.of(topics)
+        self._watched = _WatchedTopics.from_infos(topics)
         logs.watch(self._watched.partitions())
         if self.sizes:
             self.sizes.forget_others(self._watched.topics)

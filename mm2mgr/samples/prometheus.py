@@ -134,7 +134,7 @@ def known_names() -> list[str]:
     return list(dict.fromkeys([*ends, *(metrics.bytes_in.name for metrics in COUNTERS)]))
 
 
-def choose_metrics(present: Iterable[Mapping[str, str]]) -> Present:
+def _choose_metrics(present: Iterable[Mapping[str, str]]) -> Present:
     """Choose from the label sets of the answer to `discovery`: the first known of each kind."""
     there = list(present)
 
@@ -298,7 +298,7 @@ class PrometheusSource:
 
     def _discover(self, now_ms: int) -> Present:
         query = {"query": discovery(self.reading.labels), "time": _seconds(now_ms)}
-        metrics = choose_metrics([series["metric"] for series in self._result("/api/v1/query", query, "vector")])
+        metrics = _choose_metrics([series["metric"] for series in self._result("/api/v1/query", query, "vector")])
         if not metrics.offsets and not metrics.counters:
             labels = _matchers(self.reading.labels)
             raise self.http.error(
@@ -322,7 +322,7 @@ class PrometheusSource:
         answer = self.http.get(path, parameters)
         body = answer.json if isinstance(answer.json, dict) else {}
         if answer.status != 200 or body.get("status") != "success":
-            raise self.http.refused(answer, f"{body.get('errorType', '')} {body.get('error', '')}".strip())
+            raise self.http.refusal(answer, f"{body.get('errorType', '')} {body.get('error', '')}".strip())
         # "infos" and "warnings" come with answers that are not whole, such as one of several stores that was silent.
         for key in ("warnings", "infos"):
             messages = body.get(key)

@@ -86,7 +86,8 @@ TABLES: Mapping[str, tuple[TableColumn, ...]] = {
             "made_from",
             "string",
             "",
-            "what the period was made from: for an hour its samples and those of the hour before, for a day its hours; partitioned by it",
+            "what the period was made from: for an hour its samples and those of the hour before, for a day its hours;"
+            " partitioned by it",
         ),
         _CLUSTER,
         _TOPIC,

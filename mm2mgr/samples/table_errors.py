@@ -59,7 +59,10 @@ def _of_log(place: Store, error: BaseException) -> Mm2mgrError | None:
 
 def damaged_log(place: Store, reason: str) -> Mm2mgrError:
     """Return the error about a log that does not say what is in its table."""
-    hint = "bring back the files of its _delta_log, or move the table away and keep it: the next command that writes begins a new one"
+    hint = (
+        "bring back the files of its _delta_log, or move the table away and keep it: the next command that writes"
+        " begins a new one"
+    )
     return Mm2mgrError(f"the log of the table {place} is damaged: {reason}", hint=hint)
 
 

@@ -39,15 +39,15 @@ from mm2mgr.samples.schema import PARTITIONED_BY, TABLES, Store, hour_start_ms, 
 from mm2mgr.samples.table_errors import damaged_log, reaching, writing
 from mm2mgr.text import number_of
 
-ROWS_PER_GROUP = 65_536
-KEPT_FOR_READERS_HOURS = 6
+_ROWS_PER_GROUP = 65_536
+_KEPT_FOR_READERS_HOURS = 6
 """Files that a commit replaced stay this long, for readers that began before it."""
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 1 days",
-    "delta.deletedFileRetentionDuration": f"interval {KEPT_FOR_READERS_HOURS} hours",
+    "delta.deletedFileRetentionDuration": f"interval {_KEPT_FOR_READERS_HOURS} hours",
     "delta.checkpointInterval": "100",
 }
-_WRITER = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_GROUP)
+_WRITER = WriterProperties(compression="ZSTD", max_row_group_size=_ROWS_PER_GROUP)
 _ONE_WRITER = "mm2mgr rewrite"  # commits that replace files conflict by this name, so that no two replace the same ones
 _TRIES = 5
 STRINGS = ("cluster", "topic", "topic_id", "source")
@@ -218,7 +218,10 @@ class StoredTable:
             return
         for path in (Path(self.uri, name) for name in names):
             if os.path.islink(path):
-                hint = "move what it leads to into its place, or move the link away; to use another disk, link the store's folder"
+                hint = (
+                    "move what it leads to into its place, or move the link away; to use another disk, link the store's"
+                    " folder"
+                )
                 raise Mm2mgrError(f"{path} is a link: nothing is written where it leads", hint=hint)
 
     def files(self) -> list[DataFile]:
@@ -345,7 +348,7 @@ class StoredTable:
         self._refuse_pipes()
         with writing(self.uri):
             table = DeltaTable(self.uri)
-            table.vacuum(KEPT_FOR_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
+            table.vacuum(_KEPT_FOR_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
 
     def _first_link(self) -> str:
         if is_remote(self.store):
@@ -373,7 +376,7 @@ class StoredTable:
                 pq.ParquetWriter(stream, self.file_schema, compression="zstd", **options) as writer,
             ):
                 for table in tables:
-                    writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+                    writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
                     rows += len(table)
                     _widen(bounds, table)
             if not rows and not keep_empty:

@@ -16,7 +16,7 @@ from pathlib import Path
 from mm2mgr.sandbox.server import HOST, Runtime, Server, exec_java, write_properties
 
 CONTROLLER = "CONTROLLER"
-DEFAULT_LISTENERS = {"PLAINTEXT": "PLAINTEXT"}
+_DEFAULT_LISTENERS = {"PLAINTEXT": "PLAINTEXT"}
 _ONE_REPLICA = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
@@ -42,7 +42,7 @@ class Broker(Server):
         runtime: Runtime | None = None,
     ) -> None:
         super().__init__(name, directory, properties, runtime)
-        self.listeners = dict(listeners or DEFAULT_LISTENERS)
+        self.listeners = dict(listeners or _DEFAULT_LISTENERS)
 
     @property
     def port_names(self) -> tuple[str, ...]:
@@ -111,7 +111,10 @@ class Broker(Server):
         format_storage = [java, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
         format_storage += ["--cluster-id", _new_id(), "--config", str(properties_file)]
         draft = f"{formatted}.{uuid.uuid4().hex}"
-        keep = f"cp {shlex.quote(str(features))} {shlex.quote(draft)} && mv {shlex.quote(draft)} {shlex.quote(str(formatted))}"
+        keep = (
+            f"cp {shlex.quote(str(features))} {shlex.quote(draft)} && mv {shlex.quote(draft)}"
+            f" {shlex.quote(str(formatted))}"
+        )
         return f"{shlex.join(format_storage)} && {{ {keep}; {serve}; }}"
 
     def ready(self) -> bool:

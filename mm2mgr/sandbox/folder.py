@@ -74,7 +74,10 @@ def is_claimed(folder: Path, use: str) -> bool:
     if not names:
         return False
     if not _is_marked(folder, use):
-        problem = f"{folder} was not made by `mm2mgr {use}` (it holds {few(names)}, and no {MARKER} file of it); nothing was touched"
+        problem = (
+            f"{folder} was not made by `mm2mgr {use}` (it holds {few(names)}, and no {MARKER} file of it); nothing was"
+            " touched"
+        )
         raise SandboxError(problem, hint=_OTHER)
     _refuse_ways_out(folder)
     return True

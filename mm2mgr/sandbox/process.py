@@ -19,7 +19,7 @@ from mm2mgr import timing
 from mm2mgr.errors import SandboxError
 
 CONSOLE_LIMIT_BYTES = 1024 * 1024
-POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _children: dict[int, subprocess.Popen[bytes]] = {}  # ours to reap
 _consoles: dict[int, subprocess.Popen[bytes]] = {}  # by the process whose output each writes down
 _CONSOLE_SECONDS = 5.0
@@ -46,7 +46,7 @@ class ProcessId:
             # A process that is about to run a program, or to end, has none for a moment.
             if (words := _words_of(self.pid)) or timing.now() > deadline:
                 return words or ["?"]
-            timing.sleep(POLL_SECONDS)
+            timing.sleep(_POLL_SECONDS)
         return []
 
     def ask_to_end(self) -> None:
@@ -80,7 +80,7 @@ class ProcessId:
         # Not psutil's wait: it waits on for the zombie of a process whose parent is another one.
         deadline = timing.now() + seconds
         while self.alive() and timing.now() < deadline:
-            timing.sleep(POLL_SECONDS)
+            timing.sleep(_POLL_SECONDS)
         return not self.alive()
 
 
@@ -180,7 +180,7 @@ def wait_until(
             raise ProcessDied(f"{server} ended while starting. The end of its log:\n{tail()}")
         if timing.now() > deadline:
             raise SandboxError(f"{server} was not ready after {timeout_seconds:.0f} s. The end of its log:\n{tail()}")
-        timing.sleep(POLL_SECONDS)
+        timing.sleep(_POLL_SECONDS)
 
 
 def last_lines(path: Path, lines: int = 15, line_characters: int = 300) -> list[str]:

@@ -26,14 +26,14 @@ from mm2mgr.sandbox.java import Java, find_java
 from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, wait_until, without_interrupts
 
 HOST = "127.0.0.1"
-START_TIMEOUT_SECONDS = 90.0
-PORT_ATTEMPTS = 4
+_START_TIMEOUT_SECONDS = 90.0
+_PORT_ATTEMPTS = 4
 # Below Linux' ephemeral range (32768-60999): a client that retries a dead ephemeral port on loopback can be given that
 # very port, connect to itself, and keep the server from coming back.
 _PORTS = range(15000, 32000)
 _given_ports: set[int] = set()
 # The first compiler tier and the serial collector halve the start-up of short-lived servers.
-JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:cds=off", "-XX:-UsePerfData")
+_JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:cds=off", "-XX:-UsePerfData")
 # An archive of the classes that a server of this kind loads halves its start. The JVM ignores an archive that does not
 # fit.
 _READ_CLASSES = "-XX:SharedArchiveFile="
@@ -116,7 +116,7 @@ class Server(ABC):
     def log_file(self) -> Path:
         return self.directory / "server.log"
 
-    def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+    def start(self, timeout_seconds: float = _START_TIMEOUT_SECONDS) -> None:
         """Start it and wait until it serves; nothing is left running when that fails."""
         start_all([self], timeout_seconds=timeout_seconds)
 
@@ -143,9 +143,9 @@ class Server(ABC):
         with without_interrupts():
             self.process = spawn(["sh", "-c", command], self.directory / "console.log", environment)
 
-    def wait_ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+    def wait_ready(self, timeout_seconds: float = _START_TIMEOUT_SECONDS) -> None:
         """Wait until it serves; a port taken between choosing and binding means new ports, unless it served before."""
-        for attempt in range(1, PORT_ATTEMPTS + 1):
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
             if self.process is None:
                 raise SandboxError(f"{self.kind} {self.name} was not started")
             try:
@@ -162,7 +162,7 @@ class Server(ABC):
                     continue
                 if not self._port_was_taken():
                     raise
-                if self._served_before or attempt == PORT_ATTEMPTS:
+                if self._served_before or attempt == _PORT_ATTEMPTS:
                     error.hint = f"another program has one of its ports: {sorted(self.ports.values())}"
                     raise
                 self.ports = {}
@@ -247,7 +247,7 @@ class Server(ABC):
     def jvm_arguments(self) -> list[str]:
         """Return the flags of this server's JVM: small, quick to start, with a bounded log."""
         return [
-            *JVM_FLAGS,
+            *_JVM_FLAGS,
             *self._classes(),
             f"-Xmx{self.heap}",
             f"-XX:ErrorFile={self._crash_file}",
@@ -276,7 +276,7 @@ def _text_of(log: Path) -> str:
 def start_all(
     servers: Iterable[Server],
     *,
-    timeout_seconds: float = START_TIMEOUT_SECONDS,
+    timeout_seconds: float = _START_TIMEOUT_SECONDS,
     changed: Callable[[Server], None] = lambda server: None,
 ) -> None:
     """Start servers side by side and wait for all; on failure or Ctrl-C stop those that this call started.

@@ -26,7 +26,7 @@ from mm2mgr.output import serve_page, survey_page
 from mm2mgr.output.problem_text import with_sentences
 from mm2mgr.serve.metrics import exposition
 
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LEAST_REFRESH_SECONDS, _MOST_REFRESH_SECONDS = 5, 3600
 _OPEN = "/healthz"
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::[0-9]{1,5})?")
@@ -185,7 +185,7 @@ class _Pages:
         return JSONResponse(health, 200 if health["state"] == "ok" else 503)
 
     def metrics(self, request: Request) -> Response:
-        return Response(exposition(self._view(), self._ticks(), self._closed), headers={"Content-Type": METRICS_TYPE})
+        return Response(exposition(self._view(), self._ticks(), self._closed), headers={"Content-Type": _METRICS_TYPE})
 
     def api_status(self, request: Request) -> Response:
         status = self._view().to_dict(self._ticks())

@@ -22,7 +22,7 @@ from mm2mgr.operations.serve import EstateView
 
 HEALTHS = ("ok", "waiting", "unknown", "problem")
 TASK_STATES = ("RUNNING", "FAILED", "UNASSIGNED", "PAUSED", "RESTARTING", "other")
-CLOSING_REASONS = ("late", "crowded", "not-accepted")
+_CLOSING_REASONS = ("late", "crowded", "not-accepted")
 SEVERITIES = ("error", "warning", "info")
 
 Row = tuple[tuple[str, ...], float]
@@ -53,7 +53,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_flow_lag_seconds": ServedMetric(
             "gauge",
             ("flow",),
-            "Age in seconds of the oldest record that waits, from the sample store; 0 when level. Missing where unknown.",
+            "Age in seconds of the oldest record that waits, from the sample store; 0 when level. Missing where"
+            " unknown.",
         ),
         "mm2mgr_flow_max_lag_seconds": ServedMetric(
             "gauge",
@@ -68,7 +69,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_flow_retention_overtakes_in_seconds": ServedMetric(
             "gauge",
             ("flow",),
-            "Seconds until retention deletes records that wait, as forecast. Missing where it will not, or that is unknown.",
+            "Seconds until retention deletes records that wait, as forecast. Missing where it will not, or that is"
+            " unknown.",
         ),
         "mm2mgr_flow_lag_incomplete": ServedMetric(
             "gauge", ("flow",), "1 where the lag in records lacks partitions and is a lower bound, or is unknown."
@@ -78,7 +80,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_flow_heartbeat_age_seconds": ServedMetric(
             "gauge",
             ("flow",),
-            "Seconds since the newest heartbeat on the target was sent: the most that a record takes from end to end. Missing where unknown.",
+            "Seconds since the newest heartbeat on the target was sent: the most that a record takes from end to end."
+            " Missing where unknown.",
         ),
         "mm2mgr_flow_known_timestamp_seconds": ServedMetric(
             "gauge", ("flow",), "When the flow could last be read, in seconds since 1970."
@@ -108,7 +111,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_watchdog_restarts": ServedMetric(
             "counter",
             ("result",),
-            "Restarts by the watchdog of this process since the start, and those that were not carried out. Missing without a watchdog.",
+            "Restarts by the watchdog of this process since the start, and those that were not carried out. Missing"
+            " without a watchdog.",
         ),
         "mm2mgr_watchdog_looked_timestamp_seconds": ServedMetric(
             "gauge", (), "When the watchdog last looked, in seconds since 1970. Missing without one."
@@ -128,8 +132,8 @@ METRICS: Mapping[str, ServedMetric] = MappingProxyType(
         "mm2mgr_closed_connections": ServedMetric(
             "counter",
             ("reason",),
-            "Connections to this server that it ended since the start: `late` sent no whole request or did not take the answer in time,"
-            " `crowded` waited longest while too many were open, `not-accepted` could not begin.",
+            "Connections to this server that it ended since the start: `late` sent no whole request or did not take the"
+            " answer in time, `crowded` waited longest while too many were open, `not-accepted` could not begin.",
         ),
         "mm2mgr_build_info": ServedMetric("gauge", ("version",), "1, with the version of mm2mgr."),
     }
@@ -177,7 +181,7 @@ def _of_looks(view: EstateView, tick: float, closed: Mapping[str, int]) -> dict[
         **({"mm2mgr_look_duration_seconds": look.ended_at - look.began_at} if look else {}),
     }
     rows: dict[str, list[Row]] = {name: [((), value)] for name, value in values.items()}
-    rows["mm2mgr_closed_connections"] = [((reason,), float(closed.get(reason, 0))) for reason in CLOSING_REASONS]
+    rows["mm2mgr_closed_connections"] = [((reason,), float(closed.get(reason, 0))) for reason in _CLOSING_REASONS]
     rows["mm2mgr_build_info"] = [((__version__,), 1.0)]
     if (dog := view.watchdog) and dog.last:
         counts = {"done": dog.restarts, "failed": dog.failed_restarts}

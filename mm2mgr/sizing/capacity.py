@@ -17,14 +17,14 @@ from mm2mgr.sizing.tasks import Capacity
 from mm2mgr.text import rate_text
 
 SUSTAINED_SECONDS = 300.0
-LOW_QUANTILE = 0.25
+_LOW_QUANTILE = 0.25
 """The share of the time in which lagging tasks carried less than the measured capacity."""
 RECENT_DAYS = 30
 """Older measurements count only where there is no newer one: brokers, links and records may be others by then, but a
 flow that keeps up on what was measured gives no new evidence, and must not get another number for that.
 """
 
-LOWERING_SECONDS = 3_600.0
+_LOWERING_SECONDS = 3_600.0
 """A rate that was held proves that a task can carry it, but not that it cannot carry more: a slow target for some
 minutes looks the same. To count below what the link or the default says, tasks must have lagged for so long in all.
 """
@@ -80,7 +80,7 @@ def find_saturation(
     spans.sort(key=lambda span: span.bytes_per_second)
     seconds = math.fsum(span.seconds for span in spans)
     passed = accumulate(span.seconds for span in spans)
-    low = next(span for span, upto in zip(spans, passed, strict=True) if upto >= LOW_QUANTILE * seconds)
+    low = next(span for span, upto in zip(spans, passed, strict=True) if upto >= _LOW_QUANTILE * seconds)
     return Saturated(low.bytes_per_second, seconds, max(span.ended_ms for span in spans))
 
 
@@ -92,7 +92,10 @@ def by_history(held: Saturated, threshold: float, now_ms: int, day: str, connect
     days = max(0.0, (now_ms - held.ended_ms) / 1000) / _DAY_SECONDS
     age = f"{days:.0f} days ago" if days >= 2 else f"{days * 24:.0f} h ago"
     tasks = f"tasks of {connector}" if connector else "tasks"
-    reason = f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this or more for three quarters of that time"
+    reason = (
+        f"measured until {day} ({age}) on {tasks} that lagged for {held.seconds:.0f} s and carried this or more for"
+        " three quarters of that time"
+    )
     return Capacity(held.bytes_per_second, threshold, reason)
 
 
@@ -111,9 +114,12 @@ def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capac
     if measured is None:
         return otherwise
     capacity = measured.capacity
-    if capacity.bytes_per_second >= otherwise.bytes_per_second or measured.lagged_seconds >= LOWERING_SECONDS:
+    if capacity.bytes_per_second >= otherwise.bytes_per_second or measured.lagged_seconds >= _LOWERING_SECONDS:
         return capacity
-    little = f"{rate_text(capacity.bytes_per_second)} {capacity.why}, observed for less than an hour of lag, so it does not lower the estimate"
+    little = (
+        f"{rate_text(capacity.bytes_per_second)} {capacity.why}, observed for less than an hour of lag, so it does not"
+        " lower the estimate"
+    )
     return replace(otherwise, why=f"{otherwise.why}; {little}" if otherwise.why else little)
 
 

@@ -302,7 +302,10 @@ def _asks(workers: int | None) -> str:
 
 def _verdict(load: ConnectLoad, workers: int | None) -> str:
     if workers is None:
-        return "No number of workers is enough: raise the limits of a worker, or give its tasks smaller fetches and buffers."
+        return (
+            "No number of workers is enough: raise the limits of a worker, or give its tasks smaller fetches and"
+            " buffers."
+        )
     needed = f"{number_of(workers, 'worker')} needed, {workers + 1} with one spare"
     if load.today is None:
         return f"{needed}."

@@ -210,12 +210,15 @@ def _loss_reason(load: ConnectLoad, rest: Fullest, outcome: WorkerLoss) -> str:
     left = f"the remaining {number_of(rest.workers, 'worker')}" if rest.workers > 1 else "the remaining worker"
     runs = f"then {'runs' if rest.workers == 1 else 'run'} up to {number_of(rest.tasks, 'task')}"
     sentence = (
-        f"{number_of(outcome.lost, 'worker')} lost of {outcome.workers + outcome.lost}: up to {outcome.stopped_tasks} of "
-        f"{number_of(load.tasks, 'task')} stop for {_stop_text(load, outcome)}; {left} {runs}{' each' if rest.workers > 1 else ''}"
+        f"{number_of(outcome.lost, 'worker')} lost of {outcome.workers + outcome.lost}: up to {outcome.stopped_tasks}"
+        f" of {number_of(load.tasks, 'task')} stop for {_stop_text(load, outcome)}; {left}"
+        f" {runs}{' each' if rest.workers > 1 else ''}"
     )
     words = {
         "tasks": f"more than {number_of(load.worker.tasks, 'task')}",
-        "memory": f"{size_text(rest.heap_bytes)} of heap, so it may run out of memory, and so may the worker that takes over",
+        "memory": (
+            f"{size_text(rest.heap_bytes)} of heap, so it may run out of memory, and so may the worker that takes over"
+        ),
         "network": f"{rate_text(rest.bytes_per_second)} each way",
     }
     sentence += f"; too much for one: {listed([words[limit] for limit in outcome.broken])}." if outcome.broken else "."
@@ -236,7 +239,8 @@ def _stop_text(load: ConnectLoad, outcome: WorkerLoss) -> str:
         return f"about {session} (session.timeout.ms)"
     leader = "it was" if outcome.lost == 1 else "one of them was"
     return (
-        f"about {span_text(load.failover.stopped_seconds)} (session.timeout.ms of {session}, then "
-        f"scheduled.rebalance.max.delay.ms of {delay}), or about {span_text(load.failover.leader_stopped_seconds)} if {leader} "
-        "the leader of the Connect group, because a new leader knows no earlier assignment (REST does not show the leader)"
+        f"about {span_text(load.failover.stopped_seconds)} (session.timeout.ms of {session}, then"
+        f" scheduled.rebalance.max.delay.ms of {delay}), or about {span_text(load.failover.leader_stopped_seconds)} if"
+        f" {leader} the leader of the Connect group, because a new leader knows no earlier assignment (REST does not"
+        " show the leader)"
     )

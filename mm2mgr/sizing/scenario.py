@@ -240,18 +240,18 @@ def with_topic_split(scenarios: Collection[Scenario], topic: str, name: str) -> 
     Where a pair has a flow of that name, from an earlier split, that one takes the topic too.
     """
     there = {scenario.pair: scenario.flow_id for scenario in scenarios if scenario.name == name}
-    found: list[Scenario] = []
+    changed_scenarios: list[Scenario] = []
     for scenario in with_topic_moved(scenarios, topic, there.values()):
         if scenario.name == name or not scenario.carries(topic):
-            found.append(scenario)
+            changed_scenarios.append(scenario)
             continue
-        found.append(scenario.without(topic))
+        changed_scenarios.append(scenario.without(topic))
         if scenario.pair not in there:
             own = {partition: rate for partition, rate in scenario.rates.items() if partition.topic == topic}
             split = replace(scenario, name=name, now=None).with_topics(lambda other: other == topic, own)
             there[scenario.pair] = split.flow_id
-            found.append(split)
-    return tuple(found)
+            changed_scenarios.append(split)
+    return tuple(changed_scenarios)
 
 
 def with_target(
@@ -346,15 +346,21 @@ def _why_fewer(before: Sizing | None, after: Sizing | None) -> str | None:
         if hot:
             names = listed([f"{hot_partition.topic}-{hot_partition.partition}" for hot_partition in hot])
             alone = "alone exceeds" if len(hot) == 1 else "each alone exceed"
-            return f"{sentence}: {names} {alone} the usable capacity of a task, so more tasks do not help there; for the rest {after.tasks} are enough."
-        return f"{sentence}: its partitions are assigned in another order, or alone exceed the usable capacity in more hours."
+            return (
+                f"{sentence}: {names} {alone} the usable capacity of a task, so more tasks do not help there; for the"
+                f" rest {after.tasks} are enough."
+            )
+        return (
+            f"{sentence}: its partitions are assigned in another order, or alone exceed the usable capacity in more"
+            " hours."
+        )
     now = after.now
     if now is None or after.tasks >= now.tasks:
         return None
     by = "set by hand" if now.by_hand else "set by an earlier `size`"
     return (
-        f"{after.flow_id}: {number_of(now.tasks, 'task')} now ({by}) {'is' if now.tasks == 1 else 'are'} more than its load needs: "
-        f"{before.tasks} before the change, {after.tasks} after it."
+        f"{after.flow_id}: {number_of(now.tasks, 'task')} now ({by}) {'is' if now.tasks == 1 else 'are'} more than its"
+        f" load needs: {before.tasks} before the change, {after.tasks} after it."
     )
 
 

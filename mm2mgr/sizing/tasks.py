@@ -18,11 +18,11 @@ from mm2mgr.partitions import Statistic, TopicPartition
 from mm2mgr.sizing.load import Coverage, Hours, Load, TopicGrowth, complete
 from mm2mgr.text import listed, number_of, rate_text
 
-DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0
-DEFAULT_RECORDS_PER_SECOND = 100_000.0
+_DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0
+_DEFAULT_RECORDS_PER_SECOND = 100_000.0
 """An estimate: four tasks moved 90 000 records of 200 bytes a second on two cores that their brokers shared, where
 larger records were bound by their bytes. It decides where records are smaller than 100 bytes."""
-DEFAULT_PARTITIONS = 500
+_DEFAULT_PARTITIONS = 500
 """Brooklin's default of partitionsPerTask (LoadBasedTaskCountEstimator)."""
 Fit = Literal["fits", "too small", "badly dealt", "more than needed", "not measured"]
 OVERLOADED: tuple[Fit, ...] = ("too small", "badly dealt")
@@ -39,7 +39,7 @@ class Capacity:
     bytes_per_second: float = 10_000_000.0
     threshold: float = 0.7
     why: str = ""
-    records_per_second: float = DEFAULT_RECORDS_PER_SECOND
+    records_per_second: float = _DEFAULT_RECORDS_PER_SECOND
 
     @property
     def usable_bytes_per_second(self) -> int:
@@ -60,7 +60,7 @@ class Bounds:
 
     minimum: int = 1
     limit: int | None = None
-    partitions: int = DEFAULT_PARTITIONS
+    partitions: int = _DEFAULT_PARTITIONS
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Rules:
 
     capacity: Capacity = Capacity()
     bounds: Bounds = Bounds()
-    default_bytes_per_second: float = DEFAULT_RATE_BYTES_PER_SECOND
+    default_bytes_per_second: float = _DEFAULT_RATE_BYTES_PER_SECOND
     statistic: Statistic = "p95"
 
 
@@ -344,7 +344,10 @@ def _bounds_reasons(sizing: Sizing, load: Load, bounds: Bounds) -> Iterator[str]
         if max(load.least, bounds.minimum) > tasks:
             yield f"Capped at the limit of {limit}."
         else:
-            yield f"Capped by the limit of {limit}: no number up to it fits; with {tasks} the busiest task has the least load."
+            yield (
+                f"Capped by the limit of {limit}: no number up to it fits; with {tasks} the busiest task has the least"
+                " load."
+            )
     if tasks < load.least:
         average = rate_text(load.total / tasks)
         yield f"The load needs {load.least}; with {number_of(tasks, 'task')}, each handles {average} on average."
@@ -354,7 +357,10 @@ def _assignment_reason(sizing: Sizing, flow_load: FlowLoad, bounds: Bounds) -> s
     load, tasks, assignment = flow_load.load, sizing.tasks, flow_load.assignment
     share = f"{rate_text(load.busiest(tasks))}, {load.busiest_share(tasks) * 100:.0f} % of the usable capacity"
     note = f" ({assignment.note})" if assignment.note else ""
-    sentence = f"With round-robin assignment in {_ORDERS[assignment.source]}{note}, the busiest of {number_of(tasks, 'task')} handles {share}."
+    sentence = (
+        f"With round-robin assignment in {_ORDERS[assignment.source]}{note}, the busiest of {number_of(tasks, 'task')}"
+        f" handles {share}."
+    )
     first = max(load.least, bounds.minimum)
     if tasks <= first or sizing.capped_by:
         return sentence
@@ -369,15 +375,19 @@ def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:
         loads = load.per_task(sizing.tasks)
         beside = max(loads[place % len(loads)] - load.alone[place] for place in load.heavy)
         yield (
-            f"Above the usable capacity of one task: {listed(names)}. A partition is read by one task, so adding tasks "
-            f"does not help: distribute its keys, give its topic {times} times the partitions, or raise what one task can carry (larger "
-            f"fetches and batches, compression). More tasks only take away what it shares its task with: {rate_text(max(0.0, beside))} here."
+            f"Above the usable capacity of one task: {listed(names)}. A partition is read by one task, so adding tasks"
+            f" does not help: distribute its keys, give its topic {times} times the partitions, or raise what one task"
+            " can carry (larger fetches and batches, compression). More tasks only take away what it shares its task"
+            f" with: {rate_text(max(0.0, beside))} here."
         )
     if load.sometimes_heavy:
         peaks = load.hours.max(axis=1)
         worst = sorted(load.sometimes_heavy, key=lambda place: -peaks[place])
         names = [f"{flow_load.assignment.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
-        yield f"In some hours a single partition exceeds the usable capacity of a task, and adding tasks does not help: {listed(names)}."
+        yield (
+            "In some hours a single partition exceeds the usable capacity of a task, and adding tasks does not help:"
+            f" {listed(names)}."
+        )
 
 
 def _by_hand(sizing: Sizing, now: Judgement) -> str:

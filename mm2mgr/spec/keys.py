@@ -73,7 +73,9 @@ OWNED_CONNECTOR_KEYS = {
     "emit.offset-syncs.enabled": "write offset_syncs: {enabled: true|false}",
     "emit.checkpoints.enabled": "write checkpoints: true|false",
     "emit.heartbeats.enabled": "write heartbeats: true|false",
-    "heartbeats.replication.enabled": "one source connector of each pair carries the heartbeats; write heartbeats: true|false",
+    "heartbeats.replication.enabled": (
+        "one source connector of each pair carries the heartbeats; write heartbeats: true|false"
+    ),
     "sync.group.offsets.enabled": "write checkpoints: {group_offsets: true|false}",
     "sync.topic.configs.enabled": "write sync: {topic_configs: true|false}",
     "sync.topic.acls.enabled": "write sync: {topic_acls: true|false}",
@@ -99,9 +101,9 @@ OWNED_CONNECTOR_KEYS = {
 }
 
 _IN_JAAS = (
-    "it is a key of librdkafka; Java takes user and password in sasl.jaas.config: "
-    '\'org.apache.kafka.common.security.plain.PlainLoginModule required username="USER" password="${file:/path:key}";\' '
-    "(for SCRAM org.apache.kafka.common.security.scram.ScramLoginModule)"
+    "it is a key of librdkafka; Java takes user and password in sasl.jaas.config:"
+    ' \'org.apache.kafka.common.security.plain.PlainLoginModule required username="USER"'
+    ' password="${file:/path:key}";\' (for SCRAM org.apache.kafka.common.security.scram.ScramLoginModule)'
 )
 _PEM = "it is a key of librdkafka; Java reads PEM files with"
 _NOT_NEEDED = "it is a key of librdkafka, and Java needs none such: remove it"
@@ -115,11 +117,15 @@ LIBRDKAFKA_KEYS = {
     "sasl.mechanisms": "it is a key of librdkafka; Java's is sasl.mechanism",
     "ssl.ca.location": f"{_PEM} ssl.truststore.location and ssl.truststore.type: PEM",
     "ssl.ca.pem": f"{_PEM} ssl.truststore.certificates and ssl.truststore.type: PEM",
-    "ssl.certificate.location": f"{_PEM} ssl.keystore.location (key and certificate in one file) and ssl.keystore.type: PEM",
+    "ssl.certificate.location": (
+        f"{_PEM} ssl.keystore.location (key and certificate in one file) and ssl.keystore.type: PEM"
+    ),
     "ssl.key.location": f"{_PEM} ssl.keystore.location (key and certificate in one file) and ssl.keystore.type: PEM",
     "ssl.certificate.pem": f"{_PEM} ssl.keystore.certificate.chain and ssl.keystore.type: PEM",
     "ssl.key.pem": f"{_PEM} ssl.keystore.key and ssl.keystore.type: PEM",
-    "enable.ssl.certificate.verification": "it is a key of librdkafka; Java always checks certificates: trust the right one with ssl.truststore.location",
+    "enable.ssl.certificate.verification": (
+        "it is a key of librdkafka; Java always checks certificates: trust the right one with ssl.truststore.location"
+    ),
     "metadata.broker.list": "it is a key of librdkafka; write bootstrap_servers under clusters:",
     "enable.partition.eof": _NOT_NEEDED,
     "queued.max.messages.kbytes": "it is a key of librdkafka; Java's fetch.max.bytes limits what is fetched at once",

@@ -303,7 +303,10 @@ def _explain_unknown(path: PathKey) -> tuple[str, str]:  # noqa: PLR0911 - one r
         connectors = [name for name in known_names if name.endswith("_connector")]
         return (
             "",
-            f"write it under the client that needs it ({', '.join(clients)}) or the connector ({', '.join(connectors)})",
+            (
+                f"write it under the client that needs it ({', '.join(clients)}) or the connector"
+                f" ({', '.join(connectors)})"
+            ),
         )
     if near := nearest(key, known_names, 0.85):
         return near[0], f"did you mean '{near[0]}'?"

@@ -201,7 +201,8 @@ def check_address(text: object) -> object:
     if "$" in text:
         name = text.partition("$")[2].partition(":")[0]
         raise ValueError(
-            f'variables of a shell are not replaced: write the host, or "${{env:{name}}}:9092" for a config provider of the workers'
+            f'variables of a shell are not replaced: write the host, or "${{env:{name}}}:9092" for a config provider of'
+            " the workers"
         )
     if text.count(":") > 1 and not text.startswith("["):
         host, _, port = text.rpartition(":")

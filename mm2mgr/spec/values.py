@@ -119,7 +119,8 @@ def _security(values: dict[str, str]) -> dict[str, str]:
     for key, value in values.items():
         if match := re.search(r"\$\{(\w+)\}", value):
             raise ValueError(
-                f"{key}: Kafka takes ${{{match[1]}}} as it is written: write ${{env:{match[1]}}}, with the name of a config provider"
+                f"{key}: Kafka takes ${{{match[1]}}} as it is written: write ${{env:{match[1]}}}, with the name of a"
+                " config provider"
             )
     protocol = values.get("security.protocol", "PLAINTEXT")
     if protocol not in keys.PROTOCOLS:

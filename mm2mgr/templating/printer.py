@@ -7,8 +7,7 @@ origin. Rendering puts marks in place of values, since values may hold line ends
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,49 +19,28 @@ from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import TemplateError
 from mm2mgr.templating.restricted_jinja import Environment, line_of, read_template
 
-_MARK = "\x01"  # around what is inserted: a path such as `target.alias`, or the number of a value
+_MARK = "\x01"  # around the number of a value that is inserted
 _LINE = "\x02"  # before the template line number at the end of a line
-_BLOCK = "\x03"  # around the prefix and the path or number of a block of settings
-_INSERTED = re.compile(rf"{_MARK}([\w.]+){_MARK}")
-_BLOCKS = re.compile(rf"{_BLOCK}([^{_BLOCK}]*)={_BLOCK}([\w.]+){_BLOCK}")
+_BLOCK = "\x03"  # around the prefix and the number of a block of settings
+_INSERTED = re.compile(rf"{_MARK}(\d+){_MARK}")
+_BLOCKS = re.compile(rf"{_BLOCK}([^{_BLOCK}]*)={_BLOCK}(\d+){_BLOCK}")
 _WHERE = re.compile(rf"{_LINE}([^{_LINE}]*){_LINE}")
 _KEY_VALUE = re.compile(r"\s*([^\s=]+)\s*=\s*(.*?)\s*", re.DOTALL)
 
 
 class _MarkingLoader(jinja2.BaseLoader):
-    """Loads templates and marks the end of every `key = value` line with its file and line number.
-
-    When all of them are `plain`, an expression that is only a path into the context becomes a mark with that path: what
-    Jinja gives then depends on the names in conditions alone, and one rendering serves many connectors.
-    """
+    """Loads templates and marks the end of every `key = value` line with its file and line number."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = folders
-        self.plain = False
-        self.read: dict[str, tuple[str, str]] = {}
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        source, path = self.as_written(template)
-        lines = (_with_paths(source) if self.plain else source).split("\n")
+        source, path = read_template(self.folders, template)
         marked = [
             f"{line}{_LINE}{template}:{number}{_LINE}" if re.match(r"\s*[\w.-]+\s*=", line) else line
-            for number, line in enumerate(lines, 1)
+            for number, line in enumerate(source.split("\n"), 1)
         ]
         return "\n".join(marked), path, lambda: True
-
-    def as_written(self, template: str) -> tuple[str, str]:
-        """Return the source and the path of a template, which is read once: it may be a pipe."""
-        if template not in self.read:
-            self.read[template] = read_template(self.folders, template)
-        return self.read[template]
-
-    def reachable(self, templates: Iterable[str]) -> Iterator[str]:
-        """Yield the sources of templates and of their includes."""
-        names = list(templates)
-        for name in names:  # which grows by what is included
-            source, _ = self.as_written(name)
-            yield source
-            names += {*_INCLUDE.findall(source)}.difference(names)
 
 
 class _CompiledTemplates(jinja2.BytecodeCache):
@@ -86,38 +64,15 @@ _MOST_COMPILED = 100
 _COMPILED = _CompiledTemplates()
 
 
-# A template is plain when it has nothing but conditions, includes and insertions of `path` and `settings(prefix,
-# path)`.
-_PATH = r"(?!(?:[Tt]rue|[Ff]alse|[Nn]one)\b)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
-_PATH_VALUE = re.compile(rf"\{{\{{ *({_PATH}) *\}}\}}")
-_PATH_BLOCK = re.compile(rf"\{{\{{ *settings\(([^{{}}]*), *({_PATH})\) *\}}\}}")
-_INCLUDE = re.compile(r'\{% *include "([^"]*)" *%\}')
-_PLAIN_TAG = re.compile(rf"{_INCLUDE.pattern}|\{{% *(?:if|elif|else|endif)\b[^{{}}]*%\}}")
-_CODE = re.compile(r"\{[{%](.*?)[}%]\}")
-_TEXT = re.compile(r'"[^"]*"')
-_NAME = re.compile(r"[A-Za-z_]\w*")
-
-
-def _with_paths(source: str) -> str:
-    return _PATH_BLOCK.sub(r'{{ settings(\1, "\2") }}', _PATH_VALUE.sub(rf"{_MARK}\1{_MARK}", source))
-
-
-def _is_plain(source: str) -> bool:
-    insertions = len(_PATH_VALUE.findall(source)) + len(_PATH_BLOCK.findall(source))
-    return source.count("{%") == len(_PLAIN_TAG.findall(source)) and source.count("{{") == insertions
-
-
 class Printer:
-    """Renders templates of some folders; `templates` are the names of all that it will be asked for."""
+    """Renders templates of some folders."""
 
-    def __init__(self, folders: Sequence[Path], templates: Sequence[str]) -> None:
+    def __init__(self, folders: Sequence[Path]) -> None:
         self.inserted: list[Any] = []
-        self.rendered: dict[tuple[str | None, ...], tuple[_TemplateLine, ...]] = {}
         self.folders = folders
-        loader = _MarkingLoader(folders)
         self.environment = Environment(
             {"settings": self.settings},
-            loader=loader,
+            loader=_MarkingLoader(folders),
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -126,14 +81,6 @@ class Printer:
             finalize=self.insert,
             bytecode_cache=_COMPILED,
         )
-        self.conditions: tuple[str, ...] | None = None
-        """The names that decide the output of a plain template; None unless all templates are plain."""
-        with suppress(jinja2.TemplateError):  # raised again where a connector needs that template
-            sources = list(loader.reachable(templates))
-            loader.plain = all(map(_is_plain, sources))
-            if loader.plain:
-                code = " ".join(part for source in sources for part in _CODE.findall(_with_paths(source)))
-                self.conditions = tuple(sorted({*_NAME.findall(_TEXT.sub("", code))}))
 
     def print(self, template: str, context: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
         config: dict[str, str] = {}
@@ -144,15 +91,18 @@ class Printer:
             for line in self.lines(template, context):
                 at = line.at
                 if line.is_block:
-                    block = self.value(line.inserted[0], context)
+                    block = self.inserted[line.inserted[0]]
                     entries = [(line.key + key, value) for key, value in sorted(block.items())]
                 else:
-                    entries = [(line.key, self.read_back(line, context) if line.inserted else line.parts[0])]
+                    entries = [(line.key, self.read_back(line) if line.inserted else line.parts[0])]
                 for key, value in entries:
                     if key in config:
                         raise TemplateError(
                             f"{line.at}, connector '{name}': the key '{key}' is written twice",
-                            hint=f"it came from {origins[key]} already; remove it from the flow's *_connector block or from the template",
+                            hint=(
+                                f"it came from {origins[key]} already; remove it from the flow's *_connector block or"
+                                " from the template"
+                            ),
                         )
                     config[key] = str(value)
                     origins[key] = value.origin if type(value) is Text else line.origin
@@ -168,40 +118,20 @@ class Printer:
         return config, origins
 
     def lines(self, template: str, context: dict[str, Any]) -> tuple[_TemplateLine, ...]:
-        """Return the lines of a rendered template; when only texts decide the output, it is rendered once for equal
-        texts.
-        """
-        deciding = [context.get(name) for name in self.conditions or ()]
-        key = (template, *(value for value in deciding if isinstance(value, str | None)))
-        alike = self.conditions is not None and len(key) == 1 + len(deciding)
-        if not alike or key not in self.rendered:
-            self.inserted.clear()
-            self.rendered[key] = _read(self.environment.get_template(template).render(context), template)
-        return self.rendered[key]
+        """Return the lines of a rendered template."""
+        self.inserted.clear()
+        return _read(self.environment.get_template(template).render(context), template)
 
-    def read_back(self, line: _TemplateLine, context: dict[str, Any]) -> object:
+    def read_back(self, line: _TemplateLine) -> object:
         """Return the value of a line; one of several parts takes the origin of its first inserted value that has
         one.
         """
         if line.alone:
-            return self.value(line.inserted[0], context)
-        values = [self.value(path, context) for path in line.inserted]
+            return self.inserted[line.inserted[0]]
+        values = [self.inserted[number] for number in line.inserted]
         parts: list[str] = [*line.parts]
         parts[1::2] = map(str, values)
         return Text("".join(parts), next((value.origin for value in values if isinstance(value, Text)), line.origin))
-
-    def value(self, path: tuple[str, ...], context: dict[str, Any]) -> Any:
-        """Return the value at a path in the context, or the inserted value of that number."""
-        root = path[0]
-        if root in context:
-            value = context[root]
-        else:
-            value = self.inserted[int(root)] if root.isdigit() else self.environment.undefined(name=root)
-        for attribute in path[1:]:
-            value = self.environment.getattr(value, attribute)
-        if isinstance(value, jinja2.Undefined):
-            str(value)  # StrictUndefined raises with the name
-        return value
 
     # --- what templates call ------------------------------------------------------------------------------------------
 
@@ -218,17 +148,15 @@ class Printer:
         self.inserted.append(self.environment.inserted(value))
         return f"{_MARK}{len(self.inserted) - 1}{_MARK}"
 
-    def settings(self, prefix: str, block: Mapping[str, str] | str) -> _Lines:
-        """Return a mark for the `prefix + key = value` lines of a block of settings, or of the block at a path."""
-        if not isinstance(block, str):
-            self.inserted.append(block)
-            block = str(len(self.inserted) - 1)
-        return _Lines(f"{_BLOCK}{prefix}={_BLOCK}{block}{_BLOCK}")
+    def settings(self, prefix: str, block: Mapping[str, str]) -> _Lines:
+        """Return a mark for the `prefix + key = value` lines of a block of settings."""
+        self.inserted.append(block)
+        return _Lines(f"{_BLOCK}{prefix}={_BLOCK}{len(self.inserted) - 1}{_BLOCK}")
 
 
 @dataclass(frozen=True)
 class _TemplateLine:
-    """A rendered line with the paths of what is inserted: `parts` is text, path, text, … of the value, or it
+    """A rendered line with the numbers of what is inserted: `parts` is text, number, text, … of the value, or it
     `is_block`.
     """
 
@@ -236,7 +164,7 @@ class _TemplateLine:
     origin: Origin
     key: str  # of a block: the prefix of its keys
     parts: tuple[str, ...]
-    inserted: tuple[tuple[str, ...], ...]
+    inserted: tuple[int, ...]
     alone: bool = False  # the value is one inserted one and nothing else
     is_block: bool = False
 
@@ -254,14 +182,14 @@ def _read_line(line: str, template: str) -> Iterator[_TemplateLine]:
     if not body or body.startswith("#"):
         return
     if not _BLOCKS.sub("", body):
-        for prefix, path in _BLOCKS.findall(body):
-            yield _TemplateLine(at, origin, prefix, (), (tuple(path.split(".")),), is_block=True)
+        for prefix, number in _BLOCKS.findall(body):
+            yield _TemplateLine(at, origin, prefix, (), (int(number),), is_block=True)
         return
     matched = _KEY_VALUE.fullmatch(body)
     if not matched or _BLOCK in body:
         raise TemplateError(f"{at}: not a `key = value` line: {body[:60]!r}")
     parts = tuple(_INSERTED.split(matched[2]))
-    inserted = tuple(tuple(path.split(".")) for path in parts[1::2])
+    inserted = tuple(map(int, parts[1::2]))
     yield _TemplateLine(
         at, origin, matched[1], parts, inserted, alone=len(inserted) == 1 and parts[0] == parts[2] == ""
     )

@@ -23,9 +23,9 @@ from jinja2.visitor import NodeTransformer
 
 from mm2mgr.files import Unreadable, read_bytes, resolved_within
 
-MOST_TEMPLATE_BYTES = 1_000_000
-MOST_WORK = 10_000_000  # for one connector: characters handled, and STEP for each turn of a loop, call and filter
-MOST_WORK_OF_ALL = 100_000_000  # for all connectors together, what they insert aside
+_MOST_TEMPLATE_BYTES = 1_000_000
+_MOST_WORK = 10_000_000  # for one connector: characters handled, and STEP for each turn of a loop, call and filter
+_MOST_WORK_OF_ALL = 100_000_000  # for all connectors together, what they insert aside
 STEP = 50
 _NO_USE = ("striptags", "urlize", "xmlattr")  # filters for HTML, slow on odd text
 # What makes more of what it gets: as often as a number says, or as often as it finds something.
@@ -57,7 +57,7 @@ def read_template(folders: Iterable[Path], template: str) -> tuple[str, str]:
         if resolved_within(path, folder) is None:
             raise jinja2.TemplateError(f"{path} is a link that leads out of {folder}: copy the file there")
         try:
-            return read_bytes(path, MOST_TEMPLATE_BYTES).decode("utf-8"), str(path)
+            return read_bytes(path, _MOST_TEMPLATE_BYTES).decode("utf-8"), str(path)
         except Unreadable as error:
             raise jinja2.TemplateError(f"{path} {error}") from error
         except UnicodeDecodeError as error:
@@ -81,13 +81,13 @@ class Environment(ImmutableSandboxedEnvironment):
         }
         own = self.step, self.joined, self.weighed = self._step, self._join_parts, self._weigh_value
         self._own = {id(function) for function in (*functions.values(), *own)}
-        self.left, self.left_of_all = MOST_WORK, MOST_WORK_OF_ALL
+        self.left, self.left_of_all = _MOST_WORK, _MOST_WORK_OF_ALL
 
     # --- the budget ---------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Give the next connector its budget."""
-        self.left = MOST_WORK
+        self.left = _MOST_WORK
 
     def inserted(self, value: object) -> str:
         """Return the text of a value that is inserted into a connector; a text itself."""
@@ -102,14 +102,14 @@ class Environment(ImmutableSandboxedEnvironment):
     def _take(self, size: int) -> None:
         self.left -= size
         if self.left < 0:
-            raise Overrun(f"it does more than {MOST_WORK:,} steps and characters, which no connector needs")
+            raise Overrun(f"it does more than {_MOST_WORK:,} steps and characters, which no connector needs")
 
     def spend(self, work: int) -> None:
         """Count work; raises Overrun when it is more than a connector, or all of them, may take."""
         self._take(work)
         self.left_of_all -= work
         if self.left_of_all < 0:
-            raise Overrun(f"all connectors together take more than {MOST_WORK_OF_ALL:,} steps and characters")
+            raise Overrun(f"all connectors together take more than {_MOST_WORK_OF_ALL:,} steps and characters")
 
     def _step(self, size: int) -> str:
         self.spend(STEP + size)

@@ -94,11 +94,11 @@ def hourly_rates(store: Store, window_seconds: float | None, statistic: Statisti
     size = record_sizes(store, window.only(chosen[:: -(-len(chosen) // _HOURS_FOR_SIZES)]), names)
     rates = np.full((len(names), len(chosen)), np.nan, np.float32)
     for column, hour in enumerate(chosen):
-        rates[:, column] = _hour(table, window.of([hour]), names, size, statistic)
+        rates[:, column] = _hour(table, window.files_of([hour]), names, size, statistic)
     rated = np.flatnonzero(np.isfinite(rates).any(axis=1))
     if len(rated) < len(rates):
         rates = rates[rated]
-    ends = [_ends(table, window.of([hour])) for hour in (window.hours[0], window.hours[-1])]
+    ends = [_ends(table, window.files_of([hour])) for hour in (window.hours[0], window.hours[-1])]
     return HourlyRates(names, rated, tuple(map(_number, chosen)), rates, size[rated], ends[0][0], ends[1][1])
 
 
@@ -106,7 +106,7 @@ def _names(table: StoredTable, window: Window) -> PartitionNames:
     """Return the partitions of all hours; hours mostly have the same ones."""
     names = no_names()
     for hour in window.hours:
-        rows = read_rows(table, window.of([hour]), ())
+        rows = read_rows(table, window.files_of([hour]), ())
         if (names.places(rows) < 0).any():
             names = names.joined(rows)
     return names
@@ -162,7 +162,7 @@ def hourly(store: Store, window: Window, throughput: Throughput) -> Array:
     Partitions that a job has added since `found` was read are left out.
     """
     table, size = throughput_table(store), throughput.values["record_bytes"]
-    columns = [_hour(table, window.of([hour]), throughput.names, size, "mean") for hour in window.hours]
+    columns = [_hour(table, window.files_of([hour]), throughput.names, size, "mean") for hour in window.hours]
     return np.array(columns).reshape(len(window.hours), len(throughput)).T
 
 

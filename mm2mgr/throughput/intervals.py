@@ -23,13 +23,13 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.integer[Any]] | Flags | slice
 
-MOST_BYTES_PER_SECOND = 1e12  # beyond any broker: a source that reports more is wrong, or reset its counter
-MOST_RECORDS_PER_SECOND = 1e9
-GAP_FACTOR = 3
+_MOST_BYTES_PER_SECOND = 1e12  # beyond any broker: a source that reports more is wrong, or reset its counter
+_MOST_RECORDS_PER_SECOND = 1e9
+_GAP_FACTOR = 3
 # Even, so that an interval's own kind is never outnumbered where two overlapping samplers alternate short and long.
-GAP_NEIGHBOURS = 6
-LEAD_SAMPLES = (
-    GAP_NEIGHBOURS + 1
+_GAP_NEIGHBOURS = 6
+_LEAD_SAMPLES = (
+    _GAP_NEIGHBOURS + 1
 )  # of the hour before: as many intervals to judge a gap by as an interval has neighbours
 _MOST_RECORD_BYTES = 2.0**31  # Kafka's own bound of a record
 _IDS_PER_BLOCK = 2_048
@@ -122,8 +122,8 @@ def clean(raw: Series, since_ms: int, until_ms: int) -> Series:
     """
     cleaned = replace(
         raw,
-        records_per_second=_without_implausible(raw.records_per_second, 0.0, MOST_RECORDS_PER_SECOND),
-        bytes_per_second=_without_implausible(raw.bytes_per_second, 0.0, MOST_BYTES_PER_SECOND),
+        records_per_second=_without_implausible(raw.records_per_second, 0.0, _MOST_RECORDS_PER_SECOND),
+        bytes_per_second=_without_implausible(raw.bytes_per_second, 0.0, _MOST_BYTES_PER_SECOND),
         record_bytes=_without_implausible(raw.record_bytes, 1e-9, _MOST_RECORD_BYTES),
     )
     measured = (cleaned.end_offset >= 0) & (cleaned.time_ms >= since_ms) & (cleaned.time_ms < until_ms)
@@ -204,7 +204,7 @@ def tail(series: Series) -> Series:
     """
     if not len(series):
         return series
-    rows = series.ends[:, None] + np.arange(-LEAD_SAMPLES, 0)
+    rows = series.ends[:, None] + np.arange(-_LEAD_SAMPLES, 0)
     tails = series.take(rows[rows >= series.starts[:, None]])
     sized = np.flatnonzero(np.isfinite(series.record_bytes))
     if not len(sized):
@@ -257,7 +257,7 @@ def intervals(series: Series, in_hour: Flags, hour_start_ms: int) -> Intervals:
     has_end[series.starts] = False
     by_offset = has_end
     per_second = _steps(series.end_offset) / (np.maximum(elapsed, 1) / 1000.0)
-    reset = by_offset & ((per_second < 0) | (per_second > MOST_RECORDS_PER_SECOND))
+    reset = by_offset & ((per_second < 0) | (per_second > _MOST_RECORDS_PER_SECOND))
     gap, span, sizes = _gaps(series, elapsed) & ~reset, elapsed, _sizes_in_force(series)
     volume = per_second * sizes
     if not (_is_unknown(series.records_per_second) and _is_unknown(series.bytes_per_second)):
@@ -291,18 +291,18 @@ def _gaps(series: Series, elapsed: Ints) -> Flags:
     starts, ends = series.starts, series.ends
     inner = elapsed.copy()
     inner[starts] = _LONGEST_MS
-    bounds = GAP_FACTOR * np.minimum.reduceat(inner, starts)
+    bounds = _GAP_FACTOR * np.minimum.reduceat(inner, starts)
     if (np.maximum.reduceat(elapsed, starts) <= bounds).all():
         return flags
     suspects = np.flatnonzero(elapsed > np.repeat(bounds, ends - starts))
     for cut in range(0, len(suspects), _ROWS_AT_ONCE):
         some = suspects[cut : cut + _ROWS_AT_ONCE]
         own = series.series_of(some)
-        near = some[:, None] + np.arange(-GAP_NEIGHBOURS, GAP_NEIGHBOURS + 1)
+        near = some[:, None] + np.arange(-_GAP_NEIGHBOURS, _GAP_NEIGHBOURS + 1)
         inside = (near > starts[own][:, None]) & (near < ends[own][:, None])
         near = np.clip(near, 0, len(elapsed) - 1)
         typical = np.nanmedian(np.where(inside, elapsed[near].astype(np.float64), np.nan), axis=1)
-        flags[some] = elapsed[some] > GAP_FACTOR * typical
+        flags[some] = elapsed[some] > _GAP_FACTOR * typical
     return flags
 
 

@@ -184,7 +184,10 @@ def failure(problem: str, error: Exception, hint: str | None = None) -> Mm2mgrEr
     named = [matched[1] for line in lines if (matched := _NAMES_ERROR.match(line))]
     reason = [*lines[:1], *named][-1] if lines else type(error).__name__
     if missing := _NO_PACKAGE.search(reason):
-        remedy = "`pip install confluent-kafka deltalake pyarrow numpy` there, or name a Python that has them in PYSPARK_PYTHON"
+        remedy = (
+            "`pip install confluent-kafka deltalake pyarrow numpy` there, or name a Python that has them in"
+            " PYSPARK_PYTHON"
+        )
         reason = f"the executors' Python has no package {missing[1]}: {remedy}"
     elif missing := _NO_PYTHON.search(text):
         reason = f"the executors have no {missing[1]}: name a Python of theirs in PYSPARK_PYTHON"

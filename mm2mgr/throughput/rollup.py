@@ -32,9 +32,9 @@ buckets with their milliseconds. Unknown is null, never zero."""
 LISTS = ("sketch_buckets", "sketch_ms")
 DAY_COLUMNS = ROLLUP_COLUMNS[2:]
 """What a day has, too: all but what numbers the series of an hour."""
-RELATIVE_ERROR = 0.02
+_RELATIVE_ERROR = 0.02
 _SAME = 1e-9
-_GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
+_GAMMA = (1 + _RELATIVE_ERROR) / (1 - _RELATIVE_ERROR)
 _LOG_GAMMA = float(np.log(_GAMMA))
 _SMALLEST = 1e-3
 ZERO = int(np.floor(np.log(_SMALLEST) / _LOG_GAMMA)) - 1
@@ -196,8 +196,8 @@ def _order_rates(number: Ints, rates: Floats, span_ms: Ints, starts: Ints) -> _O
     lengths = np.diff(np.append(starts, len(number)))
     width_class = np.ceil(np.log2(lengths)).astype(np.int64)
     low_to_high, weights = np.empty(len(rates)), np.empty(len(rates), np.int64)
-    for each in np.unique(width_class):
-        some = width_class == each
+    for width_here in np.unique(width_class):
+        some = width_class == width_here
         rows = slice(None) if some.all() else some[number]
         of_some, width = lengths[some], int(lengths[some].max())
         if (of_some == width).all():

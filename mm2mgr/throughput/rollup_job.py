@@ -28,8 +28,8 @@ Spread = Callable[[Sequence[WorkUnit]], Sequence[Done]]
 
 SAMPLES_WORTH_SPARK = 100_000_000
 """From about this many samples on, Spark on two cores is faster than one process (measured)."""
-HOURS_KEPT_MS = 35 * 24 * HOUR_MS
-DAYS_KEPT_MS = 400 * 24 * HOUR_MS
+_HOURS_KEPT_MS = 35 * 24 * HOUR_MS
+_DAYS_KEPT_MS = 400 * 24 * HOUR_MS
 
 _VERSION = "1"  # another way to compute makes every roll-up again
 _HOURS_PER_UNIT = 12  # each unit reads one hour more than it rolls up
@@ -72,7 +72,7 @@ def due(store: Store) -> Due:
     newest_ms = _newest_ms([*hours, *roll_ups])
     marks = {}
     for hour, files in hours.items():
-        if _is_past(hour, newest_ms, DAYS_KEPT_MS) or (_is_past(hour, newest_ms) and hour[:_DAY_LENGTH] in roll_ups):
+        if _is_past(hour, newest_ms, _DAYS_KEPT_MS) or (_is_past(hour, newest_ms) and hour[:_DAY_LENGTH] in roll_ups):
             continue  # only its day is kept, or nothing any more
         before = _rows(hours.get(_hour_before(hour), ()))
         old = roll_ups[hour][0].values[1] if hour in roll_ups and table.are_there(roll_ups[hour]) else ""
@@ -164,8 +164,8 @@ def _days_due(files: Sequence[DataFile]) -> dict[str, Period]:
     newest_ms = _newest_ms(roll_ups)
     hours = sorted(name for name in filter(is_hour, roll_ups) if hour_start_ms(name) < newest_ms)
     days = {}
-    for day, each in groupby(hours, key=lambda hour: hour[:_DAY_LENGTH]):
-        of_day, over = list(each), day < hour_of(newest_ms)[:_DAY_LENGTH]
+    for day, group in groupby(hours, key=lambda hour: hour[:_DAY_LENGTH]):
+        of_day, over = list(group), day < hour_of(newest_ms)[:_DAY_LENGTH]
         mark = f"{' '.join(hour[-2:] for hour in of_day)}{' over' if over else ''} v{_VERSION}"
         old = roll_ups.get(day, [])
         before = set() if over or not old else hours_of_day(old[0])
@@ -227,7 +227,7 @@ def _expire(table: StoredTable) -> None:
     old = [
         name
         for name in roll_ups
-        if _is_past(name, newest_ms, DAYS_KEPT_MS)
+        if _is_past(name, newest_ms, _DAYS_KEPT_MS)
         or (is_hour(name) and name[:_DAY_LENGTH] in roll_ups and _is_past(name, newest_ms))
     ]
     with suppress(Conflict):  # the next run does it
@@ -261,7 +261,7 @@ def _newest_ms(hours: Iterable[str]) -> int:
     return hour_start_ms(past[-1]) if past else 0
 
 
-def _is_past(name: str, newest_ms: int, kept_ms: int = HOURS_KEPT_MS) -> bool:
+def _is_past(name: str, newest_ms: int, kept_ms: int = _HOURS_KEPT_MS) -> bool:
     """Tell whether the day of an hour, or a day, ended so long before the newest hour: whole days go at once."""
     return hour_start_ms(f"{name[:_DAY_LENGTH]}T00") + 24 * HOUR_MS <= newest_ms - kept_ms
 

@@ -55,7 +55,7 @@ class Window:
         """Return some hours of the window, to be read hour by hour."""
         return replace(self, hours=tuple(hours), periods=tuple(hours))
 
-    def of(self, periods: Iterable[str]) -> list[DataFile]:
+    def files_of(self, periods: Iterable[str]) -> list[DataFile]:
         """Return the files of these hours or days."""
         return [file for period in periods for file in self.files[period]]
 
@@ -120,13 +120,13 @@ def choose(store: Store, since_ms: int | None = None) -> Window:
 
 
 def _choose_window(store: Store, files: Mapping[str, Sequence[DataFile]], since_ms: int | None) -> Window:
-    known = past_hours(files)  # an hour in the future is not the newest
-    if not known:
+    all_hours = past_hours(files)  # an hour in the future is not the newest
+    if not all_hours:
         raise Mm2mgrError(f"{store} holds no throughput", hint="run `mm2mgr throughput` first")
     first = "" if since_ms is None else hour_of(since_ms)
-    hours = [hour for hour in known if first <= hour]
+    hours = [hour for hour in all_hours if first <= hour]
     if since_ms is not None and not hours:
-        hint = hours_text(known).replace("samples exist", "roll-ups exist")
+        hint = hours_text(all_hours).replace("samples exist", "roll-ups exist")
         raise Mm2mgrError(f"no throughput since {utc_text(since_ms / 1000)} in {store}", hint=hint)
     inside, with_hours = set(hours), {hour[:_DAY_LENGTH] for hour in filter(is_hour, files)}
     days = {period: hours_of_day(files[period][0]) for period in files if not is_hour(period)}
@@ -174,7 +174,7 @@ def rates_of(throughput: Throughput, rows: Array | None = None) -> list[Partitio
 
 def read_window(store: Store, window: Window) -> Throughput:
     """Merge the roll-ups of a window to one entry per partition."""
-    rows = read_rows(throughput_table(store), window.of(window.periods), DAY_COLUMNS)
+    rows = read_rows(throughput_table(store), window.files_of(window.periods), DAY_COLUMNS)
     names = no_names().joined(rows)
     group = names.places(rows)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -189,7 +189,7 @@ def record_sizes(store: Store, window: Window, names: PartitionNames) -> Array:
     table, sums = throughput_table(store), _no_sums(names)
     missing = np.zeros(len(names), np.bool_)
     for period in window.periods:
-        rows = read_rows(table, window.of([period]), _SIZES)
+        rows = read_rows(table, window.files_of([period]), _SIZES)
         missing |= _add_sizes(sums, rows, names)
     with np.errstate(invalid="ignore", divide="ignore"):
         return _chosen_sizes(store, sums, missing, names)
@@ -268,7 +268,7 @@ def _chosen_sizes(store: Store, of_window: Sums, missing: Array, names: Partitio
         return _mean_sizes(of_window, names)
     table, everything, sums = throughput_table(store), choose(store), _no_sums(names)
     for period in everything.periods:
-        _add_sizes(sums, read_rows(table, everything.of([period]), _SIZES), names)
+        _add_sizes(sums, read_rows(table, everything.files_of([period]), _SIZES), names)
     return np.where(of_window[1] > 0, of_window[0] / of_window[1], _mean_sizes(sums, names))
 
 

@@ -200,10 +200,10 @@ class _LogNumbers:
         for place, (key, time_ms) in enumerate(zip(keys.tolist(), last.tolist(), strict=True)):
             rest, number = divmod(key, sizes[1])
             name = str(names[0][rest // sizes[0]]), str(names[1][rest % sizes[0]])
-            known = names[2][number]
-            numbers[place] = self._topics.setdefault((*name, known), len(self._topics))
-            if known is not None:
-                self._latest[name] = max(self._latest.get(name, (0, "")), (time_ms, known))
+            id_of_topic = names[2][number]
+            numbers[place] = self._topics.setdefault((*name, id_of_topic), len(self._topics))
+            if id_of_topic is not None:
+                self._latest[name] = max(self._latest.get(name, (0, "")), (time_ms, id_of_topic))
         return numbers[inverse], partition, np.diff(starts, append=len(batch))
 
     def _with_ids(self) -> Any:

@@ -61,11 +61,11 @@ class Machine(Protocol):
 
 def accepts(machine: Machine, name: str) -> bool:
     """Tell whether a machine accepts a whole name."""
-    state = state_after(machine, name)
+    state = _state_after(machine, name)
     return state is not None and machine.accepts(state)
 
 
-def state_after(machine: Machine, text: str) -> Hashable:
+def _state_after(machine: Machine, text: str) -> Hashable:
     """Return the state of a machine that has read a text."""
     state = machine.start
     for char in text:
@@ -128,8 +128,8 @@ class _Program:
         elif isinstance(node, Lookaround | Atomic):
             self._inner.append((self._put(_Inner(0, node)), node))
         elif isinstance(node, Seq):
-            for each in node.nodes:
-                self._add(each)
+            for part in node.nodes:
+                self._add(part)
         elif isinstance(node, Group):
             self.groups = max(self.groups, node.number)
             self._put(_Save(node.number, is_end=False))
@@ -142,9 +142,9 @@ class _Program:
 
     def _alternatives(self, node: Alt) -> None:
         split, ends, starts = self._put(_Split(())), [], []
-        for each in node.nodes:
+        for part in node.nodes:
             starts.append(len(self.steps))
-            self._add(each)
+            self._add(part)
             ends.append(self._put(_Split(())))
         self.steps[split] = _Split(tuple(starts))
         for end in ends:
@@ -320,14 +320,14 @@ def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_state
 def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
     machines = [each_machine.machine for each_machine in (*required, *refused)]
     needed = len(required)
-    start = tuple(state_after(part.machine, part.read) for part in (*required, *refused))
+    start = tuple(_state_after(part.machine, part.read) for part in (*required, *refused))
     if None in start[:needed]:
         return Search(None, 1)
     longest = LONGEST_NAME - max((len(part.read) for part in required), default=0)
     letters = _letters(frozenset().union(*(machine.letters for machine in machines)))
     steps = tuple(enumerate(machines))
     waiting = deque([(start, "")])
-    seen = set[tuple[Hashable, ...]]()  # not the start: a text may lead back to it, and the empty one is no name
+    visited = set[tuple[Hashable, ...]]()  # not the start: a text may lead back to it, and the empty one is no name
     while waiting:
         states, text = waiting.popleft()
         if len(text) >= longest:
@@ -341,15 +341,15 @@ def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_stat
                     break
             else:
                 new = tuple(reached)
-                if new in seen:
+                if new in visited:
                     continue
                 if _are_accepted(machines, new, needed):
-                    return Search(text + char, len(seen))
-                if len(seen) >= most_states:
-                    return Search(None, len(seen), open=True)
-                seen.add(new)
+                    return Search(text + char, len(visited))
+                if len(visited) >= most_states:
+                    return Search(None, len(visited), open=True)
+                visited.add(new)
                 waiting.append((new, text + char))
-    return Search(None, len(seen))
+    return Search(None, len(visited))
 
 
 def _are_accepted(machines: Sequence[Machine], states: Sequence[Hashable], needed: int) -> bool:
@@ -371,7 +371,7 @@ def _letters(distinguished: frozenset[frozenset[str]]) -> tuple[str, ...]:
 # --- what is no regular language
 # ----------------------------------------------------------------------------------------
 
-MOST_STEPS = 1_500_000
+_MOST_STEPS = 1_500_000
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 _Texts = tuple[tuple[int, int], ...]  # where each group's text begins and ends; -1 for none
@@ -383,7 +383,7 @@ class Backtracker:
 
     def __init__(self, tree: Node) -> None:
         self._program = _Program(tree)
-        self._left = MOST_STEPS
+        self._left = _MOST_STEPS
         self._rough = Regular(relax(tree))  # most names do not match anyway, and it is quick to say so
 
     def matches(self, name: str) -> bool:

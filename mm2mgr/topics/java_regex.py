@@ -469,20 +469,20 @@ class _RegexReader:
             self.irregular = True
             self.at += 2
             return kind
-        found = _GROUP_NAME.match(self.text, self.at) or _FLAGS.match(self.text, self.at)
-        if not found:
+        match = _GROUP_NAME.match(self.text, self.at) or _FLAGS.match(self.text, self.at)
+        if not match:
             raise ValueError("(? is followed by nothing that Java knows")
-        self.at = found.end()
-        if found[0].startswith("<"):
+        self.at = match.end()
+        if match[0].startswith("<"):
             self.groups += 1
             self.strange |= "\\" in self.text and any(
                 f"\\{digit}" in self.text for digit in "123456789"
             )  # not kept by number
         else:
-            on, _, off = found[0][:-1].partition("-")
-            self.strange |= "x" in found[0]  # blanks and comments
+            on, _, off = match[0][:-1].partition("-")
+            self.strange |= "x" in match[0]  # blanks and comments
             self.ignore_case = ("i" in on or self.ignore_case) and "i" not in off
-        return ")" if found[0].endswith(")") else ""
+        return ")" if match[0].endswith(")") else ""
 
     def repeated(self, part: Part) -> Part:
         sign = self.take("*+?{")

@@ -181,7 +181,10 @@ def _too_costly(item: str) -> TooCostly:
     shown = item if len(item) <= _MOST_SHOWN else f"{item[:_MOST_SHOWN]}…"
     return TooCostly(
         f"the pattern '{shown}' takes too long to match",
-        hint="repeat nothing that repeats already, above all beside a lookaround, a backreference or a possessive repetition",
+        hint=(
+            "repeat nothing that repeats already, above all beside a lookaround, a backreference or a possessive"
+            " repetition"
+        ),
     )
 
 

@@ -294,15 +294,15 @@ def overlaps(
         both = [(selections[place], ""), (selections[other], "")]
         topic = name or other_name
         if topic:
-            found = topic if _taken_by(both)(topic) else None
+            topic_of_both = topic if _taken_by(both)(topic) else None
         elif pair in open_:
-            found = None
+            topic_of_both = None
         else:
             few = islice(_sampled(both, [(item,), (other_item,)]), _FEW_SAMPLES)
-            found = next((topic for topic in few if topic and _taken_by(both)(topic)), None)
-        if found is not None:
+            topic_of_both = next((topic for topic in few if topic and _taken_by(both)(topic)), None)
+        if topic_of_both is not None:
             reported.add(pair[1])
-            yield *pair, Shared(found)
+            yield *pair, Shared(topic_of_both)
         elif not topic and len(open_) >= _MOST_PAIRS and pair not in open_:
             reported.add(pair[1])
             yield *pair, Shared(undecided=f"{item} and {other_item}")

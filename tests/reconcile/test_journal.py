@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reconcile.test_claims import apply_as, shared
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import read
@@ -23,6 +22,7 @@ from tests.examples import draw_examples
 from tests.kafka.conftest import mock_cluster
 from tests.reconcile.site import Site, actions, errors
 from tests.reconcile.test_adopt import BY_HAND, ORDERS, adopt
+from tests.reconcile.test_adoption_claims import apply_as, shared
 from tests.reconcile.test_moves_apply import NEW, OLD, SALES, begin
 from tests.reconcile.test_moves_apply import ORDERS as FLOW
 

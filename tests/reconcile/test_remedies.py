@@ -1,6 +1,6 @@
 """What a plan proposes leads out: typed into the tree or the command line as it is written, it ends in a plan without that block.
 
-Not here: what only waits or upgrades; fixes of lint (tests/lint/test_heal.py), claims (test_claims) and journals (test_moves).
+Not here: what only waits or upgrades; fixes of lint (tests/lint/test_heal.py), claims (test_adoption_claims) and journals (test_moves).
 """
 
 from __future__ import annotations

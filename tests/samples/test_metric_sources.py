@@ -41,7 +41,7 @@ class Answers:
 
     def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
         self.asked.append(since_ms)
-        self.topics = sorted(inventory.wanted())
+        self.topics = sorted(inventory.topics_to_sample())
         yield from self.pieces
         if self.failure:
             raise self.failure
