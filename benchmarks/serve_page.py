@@ -6,6 +6,7 @@ a Chromium (Debian's package) and playwright, also the first contentful paint in
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
 import sys
@@ -23,7 +24,7 @@ from mm2mgr.output.serve_page import flow_link
 from mm2mgr.serve.app import application
 from tests.serve.estate import CHROMIUM, NOW, SURVEY, flow_status, look_of, serving, view_of
 
-SOURCES, TARGETS, TASKS, ANSWERS = 40, 6, 8, 9
+SOURCES, TARGETS, TASKS = 40, 6, 8
 # Milliseconds from the start of the request to the first paint of text.
 FIRST_PAINT = """() => new Promise(done => new PerformanceObserver(
     list => done(list.getEntriesByName('first-contentful-paint')[0].startTime)).observe({type: 'paint', buffered: true}))"""
@@ -38,14 +39,14 @@ def estate() -> tuple[EstateView, str]:
     return view_of(look_of(flows, lags), survey=SURVEY), flow_link(names[0])
 
 
-async def answers(view: EstateView, flow: str) -> None:
+async def answers(view: EstateView, flow: str, count: int) -> None:
     app = application(lambda: view, clock=lambda: NOW + 5)
     async with httpx.AsyncClient(
         trust_env=False, transport=httpx.ASGITransport(app), base_url="http://localhost"
     ) as client:
         for path in ("/healthz", "/", "/flows", flow, "/metrics", "/api/status"):
             took = []
-            for _ in range(ANSWERS):
+            for _ in range(count):
                 began = time.perf_counter()
                 answer = await client.get(path)
                 took.append(time.perf_counter() - began)
@@ -53,13 +54,13 @@ async def answers(view: EstateView, flow: str) -> None:
             print(f"{path:40} {1000 * statistics.median(took):8.1f} ms {len(answer.content) / 1000:8.0f} kB")
 
 
-def paints(view: EstateView) -> None:
+def paints(view: EstateView, count: int) -> None:
     from playwright.sync_api import sync_playwright
 
     with serving(lambda: view) as url, sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         took: dict[str, list[float]] = {"/healthz": [], "/": []}
-        for _ in range(ANSWERS):
+        for _ in range(count):
             for path, times in took.items():
                 page = chromium.new_page(viewport={"width": 1280, "height": 900})
                 page.goto(url + path)
@@ -73,7 +74,10 @@ def paints(view: EstateView) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--answers", type=int, default=9, help="answers of each page (default: 9)")
+    asked = parser.parse_args().answers
     estate_view, flow_path = estate()
-    asyncio.run(answers(estate_view, flow_path))
+    asyncio.run(answers(estate_view, flow_path, asked))
     if CHROMIUM and find_spec("playwright"):
-        paints(estate_view)
+        paints(estate_view, asked)

@@ -1,23 +1,28 @@
 """A clock that jumps to the next timer instead of waiting for it: hours of deadlines pass in the CPU time of the work.
 
 For code whose network is faked inside the process. What a coroutine gives to a thread is run in its place, so that nothing is
-outstanding when the clock jumps.
+outstanding when the clock jumps. `sleep_for_others` really waits: for what another process or thread does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from time import sleep as sleep_for_others
 from typing import Any
 
 import pytest
 
 from mm2mgr import timing
 
+REALLY_WAIT = {"live", "spark", "long", "matrix", "real_time"}
+"""The marks of tests that may wait by the clock of this machine."""
+_NO_WAIT_SECONDS = 0.01  # so short a pause is none: what yields to others, and backs off by milliseconds
 _SOCKET_SECONDS = 0.2  # how long what listens on this machine may take to answer before time goes on without it
 
 
@@ -92,3 +97,40 @@ def jumping() -> Iterator[Clock]:
         patch.setattr(asyncio, "run", clock.run)
         patch.setattr(time, "monotonic", lambda: clock.seconds)
         yield clock
+
+
+class Waits(AssertionError):
+    """A unit test waited by the clock of this machine."""
+
+
+def no_waiting(patch: pytest.MonkeyPatch) -> None:
+    """Fail whatever waits by the clock of this machine in the main thread; other threads are servers, which have to."""
+    asleep, wait = asyncio.sleep, threading.Event.wait
+
+    def fail(call: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            raise Waits(
+                f"{call}: a unit test does not wait; give it `jumping()` of tests/clock.py, or mark it real_time"
+            )
+
+    def sleep(seconds: float) -> None:
+        if (
+            seconds > _NO_WAIT_SECONDS and sys._getframe(1).f_globals["__name__"] != "subprocess"
+        ):  # it asks again and again whether a child has ended
+            fail(f"time.sleep({seconds:g})")
+        sleep_for_others(seconds)
+
+    async def asleep_if_jumping(delay: float, *result: Any) -> Any:
+        if delay > _NO_WAIT_SECONDS and not isinstance(asyncio.get_running_loop(), _Loop):
+            fail(f"asyncio.sleep({delay:g})")
+        return await asleep(delay, *result)
+
+    def waited(event: threading.Event, timeout: float | None = None) -> bool:
+        came = wait(event, timeout)
+        if not came and timeout and timeout > _NO_WAIT_SECONDS:
+            fail(f"Event.wait({timeout:g})")
+        return came
+
+    patch.setattr(time, "sleep", sleep)
+    patch.setattr(asyncio, "sleep", asleep_if_jumping)
+    patch.setattr(threading.Event, "wait", waited)

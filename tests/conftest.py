@@ -22,6 +22,8 @@ from mm2mgr.files import cache_folder, hold_lock
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
+from tests.clock import REALLY_WAIT, no_waiting
+from tests.fake_connect import without_sockets
 
 # No test is timed: on a busy machine a single example may take any time.
 settings.register_profile("untimed", deadline=None)
@@ -37,6 +39,41 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
     secrets.forget()
     yield
     secrets.forget()
+
+
+# Modules and folders that wait for processes and sockets of their own; single tests of others are marked `real_time`.
+REAL_TIME = (
+    "connect/test_sockets.py",
+    "connect/test_ways.py",
+    "kafka/test_lease.py",
+    "samples/test_http.py",
+    "sandbox/",
+    "throughput/test_job.py",
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_real_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no unit test wait by the clock of this machine: what waits goes by `mm2mgr.timing`, and tests/clock.py has a clock that jumps."""
+    if _place(request.node.path, REAL_TIME) < len(REAL_TIME):
+        return
+    if not REALLY_WAIT.intersection(mark.name for mark in request.node.iter_markers()):
+        no_waiting(monkeypatch)
+
+
+# Folders and modules of tests about sockets themselves.
+SOCKETS = ("connect/", "hostile/test_servers.py", "live/", "project/", "serve/test_live.py")
+
+
+@pytest.fixture(autouse=True)
+def _no_sockets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Reach fake Connect clusters of this process without a socket, but where sockets are what a test is about."""
+    is_live = next(request.node.iter_markers("live"), None) is not None
+    if is_live or _place(request.node.path, SOCKETS) < len(SOCKETS):
+        yield
+    else:
+        with without_sockets():
+            yield
 
 
 # Modules that share the servers of their package, by the beginning of their paths: one worker of pytest-xdist takes them all.

@@ -804,7 +804,10 @@ def _accept(server: Any) -> None:
 
 @contextmanager
 def without_sockets() -> Iterator[None]:
-    """Let Connect clients of this process hand their requests to the fakes that are served: the same answers in half of the time."""
+    """Let Connect clients of this process hand their requests to the fakes that are served: the same answers in half of the time.
+
+    Every test of a folder but those of `connect`, `hostile` and `live` has it so, from tests/conftest.py.
+    """
     import httpx
     import pytest
 
@@ -825,7 +828,7 @@ def without_sockets() -> Iterator[None]:
     connect = wire.http_client
 
     def handed(headers: Any, verify: Any, transport: Any, proxy: Any = None) -> httpx.AsyncClient:
-        own = Handed() if not (verify or transport or proxy) else transport
+        own = Handed() if _SERVED and not (verify or transport or proxy) else transport
         return connect(headers, verify, own, proxy)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -20,6 +20,7 @@ import pytest
 
 from mm2mgr.cli import cli, main
 from mm2mgr.errors import exit_codes
+from tests.clock import sleep_for_others
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 60.0
@@ -130,7 +131,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not after {seconds:.0f} s"
-        time.sleep(0.02)
+        sleep_for_others(0.02)
 
 
 def allowed_seconds() -> float:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.throughput.rollup_job import make, one_by_one
 from tests.fake_connect import FakeConnect, serving
+from tests.kafka.quick import Producer
 from tests.spec.trees import write
 
 from .command import Command

@@ -10,9 +10,9 @@ import pytest
 
 from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.records import Producer
 from mm2mgr.reconcile.events import EVENTS
 from mm2mgr.reconcile.history import TOPIC
+from tests.kafka.quick import Producer
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 from tests.reconcile.test_adopt import BY_HAND, ORDERS, adopt
 

@@ -80,7 +80,8 @@ def test_reset_is_refused_while_it_runs(world: World) -> None:
     assert [one.path for one in world.connect.writes] == [f"/connectors/{SOURCE}/pause"]
 
 
-def test_reset_waits_for_tasks_that_have_not_ended(world: World) -> None:
+def test_reset_waits_for_tasks_that_have_not_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("mm2mgr.operations.offsets"), "_READ_BACK_PAUSE_SECONDS", 0.01)
     world.mm2mgr("stop", "orders")
     world.connect.connectors[SOURCE].ending_statuses = 3
     (flow,) = world.mm2mgr("offsets", "show", FLOW, "-o", "json").json["flows"]

@@ -167,6 +167,7 @@ def test_losses_outlive_a_damaged_memory(watched: Watched) -> None:
     assert [path.read_text() for path in state.parent.glob("tester.json.damaged-*")] == ["half a fi"]
 
 
+@pytest.mark.real_time
 def test_an_orphan_is_a_line_of_its_own(watched: Watched) -> None:
     write(watched.mm2mgr.tree, x=ORDERS_TREE.format(**watched.servers).replace("  orders:", "  renamed:"))
     config = dict(watched.connect.connectors[SOURCE].config)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -19,6 +19,7 @@ from mm2mgr.connect.errors import (
 )
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import SourceOffset
+from tests.clock import jumping
 from tests.fake_connect import (
     FORWARD_CUT,
     FORWARDING,
@@ -46,6 +47,12 @@ WRITES: dict[str, tuple[Callable[[ConnectClient], Any], str]] = {
     "patch_offsets": (lambda c: c.patch_offsets("a", [OFFSET]), "STOPPED"),
     "remove_offset": (lambda c: c.patch_offsets("a", [SourceOffset(OFFSET.partition, None)]), "STOPPED"),
 }
+
+
+@pytest.fixture(autouse=True)
+def _jumps() -> Iterator[None]:
+    with jumping():
+        yield
 
 
 def prepared(fake: FakeConnect, write: str) -> Callable[[ConnectClient], Any]:

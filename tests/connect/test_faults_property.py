@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, OutcomeUnknown
 from mm2mgr.connect.target import ConnectTarget
+from tests.clock import jumping
 from tests.fake_connect import FORWARD_CUT, FORWARDING, REBALANCE, STALE, STARTING_PAGE, TIMED_OUT, FakeConnect
 
 OLD = {"name": "a", "connector.class": "MirrorSourceConnector", "topics": "old"}
 NEW = OLD | {"topics": "new"}
 URLS = ("http://one", "http://two")
+
+
+@pytest.fixture(autouse=True)
+def _jumps() -> Iterator[None]:
+    with jumping():
+        yield
+
 
 FAULTS = st.tuples(
     st.sampled_from(["PUT", "GET", "*"]),

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from mm2mgr.demo.records import PartitionProof, RecordId, compare, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
 from tests.kafka.conftest import mock_cluster
+from tests.kafka.quick import Producer
 
 __all__ = ["mock_cluster"]
 

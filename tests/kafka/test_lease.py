@@ -10,8 +10,8 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.compacted import CompactedTopic
 from mm2mgr.kafka.lease import Lease
-from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
+from tests.kafka.quick import Producer
 
 
 @pytest.fixture

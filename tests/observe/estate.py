@@ -207,7 +207,7 @@ def assert_documented(problem: LiveProblem) -> None:
 
 @contextmanager
 def estate(directory: Path, *, more: str = "", **fake: Any) -> Iterator[Estate]:
-    """Serve the small estate over real HTTP."""
+    """Serve the small estate."""
     connect = FakeConnect(**fake)
     with serving(connect) as url:
         yield Estate(topology_of(TREE.format(url=url, more=more), directory), connect, directory)

@@ -18,7 +18,7 @@ from benchmarks.cold_start import REPOSITORY
         ("lint_tree.py --rounds 1 --flows 20", "mm2mgr lint"),
         ("overlaps.py --rounds 1 --flows 20 --topics 40", "other topics"),
         ("sampling.py --rounds 2 --partitions 0", "memory after poll"),
-        ("serve_page.py", "/api/status"),
+        ("serve_page.py --answers 1", "/api/status"),
         ("truth_load.py --rounds 1", "load + find"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A small estate whose two Connect clusters are fakes behind real sockets, and what a session with it looks like."""
+"""A small estate whose two Connect clusters are fakes, and what a session with it looks like."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
 from tests.asking import answer_kafka
 from tests.clock import jumping
-from tests.fake_connect import FakeConnect, serving, without_sockets
+from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 
 FLOWS = """\
@@ -189,7 +189,6 @@ def running(folder: Path) -> Iterator[Site]:
         serving(east) as east_url,
         serving(west) as west_url,
         pytest.MonkeyPatch.context() as patch,
-        without_sockets(),
         jumping(),
     ):
         site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west}, patch=patch)

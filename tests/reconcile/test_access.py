@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.records import Producer
 from mm2mgr.live.questions import PartitionCounts, TopicLogs
 from mm2mgr.live.reach import KafkaReach, Limits
 from mm2mgr.live.snapshot import Snapshot
 from mm2mgr.partitions import Offsets
 from mm2mgr.reconcile.facts import TopicListing, list_topics, list_with_records
 from tests.kafka.conftest import mock_cluster
+from tests.kafka.quick import Producer
 
 __all__ = ["mock_cluster"]
 

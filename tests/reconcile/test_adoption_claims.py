@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.records import Producer
 from mm2mgr.reconcile.adoption_claims import Claim, settle_claims
 from mm2mgr.reconcile.history import TOPIC, Author, Recorder
 from mm2mgr.reconcile.plan import Plan
 from mm2mgr.render import OWNER_KEY
 from tests.kafka.conftest import mock_cluster
+from tests.kafka.quick import Producer
 from tests.reconcile.site import Site, actions
 from tests.reconcile.test_adopt import BY_HAND, NONE, ORDERS, RELEASE, adopt, entry
 

@@ -19,6 +19,7 @@ from mm2mgr.reconcile.plan import Change, Plan
 from mm2mgr.reconcile.stages import Stop, Verify
 from mm2mgr.reconcile.waves import Event, Result
 from mm2mgr.render import OWNER_KEY
+from tests.clock import jumping
 from tests.fake_connect import STALE
 from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions, errors
 
@@ -294,7 +295,8 @@ def test_while_others_write_what_was_not_overwritten_yet_is_no_success(monkeypat
     monkeypatch.setattr(apply, "_READ_BACK_PAUSE_SECONDS", 0.1)
     changes = [Change("east", str(n), "source", "update", config={"x": "ours"}) for n in range(3)]
     done = [Result("east", each.connector, "update", change=each) for each in changes]
-    wrong = asyncio.run(apply._read_back(Client(), "team", done))  # type: ignore[arg-type]
+    with jumping():
+        wrong = asyncio.run(apply._read_back(Client(), "team", done))  # type: ignore[arg-type]
     assert [each.connector for each in wrong] == ["0", "1", "2"]
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.records import Producer
 from mm2mgr.operations.history import last_applied
 from mm2mgr.reconcile import history
 from mm2mgr.reconcile.history import TOPIC, Author, HistoryEntry, Recorder, author, read, record
@@ -23,6 +22,7 @@ from mm2mgr.reconcile.plan import Change, Wish, plan_cluster
 from mm2mgr.secrets import MASK
 from mm2mgr.topology import Topology
 from tests.kafka.conftest import mock_cluster
+from tests.kafka.quick import Producer
 from tests.reconcile.site import Site
 from tests.reconcile.test_plan import live, wanted
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,8 +33,8 @@ from tests.fake_connect import FakeConnect
 from tests.reconcile import simulated
 from tests.spec.trees import write
 
-EVERY = int(os.environ.get("MM2MGR_MOVE_DEATHS_EVERY", "4"))
-"""mm2mgr dies after every so many requests; 1 dies after each, which takes minutes."""
+EVERY = 6
+"""In the gate mm2mgr dies after every so many requests; `make test-matrix` lets it die after each."""
 SITES = ("east", "west")
 TOPICS = ("orders", "logs.a", "logs.b")
 FOREIGN = "of-another-team"
@@ -358,8 +357,14 @@ def test_every_record_arrives_exactly_once(kind: Kind, tmp_path: Path, state: st
     assert requests_of(kind, tmp_path, state) > 10
 
 
-def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, tmp_path: Path) -> None:
-    for last in range(1, requests_of(kind, tmp_path), EVERY):
+@pytest.fixture(params=[EVERY, pytest.param(1, marks=pytest.mark.matrix)])
+def every(request: pytest.FixtureRequest) -> int:
+    number: int = request.param
+    return number
+
+
+def test_one_more_apply_finishes_whatever_a_kill_left(kind: Kind, every: int, tmp_path: Path) -> None:
+    for last in range(1, requests_of(kind, tmp_path), every):
         workers = begin(kind, tmp_path)
         with pytest.raises(Killed):
             workers.apply(kind.after, last)
@@ -413,8 +418,8 @@ def test_a_move_to_another_alias_that_was_begun_needs_no_word_to_end(tmp_path: P
     converged(Kind(ALIAS.before, WITHOUT_A_WORD), workers)
 
 
-def test_killed_twice(kind: Kind, tmp_path: Path) -> None:
-    for first in range(1, requests_of(kind, tmp_path), 4 * EVERY):
+def test_killed_twice(kind: Kind, every: int, tmp_path: Path) -> None:
+    for first in range(1, requests_of(kind, tmp_path), 3 * every):
         for second in range(first % 9 + 1, 40, 9):
             workers = begin(kind, tmp_path)
             with pytest.raises(Killed):
@@ -429,10 +434,10 @@ def test_killed_twice(kind: Kind, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("who", ["giver", "receiver"])
-def test_killed_and_resumed_by_hand(kind: Kind, who: str, tmp_path: Path) -> None:
+def test_killed_and_resumed_by_hand(kind: Kind, who: str, every: int, tmp_path: Path) -> None:
     """What a kill left stopped is resumed with curl and records flow: one more apply carries what differs, and never backwards."""
     ran = 0
-    for last in range(1, requests_of(kind, tmp_path), 2 * EVERY - 1):
+    for last in range(1, requests_of(kind, tmp_path), every + every // 6):
         workers = begin(kind, tmp_path)
         givers = {c.takes_over.giver for c in workers.plan(kind.after).changes if c.takes_over}
         with pytest.raises(Killed):
@@ -450,10 +455,10 @@ def test_killed_and_resumed_by_hand(kind: Kind, who: str, tmp_path: Path) -> Non
     assert ran > 0
 
 
-def test_killed_and_taken_back(kind: Kind, tmp_path: Path) -> None:
+def test_killed_and_taken_back(kind: Kind, every: int, tmp_path: Path) -> None:
     """The tree says the old again: what was begun is undone; what is past that point is finished, and no record comes twice."""
     undone = 0
-    for last in range(1, requests_of(kind, tmp_path), EVERY):
+    for last in range(1, requests_of(kind, tmp_path), every):
         workers = begin(kind, tmp_path)
         with pytest.raises(Killed):
             workers.apply(kind.after, last)
@@ -517,10 +522,10 @@ OTHER_TREES = {
 
 
 @pytest.mark.parametrize("other", OTHER_TREES)
-def test_killed_and_the_tree_says_something_else(other: str, tmp_path: Path) -> None:
+def test_killed_and_the_tree_says_something_else(other: str, every: int, tmp_path: Path) -> None:
     """Past the point of no return the plan says what to do; whatever was done by then, no record is lost and none comes twice."""
     kind, refused = KINDS["a topic to another flow"], 0
-    for last in range(1, requests_of(kind, tmp_path), EVERY):
+    for last in range(1, requests_of(kind, tmp_path), every):
         workers = begin(kind, tmp_path)
         with pytest.raises(Killed):
             workers.apply(kind.after, last)

@@ -13,12 +13,12 @@ from requests import PreparedRequest
 from responses import RequestsMock
 
 from mm2mgr.kafka.client import TopicInfo
-from mm2mgr.samples import cruise_control
 from mm2mgr.samples.batch import Gathered, Inventory
 from mm2mgr.samples.cruise_control import CruiseControlSource
 from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
 from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
+from tests.clock import jumping
 from tests.samples.rows import stored
 
 URL = "http://cruise.test:9090/kafkacruisecontrol"
@@ -27,6 +27,12 @@ HOUR_MS = 3_600_000
 NOW = 1_795_255_380_000
 NEWEST = NOW // WINDOW * WINDOW
 KNOWN = Inventory("dc1", {"logs": TopicInfo(3, "id", False), "a.b": TopicInfo(1, None, False)}, lambda topic: True)
+
+
+@pytest.fixture(autouse=True)
+def _jumps() -> Iterator[None]:
+    with jumping():
+        yield
 
 
 def record(topic: str = "logs", partition: Any = 0, inbound: Any = 7.5, **more: Any) -> dict[str, Any]:
@@ -61,8 +67,7 @@ def http(wire: RequestsMock) -> Iterator[Http]:
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[RequestsMock]:
-    monkeypatch.setattr(cruise_control, "_ASK_AGAIN_SECONDS", 0.0)
+def wire() -> Iterator[RequestsMock]:
     with RequestsMock(assert_all_requests_are_fired=False) as mock:
         yield mock
 

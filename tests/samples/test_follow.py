@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -245,11 +244,11 @@ class Wide:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
-def test_two_hundred_rounds_and_their_compactions_leave_memory_level(clock: Clock, tmp_path: Path) -> None:
+def test_rounds_and_their_compactions_leave_memory_level(clock: Clock, tmp_path: Path) -> None:
     store, sizes = SampleStore(tmp_path), list[int]()
     schedule = Schedule(300.0, None)
-    stop, started = Stop(clock, 230), time.monotonic()
+    stop = Stop(clock, 120)
     follow([Wide(lambda: clock.now_ms)], schedule, store, lambda _: sizes.append(resident_bytes()), stop)
-    assert len(sizes) == 230
-    assert max(sizes[30:]) <= 1.2 * max(sizes[:30]), f"{time.monotonic() - started:.0f} s"
+    assert len(sizes) == 120
+    assert max(sizes[30:]) <= 1.2 * max(sizes[:30])
     assert len(store.loose_hours()) == 1

@@ -13,12 +13,12 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.records import Producer
 from mm2mgr.samples import metric_sources
 from mm2mgr.samples.batch import Batch, Gathered, Inventory
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.metric_sources import MetricSourceReader
 from mm2mgr.samples.store import SampleStore
+from tests.kafka.quick import Producer
 from tests.samples.rows import data_files, stored
 
 NOW = time.time_ns() // 1_000_000
@@ -139,6 +139,7 @@ def test_pieces_that_overlap_in_time_lose_nothing_and_a_bounded_run_takes_them_a
     assert len(stored(one.store)) == 5
 
 
+@pytest.mark.real_time
 def test_what_a_full_disk_did_not_take_is_asked_for_again(
     mock_cluster: KafkaAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

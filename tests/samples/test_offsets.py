@@ -10,13 +10,14 @@ import pytest
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.records import Ends, LogEnds, Producer, ReadLimits
+from mm2mgr.kafka.records import Ends, LogEnds, ReadLimits
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples import offsets as offsets_module
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes, TopicRows
 from mm2mgr.samples.store import SampleStore
+from tests.kafka.quick import Producer
 from tests.samples.rows import stored
 
 from .fakes import FakeLogs
@@ -184,6 +185,7 @@ def test_a_failure_closes_the_connection_and_the_next_poll_looks_anew() -> None:
     assert logs.looks == 2
 
 
+@pytest.mark.real_time
 def test_a_dead_cluster_does_not_stop_the_others(mock_cluster: KafkaAccess, closed_port: int, tmp_path: Path) -> None:
     write(mock_cluster, "logs", 0, 3)
     accesses = (
