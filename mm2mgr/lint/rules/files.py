@@ -155,7 +155,7 @@ def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list
     near = nearest(key, [*names, "clusters"], 0.8)
     if near:
         return f"write {near[0]}", near[:1]
-    return f"write it under a pair or a cluster: {file.pair}.{key} = …", None
+    return f"remove it: no Kafka knows it; a key of a class of your own is written under each pair: {file.pair}.{key} = …", None
 
 
 @estate_rule("eos-key-misplaced", "warning", source="KIP-710, KIP-618")
@@ -201,10 +201,10 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
             message = f"clusters lists {' and '.join(map(repr, file.clusters))}: names are separated by commas, and none starts a line"
             yield file.hit(entry, message, f"write clusters = {right}", (Edit("clusters", right, at=entry),))
             continue
-        for entry in file.lines():
+        for entry in file.lines() if file.clusters else ():  # no-flow-enabled reports a file without clusters
             strange = [each for each in entry.aliases if each not in file.clusters]
             if strange:
-                named = ", ".join(file.clusters) or "nothing"
+                named = ", ".join(file.clusters)
                 near = [name for name in nearest(strange[0], file.clusters, 0.5, 3) if " " not in name]
                 # Two letters in the wrong order are the likelier slip.
                 meant = next((name for name in near if sorted(name) == sorted(strange[0])), near[0] if near else None)

@@ -445,8 +445,18 @@ def pair_disagrees(estate: Estate) -> Iterator[Hit]:
 def _differ(source: Subject, checkpoint: Subject, key: str) -> bool:
     if key == _LOCATION and not source.setting.offset_syncs:
         return False
+    if key == _SEPARATOR and not any(map(_separates, (source, checkpoint))):
+        return False
     values = [_of_pair(subject, key) for subject in (source, checkpoint)]
     return len(set(values if key == _SEPARATOR else (value.rpartition(".")[2] for value in values))) > 1
+
+
+def _separates(subject: Subject) -> bool:
+    """Tell whether the separator is in a name: of remote topics, unless the policy keeps names, or of internal ones since 3.1."""
+    if not subject.get(_POLICY).endswith("IdentityReplicationPolicy"):
+        return True
+    own = subject.flag("replication.policy.internal.topic.separator.enabled", default=True)
+    return numbers(subject.version) >= (3, 1) and (own or numbers(subject.version) < (3, 6))
 
 
 def _of_pair(subject: Subject, key: str) -> str:

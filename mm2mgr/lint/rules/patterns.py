@@ -66,8 +66,9 @@ def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
         brackets = _in_brackets(subject.get(key), items)
         if not brackets and (not empty or any(shape_of(item) is None for item in items)):
             continue  # bad-pattern reports a list that is cut inside braces
-        what = "group" if key.startswith("groups") else "topic"
-        why = brackets or f"{_reason(empty[0], what)}, so '{empty[0]}' matches nothing"
+        what = "group" if key.startswith("groups") else "topic" if key.startswith("topics") else "setting of a topic"
+        verb = "probably matches" if what == "group" else "matches"
+        why = brackets or f"{_reason(empty[0], what)}, so '{empty[0]}' {verb} nothing"
         whole = bool(brackets) or len(empty) == len(items)
         message = f"{written(subject, key)}: {why}: {_effect(key, whole=whole)}"
         hit = _repaired(subject, key, message, empty)
@@ -86,7 +87,9 @@ def _sign(item: str) -> str:
 
 def _reason(item: str, what: str) -> str:
     sign = _sign(item)
-    if sign in _SIGNS and (what == "topic" or sign in _IN_NO_GROUP or sign == " "):
+    if what == "group":
+        return f"Kafka allows {_SIGNS.get(sign, 'a blank')} in the id of a group, and hardly anybody has one"
+    if sign in _SIGNS:
         return f"no {what} has {_SIGNS[sign]} in its name"
     return f"no {what} has '{sign}' in its name" if sign else f"a pattern has to match the whole name of a {what}"
 
@@ -115,8 +118,8 @@ def _repaired(subject: Subject, key: str, message: str, empty: Sequence[str]) ->
     begun = all((shape := shape_of(item)) and shape.prefix for item in right)
     if right and not any(map(matches_no_topic, right)) and (begun or not any(re.search(r"\s", item) for item in empty)):
         hit = connector_hit(subject, key, ",".join(right), message)
-        # What excludes more, or may take everything, is decided by people.
-        return hit if begun and not key.endswith(".exclude") else Hit(hit.message, hit.fix, key)
+        # What excludes more, or may take everything, or ids that somebody may have, is decided by people.
+        return hit if begun and key == "topics" else Hit(hit.message, hit.fix, key)
     if any(item.endswith(")") and "(?" in item for item in empty):
         return Hit(message, "write .* behind a lookahead, which takes no character itself", key)
     return Hit(

@@ -210,7 +210,9 @@ def transform_incomplete(subject: Subject) -> Iterator[Hit]:
             yield removal_hit(subject, negate, message, f", or write {spelled(subject, key)}")
         elif key in subject.config and predicate not in predicates and not is_open(predicate):
             message = f"{written(subject, key)}={predicate}: predicates does not list it, so every task is FAILED when it starts"
-            if subject.get(f"predicates.{predicate}.type"):
+            if not predicate:
+                yield Hit(message, f"write the name of a predicate, or remove {written(subject, key)}", key)
+            elif subject.get(f"predicates.{predicate}.type"):
                 yield edit_hit(subject, message, [Edit("predicates", ",".join([*predicates, predicate]))], key)
             else:
                 near = nearest(predicate, predicates, 0.6)

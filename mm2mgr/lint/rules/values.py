@@ -64,7 +64,10 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
         message = f"{line}={shown(subject, check.key)} is {wrong}: {consequence}"
         if wrong.startswith("a list") and "regular" not in wrong:
             items = dict.fromkeys(filter(None, subject.items(check.key)))
-            yield connector_hit(subject, check.key, ",".join(items), message)
+            if items:
+                yield connector_hit(subject, check.key, ",".join(items), message)
+            else:
+                yield Hit(message, f"write the items of {line}, or remove the line", check.key)
         elif right := next(
             (each for each in check.definition.choices or () if each.lower() == subject.get(check.key).lower()), ""
         ):
