@@ -194,7 +194,7 @@ def _resources(topology: Topology, connector: Connector, known: ExistingNames) -
     beats = config.get("heartbeats.replication.enabled", "false") == "true"
     there = known.topics.get(flows[0].source.alias, ())
     pairs = [(flow, topic) for flow in flows for topic in mirrored(flow, there, heartbeats=beats)]
-    syncs_on_source = config.get("offset-syncs.topic.location", "source") == "source"
+    syncs_on_source = config.get("offset-syncs.topic.location", "source").strip() == "source"
     storage = config.get("offsets.storage.topic")
     return {
         "topic": sorted({topic for _, topic in pairs}),

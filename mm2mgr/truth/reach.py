@@ -115,7 +115,7 @@ class Setting:
         line = numbers(version)
         return cls(
             version,
-            config.get("offset-syncs.topic.location", "source") if line >= _SYNCS_LOCATION else "source",
+            config.get("offset-syncs.topic.location", "source").strip() if line >= _SYNCS_LOCATION else "source",
             line >= _OWN_OFFSETS and bool(config.get("offsets.storage.topic", "").strip()),
             exactly_once and line >= _OWN_OFFSETS,
             any(key.startswith("topic.creation.") for key in config),

@@ -98,9 +98,11 @@ def jaas_syntax(subject: Subject) -> Iterator[Hit]:
     double quotes unless they consist of letters, digits, `-`, `_`, `$` and dots and begin with a letter. Text behind a
     bare slash is a comment. Placeholders count as values and are not looked into.
     """
-    for key, client in keys_with_clients(subject.kind, _JAAS):
-        found = _read(subject.get(key)) if _logs_in(subject, client) else None
-        if found and found.wrong:
+    reported: set[str] = set()
+    for key, client in _logins(subject):
+        found = _read(subject.get(key))
+        if found and found.wrong and key not in reported:
+            reported.add(key)
             yield _of_syntax(subject, key, found, f"{written(subject, key)} {found.wrong}: {failing(client)}")
 
 
@@ -115,6 +117,17 @@ def _of_syntax(subject: Subject, key: str, found: _Jaas, message: str) -> Hit:
     elif (done := _read(text.replace('\\"', '"'))) and not done.wrong:
         right = text.replace('\\"', '"')
     return edit_hit(subject, message, [Edit(key, right)], key)
+
+
+def _logins(subject: Subject) -> Iterator[tuple[str, Client]]:
+    """Yield each client that logs in, with the key of its login; an admin client fails first.
+
+    Of the clients with one key some may log in and others not, and each has a mechanism of its own.
+    """
+    for client in sorted(subject.kind.clients, key=lambda client: client.kind != "admin"):
+        key = subject.kind.winners[client.name].get(_JAAS)
+        if key and _logs_in(subject, client):
+            yield key, client
 
 
 def _logs_in(subject: Subject, client: Client) -> bool:
@@ -134,29 +147,36 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
     username and password, GSSAPI the option serviceName or the key sasl.kerberos.service.name. A module is named with its
     package, and Kafka refuses Java's own for JNDI (since 3.4) and LDAP. Modules of others are not judged.
     """
-    for key, client in keys_with_clients(subject.kind, _JAAS):
-        found = _read(subject.get(key)) if _logs_in(subject, client) else None
-        if not found or found.wrong not in ("", _NO_END):
-            continue
-        mechanism = configured(subject, client.name, _MECHANISM)
-        if (found.module.startswith("org.apache.kafka.") or "." not in found.module) and found.module not in MODULES:
-            yield _no_module(subject, key, client, found.module)
-        elif numbers(subject.version) >= _NOT_ALLOWED.get(found.module, _NEVER):
-            message = f"{written(subject, key)}: Kafka lets no client use {found.module}: {failing(client)}"
-            yield Hit(message, "use the module of the brokers' mechanism, such as ScramLoginModule", key)
-        elif mechanism and not is_open(mechanism) and mechanism not in MODULES.get(found.module, (mechanism,)):
-            yield _unfit(subject, key, client, found.module)
-        elif re.search(r"=\s*[\u2018-\u201f]", subject.get(key)):
-            message = f"{written(subject, key)} has typographic quotes, which become part of the values: no connection succeeds"
-            right = re.sub(r"[\u2018-\u201f]", '"', subject.get(key))
-            yield edit_hit(subject, message, [Edit(key, right)], key)
-        elif found.module.endswith(".Krb5LoginModule") and not _has_service(subject, client, found):
-            message = f"{written(subject, key)} has no serviceName, and {_SERVICE} is not set: {failing(client)}"
-            yield edit_hit(subject, message, [Edit(f"{key.removesuffix(_JAAS)}{_SERVICE}", "kafka")], key)
-        elif missing := _missing(subject, client, found):
-            message = f"{written(subject, key)} has no {' and no '.join(missing)}: no connection succeeds"
-            right = f'{found.module} required username="…" password="…";'
-            yield edit_hit(subject, message, [Edit(key, right)], key)
+    reported: set[str] = set()
+    for key, client in _logins(subject):
+        found = _read(subject.get(key))
+        if found and found.wrong in {"", _NO_END} and key not in reported:
+            for hit in _of_module(subject, key, client, found):
+                reported.add(key)
+                yield hit
+
+
+def _of_module(subject: Subject, key: str, client: Client, found: _Jaas) -> Iterator[Hit]:
+    mechanism = configured(subject, client.name, _MECHANISM)
+    if (found.module.startswith("org.apache.kafka.") or "." not in found.module) and found.module not in MODULES:
+        yield _no_module(subject, key, client, found.module)
+    elif numbers(subject.version) >= _NOT_ALLOWED.get(found.module, _NEVER):
+        message = f"{written(subject, key)}: Kafka lets no client use {found.module}: {failing(client)}"
+        yield Hit(message, "use the module of the brokers' mechanism, such as ScramLoginModule", key)
+    elif mechanism and not is_open(mechanism) and mechanism not in MODULES.get(found.module, (mechanism,)):
+        yield _unfit(subject, key, client, found.module)
+    elif re.search(r"=\s*[\u2018-\u201f]", subject.get(key)):
+        effect = "which become part of the values: no connection succeeds"
+        message = f"{written(subject, key)} has typographic quotes, {effect}"
+        right = re.sub(r"[\u2018-\u201f]", '"', subject.get(key))
+        yield edit_hit(subject, message, [Edit(key, right)], key)
+    elif found.module.endswith(".Krb5LoginModule") and not _has_service(subject, client, found):
+        message = f"{written(subject, key)} has no serviceName, and {_SERVICE} is not set: {failing(client)}"
+        yield edit_hit(subject, message, [Edit(f"{key.removesuffix(_JAAS)}{_SERVICE}", "kafka")], key)
+    elif missing := _missing(subject, client, found):
+        message = f"{written(subject, key)} has no {' and no '.join(missing)}: no connection succeeds"
+        right = f'{found.module} required username="…" password="…";'
+        yield edit_hit(subject, message, [Edit(key, right)], key)
 
 
 _NEVER = (9999,)
