@@ -72,6 +72,11 @@ def keys_under(subject: Subject, rule: str) -> tuple[str, ...]:
     return _rules_of(subject).get(rule, ())
 
 
+def undisputed(kind: SubjectKind) -> tuple[str, ...] | None:
+    """Return no keys, for `Rule.reads`, where no rule reports a key of this kind whatever the values are; None for other kinds."""
+    return None if _by_rule(context_of(kind), kind.keys, "", "") else ()
+
+
 @lru_cache(maxsize=64)  # one rule after the other asks about the same connector
 def _rules_of(subject: Subject) -> Mapping[str, tuple[str, ...]]:
     kind, context = subject.kind, context_of(subject.kind)

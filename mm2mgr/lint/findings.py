@@ -74,6 +74,8 @@ class Rule:
 
     `severity` is that of its worst case; a hit may lower it.
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
+    `reads` returns the keys whose values decide, for connectors of a kind; with them only the kind, the workers and the file may do so.
+    Of connectors that are equal in these, one without a hit stands for all. None: anything may decide.
     `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified); one that
     ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines that are not
     known here, at which no other rule looks. `stops`: with an error of it a connector mirrors nothing, as it is refused, FAILED or
@@ -89,6 +91,7 @@ class Rule:
     seen: str = ""
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
     needs: tuple[str, ...] = ()
+    reads: Callable[[SubjectKind], Sequence[str] | None] | None = None
     of_unknown_lines: bool = False
     stops: bool = False
 
@@ -97,6 +100,10 @@ class Rule:
         if self.check is None or kind.type not in self.types or self.of_unknown_lines == kind.of_known_line:
             return False
         return not self.needs or any(text in key for key in kind.keys for text in self.needs)
+
+    @property
+    def module(self) -> str:
+        return self.check.__module__ if self.check else ""
 
     @property
     def story(self) -> str:
@@ -117,6 +124,11 @@ class Rule:
             "source": self.source,
             "seen": evidence,
         }
+
+
+def keys_ending(*ends: str) -> Callable[[SubjectKind], tuple[str, ...]]:
+    """Return what finds the keys of a kind of connectors that end so, for `Rule.reads`."""
+    return lambda kind: tuple(key for key in kind.keys if key.endswith(ends))
 
 
 ConnectorCheck = Callable[[Subject], Iterator[Hit]]

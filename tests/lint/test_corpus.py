@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
 from mm2mgr.formats import properties
 from mm2mgr.json_values import to_json
-from mm2mgr.lint.findings import SEVERITIES, Finding, rules_of
+from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, rules_of
 from mm2mgr.lint.reading import Surroundings, read_files
-from mm2mgr.lint.rules import BY_ID, RULES, files, lint
-from mm2mgr.lint.subject import KafkaFacts, LinkFacts, WorkerFacts
+from mm2mgr.lint.rules import BY_ID, RULES, files, found, lint
+from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Spot, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree, invalid
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
@@ -244,19 +244,101 @@ def test_json_is_judged_like_properties(case: Case, look: Look, tmp_path: Path) 
     assert Counter(each.rule for each in found) == Counter(each.rule for each in look(case)), told(found)
 
 
-EVERYWHERE = tuple(replace(rule, needs=()) for rule in RULES)
+EVERYWHERE = tuple(replace(rule, needs=(), reads=None) for rule in RULES)
 
 
 @pytest.mark.parametrize("case", FAULTY + VALID, ids=lambda case: case.name)
 def test_a_rule_that_is_passed_over_would_find_nothing(case: Case, tmp_path: Path) -> None:
     """The keys that rules name to be quick hide no finding."""
-    paths = [tmp_path / name for name in case.texts()]
-    for path, text in zip(paths, case.texts().values(), strict=True):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    if paths and not all(TREE.search(path.read_text(encoding="utf-8")) for path in paths):
-        estate = read_files(paths, case.surroundings())
+    if estate := estate_of(case, tmp_path):
         assert lint(estate) == lint(estate, EVERYWHERE)
+
+
+class Reads(dict[str, str]):
+    """A config that notes which of its keys are read."""
+
+    def __init__(self, config: Mapping[str, str], noted: set[str]) -> None:
+        super().__init__(config)
+        self.noted = noted
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.noted.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> str:
+        self.noted.add(key)
+        return super().__getitem__(key)
+
+    def items(self) -> Any:
+        self.noted.update(self)
+        return super().items()
+
+    values = items
+
+
+BESIDE_CONFIG = {field.name for field in fields(Subject)} - {"config", "type", "form", "worker", "spot"}
+
+
+class Watched(Subject):
+    """A connector that notes which of its keys and facts a rule reads."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in BESIDE_CONFIG and (noted := super().__getattribute__("__dict__").get("noted")) is not None:
+            noted.add(f"its {name}")
+        return super().__getattribute__(name)
+
+    @classmethod
+    def of(cls, subject: Subject) -> tuple[Watched, set[str]]:
+        watched = cls(**{field.name: getattr(subject, field.name) for field in fields(subject)})
+        noted: set[str] = set()
+        vars(watched).update(kind=subject.kind, exactly_once=subject.exactly_once, noted=noted)
+        vars(watched)["_values"] = Reads({key: value.strip() for key, value in subject.config.items()}, noted)
+        vars(watched)["config"] = Reads(subject.config, noted)
+        return watched, noted
+
+
+def estate_of(case: Case, folder: Path) -> Estate | None:
+    """Return what the connectors' files of a case hold, None for a tree."""
+    paths = [folder / name for name in case.texts()]
+    for path, text in zip(paths, case.texts().values(), strict=True):
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text, encoding="utf-8")
+    is_tree = all(TREE.search(path.read_text(encoding="utf-8")) for path in paths)
+    return None if is_tree else read_files(paths, case.surroundings())
+
+
+@pytest.fixture(scope="module")
+def connectors(tmp_path_factory: pytest.TempPathFactory) -> list[Subject]:
+    """Return every connector of the corpus but those of mm2.properties."""
+    estates = (estate_of(case, tmp_path_factory.mktemp("case")) for case in FAULTY + VALID)
+    return [each for estate in estates if estate for each in estate.subjects if each.form != "dedicated"]
+
+
+def test_a_rule_without_a_hit_has_read_only_what_it_names(connectors: list[Subject]) -> None:
+    """Of connectors that are equal in what a rule `reads`, one stands for all: no other value may decide."""
+    checked = 0
+    for subject in connectors:
+        for rule in RULES:
+            allowed = rule.reads(subject.kind) if rule.reads and rule.asks(subject.kind) else None
+            watched, noted = Watched.of(subject)
+            if allowed is not None and rule.check and not list(rule.check(watched)):
+                checked += 1
+                beside = {key for key in noted - set(allowed) if key in subject.config or key.startswith("its ")}
+                assert not beside, (rule.id, subject.spot)
+    assert checked > 10_000
+
+
+def test_connectors_that_are_alike_do_not_hide_each_others_findings(connectors: list[Subject]) -> None:
+    def told_of(rules: Iterable[Rule]) -> list[Finding]:
+        quick = [replace(rule, over=None) for rule in rules if rule.id in naming]
+        return [each for each, _ in found(estate, quick)]
+
+    place, workers = Spot(connect="east"), WorkerFacts()
+    estate = Estate(tuple(replace(each, spot=place, worker=workers) for each in connectors))
+    naming = {rule.id for rule in RULES if rule.reads}
+    told_quickly = told_of(RULES)
+    assert len(told_quickly) > 300
+    assert told_quickly == told_of(EVERYWHERE)
 
 
 OF_SHARES = ("share.acknowledgement.mode", "share.acquire.mode")  # a consumer refuses them whatever their value is

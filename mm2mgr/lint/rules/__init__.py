@@ -7,9 +7,10 @@ A rule is a decorated function in one of these modules; a new module needs its n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from itertools import groupby
 from typing import Any
 
 from mm2mgr.formats.templates import template_in
@@ -114,14 +115,47 @@ def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
     for rule in rules:
         if rule.over:
             yield from ((rule, hit) for hit in rule.over(estate.judged))
-    # Most rules have nothing to ask of most connectors: found out once a kind.
-    worth: dict[SubjectKind, list[Rule]] = {}
+    groups: dict[SubjectKind, list[_Group]] = {}
+    loud: dict[tuple[object, ...], list[Rule]] = {}  # what is left to ask connectors that are alike to a group
     for subject in estate.subjects:
-        if subject.kind not in worth:
-            worth[subject.kind] = [rule for rule in rules if rule.asks(subject.kind)]
-        for rule in worth[subject.kind]:
-            for hit in rule.check(subject) if rule.check else ():
-                yield rule, replace(hit, subject=subject)
+        if subject.kind not in groups:
+            groups[subject.kind] = _groups(rules, subject.kind)
+        for group in groups[subject.kind]:
+            alike = group.id, id(subject.worker), subject.spot.file, *map(subject.config.get, group.keys)
+            is_first = bool(group.quick) and alike not in loud
+            quiet = []
+            for rule in loud.get(alike, group.rules):
+                hit = None
+                for hit in rule.check(subject) if rule.check else ():
+                    yield rule, replace(hit, subject=subject)
+                if is_first and hit is None and rule.id in group.quick:
+                    quiet.append(rule.id)
+            if is_first:
+                loud[alike] = [rule for rule in group.rules if rule.id not in quiet]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The rules of one module that have something to ask of a kind of connectors; `keys` have the values that the `quick` ones read."""
+
+    id: tuple[str, int]
+    rules: list[Rule]
+    quick: frozenset[str]
+    keys: tuple[str, ...]
+
+
+def _groups(rules: Sequence[Rule], kind: SubjectKind) -> list[_Group]:
+    asking = [rule for rule in rules if rule.asks(kind)]  # most rules have nothing to ask of most connectors
+    return [_group(module, list(group), kind) for module, group in groupby(asking, lambda rule: rule.module)]
+
+
+def _group(module: str, rules: list[Rule], kind: SubjectKind) -> _Group:
+    # In mm2.properties the scopes of the lines decide too.
+    reads = {rule.id: rule.reads(kind) for rule in rules if rule.reads and kind.form != "dedicated"}
+    quick = {id: keys for id, keys in reads.items() if keys is not None}
+    return _Group(
+        (module, id(kind)), rules, frozenset(quick), tuple({key: None for keys in quick.values() for key in keys})
+    )
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:

@@ -24,6 +24,7 @@ from mm2mgr.lint.classify import (
     same_value,
     since,
     takes,
+    undisputed,
     what_is,
 )
 from mm2mgr.lint.findings import RECORDS, Edit, Hit, edit_hit, key_for, removal_hit, rule, shown, spelled, written
@@ -48,7 +49,7 @@ _SURE = 0.85
 _NO_CONNECTOR = "the driver gives a cluster's lines to its Kafka clients and workers, and none of them reads {}"
 
 
-@rule("dead-key", "error", source="MirrorConnectorConfig; KIP-458", seen=REACH)
+@rule("dead-key", "error", source="MirrorConnectorConfig; KIP-458", seen=REACH, reads=undisputed)
 def dead_key(subject: Subject) -> Iterator[Hit]:
     """A known Kafka key has a prefix that no client of this connector reads.
 
@@ -102,7 +103,7 @@ def _why_dead(subject: Subject, key: str) -> str:
     return f"no client of this {subject.type} connector reads {prefix}*"
 
 
-@rule("dead-override", "warning", source="KIP-458, KIP-618", seen=REACH)
+@rule("dead-override", "warning", source="KIP-458, KIP-618", seen=REACH, reads=undisputed)
 def dead_override(subject: Subject) -> Iterator[Hit]:
     """An override configures a client of Connect that this connector does not have.
 
@@ -127,7 +128,7 @@ def _prepared(subject: Subject, key: str) -> bool:
     return subject.worker.exactly_once is None and plain in CLUSTER_KEYS and same
 
 
-@rule("bare-security", "error", source="MirrorConnectorConfig", seen=REACH)
+@rule("bare-security", "error", source="MirrorConnectorConfig", seen=REACH, reads=undisputed)
 def bare_security(subject: Subject) -> Iterator[Hit]:
     """An address or security setting on the connector does not say which cluster it is for.
 
@@ -140,7 +141,7 @@ def bare_security(subject: Subject) -> Iterator[Hit]:
         yield instead(subject, key, f"{written(subject, key)} is checked by Connect, but no client uses it")
 
 
-@rule("misdirected-key", "error", source="KIP-458; Connect's Worker", seen=REACH)
+@rule("misdirected-key", "error", source="KIP-458; Connect's Worker", seen=REACH, reads=undisputed)
 def misdirected_key(subject: Subject) -> Iterator[Hit]:
     """A setting meant for mirrored records configures another client.
 
@@ -166,7 +167,7 @@ def misdirected_key(subject: Subject) -> Iterator[Hit]:
             yield hit.lowered("info") if same_value(subject.value(RECORDS, plain), subject.get(key)) else hit
 
 
-@rule("unscoped-address", "error", source="MirrorConnectorConfig", seen=REACH)
+@rule("unscoped-address", "error", source="MirrorConnectorConfig", seen=REACH, reads=undisputed)
 def unscoped_address(subject: Subject) -> Iterator[Hit]:
     """An address or security setting applies to the clients of both clusters.
 
@@ -215,7 +216,7 @@ def _of_one_side(subject: Subject, key: str, message: str) -> Hit | None:
     return Hit(f"{message}, where {written(subject, own)} has another value", fix, key)
 
 
-@rule("unknown-key", "warning", source="the definitions in Kafka's jars", seen=REACH)
+@rule("unknown-key", "warning", source="the definitions in Kafka's jars", seen=REACH, reads=undisputed)
 def unknown_key(subject: Subject) -> Iterator[Hit]:
     """No Kafka line knows this key; it is probably misspelt.
 
@@ -295,7 +296,7 @@ def kafka_unknown(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, "upgrade the workers, or use --kafka VERSION to judge by another version")
 
 
-@rule("key-too-new", "error", source="the definitions in Kafka's jars")
+@rule("key-too-new", "error", source="the definitions in Kafka's jars", reads=undisputed)
 def key_too_new(subject: Subject) -> Iterator[Hit]:
     """This key exists only in a newer Kafka line than that of the workers.
 
@@ -317,7 +318,7 @@ def key_too_new(subject: Subject) -> Iterator[Hit]:
 _BESIDE_RECORDS = ("heartbeats.", "metric", "tasks.max.enforce", "errors.log.")
 
 
-@rule("key-removed", "error", source="KIP-629", seen=f"{START}test_removed_exclude")
+@rule("key-removed", "error", source="KIP-629", seen=f"{START}test_removed_exclude", reads=undisputed)
 def key_removed(subject: Subject) -> Iterator[Hit]:
     """Kafka removed this key before the version of the workers.
 
@@ -348,7 +349,7 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
 _NOW_ALWAYS = {"use.incremental.alter.configs": ("requested", "required"), "add.source.alias.to.metrics": ("true",)}
 
 
-@rule("key-deprecated", "warning", source="KIP-629")
+@rule("key-deprecated", "warning", source="KIP-629", reads=undisputed)
 def key_deprecated(subject: Subject) -> Iterator[Hit]:
     """This key still works and is removed in the next major version.
 
@@ -367,7 +368,7 @@ def _renamed(subject: Subject, key: str, message: str) -> Hit:
     return move_hit(subject, key, RENAMED[key], message)
 
 
-@rule("other-connectors-key", "warning", source="the definitions in Kafka's jars", seen=START)
+@rule("other-connectors-key", "warning", source="the definitions in Kafka's jars", seen=START, reads=undisputed)
 def other_connectors_key(subject: Subject) -> Iterator[Hit]:
     """This key belongs to another MirrorMaker connector; this class does not read it.
 
@@ -390,7 +391,13 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
         yield hit.lowered("info") if found and same_value(found.default, subject.get(key)) else hit
 
 
-@rule("shadowed-key", "warning", source="MirrorConnectorConfig", seen=REACH)
+@rule(
+    "shadowed-key",
+    "warning",
+    source="MirrorConnectorConfig",
+    seen=REACH,
+    reads=lambda kind: None if _general(kind) else (),
+)
 def shadowed_key(subject: Subject) -> Iterator[Hit]:
     """A more specific key overrides this setting for every client.
 
@@ -422,7 +429,7 @@ def _shadow(subject: Subject, key: str) -> str | None:
     return winner if subject.get(winner) != subject.get(key) else None
 
 
-@rule("forced-key", "warning", source="MirrorConnectorConfig; KIP-618", seen=REACH)
+@rule("forced-key", "warning", source="MirrorConnectorConfig; KIP-618", seen=REACH, reads=undisputed)
 def forced_key(subject: Subject) -> Iterator[Hit]:
     """MirrorMaker or Connect sets this key itself and ignores the configured value.
 
@@ -442,7 +449,7 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
         yield removal_hit(subject, key, f"{written(subject, key)} {what}")
 
 
-@rule("worker-key", "warning", source="DistributedConfig", seen=START)
+@rule("worker-key", "warning", source="DistributedConfig", seen=START, reads=undisputed)
 def worker_key(subject: Subject) -> Iterator[Hit]:
     """A key of the Connect workers is configured on a connector.
 
@@ -460,7 +467,7 @@ def worker_key(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"move it to {where}, where it applies to all connectors of these workers", key, edits=edits)
 
 
-@rule("server-key", "warning", source="Kafka's LogConfig and KafkaConfig")
+@rule("server-key", "warning", source="Kafka's LogConfig and KafkaConfig", reads=undisputed)
 def server_key(subject: Subject) -> Iterator[Hit]:
     """A setting of topics or of brokers is configured on a connector.
 
@@ -470,8 +477,9 @@ def server_key(subject: Subject) -> Iterator[Hit]:
     min.insync.replicas. Set the others on the source's topics, and these on the target's; settings of brokers belong in
     their own properties.
     """
-    excluded = NameFilter(items_of(subject, "config.properties.exclude"), ())
-    for key in keys_under(subject, "server-key"):
+    keys = keys_under(subject, "server-key")
+    excluded = NameFilter(items_of(subject, "config.properties.exclude") if keys else (), ())
+    for key in keys:
         plain = parts(subject, key)[1]
         where = "in the properties of the brokers"
         if server_setting(plain) == "topic":
@@ -495,7 +503,12 @@ _INSTEAD_OF = {
 _POLICY = "replication.policy.class"
 
 
-@rule("other-tools-key", "error", source="documentation of Confluent Replicator, Mirus and MirrorMaker 1")
+@rule(
+    "other-tools-key",
+    "error",
+    source="documentation of Confluent Replicator, Mirus and MirrorMaker 1",
+    reads=undisputed,
+)
 def other_tools_key(subject: Subject) -> Iterator[Hit]:
     """This key belongs to another mirroring tool; MirrorMaker does not read it.
 

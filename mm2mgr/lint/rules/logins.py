@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open, without_templates
-from mm2mgr.lint.findings import Edit, Hit, edit_hit, estate_rule, failing, rule, written
+from mm2mgr.lint.findings import Edit, Hit, edit_hit, estate_rule, failing, keys_ending, rule, written
 from mm2mgr.lint.hops import clusters
 from mm2mgr.lint.rules.security import MODULES, PLAIN, SCRAM, configured, keys_with_clients
 from mm2mgr.lint.subject import Estate, Subject
@@ -19,6 +19,7 @@ from mm2mgr.text import nearest
 from mm2mgr.truth.reach import Client, numbers
 
 _JAAS, _MECHANISM, _SERVICE = "sasl.jaas.config", "sasl.mechanism", "sasl.kerberos.service.name"
+_OF_LOGINS = (_JAAS, _MECHANISM, _SERVICE, "security.protocol", "callback.handler.class")
 _MECHANISMS = {"SCRAM-SHA-512": SCRAM, "SCRAM-SHA-256": SCRAM, "PLAIN": PLAIN}
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _HELD = "\ue000"  # stands for what a config provider inserts
@@ -88,7 +89,14 @@ def _why(text: str, more: bool) -> str:
     return "has an option without a value, or one that needs double quotes around it"
 
 
-@rule("jaas-syntax", "error", stops=True, needs=(_JAAS,), source="Kafka's JaasConfig, KIP-85")
+@rule(
+    "jaas-syntax",
+    "error",
+    stops=True,
+    needs=(_JAAS,),
+    source="Kafka's JaasConfig, KIP-85",
+    reads=keys_ending(*_OF_LOGINS),
+)
 def jaas_syntax(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot parse a JAAS string.
 
@@ -135,7 +143,14 @@ def _logs_in(subject: Subject, client: Client) -> bool:
     return is_open(protocol) or protocol.startswith("SASL_")  # security-incomplete reports a login without
 
 
-@rule("jaas-module", "error", stops=True, needs=(_JAAS,), source="Kafka's SaslClientAuthenticator and login modules")
+@rule(
+    "jaas-module",
+    "error",
+    stops=True,
+    needs=(_JAAS,),
+    source="Kafka's SaslClientAuthenticator and login modules",
+    reads=keys_ending(*_OF_LOGINS),
+)
 def jaas_module(subject: Subject) -> Iterator[Hit]:
     """The login module does not fit the mechanism.
 

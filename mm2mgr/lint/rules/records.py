@@ -18,6 +18,7 @@ from mm2mgr.lint.findings import (
     described,
     edit_hit,
     key_for,
+    keys_ending,
     phrase,
     removal_hit,
     rule,
@@ -202,9 +203,12 @@ _RESET = "auto.offset.reset"
 # An outage shorter than this must not fail a task: fifteen minutes, and about as many retries as fit into them.
 _PATIENCE_MS = 900_000
 _PATIENT = {"delivery.timeout.ms": _PATIENCE_MS, "max.block.ms": _PATIENCE_MS, "retries": 1_000}
+_OF_PRODUCERS = keys_ending(
+    *("acks", "linger.ms", "request.timeout.ms", "transactional.id", _IN_FLIGHT, _IDEMPOTENCE, *_PATIENT)
+)
 
 
-@rule("order-at-risk", "error", types=("source",), source="KIP-98, KAFKA-5494")
+@rule("order-at-risk", "error", types=("source",), source="KIP-98, KAFKA-5494", reads=_OF_PRODUCERS)
 def order_at_risk(subject: Subject) -> Iterator[Hit]:
     """Records can change their order: several requests in flight without idempotence.
 
@@ -224,7 +228,7 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, _IN_FLIGHT))
 
 
-@rule("idempotence-conflict", "error", source="KIP-98", seen=_SEEN)
+@rule("idempotence-conflict", "error", source="KIP-98", seen=_SEEN, reads=_OF_PRODUCERS)
 def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     """The producer settings contradict idempotence.
 
@@ -252,7 +256,7 @@ def _idempotent(subject: Subject) -> bool:
     return (subject.value(RECORDS, _IDEMPOTENCE) or "").lower() == "true"
 
 
-@rule("acks-weak", "error", types=("source",), source="Connect's Worker.baseProducerConfigs")
+@rule("acks-weak", "error", types=("source",), source="Connect's Worker.baseProducerConfigs", reads=_OF_PRODUCERS)
 def acks_weak(subject: Subject) -> Iterator[Hit]:
     """Records count as mirrored before the target's replicas have them.
 
@@ -287,7 +291,9 @@ def compression_level_idle(subject: Subject) -> Iterator[Hit]:
                 yield hit.lowered("info") if subject.get(key) == known.default else hit
 
 
-@rule("errors-tolerated", "error", types=("source",), source="KIP-779", seen=_SEEN)
+@rule(
+    "errors-tolerated", "error", types=("source",), source="KIP-779", seen=_SEEN, reads=keys_ending("errors.tolerance")
+)
 def errors_tolerated(subject: Subject) -> Iterator[Hit]:
     """Records that cannot be written are skipped permanently.
 
@@ -375,7 +381,7 @@ def _kept_ms(topic: Mapping[str, str]) -> float:
     return kept if kept >= 0 and "delete" in topic.get("cleanup.policy", "") else math.inf
 
 
-@rule("delivery-limited", "warning", source="Connect's Worker.baseProducerConfigs")
+@rule("delivery-limited", "warning", source="Connect's Worker.baseProducerConfigs", reads=_OF_PRODUCERS)
 def delivery_limited(subject: Subject) -> Iterator[Hit]:
     """A short outage of the target fails the tasks.
 
@@ -412,7 +418,7 @@ def _waits_too_short(subject: Subject, client: str) -> int:
     return least if subject.is_set(client, _WAITS) and (waits or 0) < least else 0
 
 
-@rule("delivery-below-request", "error", source="KIP-91, KafkaProducer.configureDeliveryTimeout")
+@rule("delivery-below-request", "error", source="KIP-91, KafkaProducer.configureDeliveryTimeout", reads=_OF_PRODUCERS)
 def delivery_below_request(subject: Subject) -> Iterator[Hit]:
     """delivery.timeout.ms is less than linger.ms and request.timeout.ms together.
 
@@ -435,7 +441,7 @@ def delivery_below_request(subject: Subject) -> Iterator[Hit]:
                 yield client_hit(subject, client, _WAITS, str(enough), message)
 
 
-@rule("transactional-id", "error", source="KIP-98, KafkaProducer")
+@rule("transactional-id", "error", source="KIP-98, KafkaProducer", reads=_OF_PRODUCERS)
 def transactional_id(subject: Subject) -> Iterator[Hit]:
     """A producer has a transactional.id, but nothing begins its transactions.
 
@@ -459,7 +465,14 @@ def transactional_id(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, f"remove {subject.workers_key(client, _TRANSACTION)} from the workers' properties")
 
 
-@rule("reset-none", "error", types=("source",), source="MirrorSourceTask.poll", seen=_SEEN)
+@rule(
+    "reset-none",
+    "error",
+    types=("source",),
+    source="MirrorSourceTask.poll",
+    seen=_SEEN,
+    reads=keys_ending("auto.offset.reset"),
+)
 def reset_none(subject: Subject) -> Iterator[Hit]:
     """Partitions without a stored position are never read.
 
@@ -473,7 +486,14 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, READER, _RESET, "earliest", message)
 
 
-@rule("reset-latest", "warning", types=("source",), source="KAFKA-13988", seen=_SEEN)
+@rule(
+    "reset-latest",
+    "warning",
+    types=("source",),
+    source="KAFKA-13988",
+    seen=_SEEN,
+    reads=keys_ending("auto.offset.reset"),
+)
 def reset_latest(subject: Subject) -> Iterator[Hit]:
     """Records written before the first read of a topic are not mirrored.
 

@@ -15,6 +15,7 @@ from mm2mgr.lint.findings import (
     connector_hit,
     edit_hit,
     failing,
+    keys_ending,
     removal_hit,
     rule,
     shown,
@@ -30,6 +31,14 @@ from mm2mgr.truth.keys import NO_DOUBLES, item_problem, load
 from mm2mgr.truth.reach import CLASSES, PACKAGE, Client, numbers, seen_by
 
 _START = "FAILED when it starts"
+_OF_CLASSES = ("class", "converter", "classes", "reporters", "strategy", "serializer", ".type")
+_BESIDE_CLASSES = (
+    "transforms",
+    "predicates",
+    "metric.names.formats",
+    "security.protocol",
+    "group.protocol",
+)  # whether it is made
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
 
 
@@ -38,6 +47,7 @@ _TRANSFORMS = "org.apache.kafka.connect.transforms"
     "error",
     needs=("class", "converter", "interceptor", "reporters", "strategy", "serializer", ".type"),
     source="Utils.newInstance, AbstractConfig.getConfiguredInstance",
+    reads=keys_ending(*_OF_CLASSES, *_BESIDE_CLASSES),
 )
 def class_refused(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot use the class in this key.
@@ -122,7 +132,6 @@ def _class_keys(kind: SubjectKind) -> tuple[_ClassKey, ...]:
     return tuple(check for key in kind.keys if key.endswith(_OF_CLASSES) for check in _of_key(kind, key))
 
 
-_OF_CLASSES = ("class", "converter", "classes", "reporters", "strategy", "serializer", ".type")
 _ALIAS = re.compile(r"(?P<kind>transforms|predicates)\.(?P<alias>[^.]+)\.type")
 _PLUGINS = {"transforms": "transformation", "predicates": "predicate"}
 

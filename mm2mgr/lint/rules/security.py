@@ -15,6 +15,7 @@ from mm2mgr.lint.findings import (
     connector_hit,
     edit_hit,
     estate_rule,
+    keys_ending,
     phrase,
     removal_hit,
     rule,
@@ -29,6 +30,10 @@ LOGIN = ("sasl.jaas.config",)
 # One tuple a thing that a client needs; any of its names will do.
 NEEDED: tuple[tuple[str, ...], ...] = (("security.protocol",), ("sasl.mechanism",), LOGIN, TRUST, KEYS)
 STORES = ("ssl.truststore.", "ssl.keystore.")
+_STORE_PARTS = tuple(
+    f"{each}{part}" for each in STORES for part in ("location", "certificates", "key", "certificate.chain")
+)
+_OF_A_SIDE = ("security.protocol", "sasl.mechanism", *LOGIN, *_STORE_PARTS, "producer.override.bootstrap.servers")
 
 
 def configured(subject: Subject, client: str, plain: str) -> str:
@@ -88,7 +93,12 @@ MODULES = {
 }
 
 
-@rule("secret-in-clear", "warning", source="KIP-297", seen="tests/live/test_security.py")
+@lru_cache(maxsize=4096)
+def _secrets(kind: SubjectKind) -> tuple[str, ...]:
+    return tuple(key for key in kind.keys if _SECRET.search(key))
+
+
+@rule("secret-in-clear", "warning", source="KIP-297", seen="tests/live/test_security.py", reads=_secrets)
 def secret_in_clear(subject: Subject) -> Iterator[Hit]:
     """The config contains a secret in clear text.
 
@@ -103,11 +113,6 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
             name = "jaas" if key.endswith("jaas.config") else "password" if "pass" in key else "secret"
             fix = f"write a placeholder, such as ${{file:/path/on/the/workers:{name}}}, and configure its provider on the workers"
             yield Hit(message, fix, key)
-
-
-@lru_cache(maxsize=4096)
-def _secrets(kind: SubjectKind) -> tuple[str, ...]:
-    return tuple(key for key in kind.keys if _SECRET.search(key))
 
 
 @estate_rule("secret-in-tree", "warning")
@@ -170,6 +175,7 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     needs=("security.protocol", "sasl.", "ssl."),
     source="Kafka's SaslConfigs and CommonClientConfigs",
     seen=_SEEN,
+    reads=keys_ending(*_OF_A_SIDE),
 )
 def security_incomplete(subject: Subject) -> Iterator[Hit]:
     """The security settings of one side are incomplete.
@@ -227,11 +233,6 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] 
         fix = beside("security.protocol", protocol.replace("PLAINTEXT", "SSL"))
         return store, f"{protocol} does not use a store", fix, ", or remove ssl.*"
     return None
-
-
-_STORE_PARTS = tuple(
-    f"{each}{part}" for each in STORES for part in ("location", "certificates", "key", "certificate.chain")
-)
 
 
 def _key(subject: Subject, client: Client, *plain: str) -> str:

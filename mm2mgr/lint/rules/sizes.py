@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from mm2mgr.link import BATCH_SHARE
-from mm2mgr.lint.findings import READER, RECORDS, Hit, client_edit, client_hit, described, edit_hit, key_for, rule
+from mm2mgr.lint.findings import (
+    READER,
+    RECORDS,
+    Hit,
+    client_edit,
+    client_hit,
+    described,
+    edit_hit,
+    key_for,
+    keys_ending,
+    rule,
+)
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import Subject
 
@@ -21,6 +32,9 @@ def size(number: float) -> str:
 
 
 FETCH, PARTITION = "fetch.max.bytes", "max.partition.fetch.bytes"
+_OF_SIZES = keys_ending(
+    *("batch.size", "buffer.memory", "max.request.size", "fetch.min.bytes", "fetch.max.wait.ms", "request.timeout.ms")
+)
 TOPIC_BYTES = 1_048_588  # Kafka's default of message.max.bytes, twelve bytes above the producer's max.request.size
 
 
@@ -83,7 +97,7 @@ _LARGE_RECORDS = 5 * MIB
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 
-@rule("batch-above-buffer", "error", source="BufferPool", seen=_SEEN)
+@rule("batch-above-buffer", "error", source="BufferPool", seen=_SEEN, reads=_OF_SIZES)
 def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     """A batch is larger than the memory of the producer.
 
@@ -174,7 +188,7 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, key_for(subject, RECORDS, "max.request.size"))
 
 
-@rule("buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_SEEN)
+@rule("buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_SEEN, reads=_OF_SIZES)
 def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     """The producer's memory is smaller than the largest record it may send.
 
@@ -188,7 +202,14 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "max.request.size"))
 
 
-@rule("fetch-min-waits", "warning", types=("source",), source="Kafka's consumer documentation", seen=_SEEN)
+@rule(
+    "fetch-min-waits",
+    "warning",
+    types=("source",),
+    source="Kafka's consumer documentation",
+    seen=_SEEN,
+    reads=_OF_SIZES,
+)
 def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     """The broker delays a fetch for longer than the consumer waits.
 

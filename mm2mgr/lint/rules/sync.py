@@ -15,6 +15,7 @@ from mm2mgr.lint.findings import (
     described,
     edit_hit,
     estate_rule,
+    keys_ending,
     removal_hit,
     rule,
     spelled,
@@ -36,7 +37,13 @@ _JOBS: dict[ConnectorType, dict[str, int]] = {
 }
 
 
-@rule("sync-acls", "warning", types=("source",), source="KIP-382")
+@rule(
+    "sync-acls",
+    "warning",
+    types=("source",),
+    source="KIP-382",
+    reads=keys_ending("sync.topic.acls.enabled", "security.protocol", "sasl.mechanism"),
+)
 def sync_acls(subject: Subject) -> Iterator[Hit]:
     """ACLs of the source's topics are copied to principals of the same name on the target.
 
@@ -84,7 +91,14 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
         yield connector_hit(subject, _DEFAULTS_FROM, "target", message, more)
 
 
-@rule("sync-configs-off", "info", types=("source",), source="KIP-382", seen=_SEEN)
+@rule(
+    "sync-configs-off",
+    "info",
+    types=("source",),
+    source="KIP-382",
+    seen=_SEEN,
+    reads=keys_ending("sync.topic.configs.enabled"),
+)
 def sync_configs_off(subject: Subject) -> Iterator[Hit]:
     """Later changes of topic settings are not copied to the target.
 
@@ -188,7 +202,14 @@ def _made(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
         yield "offset-syncs.topic.replication.factor", "its offset-syncs topic cannot", where, 3
 
 
-@rule("interval-zero", "error", needs=(".interval.seconds",), source="MirrorMaker's Scheduler", seen=_SEEN)
+@rule(
+    "interval-zero",
+    "error",
+    needs=(".interval.seconds",),
+    source="MirrorMaker's Scheduler",
+    seen=_SEEN,
+    reads=keys_ending(".interval.seconds", ".enabled"),
+)
 def interval_zero(subject: Subject) -> Iterator[Hit]:
     """An interval of zero or less disables its job, or fails the connector.
 
@@ -213,7 +234,13 @@ def interval_zero(subject: Subject) -> Iterator[Hit]:
 _DAY, _MONTH = 86_400, 30 * 86_400
 
 
-@rule("interval-milliseconds", "warning", needs=(".interval.seconds",), source="MirrorConnectorConfig, KIP-382")
+@rule(
+    "interval-milliseconds",
+    "warning",
+    needs=(".interval.seconds",),
+    source="MirrorConnectorConfig, KIP-382",
+    reads=keys_ending(".interval.seconds", ".enabled"),
+)
 def interval_milliseconds(subject: Subject) -> Iterator[Hit]:
     """An interval in seconds looks as if it were in milliseconds.
 

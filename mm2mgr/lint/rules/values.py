@@ -18,6 +18,7 @@ from mm2mgr.lint.findings import (
     connector_hit,
     edit_hit,
     failing,
+    keys_ending,
     removal_hit,
     rule,
     shown,
@@ -191,7 +192,11 @@ def _addressed(kind: SubjectKind, side: ClusterSide) -> tuple[tuple[str, str], .
 
 
 @rule(
-    "target-alias-missing", "warning", source="KIP-382", seen="tests/lint/test_seen_live_pairs.py::test_loop_by_alias"
+    "target-alias-missing",
+    "warning",
+    source="KIP-382",
+    seen="tests/lint/test_seen_live_pairs.py::test_loop_by_alias",
+    reads=keys_ending(),
 )
 def target_alias_missing(subject: Subject) -> Iterator[Hit]:
     """The target has no alias, so MirrorMaker calls it `target`.
@@ -242,7 +247,7 @@ def _creation_keys(subject: Subject) -> list[str]:
     return [key for key in subject.config if key.startswith("topic.creation.") and key != "topic.creation.enable"]
 
 
-@rule("enabled-false", "warning", source="MirrorConnectorConfig", seen=_SEEN)
+@rule("enabled-false", "warning", source="MirrorConnectorConfig", seen=_SEEN, reads=keys_ending("enabled"))
 def enabled_false(subject: Subject) -> Iterator[Hit]:
     """enabled=false switches a connector off while it still reports RUNNING.
 
@@ -257,7 +262,7 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
         yield removal_hit(subject, "enabled", f"enabled=false: {message}", more)
 
 
-@rule("policy-class", "error", stops=True, source="KIP-690", seen=_SEEN)
+@rule("policy-class", "error", stops=True, source="KIP-690", seen=_SEEN, reads=keys_ending("replication.policy.class"))
 def policy_class(subject: Subject) -> Iterator[Hit]:
     """The class of the replication policy does not exist.
 
@@ -327,7 +332,7 @@ def _without(subject: Subject, entry: Entry, message: str, fix: str) -> Hit:
     return Hit(message, fix, entry.key, subject, spot, edits=(Edit(entry.key, None, at=entry),))
 
 
-@rule("plugin-missing", "error", source="Connect REST API")
+@rule("plugin-missing", "error", source="Connect REST API", reads=keys_ending("connector.class"))
 def plugin_missing(subject: Subject) -> Iterator[Hit]:
     """The workers do not have the connector's class.
 

@@ -17,6 +17,7 @@ from mm2mgr.lint.findings import (
     connector_hit,
     edit_hit,
     estate_rule,
+    keys_ending,
     rule,
     spelled,
     written,
@@ -44,6 +45,7 @@ _PLACEHOLDER = re.compile(r"\$\{([^}:\s]+):[^}]*\}")
     needs=(".override.",),
     source="KIP-458, KIP-1188",
     seen="tests/reconcile/test_policies_live.py",
+    reads=keys_ending(),
 )
 def policy_forbids(subject: Subject) -> Iterator[Hit]:
     """The override policy of the workers refuses keys that the connector needs.
@@ -212,6 +214,7 @@ def _destination(subject: Subject) -> Point:
     needs=(_RECORDS + _ADDRESS,),
     source="KIP-458",
     seen="tests/live/test_security.py",
+    reads=keys_ending("producer.override.bootstrap.servers", "security.protocol"),
 )
 def override_insecure(subject: Subject) -> Iterator[Hit]:
     """The record producer has the target's address but not its security settings.
@@ -239,7 +242,7 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, _RECORDS + _ADDRESS, edits=() if subject.form == "tree" else edits)
 
 
-@rule("converter", "error", source="KIP-382", seen=f"{_SEEN}test_converters")
+@rule("converter", "error", source="KIP-382", seen=f"{_SEEN}test_converters", reads=keys_ending("converter"))
 def converter(subject: Subject) -> Iterator[Hit]:
     """A converter other than ByteArrayConverter changes the mirrored data.
 
@@ -310,7 +313,12 @@ def _clash(subject: Subject, store: str) -> tuple[str, str] | None:
     return None
 
 
-@rule("provider-unknown", "error", source="KIP-297", seen=f"{_SEEN}test_unknown_provider")
+@rule(
+    "provider-unknown",
+    "error",
+    source="KIP-297",
+    seen=f"{_SEEN}test_unknown_provider",
+)
 def provider_unknown(subject: Subject) -> Iterator[Hit]:
     """A placeholder uses a config provider that the workers do not have.
 
