@@ -123,8 +123,8 @@ def snapshot_option(command: Callable[..., int]) -> Callable[..., int]:
         return command(workspace.of_snapshot(snapshot) if snapshot else workspace, *arguments, **options)
 
     file = click.Path(path_type=Path, dir_okay=False)
-    what = "Answer from this file of `mm2mgr snapshot`; no cluster is asked."
-    return option("--snapshot", type=file, metavar="FILE", help=what)(run)
+    help_text = "Answer from this file of `mm2mgr snapshot`; no cluster is asked."
+    return option("--snapshot", type=file, metavar="FILE", help=help_text)(run)
 
 
 class Number(click.FloatRange):

@@ -1,1 +1,1 @@
-"""The only place that asks clusters: `questions` are values, `read` answers them, a `snapshot` holds the answers, also as a file."""
+"""Asks clusters: `questions` are values, `read` answers them, a `snapshot` holds the answers, also as a file."""

@@ -246,7 +246,7 @@ class TextsByKey(KafkaQuestion[dict[str, str]]):
 
 @dataclass(frozen=True)
 class DedicatedOffsets(KafkaQuestion[tuple[SourceOffset, ...]]):
-    """What a dedicated MirrorMaker from a source alias stored on this target; a failure unless it was shut down cleanly."""
+    """What a dedicated MirrorMaker from a source alias stored here; a failure unless it was shut down cleanly."""
 
     source: str
     answer = tuple[SourceOffset, ...]
@@ -284,7 +284,7 @@ class MeasuredTopics(KafkaQuestion[TopicSizes]):
 
 @dataclass(frozen=True)
 class StoredSizes(KafkaQuestion[dict[str, float]]):
-    """What a record takes in the logs of topics, each with its partitions and the size of a record before compression."""
+    """What a record takes in logs of topics, each with its partitions and a record's size before compression."""
 
     topics: tuple[tuple[str, int, float], ...]
     answer = dict[str, float]
@@ -312,7 +312,7 @@ class TranslatedGroups(KafkaQuestion[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class TopicRetention(KafkaQuestion[dict[str, float | None]]):
-    """For how many seconds a topic keeps a record, None for ever, by its name; empty where it is gone, or may not be read."""
+    """For how many seconds a topic keeps a record (None: for ever), by its name; empty where it cannot be read."""
 
     topic: str
     answer = dict[str, float | None]
@@ -330,7 +330,7 @@ class TopicRetention(KafkaQuestion[dict[str, float | None]]):
 
 @dataclass(frozen=True)
 class RecordTimes(KafkaQuestion[dict[TopicPartition, float]]):
-    """When the first record at or after each offset was written, in seconds since 1970; those that did not come in time are left out."""
+    """When the first record at or after each offset was written, in seconds since 1970; late ones are left out."""
 
     positions: tuple[tuple[TopicPartition, int], ...]
     answer = dict[TopicPartition, float]

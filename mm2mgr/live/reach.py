@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class Limits:
     """How long a command waits for answers, and how much it asks at once.
 
-    `connect_seconds` bounds a request to Connect with all its retries, `kafka_seconds` a call to Kafka, and `measuring_seconds` one that
-    reads records, quotas or offsets by time. `at_once` are requests per Connect cluster: a read of one connector may be forwarded to the leader.
+    `connect_seconds` bounds a request to Connect with all its retries, `kafka_seconds` a call to Kafka, and
+    `measuring_seconds` one that reads records, quotas or offsets by time. `at_once` are requests per Connect cluster:
+    a read of one connector may be forwarded to the leader.
     """
 
     connect_seconds: float = 30.0

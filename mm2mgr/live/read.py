@@ -34,7 +34,7 @@ class Clusters:
 async def read(
     questions: Iterable[Question[Any]], clusters: Clusters, limits: Limits, snapshot: Snapshot | None = None
 ) -> Snapshot:
-    """Return the snapshot with the answers to these questions, of which only those that it lacks are asked. Nothing is raised."""
+    """Return the snapshot with the answers to these questions; those that it has are not asked. Nothing is raised."""
     snapshot = snapshot or Snapshot()
     lacking = snapshot.lacking(questions)
     connects = _by_cluster(question for question in lacking if isinstance(question, ConnectQuestion))

@@ -64,7 +64,7 @@ class Snapshot:
 
 
 Steps = Generator[Iterable[Question[Any]], Snapshot, Result]
-"""A judgement that reads: it yields the questions whose answers it lacks, is sent a snapshot that has them, and returns its result.
+"""A judgement that reads: it yields questions, is sent a snapshot that has their answers, and returns its result.
 
 It takes no client, no clock and no `await`, so a snapshot from a file gives what the clusters gave.
 """

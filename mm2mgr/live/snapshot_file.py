@@ -1,6 +1,7 @@
-"""A snapshot as a JSON file, secrets masked, and back. What is read from it says what clusters answered once, and is never an authority to write.
+"""A snapshot as a JSON file, secrets masked, and back. It says what clusters answered once, and is no authority to write.
 
-Configs of tasks hold only what differs from their connector's, and connectors with their states are not stored beside the two parts.
+Configs of tasks hold only what differs from their connector's, and connectors with their states are not stored beside
+the two parts.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def _task_difference(task: TaskConfig, config: Mapping[str, str]) -> dict[str, A
 def read_snapshot(path: Path, connectors: Iterable[Connector]) -> Snapshot:
     """Read a snapshot for a tree; Mm2mgrError when it is none.
 
-    Secrets that were masked are taken for those of the tree where they may be the same: that they differed is not in the file.
+    Secrets that were masked are taken for those of the tree where they may be the same: that they differed is not in
+    the file.
     """
     try:
         document = json.loads(read_bytes(path, _MOST_BYTES))

@@ -1,6 +1,7 @@
-"""Values as JSON and back, by the types of their fields: dataclasses, named tuples, mappings, sequences, sets and plain values.
+"""Values as JSON and back, by the types of their fields: dataclasses, named tuples, mappings, sequences and plain values.
 
-What a dataclass keeps out of its repr may hold secrets, and is masked on the way out. A field that does not compare is left out.
+What a dataclass keeps out of its repr may hold secrets, and is masked on the way out. A field that does not compare is
+left out.
 """
 
 from __future__ import annotations

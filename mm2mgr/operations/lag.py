@@ -125,16 +125,16 @@ def _report(seen: Observation, chosen: Sequence[Flow], options: LagOptions) -> S
     histories, notes, warnings = _histories(seen, chosen, behind, options.store)
     late = [flow for flow in chosen if behind[flow.id]]
     retention = {
-        TopicRetention(flow.source.alias, one.partition.topic): None for flow in late for one in behind[flow.id]
+        TopicRetention(flow.source.alias, lag.partition.topic): None for flow in late for lag in behind[flow.id]
     }
     stamped = {flow.id: _written_at(flow, behind[flow.id]) for flow in late if options.timestamps}
     beats = filter(None, (newest_heartbeat(seen.reading, flow) for flow in chosen))
     snapshot = yield [*retention, *stamped.values(), *beats]
     answers = (*map(snapshot.get, retention), *map(snapshot.get, stamped.values()))
     failed = sorted({answer.message for answer in answers if isinstance(answer, Mm2mgrError)})
-    kept: dict[str, dict[str, float | None]] = {}
+    retention_seconds: dict[str, dict[str, float | None]] = {}
     for asked in retention:
-        kept.setdefault(asked.cluster, {}).update(_known(snapshot.get(asked)))
+        retention_seconds.setdefault(asked.cluster, {}).update(_answer_or_none(snapshot.get(asked)))
     facts = []
     for flow in chosen:
         connector = seen.reading.source_connector(flow)
@@ -149,8 +149,8 @@ def _report(seen: Observation, chosen: Sequence[Flow], options: LagOptions) -> S
                 seen.lags.get(flow.id) or FlowLag(unknown=_why(seen, flow)),
                 seen.memory.of(flow.id).progress,
                 histories.get(flow.id, {}),
-                dict(_known(snapshot.get(stamped[flow.id]))) if flow.id in stamped else {},
-                kept.get(flow.source.alias, {}),
+                dict(_answer_or_none(snapshot.get(stamped[flow.id]))) if flow.id in stamped else {},
+                retention_seconds.get(flow.source.alias, {}),
                 _beat(snapshot, seen, flow),
             )
         )
@@ -207,13 +207,13 @@ def _histories(
     return found, [note] if missing else [], first_few(warnings, "more warnings about files of the store")
 
 
-def _known(answer: Mapping[Any, Answer] | Mm2mgrError) -> Mapping[Any, Answer]:
+def _answer_or_none(answer: Mapping[Any, Answer] | Mm2mgrError) -> Mapping[Any, Answer]:
     return {} if isinstance(answer, Mm2mgrError) else answer
 
 
 def _written_at(flow: Flow, behind: Iterable[PartitionLag]) -> RecordTimes:
     """Return the question when the next records to mirror were written, of the partitions that are most behind."""
-    asked = ((one.partition, one.position) for one in most_behind(behind, _MOST_RECORDS_READ))
+    asked = ((lag.partition, lag.position) for lag in most_behind(behind, _MOST_RECORDS_READ))
     return RecordTimes(flow.source.alias, tuple(asked))
 
 

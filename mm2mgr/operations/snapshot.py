@@ -116,7 +116,7 @@ def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[Any]]:
 def _of_lag(reading: Reading) -> Iterator[Question[Any]]:
     """Yield what `lag` asks beside the state of clusters."""
     for flow in reading.flows:
-        for topic in dict.fromkeys(one.topic for one in reading.clusters[flow.source.alias].offsets):
+        for topic in dict.fromkeys(partition.topic for partition in reading.clusters[flow.source.alias].offsets):
             yield TopicRetention(flow.source.alias, topic)
         if question := newest_heartbeat(reading, flow):
             yield question

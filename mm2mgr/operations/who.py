@@ -282,7 +282,7 @@ def _list_topics(aliases: Iterable[str]) -> Steps[dict[str, Mapping[str, int] | 
     questions = [PartitionCounts(alias) for alias in sorted(aliases)]
     snapshot = yield questions
     answers = ((question.cluster, snapshot.get(question)) for question in questions)
-    return {alias: each.one_line if isinstance(each, Mm2mgrError) else each for alias, each in answers}
+    return {alias: topics.one_line if isinstance(topics, Mm2mgrError) else topics for alias, topics in answers}
 
 
 def _of_flow(flow: Flow, source: Mapping[str, int] | str, target: Mapping[str, int] | str, every: bool) -> FlowTopics:

@@ -117,10 +117,10 @@ class Workspace:
         """Return the same tree beside answers of clusters from a file; Mm2mgrError when it is no snapshot."""
         from mm2mgr.live.snapshot_file import read_snapshot
 
-        made = replace(self, snapshot=read_snapshot(path, self.connectors))
+        workspace = replace(self, snapshot=read_snapshot(path, self.connectors))
         for name in ("spec", "topology", "templates", "connectors"):  # read once
-            vars(made)[name] = getattr(self, name)
-        return made
+            vars(workspace)[name] = getattr(self, name)
+        return workspace
 
     def refuse_snapshot(self) -> None:
         """Mm2mgrError where answers of clusters are from a file: what writes asks the clusters."""

@@ -56,7 +56,7 @@ def ask_worker(connect: str, overrides: Mapping[str, str]) -> Steps[tuple[Worker
 
     `overrides`: see `harmless`. Raises Mm2mgrError when version and Kafka cluster, or the plugins, cannot be read.
     """
-    found, snapshot = yield from side_by_side(
+    policy, snapshot = yield from side_by_side(
         _probed(connect, overrides), ask([Plugins(connect), AnsweringWorker(connect)])
     )
     plugins, root = snapshot[Plugins(connect)], snapshot[AnsweringWorker(connect)]
@@ -64,13 +64,13 @@ def ask_worker(connect: str, overrides: Mapping[str, str]) -> Steps[tuple[Worker
     versions = [plugin.version for plugin in plugins if plugin.class_name == SOURCE_CLASS]
     placed = (kafka_version(text) for text in (*versions, root.version))
     worker = replace(
-        WorkerFacts() if isinstance(found, Mm2mgrError) else found,
+        WorkerFacts() if isinstance(policy, Mm2mgrError) else policy,
         version=next((version for version in placed if version), None),
         cluster_id=root.kafka_cluster_id or None,
         plugins=frozenset(plugin.class_name for plugin in plugins if plugin.type in _CONNECTORS),
         others=frozenset(plugin.class_name for plugin in plugins if plugin.type not in _CONNECTORS) or None,
     )
-    return worker, found if isinstance(found, Mm2mgrError) else None
+    return worker, policy if isinstance(policy, Mm2mgrError) else None
 
 
 def read_estate_of(connect: str) -> Steps[Estate]:
@@ -141,7 +141,7 @@ def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:
 
 @dataclass(frozen=True)
 class RunningOn:
-    """What a Connect cluster runs: connectors, states of those that have reported one, and who answered, where that was asked."""
+    """What a Connect cluster runs: connectors, states of those that have one, and who answered, where that was asked."""
 
     infos: Mapping[str, ConnectorInfo]
     states: Mapping[str, str]
@@ -221,8 +221,8 @@ def probe(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts]:
     `exactly_once` is None before Kafka 3.3, which has no such key. Mm2mgrError when the answer lacks the policy. Other
     workers may have another policy.
     """
-    wanted = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
-    question = ConfigValidation.from_config(connect, {**_BASE, **wanted, **_TELLING})
+    sent = {key: value for key, value in overrides.items() if key.startswith(PREFIXES) and "${" not in value}
+    question = ConfigValidation.from_config(connect, {**_BASE, **sent, **_TELLING})
     snapshot = yield [question]
     try:
         answer = snapshot[question]
@@ -233,11 +233,11 @@ def probe(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts]:
         what = f"Connect cluster '{connect}': the override policy could not be found: {error.message}"
         status = error.status if isinstance(error, ConnectError) else None
         raise ConnectError(what, hint=error.hint or altered, cluster=connect, status=status) from error
-    refused = {key: " ".join(reasons) for key, reasons in answer.errors.items() if key in {**wanted, **_TELLING}}
+    refused = {key: " ".join(reasons) for key, reasons in answer.errors.items() if key in {**sent, **_TELLING}}
     return WorkerFacts(
         policy=_policy(refused),
         refused=refused,
-        allowed=frozenset(wanted) - refused.keys(),
+        allowed=frozenset(sent) - refused.keys(),
         exactly_once=supports_exactly_once(answer),
     )
 
