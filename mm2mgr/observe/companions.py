@@ -112,7 +112,7 @@ def heartbeat_topics(earlier: Mapping[str, Beats], reading: Reading) -> dict[str
             return old and old.paused()
         return Beats(end, started(old.clock if old and old.end == end else None, reading.taken_at))
 
-    return _followed(earlier, reading, "heartbeat", follow)
+    return _follow_connectors(earlier, reading, "heartbeat", follow)
 
 
 def checkpoint_looks(
@@ -128,10 +128,10 @@ def checkpoint_looks(
         return (
             look
             if connector.groups is None
-            else _with_groups(look, reading, connector, _mirrored(reading, connector, lags))
+            else _with_groups(look, reading, connector, _mirrored_by_flows(reading, connector, lags))
         )
 
-    return _followed(earlier, reading, "checkpoint", follow)
+    return _follow_connectors(earlier, reading, "checkpoint", follow)
 
 
 class _Pausable(Protocol):
@@ -141,7 +141,7 @@ class _Pausable(Protocol):
 _Kept = TypeVar("_Kept", bound=_Pausable)
 
 
-def _followed(
+def _follow_connectors(
     earlier: Mapping[str, _Kept],
     reading: Reading,
     kind: str,
@@ -198,7 +198,7 @@ class _Mirrored:
     lag: PartitionLag | None
 
 
-def _mirrored(
+def _mirrored_by_flows(
     reading: Reading, checkpoints: LiveConnector, lags: Mapping[str, FlowLag]
 ) -> Callable[[TopicPartition], _Mirrored | None]:
     """Return a function from a source partition to how it is mirrored; None for one that no flow carries."""
@@ -258,7 +258,7 @@ def _with_groups(
                 for partition, how in mirrored_partitions.items()
             )
             synced[group] = {
-                str(partition): _synced(pairs.get(str(partition)), committed[partition], there[remote], now)
+                str(partition): _sync_of(pairs.get(str(partition)), committed[partition], there[remote], now)
                 for partition, remote in places
                 if remote in there
             }
@@ -293,7 +293,7 @@ def _is_owed(base: Baseline, committed: int, how: _Mirrored) -> bool:
     return committed - base.committed > how.lag_max and mirrored > how.lag_max + _NEAR_THE_END * behind
 
 
-def _synced(old: SyncedOffset | None, source: int, target: int, now: float) -> SyncedOffset:
+def _sync_of(old: SyncedOffset | None, source: int, target: int, now: float) -> SyncedOffset:
     """Compare a group's two offsets with the last ones. Where the source's went back too, the group was reset."""
     if old is None or source < old.source:
         return SyncedOffset(source, target)

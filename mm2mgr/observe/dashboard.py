@@ -110,7 +110,7 @@ def dashboard_of(topology: Topology) -> dict[str, Any]:
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
         "templating": {"list": list(_variables(owner))},
-        "panels": list(_placed(owner)),
+        "panels": list(_place_panels(owner)),
     }
 
 
@@ -129,7 +129,7 @@ def _variables(owner: str) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _placed(owner: str) -> Iterator[dict[str, Any]]:
+def _place_panels(owner: str) -> Iterator[dict[str, Any]]:
     """Yield the panels in rows as wide as the grid."""
     left = top = 0
     for number, panel in enumerate(PANELS, 1):

@@ -214,7 +214,7 @@ def judge(
 def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, remembered: Remembered, beside: Overlaps) -> FlowStatus:
     connector = reading.source_connector(flow)
     if connector is None:
-        return _unread(reading, flow)
+        return _unread_status(reading, flow)
     source, target = (reading.clusters.get(cluster.alias, _NO_KAFKA) for cluster in (flow.source, flow.target))
     flow_memory, exactly_once = remembered.memory.of(flow.id), reading.connects[flow.connect.name].exactly_once
     case = FlowCase(
@@ -227,7 +227,7 @@ def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, remembered: Remembe
     )
     grown = growth(case, reading.taken_at, remembered.earlier.of(flow.id).marks)
     return FlowStatus(
-        *_named(case),
+        *_name_fields(case),
         "problem" if problems else _flow_health(case),
         _tasks(connector),
         problems,
@@ -241,13 +241,13 @@ def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, remembered: Remembe
     )
 
 
-def _named(case: ConnectorCase) -> tuple[str, str, str, str, str]:
+def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
     """Return the first fields of a ConnectorState."""
     desired = case.seen.desired
     return desired.connect, desired.name, desired.type, desired.pair, case.state
 
 
-def _unread(reading: Reading, flow: Flow) -> FlowStatus:
+def _unread_status(reading: Reading, flow: Flow) -> FlowStatus:
     failure = reading.connects[flow.connect.name].failure
     reason = failure.message if failure else "no source connector was rendered for this flow"
     return FlowStatus(
@@ -298,7 +298,7 @@ def _companion(case: ConnectorCase, memory: Memory, reading: Reading) -> Connect
     """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
     problems = (*connector_problems(case), *companion_arrival_problems(case, memory, reading))
     health: Health = "problem" if problems else "ok" if case.seen.runs else "waiting"
-    return ConnectorState(*_named(case), health, _tasks(case.seen), problems, companion_notes(case))
+    return ConnectorState(*_name_fields(case), health, _tasks(case.seen), problems, companion_notes(case))
 
 
 def _tasks(connector: LiveConnector) -> tuple[TaskState, ...]:

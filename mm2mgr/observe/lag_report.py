@@ -218,10 +218,10 @@ class FlowFacts:
             }
             trends = {task: self._trend(task_key(task), part) for task, part in tasks.items()}
             if tasks and all(trends.values()):
-                return slowest_of([self._drained(part, trends[task]) for task, part in tasks.items()])
-        return self._drained(behind, mine)
+                return slowest_of([self._time_to_level(part, trends[task]) for task, part in tasks.items()])
+        return self._time_to_level(behind, mine)
 
-    def _drained(self, behind: Sequence[PartitionLag], trend: Trend | None) -> TimeForecast | None:
+    def _time_to_level(self, behind: Sequence[PartitionLag], trend: Trend | None) -> TimeForecast | None:
         return level_in(sum(partition.lag_records for partition in behind), trend, self._production(behind))
 
     def _production(self, behind: Iterable[PartitionLag]) -> RecordRate | None:

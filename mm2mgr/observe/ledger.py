@@ -207,7 +207,7 @@ _ENDLESS = float("inf")
 def _entries(key: _Key, rows: Sequence[LossRow]) -> Iterator[LossEntry]:
     loss_rows = [row for row in rows if row.kind == LOSS]
     acks = sorted((row for row in rows if row.kind == ACKNOWLEDGEMENT), key=lambda row: (row.time_ms, row.id, row.who))
-    for bounds in _joined(map(_bounds, loss_rows)):
+    for bounds in _join_ranges(map(_bounds, loss_rows)):
         left = [bounds]
         for row in acks:
             ack = Acknowledgement(row.who or "", row.time_ms / 1000, row.reason or "")
@@ -275,7 +275,7 @@ def _size(bounds: _Bounds) -> float:
     return bounds[1] - bounds[0]
 
 
-def _joined(ranges: Iterable[_Bounds]) -> list[_Bounds]:
+def _join_ranges(ranges: Iterable[_Bounds]) -> list[_Bounds]:
     """Join ranges that overlap or touch."""
     merged: list[_Bounds] = []
     for first, behind in sorted(ranges):

@@ -241,7 +241,7 @@ class _Cluster:
                 work.canary.record(self.connect, "ok")
                 trouble = await work.canary.trouble(work.halt)
                 if trouble and not work.halt.is_set():
-                    return self._halted(*trouble)
+                    return self._halt_cluster(*trouble)
             if number > 1:
                 await paused(rollout.pause_seconds, work.halt)
             if work.halt.is_set():
@@ -249,11 +249,11 @@ class _Cluster:
             wave = Wave(self.connect, number, len(self.waves), tuple(change.connector for change in changes))
             work.report(WaveBegun(wave))
             await self._write(changes)
-            verdict, reason = await self._verified(verification, wave, changes)
+            verdict, reason = await self._verify_wave(verification, wave, changes)
             if verdict != "ok":
                 if verdict == "failed" and rollout.rollback:
                     await self._roll_back(client, verification)
-                return self._halted(verdict, reason)
+                return self._halt_cluster(verdict, reason)
         work.canary.record(self.connect, "ok")
         return None
 
@@ -325,7 +325,9 @@ class _Cluster:
         except Mm2mgrError as error:  # credentials of the other side are not there any more
             return error
 
-    async def _verified(self, verification: Verification, wave: Wave, changes: Sequence[Change]) -> tuple[Verdict, str]:
+    async def _verify_wave(
+        self, verification: Verification, wave: Wave, changes: Sequence[Change]
+    ) -> tuple[Verdict, str]:
         """Return the verdict on a wave, and what is wrong; a write that was refused broke nothing, unless it goes
         first.
         """
@@ -359,7 +361,7 @@ class _Cluster:
         deletion = self.work.deletions.get((self.connect, connector))
         return deletion is not None and bool(deletion.connects - {self.connect})
 
-    def _halted(self, verdict: Trouble, reason: str) -> None:
+    def _halt_cluster(self, verdict: Trouble, reason: str) -> None:
         left = tuple(c.connector for c in self.part.writes if c.connector not in self.results and not c.moves_to)
         self.work.canary.record(self.connect, verdict, reason)
         self.work.report(Halted(self.connect, verdict, reason, left))

@@ -103,7 +103,7 @@ class Arrivals:
     @property
     def fresh(self) -> list[str]:
         """The topics that got records since the update."""
-        return self._grown(self.first, self.now)
+        return self._topics_that_grew(self.first, self.now)
 
     @property
     def waiting(self) -> list[str]:
@@ -120,11 +120,11 @@ class Arrivals:
     @property
     def is_broken(self) -> bool:
         """Tell whether nothing arrives at all, of records that came while the tasks ran with the new config."""
-        due = self._grown(self.base or {}, self.due)
+        due = self._topics_that_grew(self.base or {}, self.due)
         return self.waiting == self.fresh and any(topic in due for topic in self.overdue)
 
     @staticmethod
-    def _grown(before: Ends, after: Ends) -> list[str]:
+    def _topics_that_grew(before: Ends, after: Ends) -> list[str]:
         """Return the topics that got records between two readings of their source."""
         return sorted(
             {

@@ -72,7 +72,7 @@ async def carry_out(
     except NotFound as missing:
         if [type(stage) for stage in todo] == [Compare, Delete]:
             return None  # somebody else deleted it
-        return await run.undone(_vanished(missing.cluster or "", missing.connector or ""))
+        return await run.undone(_vanished_error(missing.cluster or "", missing.connector or ""))
     except AlreadyExists as taken:
         taken.hint = "it appeared since the plan was made; plan again"
         return taken
@@ -165,15 +165,19 @@ class _Run:
                 await client.put_config(name, config, self.configs.get(stage.named))
                 self.configs[stage.named] = {"name": name, **config}
                 if known:
-                    await _until(client, stage.named, "did not apply its config", partial(_has, client, name, config))
+                    await _wait_until(
+                        client, stage.named, "did not apply its config", partial(_has, client, name, config)
+                    )
             case SetState(state=state):
                 await {"RUNNING": client.resume, "PAUSED": client.pause, "STOPPED": client.stop}[state](name)
             case Stop():
                 await self.stopped(client, stage)
             case ReadOffsets():
-                self.read = {entry.key: entry for entry in stage.picks.moved((await _stored(client, name)).values())}
+                self.read = {
+                    entry.key: entry for entry in stage.picks.moved((await _read_stored(client, name)).values())
+                }
             case WriteOffsets(ahead=True):
-                has = await _covered(client, stage)
+                has = await _read_covered(client, stage)
                 new = {
                     key: entry
                     for key, entry in self.read.items()
@@ -186,13 +190,13 @@ class _Run:
             case ReadBack():
 
                 async def same() -> bool:
-                    return await _covered(client, stage) == self.read
+                    return await _read_covered(client, stage) == self.read
 
-                await _until(client, stage.named, "did not store the offsets that were written", same)
+                await _wait_until(client, stage.named, "did not store the offsets that were written", same)
             case DropOffsets(picks=picks, like=like):
-                has = await _stored(client, name)
+                has = await _read_stored(client, name)
                 if like:
-                    copied = picks.moved((await _stored(self.clients[like[0]], like[1])).values())
+                    copied = picks.moved((await _read_stored(self.clients[like[0]], like[1])).values())
                     positions = {entry.key: _position(entry) for entry in copied}
                     has = {key: entry for key, entry in has.items() if _position(entry) <= positions.get(key, -2)}
                 await _patch(client, name, _nulls(has.values()))
@@ -205,7 +209,7 @@ class _Run:
 
     async def replace_offsets(self, client: ConnectClient, stage: WriteOffsets) -> None:
         """Store what was read, and remove what else it has; refused where a journal led to nothing and it has some."""
-        has = await _covered(client, stage)
+        has = await _read_covered(client, stage)
         further = [key for key, entry in self.read.items() if key in has and _position(has[key]) > _position(entry)]
         if stage.noted and has and (further or not self.read):
             place = "a place with older offsets" if further else "a place without offsets for it"
@@ -234,7 +238,7 @@ class _Run:
             late = late or timing.now() - begun > _GRACEFUL_SECONDS
             return False
 
-        await _until(client, stage.named, "did not stop", there)
+        await _wait_until(client, stage.named, "did not stop", there)
         if lost or late:
             reason = (
                 f"the worker of {few(lost)} had died" if lost else f"its tasks took more than {_GRACEFUL_SECONDS:.0f} s"
@@ -270,7 +274,7 @@ class _Run:
             # Tasks come with the first topic: without offsets there may be none yet.
             return status.runs and has and (len(status.tasks) == len(tasks) > 0 or not self.read)
 
-        await _until(client, stage.named, f"was not {stage.state} with its new config", there)
+        await _wait_until(client, stage.named, f"was not {stage.state} with its new config", there)
 
 
 async def _lost_tasks(client: ConnectClient, name: str) -> list[str]:
@@ -287,9 +291,9 @@ def _position(entry: SourceOffset) -> int:
     return position if isinstance(position, int) else -1
 
 
-async def _covered(client: ConnectClient, stage: WriteOffsets | ReadBack) -> dict[str, SourceOffset]:
+async def _read_covered(client: ConnectClient, stage: WriteOffsets | ReadBack) -> dict[str, SourceOffset]:
     """Return what a receiver has stored of what moves."""
-    stored = (await _stored(client, stage.named[1])).items()
+    stored = (await _read_stored(client, stage.named[1])).items()
     return {key: entry for key, entry in stored if stage.picks.covers(entry, stage.picks.after)}
 
 
@@ -334,7 +338,7 @@ async def _resting(client: ConnectClient, name: str) -> str:
 async def _prove(client: ConnectClient, stage: Prove) -> None:
     name = stage.named[1]
     if stage.is_new:
-        await _until(client, stage.named, "did not stop", partial(_is_stopped, client, name))
+        await _wait_until(client, stage.named, "did not stop", partial(_is_stopped, client, name))
     stored = {entry.topic for entry in parse_stored(await client.offsets(name), stage.alias)}
     missing = [topic for topic in stage.topics if topic not in stored]
     if not missing:
@@ -368,11 +372,13 @@ async def _has(client: ConnectClient, name: str, config: Config) -> bool:
     return await client.config(name) == {"name": name, **config}
 
 
-async def _stored(client: ConnectClient, name: str) -> dict[str, SourceOffset]:
+async def _read_stored(client: ConnectClient, name: str) -> dict[str, SourceOffset]:
     return {entry.key: entry for entry in await client.offsets(name) if entry.offset is not None}
 
 
-async def _until(client: ConnectClient, named: Named, otherwise: str, holds: Callable[[], Awaitable[bool]]) -> None:
+async def _wait_until(
+    client: ConnectClient, named: Named, otherwise: str, holds: Callable[[], Awaitable[bool]]
+) -> None:
     """Wait until something holds; NotFound where the connector does not exist any more."""
     begun = timing.now()
     while not await holds():
@@ -398,7 +404,7 @@ def refusal_of_unplanned(todo: Iterable[Stage], planned: Collection[Named]) -> M
     return None
 
 
-def _vanished(connect: str, connector: str) -> ConnectError:
+def _vanished_error(connect: str, connector: str) -> ConnectError:
     hint = "somebody deleted it after the plan was made; plan again"
     return error_at((connect, connector), "it does not exist any more", hint)
 

@@ -126,9 +126,9 @@ def drifts(
         if tree is None and config.get(OWNER_KEY, owners.owner) != owners.owner:
             continue  # handed over to another owner
         if last.config is not None:
-            keys = tuple(_changed(with_live_order(last.config, config), config, last.unsure or {}))
+            keys = tuple(_change_of(with_live_order(last.config, config), config, last.unsure or {}))
         elif tree is not None and config.get(OWNER_KEY) == owners.owner:
-            keys = tuple(_changed(with_live_order(tree.config, config), config, {}))
+            keys = tuple(_change_of(with_live_order(tree.config, config), config, {}))
         else:
             continue
         state = _state(live.states.get(name, ""), last.state, tree.state if tree else None)
@@ -136,7 +136,7 @@ def drifts(
             yield Drift(connect, name, flows, "tree" if last.config is None else "history", keys, state)
 
 
-def _changed(
+def _change_of(
     applied: Mapping[str, str], live: Mapping[str, str], unsure: Mapping[str, tuple[str | None, ...]]
 ) -> Iterator[KeyChange]:
     for key in sorted(applied.keys() | live.keys()):

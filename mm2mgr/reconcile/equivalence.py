@@ -129,7 +129,10 @@ class _Sides:
         plain = {name: self._plain(before[name], key) for name in names}
         read = {name: value for name, value in plain.items() if value}
         if read:
-            return all(self._of(before[name], value) == self._of(after[name], value) for name, value in read.items())
+            return all(
+                self._value_for(before[name], value) == self._value_for(after[name], value)
+                for name, value in read.items()
+            )
         definitions = {scope: load().find(scope, key, self.version or Setting().version) for scope in CLASSES.values()}
         definition = definitions[self.type]
         if definition is None:  # nothing reads a client's key in vain, or one of another connector of MirrorMaker
@@ -161,7 +164,7 @@ class _Sides:
     def _plain(self, client: ConfiguredClient, key: str) -> str:
         return next((name for layer in client.client.layers if (name := layer.plain(key))), "")
 
-    def _of(self, client: ConfiguredClient, plain: str) -> object:
+    def _value_for(self, client: ConfiguredClient, plain: str) -> object:
         value = client.value(plain)
         text = value.value if value else None
         if client.client.worker_prefixes and client.configured(plain) is None:

@@ -167,7 +167,7 @@ class EventLog:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path, self._file = path, None if path is None else _opened(path)
+        self._path, self._file = path, None if path is None else _open_log(path)
         self._begins = b"" if path is None else _end_of_line(path)
         self._pipe_seconds = PIPE_SECONDS
         self.begin_run()
@@ -216,7 +216,7 @@ class EventLog:
             file.close()  # nothing is buffered, so it does not fail
 
 
-def _opened(path: Path) -> FileIO:
+def _open_log(path: Path) -> FileIO:
     """Open a file to append to; Mm2mgrError where it cannot be written, or holds something else than events."""
     try:
         is_other = _holds_other_lines(path)

@@ -159,7 +159,7 @@ def carrier_notes(
     for carrier in carriers:
         connect = carrier.by_name[0]
         if carrier.named is None and carrier.left_over:
-            pruned = _held(running) if running.held else _PRUNE
+            pruned = _held_text(running) if running.held else _PRUNE
             left, remedy = ("released", _LEAVE) if carrier.is_released else ("no longer declared", pruned)
             still = f"are still mirrored by {connector_text(carrier.left_over)}, which is {left}"
             begins = f"'{carrier.by_name[1]}' begins when that one is gone ({remedy})"
@@ -176,7 +176,7 @@ def _is_new_source(change: Change) -> bool:
     return change.action == "create" and change.type == "source"
 
 
-def _held(running: RunningConnectors) -> str:
+def _held_text(running: RunningConnectors) -> str:
     return f"it is deleted in a later round: {running.held}"
 
 
@@ -216,7 +216,7 @@ def with_left_overs_first(
         released = first in running.released
         left = "released" if released else "no longer declared"
         reason = f"{connector_text(first)}, which is {left}, still {does} of this pair: each would arrive twice"
-        pruned = f"nothing: {_held(running)}" if running.held else "add --prune, which deletes that one first"
+        pruned = f"nothing: {_held_text(running)}" if running.held else "add --prune, which deletes that one first"
         return change.blocked(reason, _LEAVE if released else pruned)
 
     return [part.each(after_left_over) for part in parts]

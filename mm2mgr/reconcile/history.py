@@ -276,13 +276,13 @@ class Recorder:
         if not self._writers:
             return {}
         with ThreadPoolExecutor(len(self._writers)) as threads:
-            ends = dict(zip(self._writers, threads.map(_closed, self._writers.values()), strict=True))
+            ends = dict(zip(self._writers, threads.map(_close_writer, self._writers.values()), strict=True))
         connects, self._connects, self._writers = sorted(self._connects), set(), {}
         reasons = {connect: ends[self.topology.connects[connect].kafka] for connect in connects}
         return {connect: error.one_line for connect, error in reasons.items() if error is not None}
 
 
-def _closed(writer: TextWriter | Mm2mgrError) -> Mm2mgrError | None:
+def _close_writer(writer: TextWriter | Mm2mgrError) -> Mm2mgrError | None:
     return writer if isinstance(writer, Mm2mgrError) else writer.close()
 
 

@@ -70,7 +70,7 @@ class Estimate:
         listed = self.seen.listed(desired.source)
         most = (change.config or {}).get("tasks.max", "1")
         tasks = change.tasks, int(most) if most.isdecimal() else 1
-        moves = moved(listed.partitions, _assigned(live), _assigned(desired), tasks) if listed else None
+        moves = moved(listed.partitions, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
         return Price(moved=moves[0], partitions=moves[1]) if moves else Price(moved=None)
 
     def heartbeats(self, change: Change) -> Price:
@@ -164,7 +164,7 @@ def moved(
     return sum(now.get(partition, task) != task for partition, task in was.items()), len(was)
 
 
-def _assigned(subject: Subject) -> _Assigned | None:
+def _assigned_topics(subject: Subject) -> _Assigned | None:
     """Return which topics a connector assigns to its tasks: those it takes, and heartbeats that come in no circle."""
     selection = selection_of(subject)
     if selection is None:

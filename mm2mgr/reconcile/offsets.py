@@ -51,8 +51,8 @@ class Move:
     @classmethod
     def parse(cls, data: object) -> Move:
         """Read what `to_dict` wrote; ValueError where it is something else."""
-        fields = _typed(data, dict)
-        flags = {key: _typed(fields.get(key), bool) for key in ("created", "partial", "carried")}
+        fields = _check_type(data, dict)
+        flags = {key: _check_type(fields.get(key), bool) for key in ("created", "partial", "carried")}
         return cls(
             _two_texts(fields.get("from")), _two_texts(fields.get("pair")), _state(fields.get("from_then")), **flags
         )
@@ -83,8 +83,8 @@ class Journal:
             return None
         behind = {key.removeprefix(_BEHIND): value for key, value in config.items() if key.startswith(_BEHIND)}
         try:
-            fields = _typed(json.loads(text), dict)
-            needs = tuple(_typed(topic, str) for topic in _typed(fields.get("needs", []), list))
+            fields = _check_type(json.loads(text), dict)
+            needs = tuple(_check_type(topic, str) for topic in _check_type(fields.get("needs", []), list))
             move = Move.parse(fields["move"]) if "move" in fields else None
             gives = _two_texts(fields["gives"]) if "gives" in fields else None
             return cls(_state(fields.get("then")), behind or None, needs, move, gives)
@@ -108,15 +108,15 @@ class Journal:
 _Type = TypeVar("_Type")
 
 
-def _typed(value: object, type_: type[_Type]) -> _Type:
+def _check_type(value: object, type_: type[_Type]) -> _Type:
     if not isinstance(value, type_):
         raise ValueError(f"{type_.__name__} expected")
     return value
 
 
 def _two_texts(value: object) -> tuple[str, str]:
-    first, second = _typed(value, list)
-    return _typed(first, str), _typed(second, str)
+    first, second = _check_type(value, list)
+    return _check_type(first, str), _check_type(second, str)
 
 
 def _state(value: object) -> str:
@@ -165,7 +165,7 @@ def move_text(live: Config, desired: Config, *, runs: bool) -> str:
     if journal:
         verb = "checking" if journal.needs else "moving"
         return f"finishes {verb} its stored offsets, then {journal.then}{'' if journal.needs else ' again'}"
-    return f"stops the connector, copies its offsets from {_named(live)} to {_named(desired)}, resumes it"
+    return f"stops the connector, copies its offsets from {_name_of(live)} to {_name_of(desired)}, resumes it"
 
 
 def storage_topic(config: Config) -> str:
@@ -173,7 +173,7 @@ def storage_topic(config: Config) -> str:
     return config.get(TOPIC, "").strip()
 
 
-def _named(config: Config) -> str:
+def _name_of(config: Config) -> str:
     return storage_topic(config) or "the workers' own topic"
 
 

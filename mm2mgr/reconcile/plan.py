@@ -463,8 +463,8 @@ def _compare(
         taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
         other = another_connector(desired, live) if JOURNAL_KEY not in live else None
         if other:  # adopting it would be refused, for this reason
-            return replace(taken, reason=f"{taken.reason}; it {other}", remedy=_without(desired))
-        return replace(taken, remedy=f"{owners.remedy(named, live)}; else {_without(desired)}")
+            return replace(taken, reason=f"{taken.reason}; it {other}", remedy=_without_text(desired))
+        return replace(taken, remedy=f"{owners.remedy(named, live)}; else {_without_text(desired)}")
     keys = diff(live, desired_config, desired.origins) if live != desired_config else ()
     moves = keys and desired.type == "source" and is_moved(live, desired_config)
     runs = state in {"RUNNING", "FAILED"}
@@ -501,9 +501,7 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
         change = change.blocked(reason, f"correct {entry.place}, or remove that entry")
     elif not is_marked and (other := another_connector(desired, live)):
         reason = f"the connector to be adopted {other}"
-        remove = (
-            f"if another connector is meant, correct {entry.place}; else remove that entry, and {_without(desired)}"
-        )
+        remove = f"if another connector is meant, correct {entry.place}; else remove that entry, and {_without_text(desired)}"
         change = change.blocked(reason, remove)
     if live is None or change.action == "blocked":
         return change, replace(listed, says=f"not adopted: {change.reason}")
@@ -549,7 +547,7 @@ _REMEDIES = {
 }
 
 
-def _without(desired: Connector) -> str:
+def _without_text(desired: Connector) -> str:
     """Return how a flow does without a connector that has its name and is not this tree's."""
     flow, origin = desired.flows[0].partition(":")[0], desired.origins.get("name")
     if desired.type == "source" and origin and origin.kind == "spec":

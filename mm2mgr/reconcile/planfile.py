@@ -70,7 +70,7 @@ def write_plan(
     content = to_json(plan)
     for part, cluster in zip(content["clusters"], plan.clusters, strict=True):
         for written, change in zip(part["changes"], cluster.changes, strict=True):
-            written["saw"] = _seen(change)
+            written["saw"] = _digests_of(change)
     document = {
         "mm2mgr-plan": FORMAT,
         "clusters": list(clusters),
@@ -98,12 +98,12 @@ def read_plan(path: Path) -> PlanFile:
     ):
         raise Mm2mgrError(f"{path}: not a plan file of format {FORMAT}", hint="make one with mm2mgr plan --out FILE")
     try:
-        return _parsed(document)
+        return _parse_document(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Mm2mgrError(f"{path}: this plan file is damaged", hint="make one with mm2mgr plan --out FILE") from error
 
 
-def _parsed(document: dict[str, Any]) -> PlanFile:
+def _parse_document(document: dict[str, Any]) -> PlanFile:
     only, plan = document["only"], document["plan"]
     names = [cluster["connect"] for cluster in plan["clusters"]] + [
         str(cluster["error"]) for cluster in plan["clusters"]
@@ -174,11 +174,11 @@ def _differences(before: dict[str, Any], now: Plan) -> Iterator[str]:
         if name not in old or name not in new:
             yield f"Connect cluster '{name}' is in only one of the two plans"
         elif not (new[name].error or old[name]["error"]):
-            yield from _changed(name, old[name], new[name])
+            yield from _changes_of(name, old[name], new[name])
     yield from _changed_quotas(before.get("quotas") or [], after["quotas"])
 
 
-def _changed(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[str]:
+def _changes_of(name: str, old: dict[str, Any], new: ClusterPlan) -> Iterator[str]:
     before = {change["connector"]: change for change in old["changes"]}
     after = {change.connector: change for change in new.changes}
     for connector in sorted(before.keys() | after.keys()):
@@ -233,7 +233,7 @@ def _is_done(was: dict[str, Any], now: Change | None) -> bool:
     return bool(now.action in WRITES and Journal.of(now.before or {}) and _digest(now.config) == saw["wanted"])
 
 
-def _seen(change: Change) -> dict[str, Any]:
+def _digests_of(change: Change) -> dict[str, Any]:
     """Return what the plan saw of a connector, and what it will be: configs as digests."""
     return {
         "config": _digest(_without_journal(change)),

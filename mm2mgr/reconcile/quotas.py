@@ -145,11 +145,11 @@ def quota_changes(
     return tuple(
         change
         for kafka, answer in sorted(read.items())
-        for change in _on(owner, kafka, [quota for quota in desired if quota.kafka == kafka], answer, used)
+        for change in _changes_on(owner, kafka, [quota for quota in desired if quota.kafka == kafka], answer, used)
     )
 
 
-def _on(
+def _changes_on(
     owner: str, kafka: str, desired: list[WantedQuota], answer: ProducerQuotas | str, used: UsedClientIds
 ) -> Iterator[QuotaChange]:
     ids = {quota.entity.client_id for quota in desired}

@@ -115,7 +115,7 @@ def decide(
         target,
         "write",
         before,
-        warning=_against(order, target),
+        warning=_against_tree(order, target),
         kind=type_of(info.config.get("connector.class", "")) or "",
     )
     if refusal := untouchable(info, target.named, owners):
@@ -153,7 +153,7 @@ def _restart(order: Order, turn: Turn, status: ConnectorStatus | None) -> Turn:
     )
 
 
-def _against(order: Order, target: Target) -> str:
+def _against_tree(order: Order, target: Target) -> str:
     """Say that the tree declares another state, which the next apply would bring back."""
     if target.declared is None or order.verb == "restart" or target.declared[0] == order.goal:
         return ""
@@ -227,7 +227,7 @@ async def carry_out(topology: Topology, order: Order, turns: Sequence[Turn], rep
 
         async def send(turn: Turn) -> Turn:
             async with gate:
-                sent = await _sent(connect, order, turn)
+                sent = await _send(connect, order, turn)
             report(sent)
             return sent
 
@@ -240,7 +240,7 @@ async def carry_out(topology: Topology, order: Order, turns: Sequence[Turn], rep
     return [sent.get(turn.name, turn) for turn in turns]
 
 
-async def _sent(client: ConnectClient, order: Order, turn: Turn) -> Turn:
+async def _send(client: ConnectClient, order: Order, turn: Turn) -> Turn:
     name = turn.target.connector
     try:
         if order.verb == "restart":

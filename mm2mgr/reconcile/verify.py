@@ -284,7 +284,7 @@ class Verification:
         in a canary, which has to prove something.
         """
         chosen = [change for change in changes if change.action != "delete"]
-        watched = [self._watched(change, is_canary) for change in chosen]
+        watched = [self._watch_change(change, is_canary) for change in chosen]
         written_at = time.time()
         for connector in watched:
             self._good.pop(connector.name, None)
@@ -331,7 +331,7 @@ class Verification:
     def _set(self, watched: Watched, settled: Settled) -> None:
         self.states[self._named(watched)] = settled
 
-    def _watched(self, change: Change, is_canary: bool) -> Watched:
+    def _watch_change(self, change: Change, is_canary: bool) -> Watched:
         arrivals = self._logs.watching(change) if self._logs else None
         if arrivals:
             arrivals.patience_seconds = min(self._hold_seconds, self._wait_seconds / 5)
@@ -345,14 +345,14 @@ class Verification:
     async def _look(self, watched: list[Watched]) -> list[Watched]:
         """Read all of them once and return those to read again."""
         try:
-            return await self._looked(watched)
+            return await self._look_once(watched)
         except Mm2mgrError as error:
             for connector in watched:
                 connector.is_broken_if_late = connector.is_good_if_late = False
                 self._set(connector, Settled(f"unknown: {error.one_line}", "inconclusive"))
             return watched
 
-    async def _looked(self, watched: list[Watched]) -> list[Watched]:
+    async def _look_once(self, watched: list[Watched]) -> list[Watched]:
         # Tasks first: a status that is read after they had the config is at least not older than that.
         await asyncio.gather(*(self._ask_tasks(connector) for connector in watched if connector.asks_tasks))
         await asyncio.gather(*(self._ask_topics(connector) for connector in watched if connector.is_without_tasks))
