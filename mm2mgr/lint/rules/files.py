@@ -155,7 +155,10 @@ def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list
     near = nearest(key, [*names, "clusters"], 0.8)
     if near:
         return f"write {near[0]}", near[:1]
-    return f"remove it: no Kafka knows it; a key of a class of your own is written under each pair: {file.pair}.{key} = …", None
+    return (
+        f"remove it: no Kafka knows it; a key of a class of your own is written under each pair: {file.pair}.{key} = …",
+        None,
+    )
 
 
 @estate_rule("eos-key-misplaced", "warning", source="KIP-710, KIP-618")
