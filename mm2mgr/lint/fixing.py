@@ -21,6 +21,7 @@ from mm2mgr.formats.properties import Entry, as_typed
 from mm2mgr.formats.recognise import syntax_of
 from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, Value
 from mm2mgr.formats.structured import StructuredText
+from mm2mgr.formats.templates import has_own_lines
 from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, spelled
 from mm2mgr.lint.mirroring import changes, difference, named_as
 from mm2mgr.lint.rules import BY_ID, RULES, found
@@ -278,6 +279,8 @@ class _Batch:
             if data.startswith(BOM_UTF8):
                 raise NotEditable("the file begins with a byte order mark")
             text = data.decode("iso-8859-1")
+            if has_own_lines(text):
+                raise NotEditable("a template decides which of its lines there will be")
             structured = syntax_of(file, text) != "properties"
             self.sources[file] = StructuredText(data.decode()) if structured else PropertiesText(text)
         return self.sources[file]

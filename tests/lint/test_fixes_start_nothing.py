@@ -75,3 +75,41 @@ def test_a_fix_that_another_fault_stood_in_the_way_of_is_made(tmp_path: Path) ->
 }
 """
     assert fixed(tmp_path, text, "s.json").count("username='u' password='p';") == 2
+
+
+TEMPLATES = [
+    "{% if prod %}\nA->B.topics = orders\n{% else %}\nA->B.topics = payments\n{% endif %}\n",
+    "{{- if .Values.prod }}\nA->B.topics = orders\n{{- else }}\nA->B.topics = payments\n{{- end }}\n",
+    "<% if prod %>\nA->B.topics = orders\n<% else %>\nA->B.topics = payments\n<% end %>\n",
+    "# {% for pair in pairs %}\nA->B.topics = orders\nB.producer.compresion.type = zstd\n# {% endfor %}\n",
+]
+
+
+@pytest.mark.parametrize("lines", TEMPLATES)
+def test_a_file_whose_lines_a_template_chooses_is_left_to_people(tmp_path: Path, lines: str) -> None:
+    text = f"{HEAD}A->B.enabled = true\n{lines}"
+    assert fixed(tmp_path, text) == text
+
+
+def test_a_misspelt_login_of_an_unlisted_cluster_is_not_given_to_all(tmp_path: Path) -> None:
+    text = "clusters = A,\nA.bootstrap.servers = a:9092\nB.ssl.keystore.pasword = secret-k\nA->B.enabled = true\n"
+    assert fixed(tmp_path, text) == text
+
+
+def test_a_misspelt_line_of_a_pair_stays_beside_the_one_for_all_pairs(tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}A->B.enabled = true\nA->B.topics = o.*\ntopics.exclude = internal-.*\nA->B.topics.excludes = .*-tmp\n"
+    )
+    assert fixed(tmp_path, text) == text
+
+
+def test_a_misspelt_start_of_a_consumer_is_not_taken_out(tmp_path: Path) -> None:
+    text = f"{HEAD}A->B.enabled = true\nA->B.topics = o.*\nA.consumer.auto.offset.rest = latest\n"
+    assert fixed(tmp_path, text) == text
+
+
+def test_a_comment_behind_a_login_that_is_repaired_stays(tmp_path: Path) -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p"'
+    text = f"{HEAD}A->B.enabled = true\nA->B.topics = o.*\nA.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\n"
+    result = fixed(tmp_path, f"{text}A.sasl.jaas.config = {jaas} # of the vault\n")
+    assert result == f"{text}# of the vault\nA.sasl.jaas.config = {jaas};\n"

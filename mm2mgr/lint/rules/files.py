@@ -20,7 +20,7 @@ from mm2mgr.formats.mm2_properties import (
 )
 from mm2mgr.formats.properties import Entry, lost_backslashes, meant, remark
 from mm2mgr.formats.templates import is_open, template_in
-from mm2mgr.lint.classify import slips
+from mm2mgr.lint.classify import is_slip, slips
 from mm2mgr.lint.findings import Edit, Hit, estate_rule, rule_ids
 from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
@@ -165,7 +165,7 @@ def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list
     names += [name for name in known.names("worker") if to_worker(name)]
     near = nearest(key, [*names, "clusters"], 0.8)
     if near:
-        return f"write {near[0]}", near[:1]
+        return f"write {near[0]}", near[:1] if is_slip(key, near[0]) else None
     return f"write it under a pair or a cluster: {file.pair}.{key} = …", None
 
 
