@@ -84,11 +84,11 @@ class Dedicated:
         return last(self.entries)
 
     def _line(self, entry: Entry) -> Line:
-        aliases = () if self.meant_pair(entry) else self._aliases(entry.key)
+        aliases = () if self.meant_pair(entry) else self.aliases(entry.key)
         plain = entry.key[len("->".join(aliases)) + 1 :] if aliases else entry.key
         return Line(entry.key, meant(entry), entry.raw, entry.line, aliases=aliases, plain=plain)
 
-    def _aliases(self, key: str) -> tuple[str, ...]:
+    def aliases(self, key: str) -> tuple[str, ...]:
         """Return whose line it is: of names of which one begins with another the longer one, as people mean it."""
         for names, aliases in self._prefixes:
             if key.startswith(names) and (len(aliases) > 1 or not is_top_level_name(key)):

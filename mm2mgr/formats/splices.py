@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mm2mgr.formats.properties import BLANKS, LINE_END, Entry, read
+from mm2mgr.formats.properties import BLANKS, LINE_END, Entry, read, remark
 from mm2mgr.spec.places import PathKey
 
 Value = str | int | bool | Sequence[Any] | Mapping[str, Any]
@@ -109,6 +109,8 @@ class PropertiesText:
             start, end = self._span(there[-1])
             head = _HEAD.match(self.pieces.text, start, end)
             begin = head.end() if head else start
+            if after := remark(there[-1]):
+                self.comment(there[-1].line, after.strip().lstrip("#/").strip())
             self.pieces.change(begin, end, escaped(str(value)))
             return
         self.pieces.claim(path[:1])
@@ -131,6 +133,8 @@ class PropertiesText:
     def comment(self, line: int, text: str) -> None:
         """Put a comment on a line of its own above a line."""
         start = self.starts[line - 1]
+        if any(place[:2] == (start, start) for place in self.pieces.changes):
+            return  # it is there already
         self.pieces.change(start, start, f"# {text}{newline_of(self.pieces.text)}")
 
     def _at(self, path: PathKey) -> list[Entry]:

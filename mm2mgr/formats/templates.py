@@ -43,6 +43,17 @@ def templates(config: Mapping[str, str]) -> dict[str, str]:
     return {key: part for key, part in found if part}
 
 
+_OWN_LINE = re.compile(
+    r"^[ \t]*(?:#[ \t]*)?(?:\{%|<%|\{\{[-~#/ \t]*(?:if|else|end|range|with|each|include|template|define|block)\b)",
+    re.MULTILINE,
+)
+
+
+def has_own_lines(text: str) -> bool:
+    """Tell whether a template decides which lines of a text there will be: conditions, loops, parts of other files."""
+    return bool(_OWN_LINE.search(text))
+
+
 def is_line_of_template(key: str) -> bool:
     """Tell whether the key of a properties line is the beginning of a template's own line, such as `{% if …`."""
     return key.startswith(_OPENING) and not template_in(key)

@@ -46,7 +46,7 @@ class Hit:
     `others` are the other connectors that are part of it. `edits` do the same as `fix` says, the first way of several; none
     where a person must decide, or do something outside of the config.
     `severity` is set where the effect in this config is less severe than the rule's; it is never more severe, since plan and
-    apply ask only the rules that may report an error.
+    apply ask only the rules that may report an error. `mirrors`: its rule `stops` connectors, and with this fault they mirror all the same.
     """
 
     message: str
@@ -57,6 +57,7 @@ class Hit:
     others: tuple[Subject, ...] = ()
     edits: tuple[Edit, ...] = ()
     severity: Severity | None = None
+    mirrors: bool = False
 
     @property
     def subjects(self) -> tuple[Subject, ...]:

@@ -21,9 +21,10 @@ from mm2mgr.formats.properties import Entry, as_typed
 from mm2mgr.formats.recognise import syntax_of
 from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, Value
 from mm2mgr.formats.structured import StructuredText
+from mm2mgr.formats.templates import has_own_lines
 from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, spelled
 from mm2mgr.lint.mirroring import changes, difference, named_as
-from mm2mgr.lint.rules import RULES, found
+from mm2mgr.lint.rules import BY_ID, RULES, found
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.secrets import is_secret, lasting_parts, mask
 from mm2mgr.spec.places import PathKey, read_yaml
@@ -33,6 +34,7 @@ Found = tuple[Finding, Hit]
 Contents = Mapping[str, bytes]
 _SLIP = "unknown-key"  # to remove it would hide what was meant
 _MOVED = "secret-in-clear"  # no fix writes a secret that was not there: under its right name it is only noticed
+_CHANGES = "to be done by hand, as it changes what is mirrored: "
 HINT = "a hint: applied with --fail-on info"
 
 
@@ -63,11 +65,15 @@ def heal(
         len(before.found),
         10 + 4 * len(before.found),
     )  # a fix may bring up what another one was hidden behind
-    while rounds and (
-        waiting := [
-            each for each in _decided(before.found) if each[0].severity in severities and _identity(each) not in refused
-        ]
-    ):
+    done = 0
+    while rounds:
+        decided = [each for each in _decided(before.found) if each[0].severity in severities]
+        if len(fixed) > done and all(
+            _identity(each) in refused for each in decided
+        ):  # what stood in the way may be fixed
+            done, refused = len(fixed), {each: why for each, why in refused.items() if why.startswith(_CHANGES)}
+        if not (waiting := [each for each in decided if _identity(each) not in refused]):
+            break
         rounds -= 1
         batch, taken = _Batch(now), list[Found]()
         for each in waiting:
@@ -162,14 +168,12 @@ class _Linted:
 
     estate: Estate
     found: list[Found]
-    stopping: frozenset[str]
-    """The rules whose errors keep a connector from mirroring anything."""
 
     @classmethod
     def of(cls, estate: Estate, rules: Sequence[Rule]) -> _Linted:
         loud = [each for each in found(estate, rules) if each[0].silenced is None]
         loud.sort(key=lambda each: SEVERITIES.index(each[0].severity))
-        return cls(estate, loud, frozenset(rule.id for rule in rules if rule.stops))
+        return cls(estate, loud)
 
 
 def _after(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence[Rule]) -> _Linted | None:
@@ -184,12 +188,23 @@ def _changed(taken: Sequence[Found], before: _Linted, after: _Linted) -> str:
     found = changes(before.estate, after.estate)
     if len(taken) == 1 and _asks_for_topics(*taken[0]):
         found = tuple(each for each in found if not each.was_idle)
-    if len(taken) == 1 and (rule := taken[0][0].rule) in before.stopping:
-        stopped = [each for each in before.found if each[0].rule == rule and each[0].severity == "error"]
+    if len(taken) == 1 and stops(*taken[0]):
+        rule = taken[0][0].rule
+        stopped = [each for each in before.found if each[0].rule == rule and stops(*each)]
         connectors = {named_as(hit.subject)[:3] for _, hit in stopped if hit.subject}
         files = {hit.spot.file for _, hit in stopped if hit.spot and not hit.subject}
+        begun = {each.named[1] for each in found if each.starts}
+        if slip := next(
+            (hit for each, hit in after.found if each.rule == _SLIP and hit.subject and hit.subject.name in begun), None
+        ):
+            return f"to be done by hand: {min(begun)} would start, and {slip.message}"
         found = tuple(each for each in found if each.named[:3] not in connectors and each.named[0] not in files)
-    return f"to be done by hand, as it changes what is mirrored: {found[0].effect}" if found else ""
+    return f"{_CHANGES}{found[0].effect}" if found else ""
+
+
+def stops(finding: Finding, hit: Hit) -> bool:
+    """Tell whether nothing is mirrored because of this fault itself."""
+    return BY_ID[finding.rule].stops and finding.severity == "error" and not hit.mirrors
 
 
 def _asks_for_topics(finding: Finding, hit: Hit) -> bool:
@@ -264,6 +279,8 @@ class _Batch:
             if data.startswith(BOM_UTF8):
                 raise NotEditable("the file begins with a byte order mark")
             text = data.decode("iso-8859-1")
+            if has_own_lines(text):
+                raise NotEditable("a template decides which of its lines there will be")
             structured = syntax_of(file, text) != "properties"
             self.sources[file] = StructuredText(data.decode()) if structured else PropertiesText(text)
         return self.sources[file]
@@ -377,13 +394,13 @@ def _flattened(text: str) -> tuple[PathKey, Any]:
 # --- as JSON Patch, for tools that keep configs themselves ----------------------------------------------------------------
 
 
-def patch(finding: Finding, hit: Hit, *, stops: bool = False) -> list[dict[str, str]]:
+def patch(finding: Finding, hit: Hit) -> list[dict[str, str]]:
     """Return a fix as JSON Patch (RFC 6902) of the connector's config, or of the lines of an mm2.properties.
 
-    [] where a fix is none, changes another connector too, would show or lose a secret, or changes what is mirrored, unless its fault
-    `stops` the connector.
+    [] where a fix is none, changes another connector too, would show or lose a secret, or changes what is mirrored, unless nothing was
+    because of its fault.
     """
-    if not stops and _changes_mirroring(finding, hit):
+    if not stops(finding, hit) and _changes_mirroring(finding, hit):
         return []
     config = {**hit.subject.config} if hit.subject else {}
     config |= {edit.at.key: edit.at.value for edit in hit.edits if edit.at}

@@ -46,12 +46,13 @@ _EMITS = {
 class Difference:
     """What of one connector would be otherwise; `effect` says it as the end of a sentence, with what it costs.
 
-    `was_idle`: it is only the topics, and before it took no topic that can exist.
+    `was_idle`: it is only the topics, and before it took no topic that can exist. `starts`: there was no such connector before.
     """
 
     named: Named
     effect: str
     was_idle: bool = False
+    starts: bool = False
 
 
 def changes(before: Estate, after: Estate) -> tuple[Difference, ...]:
@@ -65,7 +66,7 @@ def changes(before: Estate, after: Estate) -> tuple[Difference, ...]:
         if named not in old:
             if not subject.off:
                 start = ", from the first record on" if subject.type == "source" else ""
-                found.append(Difference(named, f"{named[1]} would start{start}"))
+                found.append(Difference(named, f"{named[1]} would start{start}", starts=True))
         elif other := difference(old[named], subject):
             found.append(replace(other, named=named))
     return tuple(found)

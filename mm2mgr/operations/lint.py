@@ -82,8 +82,7 @@ def as_severe_as(on: Severity | Literal["never"]) -> tuple[Severity, ...]:
 
 def with_patch(finding: Finding) -> dict[str, Any]:
     """Return a finding as JSON-ready values, with its fix as JSON Patch of the connector's config."""
-    stops = BY_ID[finding.rule].stops and finding.severity == "error"
-    return {**to_json(finding), "patch": patch(finding, finding.hit, stops=stops) if finding.hit else []}
+    return {**to_json(finding), "patch": patch(finding, finding.hit) if finding.hit else []}
 
 
 def lint_rules() -> tuple[Rule, ...]:

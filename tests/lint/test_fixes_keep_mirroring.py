@@ -61,7 +61,7 @@ def mend(
 def was_stopped(finding: Finding, name: tuple[str, ...]) -> bool:
     """Tell whether a fault kept a connector from mirroring anything."""
     hit = finding.hit
-    if not BY_ID[finding.rule].stops or finding.severity != "error" or hit is None:
+    if not BY_ID[finding.rule].stops or finding.severity != "error" or hit is None or hit.mirrors:
         return False
     return not name[1] or ((hit.subject.name if hit.subject else "") in ("", name[1]) and finding.spot.file == name[0])
 

@@ -49,6 +49,9 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
             perhaps = wrong.endswith(_NO_HOST) or (
                 wrong == _EMPTY and servers.strip(", ") and not subject.known_version
             )
+            found = replace(
+                found, mirrors=_ONLY in wrong
+            )  # from the last broker alone, which may be of another cluster
             yield replace(found, severity="warning") if perhaps else found
 
 

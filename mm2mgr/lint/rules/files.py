@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY
 from mm2mgr.formats.mm2_properties import (
@@ -19,6 +20,7 @@ from mm2mgr.formats.mm2_properties import (
 )
 from mm2mgr.formats.properties import Entry, lost_backslashes, meant, remark
 from mm2mgr.formats.templates import is_open, template_in
+from mm2mgr.lint.classify import is_slip, slips
 from mm2mgr.lint.findings import Edit, Hit, estate_rule, rule_ids
 from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
@@ -54,6 +56,15 @@ class _DriverFile:
         if not free:
             return (Edit(entry.key, None, at=entry),)
         return (Edit(free[0], text, at=entry), *(Edit(key, text) for key in free[1:]))
+
+    def is_too_early(self, entry: Entry, right: str) -> bool:
+        """Tell whether a line would enable a pair while others are not read: it would start without the topics or names that were meant."""
+        return right.endswith(".enabled") and any(
+            self.driver.misspelt(other)
+            or (len(aliases := self.driver.aliases(other.key)) == 2 and not set(aliases) <= set(self.clusters))
+            for other in self.driver.entries
+            if other.line != entry.line
+        )
 
     def mirroring(self) -> list[tuple[str, str]]:
         """Return the pairs that mirror; the pair of the examples where none does."""
@@ -154,7 +165,7 @@ def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list
     names += [name for name in known.names("worker") if to_worker(name)]
     near = nearest(key, [*names, "clusters"], 0.8)
     if near:
-        return f"write {near[0]}", near[:1]
+        return f"write {near[0]}", near[:1] if is_slip(key, near[0]) else None
     return (
         f"remove it: no Kafka knows it; a key of a class of your own is written under each pair: {file.pair}.{key} = …",
         None,
@@ -214,8 +225,18 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
                 fix = f"write {meant}" if meant else f"write one of {named}, or add {strange[0]} to clusters"
                 message = f"{entry.key} is never read: clusters lists {named}, not {strange[0]}"
                 right = entry.key.replace(strange[0], meant or "", 1)
-                edits = file.moved(entry, [right]) if meant and right not in file.driver.lines else ()
-                yield file.hit(entry, message, fix, edits)
+                plain = meant and right not in file.driver.lines and _is_slip(file, strange[0], meant)
+                edits = file.moved(entry, [right]) if plain and not file.is_too_early(entry, right) else ()
+                yield replace(file.hit(entry, message, fix, edits), mirrors=entry.plain != "enabled")
+
+
+def _is_slip(file: _DriverFile, alias: str, meant: str) -> bool:
+    """Tell whether an alias is another one misspelt, and no cluster of its own: dc3 is none for dc1, nor what has other brokers."""
+    if all(f"{name}.bootstrap.servers" in file.driver.lines for name in (alias, meant)):
+        return False
+    one, other = alias.lower(), meant.lower()
+    same = re.findall(r"\d+", one) == re.findall(r"\d+", other)
+    return one == other or (same and min(len(one), len(other)) > 2 and slips(one, other) == 1)
 
 
 @estate_rule("pair-key-spelling", "error", stops=True, source=_DRIVER)
@@ -234,10 +255,12 @@ def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
                 right = wrong.partition(" = ")[0]
                 value = entry.value if whole(entry) == entry.key else entry.value.partition("=")[2].strip()
                 free = "pair of" not in wrong and bool(value) and right not in file.driver.lines
+                free = free and not file.is_too_early(entry, right)
                 edits = file.moved(entry, [right], value) if free else ()
                 message = f"`{key}` is not a key that the driver reads: the line is ignored"
                 shown = value if right.endswith(".enabled") and value else "…"
-                yield file.hit(entry, message, f"write {wrong.replace('…', shown)}", edits)
+                hit = file.hit(entry, message, f"write {wrong.replace('…', shown)}", edits)
+                yield replace(hit, mirrors=not right.endswith(".enabled"))
 
 
 @estate_rule("no-flow-enabled", "error", stops=True, source=_DRIVER)

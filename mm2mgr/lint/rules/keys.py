@@ -245,7 +245,10 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
         if other_tool:
             yield removal_hit(subject, key, f"{message}: {other_tool}")
         elif name and is_slip(of_cluster(subject, key) or key, name) and takes(subject, right, subject.get(key)):
-            if right in subject.config:
+            if right in subject.config and (line := _outranking(subject, key, right)):
+                fix = f"write {line} = {shown(subject, key)}, which outranks {written(subject, right)} there, or remove it"
+                yield Hit(message, fix, key)
+            elif right in subject.config:
                 yield removal_hit(subject, key, message, f"; {written(subject, right)} is set")
             else:
                 yield move_hit(subject, key, right, message)
@@ -254,7 +257,15 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
         else:
             more = f"; mm2mgr explain KEY shows what a {subject.type} connector reads"
             hit = removal_hit(subject, key, message, more)
-            yield replace(hit, edits=()) if _ABOUT_TOPICS.search(key) else hit
+            is_meant = _ABOUT_TOPICS.search(key) or likeness >= _SURE
+            yield replace(hit, edits=()) if is_meant else hit
+
+
+def _outranking(subject: Subject, key: str, right: str) -> str:
+    """Return the line of the pair that a misspelt one is meant for, where the right key is set for all pairs only; "" else."""
+    pair = f"{subject.pair}."
+    is_wider = written(subject, key).startswith(pair) and not written(subject, right).startswith(pair)
+    return f"{pair}{right}" if subject.form == "dedicated" and is_wider else ""
 
 
 # Of Connect's SinkConnectorConfig.
