@@ -190,7 +190,7 @@ def invalid(error: SpecError) -> list[Finding]:
         spot = Spot(place.file, place.line) if isinstance(place, Place) else Spot(str(place))
         what, *instead = _INSTEAD.split(problem.message, 1)
         fix = "".join(instead) or error.hint or "correct the declaration; no command reads the tree until then"
-        if "template" in what and "rendered first" in what:
+        if "template" in what and "render" in what:
             fix = "lint what it renders to (helm template, envsubst, ansible)"
         found.append(Finding("invalid-declaration", "error", spot, what, fix))
     return found

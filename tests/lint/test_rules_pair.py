@@ -183,3 +183,23 @@ def test_two_connectors_of_one_name() -> None:
     workers = [WorkerFacts(properties={"bootstrap.servers": f"{side}:9092"}) for side in ("east", "west")]
     assert made.hits("same-name", at("mm2/a.json", worker=workers[0]), at("mm2/b.json", worker=workers[1])) == []
     assert made.hits("same-name", made.source(name="one"), made.source(name="two")) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "version", "own", "differs"),
+    [
+        ("io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy", "2.8.2", None, False),
+        ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy", "3.0.2", None, False),
+        ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy", "3.1.2", None, True),
+        ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy", "3.5.2", "false", True),
+        ("org.apache.kafka.connect.mirror.IdentityReplicationPolicy", "4.3.1", "false", False),
+        ("org.apache.kafka.connect.mirror.DefaultReplicationPolicy", "3.0.2", None, True),
+        ("org.apache.kafka.connect.mirror.DefaultReplicationPolicy", "4.3.1", "false", True),
+    ],
+)
+def test_a_separator_counts_where_a_name_has_it(policy: str, version: str, own: str | None, differs: bool) -> None:
+    """Of remote topics where the policy adds the alias, of internal ones since 3.1 (KIP-690, KIP-949)."""
+    alike = {pair._POLICY: policy, "replication.policy.internal.topic.separator.enabled": own}
+    worker = WorkerFacts(version=version)
+    first, second = made.source({**alike, pair._SEPARATOR: "_"}, worker=worker), made.checkpoint(alike, worker=worker)
+    assert bool(made.hits("pair-disagrees", first, second)) is differs

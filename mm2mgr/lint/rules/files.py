@@ -278,7 +278,7 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
         if entry is None:
             fix = "write clusters = A, B with the prefixes of the other lines"
             spot = Spot(file.file.path, file.file.entries[0].line)
-            yield Hit("clusters is missing: the driver refuses to start", fix, spot=spot)
+            yield Hit("clusters is missing: the driver refuses to start", fix, "clusters", spot=spot)
         elif template_in(entry.value):
             continue  # which clusters there are is not known
         elif file.without_commas:
