@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +13,8 @@ from mm2mgr.lint.rules import RULES
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import ConnectorType
 from tools.kafka_refusals.cases import FOREIGN, TYPES, healthy
-from tools.kafka_refusals.compare import ASKED, GOLDEN, RELEASES, SAYING, Difference, cases, errors, rules
+from tools.kafka_refusals.compare import ASKED, GOLDEN, RELEASES, SAYING, cases, differences, errors, rules
+from tools.kafka_refusals.kafka import Oracle
 
 CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
 QUESTIONS: list[dict[str, Any]] = json.loads(ASKED.read_text(encoding="utf-8"))
@@ -121,8 +122,19 @@ def test_every_kind_of_key_is_drawn(release: str) -> None:
     assert {"producer", "consumer", "admin", "key"} <= {key.partition(".")[0] for key in foreign}
 
 
-def test_only_a_class_of_somebody_else_is_not_judged() -> None:
-    lacks, other = ("validation", f"Class {FOREIGN}.Own could not be found"), ("validation", "must not be empty")
-    assert not Difference("4.3.1", "source", {}, (lacks,), ()).judged
-    assert Difference("4.3.1", "source", {}, (lacks, other), ()).judged
-    assert Difference("4.3.1", "source", {}, (), ("class-refused: Own",)).judged
+class Answers:
+    """Kafka as an oracle that refuses what names one class."""
+
+    def __init__(self, refused: str) -> None:
+        self._refused = refused
+
+    def refused(self, asked: list[tuple[ConnectorType, dict[str, str]]]) -> list[Any]:
+        return [(("connector", "a class is missing"),) if self._refused in str(config) else () for _, config in asked]
+
+
+@pytest.mark.parametrize(("refused", "judged"), [(f"{FOREIGN}.Own", False), ("retries", True)])
+def test_only_a_class_of_somebody_else_is_not_judged(refused: str, judged: bool) -> None:
+    changes = {"consumer.interceptor.classes": f"{FOREIGN}.Own", "consumer.retries": "x"}
+    (found,) = differences(cast("Oracle", Answers(refused)), "4.3.1", [("source", changes)], ())
+    assert found
+    assert found.judged is judged

@@ -45,17 +45,14 @@ _FIRST = re.compile(r"the first record.* fails the task$|is skipped and lost$")
 
 @dataclass(frozen=True)
 class Difference:
-    """A config about which Kafka and lint differ; not `judged` where lint is silent and Kafka only lacks a class of somebody else."""
+    """A config about which Kafka and lint differ; not `judged` where lint is silent and Kafka refuses it only for a class of others."""
 
     release: str
     type: ConnectorType
     changes: Mapping[str, str]
     kafka: Refused
     lint: tuple[str, ...]
-
-    @property
-    def judged(self) -> bool:
-        return bool(self.lint) or not all(FOREIGN in says for _, says in self.kafka)
+    judged: bool = True
 
     def __str__(self) -> str:
         changed = ", ".join(f"{key}={value!r}" for key, value in self.changes.items())
@@ -98,7 +95,19 @@ def differences(
             told = errors(type_, config, release, every)
             sure = any(rule in SAYING for rule, _ in told)
             agree = bool(answer) is sure or (answer and told)
-            yield None if agree else Difference(release, type_, changes, answer, tuple(text for _, text in told))
+            judged = bool(agree or told) or _is_refused_without_others(kafka, type_, changes)
+            yield (
+                None if agree else Difference(release, type_, changes, answer, tuple(text for _, text in told), judged)
+            )
+
+
+def _is_refused_without_others(kafka: Oracle, type_: ConnectorType, changes: Mapping[str, str]) -> bool:
+    """Tell whether Kafka refuses a config also without the classes of others: its message may name none of them."""
+    others = {key for key, value in changes.items() if FOREIGN in value}
+    if any(key.startswith(("transforms.", "predicates.")) for key in others):
+        others |= {key for key in changes if key.startswith(("transforms", "predicates"))}
+    own = {key: value for key, value in changes.items() if key not in others}
+    return not others or bool(kafka.refused([(type_, {**healthy(type_), **own})])[0])
 
 
 def cases(release: str, seed: int, pairs: int, whole: int) -> Iterator[tuple[ConnectorType, Mapping[str, str]]]:

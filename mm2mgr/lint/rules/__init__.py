@@ -146,15 +146,15 @@ class _Group:
 
 def _groups(rules: Sequence[Rule], kind: SubjectKind) -> list[_Group]:
     asking = [rule for rule in rules if rule.asks(kind)]  # most rules have nothing to ask of most connectors
-    return [_group(module, list(group), kind) for module, group in groupby(asking, lambda rule: rule.module)]
+    return [_group(list(group), kind) for _, group in groupby(asking, lambda rule: rule.module)]
 
 
-def _group(module: str, rules: list[Rule], kind: SubjectKind) -> _Group:
+def _group(rules: list[Rule], kind: SubjectKind) -> _Group:
     # In mm2.properties the scopes of the lines decide too.
     reads = {rule.id: rule.reads(kind) for rule in rules if rule.reads and kind.form != "dedicated"}
     quick = {id: keys for id, keys in reads.items() if keys is not None}
     return _Group(
-        (module, id(kind)), rules, frozenset(quick), tuple({key: None for keys in quick.values() for key in keys})
+        (rules[0].id, id(kind)), rules, frozenset(quick), tuple({key: None for keys in quick.values() for key in keys})
     )
 
 
