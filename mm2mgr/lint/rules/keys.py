@@ -391,12 +391,22 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
         yield hit.lowered("info") if found and same_value(found.default, subject.get(key)) else hit
 
 
+@lru_cache(maxsize=4096)
+def _general(kind: SubjectKind) -> tuple[str, ...]:
+    """Return the keys that go to clients of both sides."""
+    return tuple(key for key in kind.keys if key.startswith(GENERAL) and ".override." not in key)
+
+
+def _of_general(kind: SubjectKind) -> tuple[str, ...] | None:
+    return None if _general(kind) else ()
+
+
 @rule(
     "shadowed-key",
     "warning",
     source="MirrorConnectorConfig",
     seen=REACH,
-    reads=lambda kind: None if _general(kind) else (),
+    reads=_of_general,
 )
 def shadowed_key(subject: Subject) -> Iterator[Hit]:
     """A more specific key overrides this setting for every client.
@@ -412,12 +422,6 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
                 f"{written(subject, key)} has no effect: {written(subject, winner)} overrides it with another value"
             )
             yield removal_hit(subject, key, message, f", or {written(subject, winner)} if this one is meant")
-
-
-@lru_cache(maxsize=4096)
-def _general(kind: SubjectKind) -> tuple[str, ...]:
-    """Return the keys that go to clients of both sides."""
-    return tuple(key for key in kind.keys if key.startswith(GENERAL) and ".override." not in key)
 
 
 def _shadow(subject: Subject, key: str) -> str | None:
