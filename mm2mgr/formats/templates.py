@@ -39,7 +39,8 @@ def is_open(value: str) -> bool:
 
 def templates(config: Mapping[str, str]) -> dict[str, str]:
     """Return the keys of a config whose values a template fills in, each with the part."""
-    found = ((key, template_in(value)) for key, value in config.items() if not key.startswith(_OWN_VARIABLES))
+    marked = ((key, value) for key, value in config.items() if "{" in value or "$" in value or "<" in value)
+    found = ((key, template_in(value)) for key, value in marked if not key.startswith(_OWN_VARIABLES))
     return {key: part for key, part in found if part}
 
 

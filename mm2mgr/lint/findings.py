@@ -75,7 +75,8 @@ class Rule:
 
     `severity` is that of its worst case; a hit may lower it.
     `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
-    `reads` returns the keys whose values decide, for connectors of a kind; with them only the kind, the workers and the file may do so.
+    `reads` returns the keys whose values decide, for connectors of a kind; of addresses only whether there is one. Beside them only the kind, the
+    workers and the file may decide.
     Of connectors that are equal in these, one without a hit stands for all. None: anything may decide.
     `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified); one that
     ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines that are not

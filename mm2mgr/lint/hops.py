@@ -46,9 +46,10 @@ def reads_lists(subject: Subject, what: str) -> bool:
 def items_of(subject: Subject, key: str) -> Items:
     """Return the items of a LIST key, Kafka's default if it is not set; () where it is unknown."""
     what = key.removesuffix(".exclude")
-    if not reads_lists(subject, what) or is_open(subject.get(key)):
+    text = subject.get(key)
+    if not reads_lists(subject, what) or is_open(text):
         return ()
-    return _split(subject.get(key)) if key in subject.config else default_of(subject, key)
+    return _split(text) if key in subject.config else default_of(subject, key)
 
 
 def default_of(subject: Subject, key: str) -> Items:
@@ -62,6 +63,7 @@ def _default(type_: str, key: str, version: str) -> Items:
     return tuple(item for item in (found.default or "").split(",") if item) if found else ()
 
 
+@lru_cache(maxsize=64)  # one rule after the other asks about the same connector
 def selection_of(subject: Subject) -> Selection | None:
     """Return what a source connector takes, None when its filter is unknown."""
     found, separator = filter_of(subject), separator_of(subject)
@@ -131,8 +133,13 @@ class Point:
 def point(subject: Subject, side: ClusterSide) -> Point:
     """Return one side of a connector."""
     known = subject.source_kafka if side == "source" else subject.target_kafka
-    servers = addresses(subject.get(f"{side}.cluster.bootstrap.servers"))
-    return Point(subject.get(f"{side}.cluster.alias"), servers, known.cluster_id)
+    servers = subject.get(f"{side}.cluster.bootstrap.servers")
+    return _point(subject.get(f"{side}.cluster.alias"), servers, known.cluster_id)
+
+
+@lru_cache(maxsize=8192)  # of thousands of connectors few have sides of their own
+def _point(alias: str, servers: str, cluster_id: str | None) -> Point:
+    return Point(alias, addresses(servers), cluster_id)
 
 
 def same(one: Point, other: Point) -> bool:

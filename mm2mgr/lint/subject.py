@@ -353,7 +353,10 @@ class Subject:
 
     def is_set(self, client: str, *plains: str) -> bool:
         """Tell whether one of these is set on the connector or on its workers; much cheaper than computing values."""
-        return any(self.written(client, plain) or self.workers_key(client, plain) for plain in plains)
+        ours = self.kind.winners.get(client, _NONE)
+        if any(plain in ours for plain in plains):
+            return True
+        return bool(self.worker.properties) and any(self.workers_key(client, plain) for plain in plains)
 
     def setting_of(self, client: str, plain: str) -> Value | None:
         """Return the effective setting of a client's plain key with its origin: see `truth.client_values`."""

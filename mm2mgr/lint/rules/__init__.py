@@ -122,6 +122,8 @@ def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
             groups[subject.kind] = _groups(rules, subject.kind)
         for group in groups[subject.kind]:
             alike = group.id, id(subject.worker), subject.spot.file, *map(subject.config.get, group.keys)
+            if group.addresses:
+                alike = *alike, *(bool(subject.get(key)) for key in group.addresses)
             is_first = bool(group.quick) and alike not in loud
             quiet = []
             for rule in loud.get(alike, group.rules):
@@ -136,12 +138,16 @@ def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
 
 @dataclass(frozen=True)
 class _Group:
-    """The rules of one module that have something to ask of a kind of connectors; `keys` have the values that the `quick` ones read."""
+    """The rules of one module that have something to ask of a kind of connectors.
+
+    The `quick` ones read the values of `keys`, and whether there are `addresses`.
+    """
 
     id: tuple[str, int]
     rules: list[Rule]
     quick: frozenset[str]
     keys: tuple[str, ...]
+    addresses: tuple[str, ...]
 
 
 def _groups(rules: Sequence[Rule], kind: SubjectKind) -> list[_Group]:
@@ -153,9 +159,9 @@ def _group(rules: list[Rule], kind: SubjectKind) -> _Group:
     # In mm2.properties the scopes of the lines decide too.
     reads = {rule.id: rule.reads(kind) for rule in rules if rule.reads and kind.form != "dedicated"}
     quick = {id: keys for id, keys in reads.items() if keys is not None}
-    return _Group(
-        (rules[0].id, id(kind)), rules, frozenset(quick), tuple({key: None for keys in quick.values() for key in keys})
-    )
+    keys = {key: key.endswith("bootstrap.servers") for names in quick.values() for key in names}
+    values, addresses = (tuple(key for key in keys if keys[key] == is_address) for is_address in (False, True))
+    return _Group((rules[0].id, id(kind)), rules, frozenset(quick), values, addresses)
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:

@@ -14,7 +14,7 @@ from mm2mgr.formats.templates import is_open, without_templates
 from mm2mgr.lint.findings import Edit, Hit, edit_hit, estate_rule, failing, keys_ending, rule, written
 from mm2mgr.lint.hops import clusters
 from mm2mgr.lint.rules.security import MODULES, PLAIN, SCRAM, configured, keys_with_clients
-from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.lint.subject import Estate, Subject, SubjectKind
 from mm2mgr.text import nearest
 from mm2mgr.truth.reach import Client, numbers
 
@@ -253,8 +253,9 @@ def login_of_other_side(estate: Estate) -> Iterator[Hit]:
     placeholders included.
     """
     for subject in estate.subjects:
-        own = [_login(subject, f"{side} admin") for side in ("source", "target")]
-        for key, client in keys_with_clients(subject.kind, _JAAS) if all(own) and own[0] != own[1] else ():
+        others = _beside_admins(subject.kind, _JAAS)
+        own = [_login(subject, f"{side} admin") for side in ("source", "target")] if others else [""]
+        for key, client in others if all(own) and own[0] != own[1] else ():
             here, there = own if client.side == "source" else own[::-1]
             if client.side != "offsets" and subject.get(key) == there != here:
                 side, other = ("source", "target") if client.side == "source" else ("target", "source")
@@ -266,10 +267,18 @@ def login_of_other_side(estate: Estate) -> Iterator[Hit]:
     yield from _swapped(estate)
 
 
+@lru_cache(maxsize=4096)
+def _beside_admins(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client], ...]:
+    """Return the keys, each with a client, that give a plain key to other clients than the admin clients of the two sides."""
+    admins = [kind.winners.get(f"{side} admin", {}).get(plain) for side in ("source", "target")]
+    return tuple(each for each in keys_with_clients(kind, plain) if each[0] not in admins)
+
+
 def _other_mechanism(subject: Subject) -> Iterator[Hit]:
     """Report clients with the mechanism of the other side, where the two sides have different ones."""
-    own = [configured(subject, f"{side} admin", _MECHANISM) for side in ("source", "target")]
-    for key, client in keys_with_clients(subject.kind, _MECHANISM) if all(own) and own[0] != own[1] else ():
+    others = _beside_admins(subject.kind, _MECHANISM)
+    own = [configured(subject, f"{side} admin", _MECHANISM) for side in ("source", "target")] if others else [""]
+    for key, client in others if all(own) and own[0] != own[1] else ():
         here, there = own if client.side == "source" else own[::-1]
         if client.side != "offsets" and subject.get(key) == there != here:
             message = f"{written(subject, key)}={there}: the {client.name} uses the mechanism of the other side; all else on this one has {here}"

@@ -9,7 +9,19 @@ from functools import lru_cache
 from itertools import product
 
 from mm2mgr.defaults import POLICIES
-from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, estate_rule, phrase, rule, spelled, written, yaml
+from mm2mgr.lint.findings import (
+    Edit,
+    Hit,
+    connector_hit,
+    edit_hit,
+    estate_rule,
+    keys_ending,
+    phrase,
+    rule,
+    spelled,
+    written,
+    yaml,
+)
 from mm2mgr.lint.hops import (
     SIDES,
     Hop,
@@ -408,7 +420,14 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
         yield Hit(message, fix, "", subject)
 
 
-@rule("syncs-with-off", "error", types=("source",), source="KIP-1031", seen=f"{_SEEN}test_checkpoint_refused")
+@rule(
+    "syncs-with-off",
+    "error",
+    types=("source",),
+    source="KIP-1031",
+    seen=f"{_SEEN}test_checkpoint_refused",
+    reads=keys_ending(),
+)
 def syncs_with_off(subject: Subject) -> Iterator[Hit]:
     """Offset syncs are disabled and configured at the same time.
 

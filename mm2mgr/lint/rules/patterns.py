@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from mm2mgr.lint.findings import Hit, connector_hit, rule, spelled, written
+from mm2mgr.lint.findings import Hit, connector_hit, keys_ending, rule, spelled, written
 from mm2mgr.lint.hops import filter_of, items_of
 from mm2mgr.lint.subject import Subject
 from mm2mgr.topics.java_regex import Alt, Edge, Group, Node, Repeat, Seq
@@ -23,6 +23,7 @@ LISTS = {
     "checkpoint": ("topics", "topics.exclude", "groups", "groups.exclude"),
 }
 """The lists of patterns of each type of connector."""
+OF_LISTS = keys_ending("topics", "groups", ".exclude", ".filter.class", "config.properties")
 _SEEN = "tests/lint/test_seen_live_topics.py::test_patterns_that_match_less_than_they_say"
 _SIGNS = {
     **dict.fromkeys(QUOTES, "quotes"),
@@ -49,6 +50,7 @@ _GROUP = re.compile(r"\(\?[<=!:>]*")
     types=_BOTH,
     source="Kafka's Topic.validate, MirrorUtils.compilePatternList",
     seen=_SEEN,
+    reads=OF_LISTS,
 )
 def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
     """No topic can have a name that the pattern matches.
@@ -201,6 +203,7 @@ def _continues(topic: str, names: Sequence[str], end: str) -> bool:
     types=_BOTH,
     source="java.util.regex.Pattern, MirrorUtils.compilePatternList",
     seen=_SEEN,
+    reads=OF_LISTS,
 )
 def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:
     """A flag such as (?i) also applies to the items behind it.

@@ -220,7 +220,37 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
     )
 
 
-@rule("refused-by-code", "error", source="the clients' constructors: see mm2mgr/truth/exclusions.py")
+@lru_cache(maxsize=4096)
+def _read_keys(kind: SubjectKind) -> tuple[tuple[str, str], ...]:
+    """Return the keys whose values decide about these rows, with their plain names."""
+    if not _exclusions(kind):
+        return ()
+    found = {key: plain for winners in kind.winners.values() for plain, key in winners.items() if plain in READ}
+    return tuple(found.items())
+
+
+@lru_cache(maxsize=4096)
+def _exclusions(kind: SubjectKind) -> tuple[tuple[str, Exclusion], ...]:
+    """Return the clients and refusals that may apply: a key of the refusal is set on the connector."""
+    line = numbers(kind.setting.version)
+    return tuple(
+        (client.name, exclusion)
+        for exclusion in EXCLUSIONS
+        for client in sorted(kind.clients, key=lambda each: (each.name not in exclusion.told, each.kind != "admin"))
+        if client.kind in exclusion.kinds
+        and line >= exclusion.since
+        and any(plain in kind.winners[client.name] for plain in exclusion.keys)
+    )
+
+
+def _of_refusals(kind: SubjectKind) -> tuple[str, ...]:
+    intervals = [f"{job}.{part}" for job in INTERVALS[kind.type] for part in ("interval.seconds", "enabled")]
+    return (*(key for key, _ in _read_keys(kind)), *intervals)
+
+
+@rule(
+    "refused-by-code", "error", source="the clients' constructors: see mm2mgr/truth/exclusions.py", reads=_of_refusals
+)
 def refused_by_code(subject: Subject) -> Iterator[Hit]:
     """A client refuses a value that its definition allows, most often because of another one.
 
@@ -257,15 +287,6 @@ def _known_refusals(subject: Subject) -> tuple[_Refused, ...]:
 _MOST = 4096
 
 
-@lru_cache(maxsize=4096)
-def _read_keys(kind: SubjectKind) -> tuple[tuple[str, str], ...]:
-    """Return the keys whose values decide about these rows, with their plain names."""
-    if not _exclusions(kind):
-        return ()
-    found = {key: plain for winners in kind.winners.values() for plain, key in winners.items() if plain in READ}
-    return tuple(found.items())
-
-
 def _refusals(subject: Subject) -> Iterator[_Refused]:
     reported: set[tuple[str, Exclusion]] = set()
     settings: dict[str, Settings] = {}
@@ -279,20 +300,6 @@ def _refusals(subject: Subject) -> Iterator[_Refused]:
             reported.add((key, exclusion))
             if name not in exclusion.told:
                 yield name, key, exclusion, wrong
-
-
-@lru_cache(maxsize=4096)
-def _exclusions(kind: SubjectKind) -> tuple[tuple[str, Exclusion], ...]:
-    """Return the clients and refusals that may apply: a key of the refusal is set on the connector."""
-    line = numbers(kind.setting.version)
-    return tuple(
-        (client.name, exclusion)
-        for exclusion in EXCLUSIONS
-        for client in sorted(kind.clients, key=lambda each: (each.name not in exclusion.told, each.kind != "admin"))
-        if client.kind in exclusion.kinds
-        and line >= exclusion.since
-        and any(plain in kind.winners[client.name] for plain in exclusion.keys)
-    )
 
 
 def _excluded(subject: Subject, name: str, key: str, exclusion: Exclusion, wrong: str) -> Hit:
@@ -319,7 +326,12 @@ def _intervals(subject: Subject) -> Iterator[Hit]:
 _LONG = len(str(LONGEST_SECONDS))
 
 
-@rule("upgrade-lists", "warning", source="KIP-1161")
+@rule(
+    "upgrade-lists",
+    "warning",
+    source="KIP-1161",
+    reads=lambda kind: () if numbers(kind.setting.version) >= (4, 2) else None,
+)
 def upgrade_lists(subject: Subject) -> Iterator[Hit]:
     """A list has an item twice, or an empty one, which workers from 4.2 on refuse.
 

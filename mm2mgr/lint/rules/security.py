@@ -156,6 +156,9 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     without sending it. The same applies to `auth` of a Connect cluster or of a metric source whose URL starts with
     http: (Basic is base64, not encryption). Addresses of the same machine (127.0.0.1, localhost) are not reported.
     """
+    keys = keys_with_clients(subject.kind, "security.protocol")
+    if not any(subject.get(key).upper() == "SASL_PLAINTEXT" for key, _ in keys):
+        return
     for client in _sides(subject):
         key = _key(subject, client, "security.protocol")
         sends = SENT_IN_CLEAR.get(configured(subject, client.name, "sasl.mechanism").upper(), "")

@@ -29,6 +29,7 @@ _SEEN = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
 _SYNCS, _BLOCK = "offset-syncs producer", "max.block.ms"
 _LONG_BLOCK_MS = 5_000
+_NUMBER = re.compile(r"-?\d+")
 # Job → the seconds between its runs by default; those of ten minutes are the scheduler's.
 _JOBS: dict[ConnectorType, dict[str, int]] = {
     "source": {"refresh.topics": 600, "sync.topic.configs": 600, "sync.topic.acls": 600},
@@ -146,7 +147,7 @@ def replication_factor(subject: Subject) -> Iterator[Hit]:
     for key, cannot, where, default in _made(subject):
         brokers = (subject.target_kafka if where == "target" else subject.source_kafka).brokers
         text = subject.get(key, str(default))
-        if not re.fullmatch(r"-?\d+", text) or int(text) == -1:
+        if not _NUMBER.fullmatch(text) or int(text) == -1:
             continue
         setting = f"{written(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
         if int(text) < 1:
@@ -293,6 +294,8 @@ def one_replica(subject: Subject) -> Iterator[Hit]:
     or -1 for the brokers' default.
     """
     found = {key: where for key, _, where, _ in _made(subject) if subject.get(key) == "1"}
+    if not found:
+        return
     brokers = {
         where: (subject.target_kafka if where == "target" else subject.source_kafka).brokers for where in found.values()
     }

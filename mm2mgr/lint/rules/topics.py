@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, rule, spelled, written
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, keys_ending, rule, spelled, written
 from mm2mgr.lint.hops import (
     default_of,
     filter_of,
@@ -19,12 +19,12 @@ from mm2mgr.lint.hops import (
     same,
     selection_of,
 )
-from mm2mgr.lint.rules.patterns import LISTS
+from mm2mgr.lint.rules.patterns import LISTS, OF_LISTS
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.lint.target_names import naming_of, policy_of, separator_of
 from mm2mgr.topics.automaton import LONGEST_NAME
 from mm2mgr.topics.java_regex import why_refused
-from mm2mgr.topics.names import NameFilter, meant_items, samples, shape_of
+from mm2mgr.topics.names import Items, NameFilter, meant_items, samples, shape_of
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import ConnectorType
 
@@ -56,7 +56,7 @@ _DOUBLED = " (with the backslash doubled in JSON and properties files)"
 _NAME = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 
-@rule("bad-pattern", "error", stops=True, types=_BOTH, source="java.util.regex.Pattern", seen=_SEEN)
+@rule("bad-pattern", "error", stops=True, types=_BOTH, source="java.util.regex.Pattern", seen=_SEEN, reads=OF_LISTS)
 def bad_pattern(subject: Subject) -> Iterator[Hit]:
     """Java refuses a regular expression in a list.
 
@@ -92,7 +92,7 @@ def _with(subject: Subject, key: str, item: str, right: str) -> str:
     return ",".join(right if each == item else each for each in items_of(subject, key))
 
 
-@rule("glob-not-regex", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_SEEN)
+@rule("glob-not-regex", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_SEEN, reads=OF_LISTS)
 def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     r"""A pattern uses shell syntax and means something else as a regular expression.
 
@@ -180,7 +180,7 @@ def too_long_text(subject: Subject, names: Sequence[str]) -> tuple[str, str]:
     return message, "add it to topics.exclude; or use IdentityReplicationPolicy, or a shorter source.cluster.alias"
 
 
-@rule("empty-topics", "error", types=_BOTH, source="MirrorUtils", seen=_SEEN)
+@rule("empty-topics", "error", types=_BOTH, source="MirrorUtils", seen=_SEEN, reads=OF_LISTS)
 def empty_topics(subject: Subject) -> Iterator[Hit]:
     """An empty list matches nothing.
 
@@ -234,8 +234,7 @@ def _is_cycle(subject: Subject, item: str) -> bool:
 
 
 def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
-    by = next((item for item in found.exclude if NameFilter((item,), ()).takes(name)), "")
-    if by:
+    if by := _excluding(found.exclude, name):
         key = f"{what}.exclude"
         whose = written(subject, key) if key in subject.config else f"Kafka's default {key}"
         return f"'{by}' of {whose} excludes it"
@@ -243,6 +242,12 @@ def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
     if selection and selection.policy and selection.is_internal(name):
         return f"the replication policy of Kafka {subject.version} treats it as internal"
     return ""
+
+
+@lru_cache(maxsize=8192)
+def _excluding(exclude: Items, name: str) -> str:
+    """Return the first item of a list that matches a name, "" for none."""
+    return next((item for item in exclude if NameFilter((item,), ()).takes(name)), "")
 
 
 def _left_out(subject: Subject, what: str, item: str, message: str, more: str) -> Hit:
@@ -264,7 +269,7 @@ def _let_in(subject: Subject, what: str, item: str, found: NameFilter, message: 
     return hit if only_this else replace(hit, edits=())  # without an expression more would be taken than was asked for
 
 
-@rule("exclude-replaced", "warning", types=_BOTH, needs=(".exclude",), source="KIP-382", seen=_SEEN)
+@rule("exclude-replaced", "warning", types=_BOTH, needs=(".exclude",), source="KIP-382", seen=_SEEN, reads=OF_LISTS)
 def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     """A custom exclude list replaces Kafka's default list instead of extending it.
 
@@ -328,7 +333,14 @@ def _reads_workers_kafka(subject: Subject) -> bool:
     return bool(source.addresses & workers) and not same(source, target)
 
 
-@rule("refresh-off", "warning", types=_BOTH, source="MirrorSourceConnector", seen=_SEEN)
+@rule(
+    "refresh-off",
+    "warning",
+    types=_BOTH,
+    source="MirrorSourceConnector",
+    seen=_SEEN,
+    reads=keys_ending("refresh.topics.enabled", "refresh.groups.enabled"),
+)
 def refresh_off(subject: Subject) -> Iterator[Hit]:
     """New topics, partitions or groups are not detected.
 

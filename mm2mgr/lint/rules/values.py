@@ -158,7 +158,13 @@ def _definition(kind: SubjectKind, context: Context, key: str) -> tuple[Key | No
     return None, None
 
 
-@rule("missing-required", "error", source="MirrorClientConfig", seen=f"{_SEEN}test_missing_address")
+@rule(
+    "missing-required",
+    "error",
+    source="MirrorClientConfig",
+    seen=f"{_SEEN}test_missing_address",
+    reads=keys_ending("bootstrap.servers"),
+)
 def missing_required(subject: Subject) -> Iterator[Hit]:
     """A setting that the connector needs is missing.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mm2mgr.lint.findings import Hit, Severity, estate_rule, rule, written
+from mm2mgr.lint.findings import Hit, Severity, estate_rule, keys_ending, rule, written
 from mm2mgr.lint.rules.worker import ALLOWLIST, POLICY, checked_by_policy, plain_keys
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.text import few, number_of
@@ -122,7 +122,7 @@ def upgrade_metric_names(estate: Estate) -> Iterator[Hit]:
         yield Hit(message, fix, _FORMATS, subject=old[0], others=tuple(old[1:]))
 
 
-@rule("upgrade-deprecated", "info", source="the definitions in Kafka's jars")
+@rule("upgrade-deprecated", "info", source="the definitions in Kafka's jars", reads=keys_ending())
 def upgrade_deprecated(subject: Subject) -> Iterator[Hit]:
     """A key is deprecated in the newest known Kafka, so a newer one may not have it.
 
