@@ -91,6 +91,7 @@ def document(mm2mgr: Command, command: str) -> str:
     return text.replace(str(mm2mgr.folder), "FOLDER")
 
 
+@pytest.mark.real_time
 def test_the_json_of_every_command_keeps_its_keys_and_their_order(mirrored: Command) -> None:
     wrong = []
     for command in (*READS, *WRITES):

@@ -127,6 +127,7 @@ def test_the_link_has_the_round_trip_and_the_rate_that_were_asked_for(name: str)
     assert name not in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.real_time
 @CAN_EMULATE
 def test_what_a_killed_run_left_is_gone_at_the_next_start(name: str) -> None:
     command = [sys.executable, "-c", KILLED_RUN, name]
