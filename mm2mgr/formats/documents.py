@@ -30,7 +30,7 @@ _SLIPS = (
     (r"//|#|/\*", "it has no comments: remove this one"),
     (r"[‘’“”„«»]", 'typographic quotes: write double quotes, "'),
     (r"'", 'single quotes: write double quotes, "'),
-    (r"\{[{%]|(?<=\{)[{%]", "this is a template, which has to be rendered first"),
+    (r"\{[{%]|(?<=\{)[{%]", "this is a template: render it first"),
     (r"\$\{", 'a placeholder needs double quotes: "${…}"'),
     (r"(True|TRUE)\b", "write true in small letters"),
     (r"(False|FALSE)\b", "write false in small letters"),

@@ -178,7 +178,7 @@ class _Reader(yaml.constructor.SafeConstructor):
         result: dict[str, Any] = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.problem(key, "a key must be plain text, and a template has to be rendered first")
+                self.problem(key, "a key must be plain text (a template has to be rendered first)")
                 continue
             here = (*path, key.value)
             self.places[here] = _place(self.file, key.start_mark)

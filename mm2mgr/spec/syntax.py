@@ -89,7 +89,7 @@ def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Position]:
         if "\t" in blanks:
             yield number, blanks.index("\t"), "a tab: indent with blanks, two for each level"
         if match := re.search(r"\{[{%]", line):
-            yield number, match.start(), "this is a template, which has to be rendered first"
+            yield number, match.start(), "this is a template, not YAML: render it first"
         if line.lstrip().startswith(("//", "/*")):
             yield number, len(blanks), "a comment begins with #"
         for match in _KEY.finditer(line):

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.errors import SpecError
 from mm2mgr.lint.findings import Hit, rules_of
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import BY_ID, files
 from mm2mgr.lint.subject import Estate, Silence, Spot
+from mm2mgr.lint.tree import invalid
+from mm2mgr.spec.loader import load
 from tests.lint import made
 
 CONNECTOR = "name=n\nconnector.class=MirrorSourceConnector\n"
@@ -155,3 +158,20 @@ def test_every_rule_has_a_story(rule: object) -> None:
     first, _, rest = story.partition("\n")
     assert first.endswith(".")
     assert len(rest.strip().splitlines()) >= 3
+
+
+def test_a_missing_line_of_clusters_is_told_once(tmp_path: Path) -> None:
+    part = "a->b.enabled = true\na->b.topics = orders\na->b.groups = billing\n"
+    assert len(hits("no-flow-enabled", tmp_path, part)) == 1
+    assert hits("unknown-cluster", tmp_path, part) == []
+    assert lines(hits("unknown-cluster", tmp_path, f"clusters = b, c\n{part}")) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("text", ["{{- if .Values.on }}\nkind: KafkaMirrorMaker2\n", "spec:\n  topics: {{ topics }}\n"])
+def test_a_template_that_is_no_yaml_has_to_be_rendered(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as error:
+        load([path])
+    (finding,) = invalid(error.value)
+    assert finding.fix.startswith("lint what it renders to")
