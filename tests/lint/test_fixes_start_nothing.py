@@ -113,3 +113,11 @@ def test_a_comment_behind_a_login_that_is_repaired_stays(tmp_path: Path) -> None
     text = f"{HEAD}A->B.enabled = true\nA->B.topics = o.*\nA.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\n"
     result = fixed(tmp_path, f"{text}A.sasl.jaas.config = {jaas} # of the vault\n")
     assert result == f"{text}# of the vault\nA.sasl.jaas.config = {jaas};\n"
+
+
+def test_what_stands_where_a_config_belongs_stays(tmp_path: Path) -> None:
+    text = (
+        "apiVersion: kafka.strimzi.io/v1\nkind: KafkaConnector\nmetadata: {name: c, labels: {strimzi.io/cluster: c}}\nspec:\n"
+        "  class: org.apache.kafka.connect.mirror.MirrorCheckpointConnector\n  config:\n    - groups: shop # keep\n"
+    )
+    assert fixed(tmp_path, text, "c.yaml") == text
