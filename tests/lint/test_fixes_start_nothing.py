@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations import LintOptions
 from mm2mgr.operations.fix import fix
 from mm2mgr.operations.workspace import Workspace
@@ -121,3 +122,21 @@ def test_what_stands_where_a_config_belongs_stays(tmp_path: Path) -> None:
         "  class: org.apache.kafka.connect.mirror.MirrorCheckpointConnector\n  config:\n    - groups: shop # keep\n"
     )
     assert fixed(tmp_path, text, "c.yaml") == text
+
+
+def test_where_a_file_is_read_only_none_is_written(tmp_path: Path) -> None:
+    text = f"{HEAD.replace('a:9092', 'a:9092 a2:9092')}A->B.enabled = true\nA->B.topics = orders\n"
+    paths = [tmp_path / "one.properties", tmp_path / "two.properties"]
+    texts = [
+        text,
+        text.replace("A", "C").replace("B", "D").replace("a:", "c:").replace("b:", "d:").replace("a2:", "c2:"),
+    ]
+    for path, each in zip(paths, texts, strict=True):
+        path.write_text(each)
+    paths[1].chmod(0o444)
+    fixes = fix(Workspace(), paths, LintOptions())
+    assert len(fixes.new) == 2
+    with pytest.raises(Mm2mgrError, match=r"two\.properties is read-only; nothing was written"):
+        fixes.write()
+    assert [path.read_text() for path in paths] == texts
+    assert sorted(tmp_path.iterdir()) == paths, "no draft is left"
