@@ -140,3 +140,13 @@ def test_where_a_file_is_read_only_none_is_written(tmp_path: Path) -> None:
         fixes.write()
     assert [path.read_text() for path in paths] == texts
     assert sorted(tmp_path.iterdir()) == paths, "no draft is left"
+
+
+def test_what_is_told_as_fixed_is_what_was_done(tmp_path: Path) -> None:
+    """Where the key would be read its value is harmful, so it is gone and written nowhere."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(f"{HEAD}A->B.enabled = true\nA->B.topics = o.*\nA->B.acks = 1\n")
+    fixes = fix(Workspace(), [path], LintOptions())
+    [text] = fixes.new.values()
+    assert b"acks" not in text
+    assert [finding.fix.partition(";")[0] for finding in fixes.fixed] == ["remove A->B.acks"]
