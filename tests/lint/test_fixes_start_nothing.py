@@ -150,3 +150,11 @@ def test_what_is_told_as_fixed_is_what_was_done(tmp_path: Path) -> None:
     [text] = fixes.new.values()
     assert b"acks" not in text
     assert [finding.fix.partition(";")[0] for finding in fixes.fixed] == ["remove A->B.acks"]
+
+
+def test_a_misspelt_key_of_a_flow_is_not_taken_out_for_what_mm2mgr_writes(tmp_path: Path) -> None:
+    head = "owner: t\nconnect: {c: {url: http://c:8083, kafka: B}}\nclusters:\n"
+    head += "".join(f"  {name}: {{bootstrap_servers: [{name}:9092]}}\n" for name in "AB")
+    text = f"{head}flows:\n  f:\n    sources: [A]\n    targets: [B]\n    topics: {{include: [orders]}}\n"
+    text += "    source_connector: {offset-syncs.topic.locaton: target}  # meant\n"
+    assert "{offset-syncs.topic.locaton: target}  # meant\n" in fixed(tmp_path, text, "tree.yaml")
