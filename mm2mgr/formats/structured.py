@@ -65,6 +65,9 @@ class StructuredText:
                 span.start, span.end, self._text(_as(value, self.pieces.text, span), quoted=not span.plain)
             )
             return
+        text = self.pieces.text[span.start : span.end]
+        if span.kind != "object" and not (span.kind == "boolean" or text.lower() in ("", "~", "null")):
+            raise NotEditable("it would take the place of something that is no mapping")
         self.pieces.claim(path[: depth + 1])
         for name in reversed(path[depth + 1 :]):
             value = {str(name): value}

@@ -22,7 +22,7 @@ from mm2mgr.formats.recognise import syntax_of
 from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, Value
 from mm2mgr.formats.structured import StructuredText
 from mm2mgr.formats.templates import has_own_lines
-from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, spelled
+from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, phrase, spelled
 from mm2mgr.lint.mirroring import changes, difference, named_as
 from mm2mgr.lint.rules import BY_ID, RULES, found
 from mm2mgr.lint.subject import Estate, Subject
@@ -94,7 +94,12 @@ def heal(
             else _lost(now, batch.contents()) or changed_by or _worse(taken, before.found, after.found)
         )
         if after is not None and not why:
-            now, before, fixed, size = batch.contents(), after, [*fixed, *(each for each, _ in taken)], 2 * size
+            now, before, fixed, size = (
+                batch.contents(),
+                after,
+                [*fixed, *(_as_done(*each, harmful) for each in taken)],
+                2 * size,
+            )
         elif (
             len(taken) == 1 and not changed_by and _identity(taken[0]) not in harmful and (gone := _removal(*taken[0]))
         ):
@@ -112,6 +117,16 @@ def heal(
         for finding, hit in before.found
     }
     return Healed(changed, tuple(fixed), tuple(left.values()))
+
+
+def _as_done(finding: Finding, hit: Hit, harmful: Mapping[object, Hit]) -> Finding:
+    """Return a finding with the fix that was made of it: where the value is harmful, its key was removed and written nowhere."""
+    gone = harmful.get(_identity((finding, hit)))
+    if gone is None or gone.subject is None:
+        return finding
+    return replace(
+        finding, fix=f"{phrase(gone.subject, gone.edits)}; where a client reads it, its value does harm", hit=gone
+    )
 
 
 def _lost(before: Contents, after: Contents) -> str:

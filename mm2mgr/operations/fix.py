@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
@@ -48,11 +49,14 @@ class Fixes:
         return {"diff": self.diff(), "fixed": [with_patch(each) for each in self.fixed], "left": left}
 
     def write(self) -> None:
-        """Replace the files, each whole; Mm2mgrError, and none is written, when one is no longer what was read."""
+        """Replace the files, each whole; Mm2mgrError, and none is written, when one is no longer what was read, or may not be written."""
         paths = {Path(file).resolve(): file for file in self.new}
         for path, file in paths.items():
             if not _is(path, self.old[file]):
                 raise Mm2mgrError(f"{file} was changed meanwhile; nothing was written", hint="run it again")
+            if not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+                hint = "make it and its folder writable, or change what writes it"
+                raise Mm2mgrError(f"{file} is read-only; nothing was written", hint=hint)
         for path, file in paths.items():
             try:
                 done = replace_file(path, self.new[file], like=path.stat(), only_if=partial(_is, path, self.old[file]))

@@ -133,7 +133,6 @@ MIRROR = (0, "spec", "mirrors", 0)
         ((0, "spec", "mirrors", 1, "new", "x"), "v", (), "acks: 1}}", "acks: 1}, new: {x: v}}"),
         ((0, "spec", "list"), ["z"], (), "- x\n    - y", "[z]"),
         ((0, "empty", "a"), "b", (), "empty:", "empty: {a: b}"),
-        ((0, "spec", "list", "a"), "b", (), "- x\n    - y", "{a: b}"),
         ((0, "end"), "a\nb", (), "empty:\n", 'empty:\nend: "a\\nb"\n'),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations import LintOptions
 from mm2mgr.operations.fix import fix
 from mm2mgr.operations.workspace import Workspace
@@ -113,3 +114,47 @@ def test_a_comment_behind_a_login_that_is_repaired_stays(tmp_path: Path) -> None
     text = f"{HEAD}A->B.enabled = true\nA->B.topics = o.*\nA.security.protocol = SASL_SSL\nA.sasl.mechanism = PLAIN\n"
     result = fixed(tmp_path, f"{text}A.sasl.jaas.config = {jaas} # of the vault\n")
     assert result == f"{text}# of the vault\nA.sasl.jaas.config = {jaas};\n"
+
+
+def test_what_stands_where_a_config_belongs_stays(tmp_path: Path) -> None:
+    text = (
+        "apiVersion: kafka.strimzi.io/v1\nkind: KafkaConnector\nmetadata: {name: c, labels: {strimzi.io/cluster: c}}\nspec:\n"
+        "  class: org.apache.kafka.connect.mirror.MirrorCheckpointConnector\n  config:\n    - groups: shop # keep\n"
+    )
+    assert fixed(tmp_path, text, "c.yaml") == text
+
+
+def test_where_a_file_is_read_only_none_is_written(tmp_path: Path) -> None:
+    text = f"{HEAD.replace('a:9092', 'a:9092 a2:9092')}A->B.enabled = true\nA->B.topics = orders\n"
+    paths = [tmp_path / "one.properties", tmp_path / "two.properties"]
+    texts = [
+        text,
+        text.replace("A", "C").replace("B", "D").replace("a:", "c:").replace("b:", "d:").replace("a2:", "c2:"),
+    ]
+    for path, each in zip(paths, texts, strict=True):
+        path.write_text(each)
+    paths[1].chmod(0o444)
+    fixes = fix(Workspace(), paths, LintOptions())
+    assert len(fixes.new) == 2
+    with pytest.raises(Mm2mgrError, match=r"two\.properties is read-only; nothing was written"):
+        fixes.write()
+    assert [path.read_text() for path in paths] == texts
+    assert sorted(tmp_path.iterdir()) == paths, "no draft is left"
+
+
+def test_what_is_told_as_fixed_is_what_was_done(tmp_path: Path) -> None:
+    """Where the key would be read its value is harmful, so it is gone and written nowhere."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(f"{HEAD}A->B.enabled = true\nA->B.topics = o.*\nA->B.acks = 1\n")
+    fixes = fix(Workspace(), [path], LintOptions())
+    [text] = fixes.new.values()
+    assert b"acks" not in text
+    assert [finding.fix.partition(";")[0] for finding in fixes.fixed] == ["remove A->B.acks"]
+
+
+def test_a_misspelt_key_of_a_flow_is_not_taken_out_for_what_mm2mgr_writes(tmp_path: Path) -> None:
+    head = "owner: t\nconnect: {c: {url: http://c:8083, kafka: B}}\nclusters:\n"
+    head += "".join(f"  {name}: {{bootstrap_servers: [{name}:9092]}}\n" for name in "AB")
+    text = f"{head}flows:\n  f:\n    sources: [A]\n    targets: [B]\n    topics: {{include: [orders]}}\n"
+    text += "    source_connector: {offset-syncs.topic.locaton: target}  # meant\n"
+    assert "{offset-syncs.topic.locaton: target}  # meant\n" in fixed(tmp_path, text, "tree.yaml")

@@ -110,6 +110,7 @@ CHANGES = "to be done by hand, as it changes what is mirrored: "
 CHANGING = {
     *(
         "address-scheme",
+        "bad-address",
         "alias-has-separator",
         "catches-internal",
         "checkpoint-other-topics",

@@ -246,7 +246,7 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
             yield removal_hit(subject, key, f"{message}: {other_tool}")
         elif name and is_slip(of_cluster(subject, key) or key, name) and takes(subject, right, subject.get(key)):
             if right in subject.config and (line := _outranking(subject, key, right)):
-                fix = f"write {line} = {shown(subject, key)}, which outranks {written(subject, right)} there, or remove it"
+                fix = f"write {line}, which outranks what it has now ({right}={shown(subject, right)}), or remove it"
                 yield Hit(message, fix, key)
             elif right in subject.config:
                 yield removal_hit(subject, key, message, f"; {written(subject, right)} is set")
@@ -262,10 +262,12 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
 
 
 def _outranking(subject: Subject, key: str, right: str) -> str:
-    """Return the line of the pair that a misspelt one is meant for, where the right key is set for all pairs only; "" else."""
+    """Return what a misspelt line was meant for, where the right key is set in a wider place, or by mm2mgr; "" else."""
+    if subject.form == "tree":
+        return spelled(subject, right, shown(subject, key)) if subject.get(key) != subject.get(right) else ""
     pair = f"{subject.pair}."
     is_wider = written(subject, key).startswith(pair) and not written(subject, right).startswith(pair)
-    return f"{pair}{right}" if subject.form == "dedicated" and is_wider else ""
+    return f"{pair}{right} = {shown(subject, key)}" if subject.form == "dedicated" and is_wider else ""
 
 
 # Of Connect's SinkConnectorConfig.
