@@ -166,12 +166,12 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
     for key, client in _logins(subject):
         found = _read(subject.get(key))
         if found and found.wrong in {"", _NO_END} and key not in reported:
-            for hit in _of_module(subject, key, client, found):
+            for hit in _module_hits(subject, key, client, found):
                 reported.add(key)
                 yield hit
 
 
-def _of_module(subject: Subject, key: str, client: Client, found: _Jaas) -> Iterator[Hit]:
+def _module_hits(subject: Subject, key: str, client: Client, found: _Jaas) -> Iterator[Hit]:
     mechanism = configured(subject, client.name, _MECHANISM)
     if (found.module.startswith("org.apache.kafka.") or "." not in found.module) and found.module not in MODULES:
         yield _no_module(subject, key, client, found.module)
