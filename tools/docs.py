@@ -250,7 +250,7 @@ def bugs_page() -> str:
 
     rows = [
         (
-            f"[{bug.id}](https://issues.apache.org/jira/browse/{bug.id})",
+            ", ".join(f"[{id}](https://issues.apache.org/jira/browse/{id})" for id in (bug.id, *bug.twins)),
             bug.severity,
             bug.span,
             prose(f"{', '.join(bug.types)} connector, {bug.condition or 'every config'}"),

@@ -339,7 +339,7 @@ def _bug(name: str) -> Bug:
     if name not in BY_BUG:
         hint = "the known ones: docs/reference/known-bugs.md"
         raise Mm2mgrError(
-            f"{name} is none of the {len(BY_BUG)} known bugs that concern MirrorMaker's connectors", hint=hint
+            f"{name} is none of the {len(BY_BUG)} issues known here that concern MirrorMaker's connectors", hint=hint
         )
     return BY_BUG[name]
 

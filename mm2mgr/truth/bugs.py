@@ -40,6 +40,7 @@ class Bug:
 
     `when` asks a connector's config, and `condition` says the same in words. `rule` is the rule of lint that reports it instead of
     `known-bug`, "" where a config does not tell whether it matters. `evidence` names the live test that showed it.
+    `twins`: other issues that report the same.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Bug:
     key: str = ""
     rule: str = "known-bug"
     evidence: str = "unverified"
+    twins: tuple[str, ...] = ()
 
     def affects(self, version: str) -> bool:
         """Tell whether a version has it; of a line without a patch (a vendor's own) only when no release of the line is fixed."""
@@ -177,6 +179,7 @@ BUGS: tuple[Bug, ...] = (
         "after another worker became the leader, requests between the workers may be refused (403) until the session key is renewed: new task configs do not arrive",
         "restart the workers one after the other, or upgrade them",
         ((_FIRST, "2.7.1"), ("2.8.0", "2.8.0")),
+        twins=("KAFKA-12262",),
     ),
     Bug(
         "KAFKA-12254",
@@ -332,6 +335,7 @@ BUGS: tuple[Bug, ...] = (
         condition="unless emit.checkpoints.enabled=false",
         when=_is_on("emit.checkpoints.enabled", default=True),
         evidence="tests/truth/test_bugs_live.py::test_groups_of_other_topics_restart_the_tasks",
+        twins=("KAFKA-14842",),
     ),
     Bug(
         "KAFKA-15059",
@@ -518,7 +522,7 @@ BUGS: tuple[Bug, ...] = (
         evidence="tests/truth/test_bugs_live.py::test_records_older_than_a_copied_limit_are_refused",
     ),
 )
-BY_BUG: Mapping[str, Bug] = {bug.id: bug for bug in BUGS}
+BY_BUG: Mapping[str, Bug] = {id: bug for bug in BUGS for id in (bug.id, *bug.twins)}
 
 
 @lru_cache

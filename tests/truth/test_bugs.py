@@ -100,3 +100,8 @@ def test_the_configs_that_a_bug_concerns(bug: str, having: made.Subject, without
 def test_bugs_of_a_type() -> None:
     assert {bug.id for bug in bugs_of("heartbeat", "4.3.1")} == {"KAFKA-17049"}
     assert {bug.id for bug in bugs_of("checkpoint", "4.3.1")} == {"KAFKA-17049", "KAFKA-19794"}
+
+
+def test_an_issue_that_reports_the_same_names_the_bug() -> None:
+    assert BY_BUG["KAFKA-14842"] is BY_BUG["KAFKA-14837"]
+    assert BY_BUG["KAFKA-12262"] is BY_BUG["KAFKA-12252"]
