@@ -50,7 +50,7 @@ def run(rows: Sequence[Case], given: argparse.Namespace) -> Iterator[Outcome]:
     """Measure the rows one after the other; of repeated ones the fastest counts."""
     runtime = kafka_runtime()
     with emulated_link(congestion=given.congestion) as link:  # and with it the folder: one run at a time
-        claim(FOLDER, "long-link benchmark", lambda _: False)
+        claim(FOLDER, "long-link benchmark")
         print(f"workers -Xmx{given.heap}, congestion control {link.congestion}; MB/s of record values", file=sys.stderr)
         work = FOLDER / "run"
         try:

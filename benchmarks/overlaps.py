@@ -22,7 +22,7 @@ from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
 from mm2mgr.expand import expand
 from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.overlaps import find_overlaps
-from mm2mgr.observe.reading import LiveConnector, OtherConnector, SeenConnect, Snapshot
+from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Topology
@@ -56,7 +56,7 @@ def topology_of(flows: int) -> Topology:
         return expand(load([file]))
 
 
-def look_of(topology: Topology, beside: Beside, flows: int, topics: int) -> Snapshot:
+def look_of(topology: Topology, beside: Beside, flows: int, topics: int) -> Reading:
     """Return what was read of the flows as they are declared, and of what runs beside them."""
     live = {
         connector.name: LiveConnector(
@@ -74,10 +74,10 @@ def look_of(topology: Topology, beside: Beside, flows: int, topics: int) -> Snap
     )
     kafka = {"A": SeenKafka({f"t{n % flows}.x{n}": 1 for n in range(topics)}), "B": SeenKafka({})}
     connect = SeenConnect("cb", live, others=others, version="4.1.0")
-    return Snapshot(0.0, topology.flows, {"cb": connect}, kafka, declared=topology.flows)
+    return Reading(0.0, topology.flows, {"cb": connect}, kafka, declared=topology.flows)
 
 
-def seconds(look: Snapshot, rounds: int) -> tuple[float, int]:
+def seconds(look: Reading, rounds: int) -> tuple[float, int]:
     """Return the median CPU seconds of a look, and how many problems it has."""
     spent, problems = list[float](), 0
     for _ in range(rounds):

@@ -78,10 +78,10 @@ def test_rows_may_move_between_polls(recent: RecentLogs) -> None:
 def test_it_remembers_the_horizon_in_few_polls(recent: RecentLogs) -> None:
     for second in range(2_000):
         recent.take(batch(second, second, second, second))
-    kept = recent._clusters["dc1"].kept
-    assert len(kept) <= 15
+    polls = recent._clusters["dc1"].polls
+    assert len(polls) <= 15
     grown = recent.growth("dc1", A0, (1_999 - 240) * 1000)
     assert grown is not None
     assert 1_999 - 240 - 25 <= grown.end <= 1_999 - 240
     assert recent.growth("dc1", A0, (1_999 - 300) * 1000) is None
-    assert sum(each.batch.start_offset is not None for each in kept) <= 2  # only the newest is asked for
+    assert sum(poll.batch.start_offset is not None for poll in polls) <= 2  # only the newest is asked for
