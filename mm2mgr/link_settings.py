@@ -156,7 +156,7 @@ def may_pipeline(target: BrokerLimits, written: Mapping[str, str | None], *, sec
         and (written.get("acks") or "all") in {"all", "-1"}
         and written.get("enable.idempotence", "true") == "true"
         and written.get("retries") != "0"
-        and (not flying or (flying.isdecimal() and int(flying) <= _PIPELINE))
+        and (not flying or (flying.isdecimal() and len(flying) < 11 and int(flying) <= _PIPELINE))
     )
 
 

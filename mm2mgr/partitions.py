@@ -30,7 +30,8 @@ def parse_assigned(text: str) -> tuple[TopicPartition, ...]:
     """
     parts = (part.strip().rpartition("-") for part in text.split(",") if part.strip())
     return tuple(
-        TopicPartition(topic, int(number) if topic and number.isdecimal() else -1) for topic, _, number in parts
+        TopicPartition(topic, int(number) if topic and number.isdecimal() and len(number) < 11 else -1)
+        for topic, _, number in parts
     )
 
 

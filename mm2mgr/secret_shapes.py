@@ -135,13 +135,15 @@ VALUES = (
     # `tag@sha256:…` are none
     SecretShape(
         r"\bcurl\b[^\n]{0,300}?\s(?:-\w{0,8}[uU]|--(?:proxy-)?user)[\s=]{0,3}"
-        rf"(?:(?P<q>{_QUOTE})[^:\"'\n]{{1,100}}:|[^\s:\"'$]{{1,100}}:)"
+        rf"(?:(?P<q>{_QUOTE})[^:\"'\n]{{1,100}}:|(?:{_QUOTE})?[^\s:\"'$\\]{{1,100}}(?:{_QUOTE})?:(?:{_QUOTE})?)"
         r"(?P<secret>(?!\\{0,4}\$[{\w(])(?(q)[^\n]{1,200}?(?=(?P=q)|\n|\Z)|[^\s\"'|;&]{1,200}))",
         (
             "curl -u app:⟨hunter2⟩ https://worker:8083/connectors",
             "curl -fsS -X POST -u 'app:⟨hun ter2⟩' http://worker:8083/",
             'sh -c "curl -su app:⟨hunter2⟩ http://worker:8083/"',
             "curl --user app:⟨12345⟩ http://worker:8083/",
+            "curl -u app:'⟨hunter2⟩' http://worker:8083/",
+            "curl --user 'app':'⟨hunter2⟩' http://worker:8083/",
             "curl http://worker:8083/ --user=app:⟨hunter2⟩ -o x.json",
             "curl --proxy-user app:⟨hunter2⟩ -U x http://worker/",
         ),
@@ -162,14 +164,15 @@ VALUES = (
     ),
     # XML, also as an HTML page shows it
     SecretShape(
-        r"(?:<|&lt;)[\w.:-]{0,60}?(?i:passw(?:or)?d|passphrase|pwd|secret|token|api[._-]?key|private[._-]?key)\d{0,2}(?:\s(?:(?!&gt;)[^<>]){0,200})?(?:>|&gt;)"
-        r"\s*(?:(?:<|&lt;)!\[CDATA\[)?(?P<secret>(?!\$\{)(?:(?!&lt;|\]\]|\s+<)[^<>])+)",
+        r"(?:(?P<raw><)|&lt;)[\w.:-]{0,60}?(?i:passw(?:or)?d|passphrase|pwd|secret|token|api[._-]?key|private[._-]?key)\d{0,2}(?:\s(?:(?!&gt;)[^<>]){0,200})?(?:>|&gt;)"
+        r"\s*+(?:(?:<|&lt;)!\[CDATA\[)?(?P<secret>(?!\$\{)(?:(?!\]\]|\s{1,99}<)(?(raw)|(?!&lt;))[^<>])+)",
         (
             "<user>app</user><password>⟨hunter2⟩</password>",
             "<ns:keyStorePassword xsi:type='x'>⟨hunter2⟩</ns:keyStorePassword>",
             "<clientSecret>\n  ⟨hunter2⟩\n</clientSecret>",
             "<password><![CDATA[⟨hunter2⟩]]></password>",
             "<server><id>nexus</id><Password>⟨hunter2⟩</Password></server>",
+            "<Password>⟨a&lt;b⟩</Password>",
         ),
     ),
     # webhooks: who has the address may write

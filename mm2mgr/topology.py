@@ -372,7 +372,7 @@ def _java(patterns: Iterable[str]) -> Items:
 
 def _number(written: Mapping[str, str | None], key: str, otherwise: int = 0) -> int:
     text = written.get(key) or ""
-    return int(text) if text.isdecimal() else otherwise
+    return int(text) if text.isdecimal() and len(text) < 20 else otherwise
 
 
 def _buffer(written: Mapping[str, str | None], key: str, kafkas: int) -> int:

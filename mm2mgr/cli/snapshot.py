@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import command, option, output_option
+from mm2mgr.cli.options import OutputFile, command, option, output_option
 from mm2mgr.operations.workspace import Workspace
 
 
 @command("Every day", 15)
-@option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="File to write.")
+@option("--out", type=OutputFile(), required=True, help="File to write.")
 @output_option
 @click.pass_obj
 def snapshot(workspace: Workspace, out: Path, output: str) -> int:

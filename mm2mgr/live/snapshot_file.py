@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +103,12 @@ def read_snapshot(path: Path, connectors: Iterable[Connector]) -> Snapshot:
     for question, answer in list(answers.items()):
         if isinstance(question, Configs) and isinstance(answer, dict):
             answers[question] = {
-                name: _with_secrets(info, declared.get((question.cluster, name), {})) for name, info in answer.items()
+                name: replace(info, config=_with_secrets(info.config, declared.get((question.cluster, name), {})))
+                for name, info in answer.items()
             }
+        elif isinstance(question, TaskConfigs) and isinstance(answer, tuple):
+            own = declared.get((question.cluster, question.connector), {})
+            answers[question] = tuple(TaskConfig(task.id, _with_secrets(task.config, own)) for task in answer)
     answers.update(dict(together(answers)))
     return Snapshot(answers, taken_at, json.dumps(memory) if memory else "")
 
@@ -138,12 +142,11 @@ def _task(entry: Mapping[str, Any], config: Mapping[str, str]) -> TaskConfig:
     return TaskConfig(from_stored(int, entry["id"]), {**shared, **from_stored(dict[str, str], entry["config"])})
 
 
-def _with_secrets(info: ConnectorInfo, declared: Mapping[str, str]) -> ConnectorInfo:
-    config = {
+def _with_secrets(config: Mapping[str, str], declared: Mapping[str, str]) -> dict[str, str]:
+    return {
         key: declared[key] if MASK in value and key in declared and mask(key, declared[key]) == value else value
-        for key, value in info.config.items()
+        for key, value in config.items()
     }
-    return ConnectorInfo(info.name, config, info.tasks, info.type)
 
 
 def together(answers: Mapping[Question[Any], Any]) -> Iterator[tuple[Question[Any], Any]]:

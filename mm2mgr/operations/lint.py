@@ -229,7 +229,8 @@ def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTar
     for name in sorted(names, key=lambda name: "://" in name):  # a name brings its credentials
         target = _target(workspace, name)
         if all(set(target.urls).isdisjoint(other.urls) for other in found.values()):
-            found[name] = target
+            is_taken = any(target.name == other.name for other in found.values())  # two paths of one gateway
+            found[name] = replace(target, name=name) if is_taken else target
     return found
 
 
@@ -256,6 +257,8 @@ def _target(workspace: Workspace, name: str) -> ConnectTarget:
         meant = f"did you mean {near[0]}? " if near else ""
         hint = f"{meant}there are: {', '.join(connects)}; or give a URL: http://…"
         raise Mm2mgrError(f"the tree has no Connect cluster '{name}'", hint=hint)
+    if workspace.snapshot is not None:  # nobody is asked: no credentials are needed
+        return ConnectTarget(name, tuple(connects[name].model.url))
     return connect_target(connects[name])
 
 

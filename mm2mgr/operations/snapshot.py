@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.files import check_free
+from mm2mgr.files import check_free, read_regular
 from mm2mgr.live.questions import (
     AnsweringWorker,
     ClusterId,
@@ -68,11 +69,21 @@ def snapshot(workspace: Workspace, out: Path) -> SnapshotTaken:
     return SnapshotTaken(out, size, len(taken.answers), failed)
 
 
+def _memory_in(file: Path) -> str:
+    """Return the memory of earlier looks; empty where it is missing or damaged, which `status` says."""
+    try:
+        text = read_regular(file).decode()
+        json.loads(text)
+    except (OSError, ValueError, RecursionError):
+        return ""
+    return text
+
+
 async def _take(workspace: Workspace) -> Snapshot:
     topology, connectors, clusters = workspace.topology, workspace.connectors, Clusters.of(workspace.topology)
     file = state_file(str(topology.owner))
     how = ObserveOptions(earlier=timed_looks(file))
-    memory = file.read_text() if file.is_file() else ""
+    memory = _memory_in(file)
     first = [kind(name) for name in topology.connects for kind in (Configs, Statuses, AnsweringWorker)]
     taken = await read(first, clusters, _LIMITS)
     taken = taken.with_answers(dict(together(taken.answers)))

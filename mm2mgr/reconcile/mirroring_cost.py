@@ -69,7 +69,7 @@ class Estimate:
             return Price()
         listed = self.seen.listed(desired.source)
         most = (change.config or {}).get("tasks.max", "1")
-        tasks = change.tasks, int(most) if most.isdecimal() else 1
+        tasks = change.tasks, int(most) if most.isdecimal() and len(most) < 11 else 1
         moves = moved(listed.partitions, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
         return Price(moved=moves[0], partitions=moves[1]) if moves else Price(moved=None)
 

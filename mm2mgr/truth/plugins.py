@@ -139,7 +139,7 @@ def _json_converter(settings: Settings) -> Refusal | None:
     text = settings.get("schema.content", "")
     try:
         wrong = _schema_problem(json.JSONDecoder().raw_decode(text)[0]) if text else ""
-    except ValueError:
+    except (ValueError, RecursionError):
         wrong = "is not JSON"
     return Refusal("schema.content", wrong) if wrong else None
 

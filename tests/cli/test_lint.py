@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from mm2mgr.lint.rules import RULES
+from mm2mgr.operations.lint import _targets
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.output.sarif import FINGERPRINT
 from tests.clock import jumping
 from tests.fake_connect import FakeConnect, serving
@@ -592,3 +594,10 @@ def test_an_upgrade_is_asked_for_with_the_one_line_that_the_workers_need(mm2mgr:
     assert "metric.names.formats=legacy,new" in fixes["upgrade-metric-names"]
     now = mm2mgr("lint", "orders.properties", "-o", "json", "--fail-on", "never").json["findings"]
     assert not [finding for finding in now if finding["rule"].startswith("upgrade-")]
+
+
+def test_two_paths_of_one_gateway_are_two_connect_clusters(mm2mgr: Command) -> None:
+    workspace = Workspace((mm2mgr.tree,))
+    targets = _targets(workspace, ["http://gateway:8083/a", "http://gateway:8083/b", "http://gateway:8083/a"])
+    assert [target.urls for target in targets.values()] == [("http://gateway:8083/a",), ("http://gateway:8083/b",)]
+    assert len({target.name for target in targets.values()}) == 2

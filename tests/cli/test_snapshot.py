@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -17,9 +18,13 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live import read as live_read
 from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
+from mm2mgr.live.questions import PartitionCounts
+from mm2mgr.live.snapshot import Snapshot
+from mm2mgr.observe.state_file import state_file
 from mm2mgr.observe.status import ObserveOptions
 from mm2mgr.operations import Choice, Workspace, apply, forget_history, pause, reconcile, watch
 from mm2mgr.partitions import Offsets
+from mm2mgr.reconcile.facts import list_with_records
 from tests.asking import answer_kafka
 from tests.hostile.probes import Ground
 from tests.reconcile.site import Site
@@ -170,6 +175,38 @@ def test_secrets_are_masked_and_one_that_did_not_change_is_no_change(
         for change in part["changes"]
     ]
     assert {*actions} == {"no-op"}
+    assert "old-task-config" not in json.dumps(run(mm2mgr, ("status", "--snapshot", file))[1])
+
+
+def test_topics_whose_logs_are_not_in_the_file_are_not_taken_for_empty(
+    ground: Ground, mm2mgr: Command, tmp_path: Path
+) -> None:
+    asking = list_with_records({"a": lambda _: True})
+    next(asking)
+    asking.send(Snapshot({PartitionCounts("a"): {"t": 1}}))
+    with pytest.raises(StopIteration) as end:
+        asking.send(Snapshot({PartitionCounts("a"): {"t": 1}}))
+    assert "not in the snapshot" in end.value.value["a"]
+
+
+def test_lint_of_a_snapshot_needs_no_credentials(ground: Ground, mm2mgr: Command, tmp_path: Path) -> None:
+    file = tmp_path / "night.json"
+    mm2mgr("snapshot", "--out", file)
+    text = ground.tree_file.read_text()
+    auth = "auth: {basic: {username: '${env:NOT_HERE}', password: '${env:NOT_HERE}'}}"
+    ground.tree_file.write_text(re.sub(r"(east: \{)(.*url: )", rf"\1{auth}, \2", text, count=1))
+    assert "NOT_HERE" in ground.tree_file.read_text()
+    command = ("lint", "--connect", "east", "--no-ask-brokers", "--snapshot", file)
+    assert run(mm2mgr, command)[1]["summary"]["unread"] == []
+
+
+def test_a_damaged_memory_does_not_stop_a_snapshot(ground: Ground, mm2mgr: Command, tmp_path: Path) -> None:
+    state_file("team").parent.mkdir(parents=True, exist_ok=True)
+    for memory in state_file("team").parent.iterdir():
+        memory.write_text('{"half')
+    file = tmp_path / "night.json"
+    mm2mgr("snapshot", "--out", file)
+    assert json.loads(file.read_text())["memory"] is None
 
 
 @pytest.mark.parametrize(

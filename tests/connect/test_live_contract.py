@@ -20,7 +20,7 @@ from mm2mgr.reconcile.facts import probe, refusals
 from mm2mgr.render import Connector
 from tests.asking import from_client
 from tests.examples import draw_examples
-from tests.fake_connect import FakeConnect
+from tests.fake_connect import INSTALLED, FakeConnect
 from tests.render.test_lists import rendered, with_doubles
 from tests.render.test_order import Tree, trees
 
@@ -181,6 +181,7 @@ def test_the_fake_answers_as_a_real_worker(tmp_path: Path) -> None:
 
     async def both(url: str, flow: dict[str, str]) -> tuple[dict[str, object], dict[str, object]]:
         fake = FakeConnect(source_topics={"orders": 2})
+        fake.other_plugins = [plugin for plugin in fake.other_plugins if plugin not in INSTALLED]
         async with ConnectClient(ConnectTarget("east", (url,))) as real:
             of_real = await observed(real, flow)
         async with ConnectClient(ConnectTarget("east", ("http://fake",)), transport=fake.transport()) as faked:

@@ -120,17 +120,13 @@ def test_the_folder_of_a_demo_is_none_of_a_sandbox_and_the_other_way_round(mm2mg
     assert "not made by `mm2mgr demo`" in mm2mgr("demo", "--dir", "s", code=1).err
 
 
-@pytest.mark.parametrize("what", ["absent", "empty", "claimed", "of a version without marker"])
+@pytest.mark.parametrize("what", ["absent", "empty", "claimed"])
 def test_a_sandbox_s_own_folders_are_taken(tmp_path: Path, what: str) -> None:
     folder = tmp_path / "deep" / "sandbox"
     if what != "absent":
         folder.mkdir(parents=True)
     if what == "claimed":
         claimed(folder)
-    if "without" in what:
-        (folder / "kafka" / "here").mkdir(parents=True)
-        for name in ("state.lock", "kafka/here/broker.properties"):
-            (folder / name).touch()
     for _ in range(2):
         with pytest.raises(Touched):
             Sandbox(folder).up(ONE)
@@ -347,20 +343,10 @@ def demo_files(folder: Path, hours: int = 2) -> None:
         SampleStore(folder / "samples").append(batch)
 
 
-@pytest.mark.parametrize("marked", [True, False])
-def test_a_demo_runs_again_where_one_ran(tmp_path: Path, marked: bool) -> None:
+def test_a_demo_runs_again_where_one_ran(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    if marked:
-        with demo_folder(folder):
-            demo_files(folder)
-    else:  # as versions before left it
+    with demo_folder(folder):
         demo_files(folder)
-        (folder / "sandbox").mkdir()
-        (folder / "sandbox" / "state.lock").touch()
-        head = (folder / "clusters" / "clusters.yaml").read_text().splitlines(keepends=True)
-        (folder / "clusters" / "clusters.yaml").write_text("".join([head[0], *head[2:]]))
-        flows = (folder / "clusters" / "flows.yaml").read_text().splitlines(keepends=True)
-        (folder / "clusters" / "flows.yaml").write_text("".join(flows[2:]))
     with demo_folder(folder):
         assert not (folder / "clusters").exists()
         assert not (folder / "samples").exists()
@@ -385,14 +371,12 @@ def test_a_demo_does_not_remove_what_people_added_or_changed(mm2mgr: Command, mi
     assert snapshot(folder) == before
 
 
-@pytest.mark.parametrize("marked", [True, False])
-def test_months_of_samples_outlive_a_demo(tmp_path: Path, marked: bool) -> None:
+def test_months_of_samples_outlive_a_demo(tmp_path: Path) -> None:
     folder = tmp_path / ".mm2mgr"
     demo_files(folder, hours=5)
     (folder / "sandbox").mkdir()
     (folder / "sandbox" / "state.lock").touch()
-    if marked:
-        claimed(folder, "demo")
+    claimed(folder, "demo")
     with pytest.raises(SandboxError, match=r"would remove .*and 2 more"), demo_folder(folder):
         pass
     assert len(SampleStore(folder / "samples").hours()) == 5
@@ -478,7 +462,6 @@ SPECIAL = {"a pipe": _pipe, "a socket": _socket, "a device": _link_to_device}
 
 # Files of the package, what is a regular file or was looked at before, and what is opened for a child.
 LOOKS_FIRST = {
-    "operations/snapshot.py": 1,
     "output/console.py": 1,
     "reconcile/checkout.py": 1,
     "reconcile/events.py": 2,

@@ -378,7 +378,7 @@ VERSIONS = st.sampled_from([None, "3.6.2", "3.9.1", "4.3.1", "7.6.0-ccs"])
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from([made.source, made.checkpoint, made.heartbeat]),
-    st.dictionaries(SPELLED, st.sampled_from(["hunter2", "", "-1", "true", "${file:/s:x}"]), max_size=8),
+    st.dictionaries(SPELLED, st.sampled_from(["hunter2", "", "-1", "true", "1" * 5000, "${file:/s:x}"]), max_size=8),
     st.sampled_from(["tree", "connect", "dedicated"]),
     VERSIONS,
     st.sampled_from([None, True, False]),

@@ -49,6 +49,7 @@ ARGUMENTS = {
     "init": "elsewhere",
     "link explain": "orders",
     "link read": "--timeout 3",
+    "snapshot": "--out night.json",
     "link probe": "east west --timeout 3",
     "offsets reset": "orders --to latest",
     "offsets show": "orders",
@@ -65,6 +66,7 @@ FAIL_WITHOUT_WORKERS = {
     *(
         "plan",
         "apply",
+        "snapshot",
         "status",
         "lag",
         "describe",

@@ -52,7 +52,11 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
     connector: its tasks.max is the one that matters; in mm2.properties one line is for all three. Source: MirrorCheckpointConnector, MirrorHeartbeatConnector.
     """
     text = subject.get(_TASKS)
-    wanted, useful, why = int(text) if text.isdecimal() else 1, 1, "a heartbeat connector has one task"
+    wanted, useful, why = (
+        int(text) if text.isdecimal() and len(text) < 20 else 1,
+        1,
+        "a heartbeat connector has one task",
+    )
     if subject.type == "checkpoint":
         items = items_of(subject, "groups") if "groups" in subject.config else ()
         if items and all(plain_name(item) for item in items):
@@ -75,7 +79,7 @@ def offset_lag_large(subject: Subject) -> Iterator[Hit]:
     is only a hint. Source: OffsetSyncWriter, MirrorSourceTask.commit.
     """
     text = subject.get(_LAG)
-    if not text.isdecimal() or int(text) <= _LARGE_LAG or not subject.setting.offset_syncs:
+    if not text.isdecimal() or len(text) > 19 or int(text) <= _LARGE_LAG or not subject.setting.offset_syncs:
         return
     since = subject.known_version is not None and numbers(subject.known_version) >= (3, 7)
     how = "for up to one commit interval" if since else f"by up to {text} records per partition"

@@ -317,7 +317,7 @@ def _intervals(subject: Subject) -> Iterator[Hit]:
     for job in INTERVALS[subject.type]:
         key = f"{job}.interval.seconds"
         text = subject.get(key)
-        if len(text) < _LONG or not text.isdecimal() or not subject.flag(f"{job}.enabled", default=True):
+        if not _LONG <= len(text) <= 19 or not text.isdecimal() or not subject.flag(f"{job}.enabled", default=True):
             continue
         if LONGEST_SECONDS < int(text) < 2**63:
             yield removal_hit(subject, key, f"{written(subject, key)}={text} overflows as milliseconds: {_START}")

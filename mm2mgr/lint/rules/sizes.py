@@ -52,7 +52,7 @@ def is_above_buffer(subject: Subject, plain: str) -> bool:
 def tasks(subject: Subject) -> int:
     """Return the maximum number of tasks: at most the number of partitions where it is known."""
     text = subject.get("tasks.max", "1")
-    wanted = max(int(text), 1) if text.isdecimal() else 1
+    wanted = max(int(text), 1) if text.isdecimal() and len(text) < 20 else 1
     return min(wanted, partitions(subject) or wanted)
 
 

@@ -29,7 +29,7 @@ _SEEN = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
 _SYNCS, _BLOCK = "offset-syncs producer", "max.block.ms"
 _LONG_BLOCK_MS = 5_000
-_NUMBER = re.compile(r"-?\d+")
+_NUMBER = re.compile(r"-?\d{1,10}")
 # Job → the seconds between its runs by default; those of ten minutes are the scheduler's.
 _JOBS: dict[ConnectorType, dict[str, int]] = {
     "source": {"refresh.topics": 600, "sync.topic.configs": 600, "sync.topic.acls": 600},
@@ -171,7 +171,7 @@ def _storage(subject: Subject) -> Iterator[Hit]:
     for topic in ("config", "offset", "status"):
         key = f"{topic}.storage.replication.factor"
         text = subject.worker_property(key) or "3"
-        if brokers and text.isdecimal() and int(text) > brokers:
+        if brokers and _NUMBER.fullmatch(text) and int(text) > brokers:
             wrong[key] = f"{key}={text}" if subject.worker_property(key) else f"{key} is 3 by default"
     if wrong and brokers:
         prefix = f"{subject.target}." if subject.form == "dedicated" else ""
@@ -252,7 +252,7 @@ def interval_milliseconds(subject: Subject) -> Iterator[Hit]:
     for job, usual in _JOBS[subject.type].items():
         key = f"{job}.interval.seconds"
         text = subject.get(key)
-        seconds = int(text) if text.isdecimal() else 0
+        seconds = int(text) if text.isdecimal() and len(text) < 20 else 0
         if _is_milliseconds(seconds) and subject.flag(f"{job}.enabled", default=True):
             message = (
                 f"{written(subject, key)}={text} is {_span(seconds)}, as the key is in seconds: {_LATE[job]} until then"

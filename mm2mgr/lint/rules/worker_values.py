@@ -82,7 +82,7 @@ def _faults(properties: Mapping[str, str], version: str) -> Iterator[tuple[str, 
         if definition and is_checked(definition) and (wrong := fault(scope, plain, version, value)):
             yield key, wrong, allowed(definition)
     size = properties.get(_SIZE, "").strip()
-    if size.lstrip("-").isdecimal() and int(size) < _LEAST_BITS:
+    if re.fullmatch(r"-?[0-9]{1,10}", size) and int(size) < _LEAST_BITS:
         yield _SIZE, "too short for a key", f"{_LEAST_BITS} or more bits, or leave it out,"
     verified = [each.strip() for each in properties.get(_VERIFICATION, "HmacSHA256").split(",")]
     signature = properties.get(_SIGNATURE, "HmacSHA256").strip()
