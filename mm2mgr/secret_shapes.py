@@ -164,7 +164,8 @@ VALUES = (
     ),
     # XML, also as an HTML page shows it
     SecretShape(
-        r"(?:(?P<raw><)|&lt;)[\w.:-]{0,60}?(?i:passw(?:or)?d|passphrase|pwd|secret|token|api[._-]?key|private[._-]?key)\d{0,2}(?:\s(?:(?!&gt;)[^<>]){0,200})?(?:>|&gt;)"
+        r"(?:(?P<raw><)|&lt;)[\w.:-]{0,60}?(?i:passw(?:or)?d|passphrase|pwd|secret|token|api[._-]?key"
+        r"|private[._-]?key)\d{0,2}(?:\s(?:(?!&gt;)[^<>]){0,200})?(?:>|&gt;)"
         r"\s*+(?:(?:<|&lt;)!\[CDATA\[)?(?P<secret>(?!\$\{)(?:(?!\]\]|\s{1,99}<)(?(raw)|(?!&lt;))[^<>])+)",
         (
             "<user>app</user><password>⟨hunter2⟩</password>",

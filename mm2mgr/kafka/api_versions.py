@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from mm2mgr.errors import KafkaError
+from mm2mgr.files import write_all
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 
 Versions = Mapping[int, tuple[int, int]]
@@ -137,5 +138,5 @@ def _in_memory(text: str | None, stack: ExitStack) -> str:
         return ""
     opened = os.memfd_create("mm2mgr")
     stack.callback(os.close, opened)
-    os.write(opened, text.encode())
+    write_all(opened, text.encode())
     return f"/proc/self/fd/{opened}"

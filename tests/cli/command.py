@@ -127,10 +127,10 @@ def finish(running: subprocess.Popen[str], timeout_seconds: float = DEADLINE_SEC
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
-    """Wait for a condition; fail at the deadline."""
-    deadline = time.monotonic() + seconds
+    """Wait for a condition of another thread or process; fail at the deadline, by a clock that never jumps."""
+    deadline = time.perf_counter() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{what}: not after {seconds:.0f} s"
+        assert time.perf_counter() < deadline, f"{what}: not after {seconds:.0f} s"
         sleep_for_others(0.02)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.evidence import task_rates
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.live import kafka_state
 from mm2mgr.output import console
@@ -47,7 +48,12 @@ def site(mm2mgr: Command) -> Iterator[Site]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second for what a cluster does not answer: dead ones, and mock brokers, which cannot describe topics."""
-    monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.5,))
+    begin = Kafka.__init__
+
+    def begin_impatiently(kafka: Kafka, access: KafkaAccess, timeout_seconds: float = 0.5) -> None:
+        begin(kafka, access, min(timeout_seconds, 0.5))
+
+    monkeypatch.setattr(Kafka, "__init__", begin_impatiently)
     monkeypatch.setattr(kafka_state, "_KAFKA_TIMEOUT_SECONDS", 0.5)
 
 

@@ -296,6 +296,8 @@ def _login(config: Config, prefix: str) -> dict[str, object]:
         ("security.protocol", "PLAINTEXT"),
         ("ssl.endpoint.identification.algorithm", "https"),
         ("ssl.protocol", "TLSv1.3"),
+        ("ssl.truststore.type", "JKS"),
+        ("ssl.keystore.type", "JKS"),
     ):
         if login.get(key) == default:
             login.pop(key)

@@ -45,6 +45,7 @@ _TRANSFORMS = "org.apache.kafka.connect.transforms"
 @rule(
     "class-refused",
     "error",
+    seen="tests/lint/test_seen_live_start.py::test_a_transformation_is_looked_for_among_what_the_workers_list",
     needs=("class", "converter", "interceptor", "reporters", "strategy", "serializer", ".type"),
     source="Utils.newInstance, AbstractConfig.getConfiguredInstance",
     reads=keys_ending(*_OF_CLASSES, *_BESIDE_CLASSES),
