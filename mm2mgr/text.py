@@ -90,6 +90,14 @@ def number_of(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def whole_number(text: str, most_digits: int = 19) -> int | None:
+    """Return a number that is written in decimal digits; None for any other text, and where there are more of them.
+
+    Python refuses to read thousands of digits (ValueError); 19 are those of the largest long of Java.
+    """
+    return int(text) if text.isdecimal() and len(text) <= most_digits else None
+
+
 def first_few(lines: Sequence[str], rest: str, most: int = 3) -> list[str]:
     """Return the first of many lines, and how many there are of the `rest`."""
     return [*lines[:most], *([f"{len(lines) - most} {rest}"] if len(lines) > most else [])]

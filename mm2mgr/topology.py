@@ -20,7 +20,7 @@ from mm2mgr.link_settings import Crossing, compile_block, may_pipeline
 from mm2mgr.spec.models import Cluster, Connect, FlowSettings, Link
 from mm2mgr.spec.places import Key, PathKey
 from mm2mgr.spec.scalars import java_pattern
-from mm2mgr.text import few, nearest, number_of, rate_text
+from mm2mgr.text import few, nearest, number_of, rate_text, whole_number
 from mm2mgr.topics.names import POLICIES, Items, NameFilter, Selection
 
 Type = Literal["source", "checkpoint", "heartbeat"]
@@ -371,8 +371,8 @@ def _java(patterns: Iterable[str]) -> Items:
 
 
 def _number(written: Mapping[str, str | None], key: str, otherwise: int = 0) -> int:
-    text = written.get(key) or ""
-    return int(text) if text.isdecimal() and len(text) < 20 else otherwise
+    number = whole_number(written.get(key) or "")
+    return otherwise if number is None else number
 
 
 def _buffer(written: Mapping[str, str | None], key: str, kafkas: int) -> int:

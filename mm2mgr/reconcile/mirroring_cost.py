@@ -22,6 +22,7 @@ from mm2mgr.reconcile.plan import WRITES, Change, Named
 from mm2mgr.reconcile.price import Price, Volume
 from mm2mgr.reconcile.renames import renamed_text
 from mm2mgr.reconcile.widening import MirroredState, Widening
+from mm2mgr.text import whole_number
 from mm2mgr.topics.names import HEARTBEATS
 
 _LATEST = "source.consumer.auto.offset.reset"
@@ -68,8 +69,8 @@ class Estimate:
         if named not in self.widenings and not any(key.key == "tasks.max" for key in change.keys):
             return Price()
         listed = self.seen.listed(desired.source)
-        most = (change.config or {}).get("tasks.max", "1")
-        tasks = change.tasks, int(most) if most.isdecimal() and len(most) < 11 else 1
+        most = whole_number((change.config or {}).get("tasks.max", "1"), 10)
+        tasks = change.tasks, 1 if most is None else most
         moves = moved(listed.partitions, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
         return Price(moved=moves[0], partitions=moves[1]) if moves else Price(moved=None)
 

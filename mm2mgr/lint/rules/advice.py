@@ -12,6 +12,7 @@ from mm2mgr.lint.findings import Edit, Hit, config_key, connector_hit, edit_hit,
 from mm2mgr.lint.hops import clusters, hops, items_of, plain_name
 from mm2mgr.lint.rules.sizes import partitions
 from mm2mgr.lint.subject import Estate, Subject
+from mm2mgr.text import whole_number
 from mm2mgr.truth.reach import Client, numbers
 
 _TASKS, _LAG, _GROUPS = "tasks.max", "offset.lag.max", "sync.group.offsets.enabled"
@@ -52,11 +53,8 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
     connector: its tasks.max is the one that matters; in mm2.properties one line is for all three. Source: MirrorCheckpointConnector, MirrorHeartbeatConnector.
     """
     text = subject.get(_TASKS)
-    wanted, useful, why = (
-        int(text) if text.isdecimal() and len(text) < 20 else 1,
-        1,
-        "a heartbeat connector has one task",
-    )
+    number = whole_number(text)
+    wanted, useful, why = 1 if number is None else number, 1, "a heartbeat connector has one task"
     if subject.type == "checkpoint":
         items = items_of(subject, "groups") if "groups" in subject.config else ()
         if items and all(plain_name(item) for item in items):
@@ -79,7 +77,8 @@ def offset_lag_large(subject: Subject) -> Iterator[Hit]:
     is only a hint. Source: OffsetSyncWriter, MirrorSourceTask.commit.
     """
     text = subject.get(_LAG)
-    if not text.isdecimal() or len(text) > 19 or int(text) <= _LARGE_LAG or not subject.setting.offset_syncs:
+    records = whole_number(text)
+    if records is None or records <= _LARGE_LAG or not subject.setting.offset_syncs:
         return
     since = subject.known_version is not None and numbers(subject.known_version) >= (3, 7)
     how = "for up to one commit interval" if since else f"by up to {text} records per partition"

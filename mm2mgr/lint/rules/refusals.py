@@ -24,7 +24,7 @@ from mm2mgr.lint.findings import (
 )
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.secrets import is_secret
-from mm2mgr.text import nearest
+from mm2mgr.text import nearest, whole_number
 from mm2mgr.truth import classes
 from mm2mgr.truth.exclusions import EXCLUSIONS, INTERVALS, LONGEST_SECONDS, READ, Exclusion, Settings, matters
 from mm2mgr.truth.keys import NO_DOUBLES, item_problem, load
@@ -318,13 +318,11 @@ def _intervals(subject: Subject) -> Iterator[Hit]:
     for job in INTERVALS[subject.type]:
         key = f"{job}.interval.seconds"
         text = subject.get(key)
-        if not _LONG <= len(text) <= 19 or not text.isdecimal() or not subject.flag(f"{job}.enabled", default=True):
+        seconds = whole_number(text)
+        if seconds is None or not LONGEST_SECONDS < seconds < 2**63:
             continue
-        if LONGEST_SECONDS < int(text) < 2**63:
+        if subject.flag(f"{job}.enabled", default=True):
             yield removal_hit(subject, key, f"{written(subject, key)}={text} overflows as milliseconds: {_START}")
-
-
-_LONG = len(str(LONGEST_SECONDS))
 
 
 @rule(

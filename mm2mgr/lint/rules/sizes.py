@@ -19,6 +19,7 @@ from mm2mgr.lint.findings import (
 )
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import Subject
+from mm2mgr.text import whole_number
 
 MIB = 1024 * 1024
 
@@ -51,9 +52,8 @@ def is_above_buffer(subject: Subject, plain: str) -> bool:
 
 def tasks(subject: Subject) -> int:
     """Return the maximum number of tasks: at most the number of partitions where it is known."""
-    text = subject.get("tasks.max", "1")
-    wanted = max(int(text), 1) if text.isdecimal() and len(text) < 20 else 1
-    return min(wanted, partitions(subject) or wanted)
+    count = whole_number(subject.get("tasks.max", "1")) or 1
+    return min(count, partitions(subject) or count)
 
 
 def partitions(subject: Subject) -> int:

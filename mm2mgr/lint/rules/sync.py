@@ -23,6 +23,7 @@ from mm2mgr.lint.findings import (
 )
 from mm2mgr.lint.hops import SIDES, ClusterSide, Hop, hops
 from mm2mgr.lint.subject import Estate, Subject, addresses
+from mm2mgr.text import whole_number
 from mm2mgr.truth.reach import ConnectorType, numbers
 
 _SEEN = "tests/lint/test_seen_live_topics.py::"
@@ -252,7 +253,7 @@ def interval_milliseconds(subject: Subject) -> Iterator[Hit]:
     for job, usual in _JOBS[subject.type].items():
         key = f"{job}.interval.seconds"
         text = subject.get(key)
-        seconds = int(text) if text.isdecimal() and len(text) < 20 else 0
+        seconds = whole_number(text) or 0
         if _is_milliseconds(seconds) and subject.flag(f"{job}.enabled", default=True):
             message = (
                 f"{written(subject, key)}={text} is {_span(seconds)}, as the key is in seconds: {_LATE[job]} until then"
