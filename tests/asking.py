@@ -32,7 +32,7 @@ from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.live.snapshot import Question, Snapshot, Steps
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.reconcile.facts import TopicListing, read_estate_of
+from mm2mgr.plan.facts import TopicListing, read_estate_of
 
 Result = TypeVar("Result")
 ReadTopics = Callable[[KafkaAccess, Callable[[str], bool]], TopicListing]

@@ -330,7 +330,7 @@ def metrics_page() -> str:
 def rights_page() -> str:
     from mm2mgr.check.needs import ROWS
     from mm2mgr.live.dedicated import configs_topic, dedicated_names
-    from mm2mgr.reconcile.history import TOPIC
+    from mm2mgr.plan.history import TOPIC
 
     offsets, status, group = dedicated_names("SOURCE")
     named = {
@@ -402,7 +402,7 @@ def defaults_page() -> str:
 
 
 def events_page() -> str:
-    from mm2mgr.reconcile.events import EVENTS
+    from mm2mgr.apply.events import EVENTS
 
     blocks = [
         "What `--events FILE` of `apply`, `reconcile` and `watch` appends: one JSON object per line, written at once. Each has `time` (UTC), `run` (the same for "

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from mm2mgr import defaults
 from mm2mgr.kafka.acls import CLUSTER_NAME, ResourceKind, Right
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
-from mm2mgr.reconcile.history import TOPIC, lease_group
+from mm2mgr.plan.history import TOPIC, lease_group
 from mm2mgr.render import Connector
 from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow, Topology, Type

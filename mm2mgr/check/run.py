@@ -70,8 +70,8 @@ from mm2mgr.live.kafka_state import Failure
 from mm2mgr.live.questions import AnsweringWorker, ConnectorsWithStates
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered, read
-from mm2mgr.reconcile.facts import RunningOn, ask_worker, harmless, shared_workers
-from mm2mgr.reconcile.history import TOPIC
+from mm2mgr.plan.facts import RunningOn, ask_worker, harmless, shared_workers
+from mm2mgr.plan.history import TOPIC
 from mm2mgr.render import Connector, connectors_of
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.topics.names import NameFilter

@@ -16,7 +16,7 @@ from mm2mgr.live.dedicated import configs_topic, dedicated_names
 from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading
-from mm2mgr.reconcile.plan import Named, selects_otherwise
+from mm2mgr.plan.changes import Named, selects_otherwise
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 
@@ -69,8 +69,8 @@ def _shared(
 ) -> Iterator[tuple[Named, Named, list[str]]]:
     """Yield each flow's connector with one that overlaps, and the topics of both: those that the source has, or where it was not read
     those that the flow's tasks have."""
-    from mm2mgr.reconcile.facts import running, version_of
-    from mm2mgr.reconcile.guards import overlaps
+    from mm2mgr.plan.facts import running, version_of
+    from mm2mgr.plan.guards import overlaps
 
     versions = {name: connect.version for name, connect in reading.connects.items()}
     configs: dict[Named, tuple[Mapping[str, str], str | None]] = {

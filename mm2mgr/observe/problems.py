@@ -22,10 +22,10 @@ from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import FlowMemory, Mark
 from mm2mgr.observe.reading import LiveConnector
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
-from mm2mgr.reconcile.equivalence import compare
-from mm2mgr.reconcile.offsets import Journal, unmarked
-from mm2mgr.reconcile.plan import diff
-from mm2mgr.reconcile.schedule import lowers_tasks
+from mm2mgr.plan.changes import diff
+from mm2mgr.plan.equivalence import compare
+from mm2mgr.plan.offsets import Journal, unmarked
+from mm2mgr.plan.schedule import lowers_tasks
 from mm2mgr.text import few
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of

@@ -16,7 +16,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.equivalence import WorkerClients
+from mm2mgr.plan.equivalence import WorkerClients
 from mm2mgr.render import Connector
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow

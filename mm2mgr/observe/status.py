@@ -52,9 +52,9 @@ from mm2mgr.observe.state_file import (
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.equivalence import WorkerClients
-from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.plan import Named
+from mm2mgr.plan.changes import Named
+from mm2mgr.plan.equivalence import WorkerClients
+from mm2mgr.plan.ownership import Ownership
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.secrets import cut

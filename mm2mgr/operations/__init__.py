@@ -23,6 +23,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two lists to each other
+    from mm2mgr.apply.execute import FINISH_SECONDS
+    from mm2mgr.apply.verbs import Turn
+    from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
     from mm2mgr.check.judge import Checked
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
@@ -70,14 +73,11 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.who import FlowTopics, TopicRoutes, topics, who
     from mm2mgr.operations.workspace import Workspace
     from mm2mgr.partitions import Statistic
-    from mm2mgr.reconcile.apply import FINISH_SECONDS
-    from mm2mgr.reconcile.plan import Plan
-    from mm2mgr.reconcile.price import KINDS
-    from mm2mgr.reconcile.quotas import QuotaResult
-    from mm2mgr.reconcile.resets import Place, ResetOrder
-    from mm2mgr.reconcile.schedule import OffPeak, RestartRules
-    from mm2mgr.reconcile.verbs import Turn
-    from mm2mgr.reconcile.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
+    from mm2mgr.plan.changes import Plan
+    from mm2mgr.plan.price import KINDS
+    from mm2mgr.plan.quotas import QuotaResult
+    from mm2mgr.plan.resets import Place, ResetOrder
+    from mm2mgr.plan.schedule import OffPeak, RestartRules
     from mm2mgr.samples.follow import Round
     from mm2mgr.samples.schema import is_remote, store_of
     from mm2mgr.sandbox.layout import lines_of, random_values
@@ -119,14 +119,14 @@ _HOMES: Mapping[str, str] = {
         "operations.who": "FlowTopics TopicRoutes topics who",
         "operations.workspace": "Workspace",
         "partitions": "Statistic",
-        "reconcile.apply": "FINISH_SECONDS",
-        "reconcile.plan": "Plan",
-        "reconcile.price": "KINDS",
-        "reconcile.quotas": "QuotaResult",
-        "reconcile.resets": "Place ResetOrder",
-        "reconcile.schedule": "OffPeak RestartRules",
-        "reconcile.verbs": "Turn",
-        "reconcile.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
+        "apply.execute": "FINISH_SECONDS",
+        "plan.changes": "Plan",
+        "plan.price": "KINDS",
+        "plan.quotas": "QuotaResult",
+        "plan.resets": "Place ResetOrder",
+        "plan.schedule": "OffPeak RestartRules",
+        "apply.verbs": "Turn",
+        "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
         "samples.follow": "Round",
         "samples.schema": "is_remote store_of",
         "sandbox.layout": "lines_of random_values",

@@ -184,7 +184,7 @@ def read_inputs(workspace: Workspace, paths: Sequence[Path], options: LintOption
         limits=tuple(limit for part in estates for limit in part.limits),
     )
     if live and options.ask_brokers and workspace.snapshot is None:
-        from mm2mgr.reconcile import facts
+        from mm2mgr.plan import facts
 
         of_tree = bool(declared) or any("://" not in name for name in options.connects)
         clusters = workspace.topology.clusters.values() if of_tree else ()
@@ -213,7 +213,7 @@ def _live(
     """Read all Connect clusters at once; return what was read, and by name why a cluster was not."""
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.read import Clusters, answered
-    from mm2mgr.reconcile.facts import read_estates
+    from mm2mgr.plan.facts import read_estates
 
     clusters = Clusters({target.name: target for target in targets.values()})
     steps = read_estates(clusters.connects)

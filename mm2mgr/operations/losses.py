@@ -62,7 +62,7 @@ def acknowledge(
 ) -> tuple[LossEntry, ...]:
     """Record that open losses were seen, with who, when and why, and return them; `all` as id means all, of these flows if
     any are named. Mm2mgrError, and nothing recorded, for an id that no open loss has."""
-    from mm2mgr.reconcile.history import author
+    from mm2mgr.apply.history import author
 
     options = ObserveOptions(store=store)
     wanted = _flows(workspace, flows, read_losses(workspace.topology, options).entries)

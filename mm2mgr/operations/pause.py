@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict, Unpack
 
+from mm2mgr.apply.history import Recorder, author
+from mm2mgr.apply.verbs import Order, Report, Target, Turn, Verb, carry_out, look
+from mm2mgr.apply.wait import watch
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.reconcile.history import Recorder, author
-from mm2mgr.reconcile.plan import Change
-from mm2mgr.reconcile.verbs import Order, Report, Target, Turn, Verb, carry_out, look
-from mm2mgr.reconcile.wait import watch
+from mm2mgr.plan.changes import Change
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow, Topology
 

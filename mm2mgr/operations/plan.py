@@ -16,24 +16,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mm2mgr import timing
-from mm2mgr.errors import InvalidArgument, Mm2mgrError
-from mm2mgr.files import check_free
-from mm2mgr.json_values import to_json
-from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.reconcile.adoption_claims import settle_claims, withdraw_undeclared
-from mm2mgr.reconcile.apply import apply_plan, read_back
-from mm2mgr.reconcile.carry_out import carry_out_quotas
-from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group, read_history
-from mm2mgr.reconcile.leases import KILLED_SECONDS, Leases, holder_note, read_holders
-from mm2mgr.reconcile.live import make_plan
-from mm2mgr.reconcile.plan import Change, Named, Plan, Wish, with_many_changes_held
-from mm2mgr.reconcile.planfile import PLAN, as_reviewed, read_plan, write_plan
-from mm2mgr.reconcile.price import KINDS
-from mm2mgr.reconcile.quotas import QuotaChange, QuotaResult, client_id_of
-from mm2mgr.reconcile.schedule import RestartRules, Saving, waiting, with_waiting
-from mm2mgr.reconcile.verify import Settled, States
-from mm2mgr.reconcile.waves import (
+from mm2mgr.apply.adoption import settle_claims, withdraw_undeclared
+from mm2mgr.apply.carry_out import carry_out_quotas
+from mm2mgr.apply.events import EventLog
+from mm2mgr.apply.execute import apply_plan, read_back
+from mm2mgr.apply.history import Author, Recorder, author
+from mm2mgr.apply.leases import KILLED_SECONDS, Leases, holder_note, read_holders
+from mm2mgr.apply.verify import Settled, States
+from mm2mgr.apply.waves import (
     Event,
     Halted,
     LeaseAwaited,
@@ -43,6 +33,17 @@ from mm2mgr.reconcile.waves import (
     Unguarded,
     WaveVerified,
 )
+from mm2mgr.errors import InvalidArgument, Mm2mgrError
+from mm2mgr.files import check_free
+from mm2mgr.json_values import to_json
+from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.plan.changes import Change, Named, Plan, Wish, with_many_changes_held
+from mm2mgr.plan.history import HistoryEntry, lease_group, read_history
+from mm2mgr.plan.planfile import PLAN, as_reviewed, read_plan, write_plan
+from mm2mgr.plan.planner import make_plan
+from mm2mgr.plan.price import KINDS
+from mm2mgr.plan.quotas import QuotaChange, QuotaResult, client_id_of
+from mm2mgr.plan.schedule import RestartRules, Saving, waiting, with_waiting
 from mm2mgr.text import few, visible
 from mm2mgr.topology import Topology
 

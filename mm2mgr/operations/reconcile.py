@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr import timing
+from mm2mgr.apply.checkout import git_at_work
+from mm2mgr.apply.events import EventLog
+from mm2mgr.apply.history import Author, Recorder, author
+from mm2mgr.apply.leases import Leases, holder_note
+from mm2mgr.apply.waves import Event, Rollout
 from mm2mgr.errors import KafkaError, Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.json_values import to_json
@@ -29,13 +34,9 @@ from mm2mgr.operations.plan import (
     with_restarts_held,
 )
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.reconcile.checkout import git_at_work
-from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import Author, HistoryEntry, Recorder, author, lease_group
-from mm2mgr.reconcile.leases import Leases, holder_note
-from mm2mgr.reconcile.plan import Named, Plan, count_deletes
-from mm2mgr.reconcile.schedule import UNCHANGED_SECONDS, RoundSchedule, TreeReadings
-from mm2mgr.reconcile.waves import Event, Rollout
+from mm2mgr.plan.changes import Named, Plan, count_deletes
+from mm2mgr.plan.history import HistoryEntry, lease_group
+from mm2mgr.plan.schedule import UNCHANGED_SECONDS, RoundSchedule, TreeReadings
 
 _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""

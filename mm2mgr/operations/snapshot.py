@@ -32,9 +32,9 @@ from mm2mgr.observe.status import ObserveOptions, reading_of
 from mm2mgr.operations.history import drift_of
 from mm2mgr.operations.lag import newest_heartbeat
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.reconcile.facts import ask_worker, harmless, read_estates
-from mm2mgr.reconcile.history import TOPIC
-from mm2mgr.reconcile.live import plan_steps
+from mm2mgr.plan.facts import ask_worker, harmless, read_estates
+from mm2mgr.plan.history import TOPIC
+from mm2mgr.plan.planner import plan_steps
 from mm2mgr.topology import Topology
 from mm2mgr.truth.reach import type_of
 

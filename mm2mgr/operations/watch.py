@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mm2mgr import timing
+from mm2mgr.apply.events import EventLog
+from mm2mgr.apply.history import Recorder, author, read
+from mm2mgr.apply.leases import Leases
+from mm2mgr.apply.verbs import untouchable
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connectors import RESTING
@@ -29,13 +33,10 @@ from mm2mgr.observe.reading import LiveConnector, SeenConnect
 from mm2mgr.observe.status import read_states
 from mm2mgr.observe.watchdog import FailedPart, RestartHistory, RestartPolicy, WatchAction, Watchdog, part_of
 from mm2mgr.operations.workspace import Workspace, pause, wait_for
-from mm2mgr.reconcile.events import EventLog
-from mm2mgr.reconcile.history import HistoryEntry, Recorder, author, read, watch_group
-from mm2mgr.reconcile.leases import Leases
-from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.plan import Change, KeyChange
-from mm2mgr.reconcile.schedule import RoundSchedule
-from mm2mgr.reconcile.verbs import untouchable
+from mm2mgr.plan.changes import Change, KeyChange
+from mm2mgr.plan.history import HistoryEntry, watch_group
+from mm2mgr.plan.ownership import Ownership
+from mm2mgr.plan.schedule import RoundSchedule
 from mm2mgr.topology import Topology
 
 _READ_SECONDS = 10.0

@@ -16,9 +16,9 @@ from mm2mgr.live.questions import PartitionCounts
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.reconcile.equivalence import with_live_order
-from mm2mgr.reconcile.facts import read_estates
-from mm2mgr.reconcile.ownership import Ownership
+from mm2mgr.plan.equivalence import with_live_order
+from mm2mgr.plan.facts import read_estates
+from mm2mgr.plan.ownership import Ownership
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import nearest
 from mm2mgr.topology import Flow

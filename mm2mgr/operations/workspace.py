@@ -15,9 +15,9 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.garbage import collect_garbage
 
 if TYPE_CHECKING:
+    from mm2mgr.apply.events import EventLog
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.snapshot import Snapshot, Steps
-    from mm2mgr.reconcile.events import EventLog
     from mm2mgr.render import Connector
     from mm2mgr.spec.loader import Spec
     from mm2mgr.topology import Flow, Topology
@@ -100,7 +100,7 @@ class Workspace:
 
     def event_log(self, path: Path | None) -> EventLog:
         """Open the file that `--events` names; Mm2mgrError for one of the tree, or one that cannot be appended to."""
-        from mm2mgr.reconcile.events import EventLog
+        from mm2mgr.apply.events import EventLog
 
         if path is not None:
             self.refuse_as_output(path, "--events")

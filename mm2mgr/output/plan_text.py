@@ -7,12 +7,7 @@ from itertools import takewhile
 from operator import eq
 from typing import Any
 
-from mm2mgr.operations.plan import Applied
-from mm2mgr.output.console import STYLES, say, say_table, talk
-from mm2mgr.output.history_text import say_unrecorded
-from mm2mgr.output.tables import Table
-from mm2mgr.reconcile.quotas import QuotaResult
-from mm2mgr.reconcile.waves import (
+from mm2mgr.apply.waves import (
     Event,
     Halted,
     LeaseAwaited,
@@ -22,6 +17,11 @@ from mm2mgr.reconcile.waves import (
     Waiting,
     WaveVerified,
 )
+from mm2mgr.operations.plan import Applied
+from mm2mgr.output.console import STYLES, say, say_table, talk
+from mm2mgr.output.history_text import say_unrecorded
+from mm2mgr.output.tables import Table
+from mm2mgr.plan.quotas import QuotaResult
 from mm2mgr.render import Connector
 from mm2mgr.text import bytes_text, few, fit_text, number_of, one_line, rate_text, visible
 from mm2mgr.topology import Topology

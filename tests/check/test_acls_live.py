@@ -18,7 +18,7 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.compacted import CompactedTopic, TextWriter
 from mm2mgr.kafka.lease import Lease
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
-from mm2mgr.reconcile.history import TOPIC
+from mm2mgr.plan.history import TOPIC
 from tests.cli.command import allowed_seconds
 from tests.live.seen import commit, create, topics, until, write_values
 

@@ -13,8 +13,8 @@ from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
 from mm2mgr.expand import expand
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
-from mm2mgr.reconcile.facts import RunningOn
-from mm2mgr.reconcile.history import TOPIC
+from mm2mgr.plan.facts import RunningOn
+from mm2mgr.plan.history import TOPIC
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.spec.trees import write

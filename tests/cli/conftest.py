@@ -15,7 +15,7 @@ from mm2mgr.live import kafka_state
 from mm2mgr.output import console
 from tests.clock import go_by
 from tests.kafka.conftest import closed_port, mock_cluster
-from tests.reconcile.site import Site, running
+from tests.plan.site import Site, running
 from tests.samples.sampler import Clock
 
 from .command import Command, environment

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.compacted import CompactedTopic
-from mm2mgr.reconcile.history import TOPIC
+from mm2mgr.plan.history import TOPIC
 
 
 class FakeLease:

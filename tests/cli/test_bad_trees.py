@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 from tests.spec.trees import BASE, FLOW, write
 
 from .command import Command

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from mm2mgr.apply.events import EVENTS
 from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.reconcile.events import EVENTS
-from mm2mgr.reconcile.history import TOPIC
+from mm2mgr.plan.history import TOPIC
 from tests.kafka.quick import Producer
-from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site, actions
-from tests.reconcile.test_adopt import BY_HAND, ORDERS, adopt
+from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site, actions
+from tests.plan.test_adopt import BY_HAND, ORDERS, adopt
 
 from .command import Command, start, until
 from .leases import FakeLease

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from mm2mgr.cli.interrupts import ending_signals, signals_interrupt
-from tests.reconcile.site import ON_EAST, ON_WEST, Site
+from tests.plan.site import ON_EAST, ON_WEST, Site
 
 from .command import DEADLINE_SECONDS, Command, Said, finish, start, until
 

@@ -18,8 +18,8 @@ from tests.clock import jumping
 from tests.fake_connect import FakeConnect, serving
 from tests.kafka.conftest import closed_port
 from tests.lint.made import CONVERTERS, DECIDED, MIRROR, PAIR
+from tests.plan.site import Site
 from tests.project.test_cold_start import HEAVY, loaded
-from tests.reconcile.site import Site
 from tests.spec.trees import BASE, FLOW, write
 
 from .command import Command, Said, finish, start

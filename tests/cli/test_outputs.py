@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.reconcile.site import FLOWS, ON_EAST, Site
+from tests.plan.site import FLOWS, ON_EAST, Site
 
 from .command import Command
 

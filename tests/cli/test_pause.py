@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from mm2mgr import timing
+from mm2mgr.apply import verbs
+from mm2mgr.apply.verbs import Order, Target
+from mm2mgr.apply.wait import judge
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
-from mm2mgr.reconcile import verbs
-from mm2mgr.reconcile.offsets import Journal, Move
-from mm2mgr.reconcile.ownership import Ownership
-from mm2mgr.reconcile.verbs import Order, Target
-from mm2mgr.reconcile.wait import judge
+from mm2mgr.plan.offsets import Journal, Move
+from mm2mgr.plan.ownership import Ownership
 from tests.fake_connect import CLASSES
-from tests.reconcile.site import FLOWS, Site
+from tests.plan.site import FLOWS, Site
 
 from .command import Command, finish, start, until
 

@@ -11,7 +11,7 @@ import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
 from tests.fake_connect import FakeConnect, serving
-from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
+from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site
 from tests.spec.trees import write
 
 from .command import Command, finish, start

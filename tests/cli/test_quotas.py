@@ -9,7 +9,7 @@ import pytest
 
 from mm2mgr.errors import SpecError
 from tests.kafka.quota_broker import QuotaBroker, of_client, serving_quotas
-from tests.reconcile.site import ON_EAST, Site
+from tests.plan.site import ON_EAST, Site
 
 from .command import Command
 

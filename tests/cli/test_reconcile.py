@@ -16,7 +16,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations import PlanOptions, ReconcileOrder, ReconcileRound, Workspace, reconcile
 from mm2mgr.operations import reconcile as _reconcile
 from tests.clock import Clock
-from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
+from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site
 
 from .command import Command
 from .leases import FakeLease
@@ -134,7 +134,7 @@ def test_nothing_is_deleted_while_git_is_at_work(site: Site, pruning: Callable[[
 
 
 def test_a_loop_never_deletes_everything(site: Site, monkeypatch: pytest.MonkeyPatch, mm2mgr: Command) -> None:
-    monkeypatch.setattr("mm2mgr.reconcile.schedule.UNCHANGED_SECONDS", 0.0)
+    monkeypatch.setattr("mm2mgr.plan.schedule.UNCHANGED_SECONDS", 0.0)
     mm2mgr("reconcile", "--once")
     site.declare("flows: {}\n")
     said = mm2mgr("reconcile", "--once", "--prune", code=1)
@@ -184,7 +184,7 @@ def test_a_cluster_that_fails_rests_while_the_others_are_repaired(site: Site, mo
         del site.east.connectors[SOURCE]
 
     site.west.answer_only("/connectors", 500)
-    monkeypatch.setattr("mm2mgr.reconcile.schedule.RoundSchedule._backoff", lambda self, failures: 1000.0)
+    monkeypatch.setattr("mm2mgr.plan.schedule.RoundSchedule._backoff", lambda self, failures: 1000.0)
     first, second = rounds(2, {2: slower})
     assert (first.outcome, first.failed) == ("failed", {"west"})
     assert list(second.resting) == ["west"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.reconcile.site import FLOWS, Site
+from tests.plan.site import FLOWS, Site
 
 from .command import Command
 

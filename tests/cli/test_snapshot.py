@@ -24,10 +24,10 @@ from mm2mgr.observe.state_file import state_file
 from mm2mgr.observe.status import ObserveOptions
 from mm2mgr.operations import Choice, Workspace, apply, forget_history, pause, reconcile, watch
 from mm2mgr.partitions import Offsets
-from mm2mgr.reconcile.facts import list_with_records
+from mm2mgr.plan.facts import list_with_records
 from tests.asking import answer_kafka
 from tests.hostile.probes import Ground
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 
 from .command import Command
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 
 from .command import DEADLINE_SECONDS, Command, Said, environment, finish, start
 

@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
+from mm2mgr.apply.history import Recorder
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka import lease
 from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
 from mm2mgr.operations.serve import EstateWatch, ServeOrder, WatchdogOrder
 from mm2mgr.output.watch_text import action_line, say_watch_round
-from mm2mgr.reconcile.history import History, HistoryEntry, Recorder
+from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.render import OWNER_KEY
 from tests.fake_connect import Request
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 from tests.serve.estate import SURVEY, look_of
 
 from .command import Command, allowed_seconds, finish, start, until
@@ -249,7 +250,7 @@ def test_a_connect_cluster_that_is_away_rests_and_the_others_are_watched(
     applied: Site, watching: Callable[..., Watching], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OPERATION, "_READ_SECONDS", 0.5)
-    monkeypatch.setattr("mm2mgr.reconcile.schedule.RoundSchedule._backoff", lambda self, failures: 1000.0)
+    monkeypatch.setattr("mm2mgr.plan.schedule.RoundSchedule._backoff", lambda self, failures: 1000.0)
     applied.west.answer_only("/connectors", 500)
     dog = watching()
     assert list(dog.look().unread) == ["west"]

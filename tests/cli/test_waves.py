@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
+from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site
 
 from .command import Command
 

@@ -10,7 +10,7 @@ import pytest
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.reconcile.facts import TopicListing
+from mm2mgr.plan.facts import TopicListing
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.asking import answer_kafka

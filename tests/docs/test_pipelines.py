@@ -13,7 +13,7 @@ import yaml
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr, site
 from tests.docs.test_documents import DOCUMENTS, blocks
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 
 __all__ = ["mm2mgr", "site"]
 

@@ -25,9 +25,9 @@ from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
 from mm2mgr.partitions import Offsets
-from mm2mgr.reconcile.history import HistoryEntry
+from mm2mgr.plan.history import HistoryEntry
 from tests.cli.command import Command
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 from tests.render.test_templates import COMMON
 
 from .test_templates import BOMBS, ESCAPES

@@ -22,8 +22,8 @@ from mm2mgr.files import Locked, replace_file
 from mm2mgr.kafka.access import resolve
 from mm2mgr.observe import state_file
 from mm2mgr.observe.memory import Memory
-from mm2mgr.reconcile.plan import Plan
-from mm2mgr.reconcile.planfile import write_plan
+from mm2mgr.plan.changes import Plan
+from mm2mgr.plan.planfile import write_plan
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox import layout
@@ -33,7 +33,7 @@ from mm2mgr.sandbox.process import ProcessId, started_at
 from mm2mgr.spec.writer import SIZING
 from tests.cli.command import Command, until
 from tests.cli.conftest import mm2mgr, site
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 
 __all__ = ["mm2mgr", "site"]
 
@@ -463,8 +463,8 @@ SPECIAL = {"a pipe": _pipe, "a socket": _socket, "a device": _link_to_device}
 # Files of the package, what is a regular file or was looked at before, and what is opened for a child.
 LOOKS_FIRST = {
     "output/console.py": 1,
-    "reconcile/checkout.py": 1,
-    "reconcile/events.py": 2,
+    "apply/checkout.py": 1,
+    "apply/events.py": 2,
     "samples/tables.py": 1,
     "sandbox/folder.py": 3,
     "sandbox/jars.py": 2,

@@ -15,12 +15,12 @@ import pytest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder, list_paths, state_folder
 from mm2mgr.operations import EstateWatch, ServeOrder, Workspace
-from mm2mgr.reconcile.planfile import read_plan
+from mm2mgr.plan.planfile import read_plan
 from mm2mgr.samples.store import LossStore, SampleStore
 from mm2mgr.truth.keys import kafka_version
 from tests.cli.command import Command
 from tests.cli.load import declare, measured
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 from tests.spec.trees import write
 
 TREE = """\

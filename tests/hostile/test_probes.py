@@ -9,7 +9,7 @@ import pytest
 from mm2mgr.observe.status import ObserveOptions
 from tests.asking import answer_kafka
 from tests.cli.command import Command
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 
 from .probes import Ground, defects, every_probe
 
@@ -24,8 +24,8 @@ def ground_of(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> G
     answer_kafka(site.patch, texts=lambda _: dict(ground.texts))
     _, *others = ObserveOptions.__init__.__defaults__ or ()
     monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (ground.read_kafka, *others))
-    monkeypatch.setattr("mm2mgr.reconcile.verify.HOLD_SECONDS", 0.0)
-    monkeypatch.setattr("mm2mgr.reconcile.apply._READ_BACK_SECONDS", 0.0)
+    monkeypatch.setattr("mm2mgr.apply.verify.HOLD_SECONDS", 0.0)
+    monkeypatch.setattr("mm2mgr.apply.execute._READ_BACK_SECONDS", 0.0)
     ground.settle()
     return ground
 

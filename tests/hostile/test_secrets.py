@@ -22,9 +22,9 @@ from urllib.parse import quote, quote_plus
 import pytest
 from httpx import Client
 
+from mm2mgr.apply import execute, verify
 from mm2mgr.cli import main
 from mm2mgr.operations import EstateWatch, ServeOrder, Workspace
-from mm2mgr.reconcile import apply, verify
 from tests.asking import answer_kafka
 from tests.cli.command import Command
 from tests.connect.forward_proxy import proxying
@@ -236,15 +236,15 @@ def hostile(
         declared = json.dumps(tree({"east": east, "west": west, "proxy": proxy.url}, closed_port), indent=1)
         (mm2mgr.tree / "tree.yaml").write_text(declared, encoding="utf-8")
         for name in ("_RACE_SECONDS", "_LONGEST_RACE_SECONDS"):
-            monkeypatch.setattr(apply, name, 0.0)
-        monkeypatch.setattr(apply, "_READ_BACK_SECONDS", 0.3)
+            monkeypatch.setattr(execute, name, 0.0)
+        monkeypatch.setattr(execute, "_READ_BACK_SECONDS", 0.3)
         monkeypatch.setattr(verify, "HOLD_SECONDS", 0.2)
         answer_kafka(monkeypatch, topics=_no_topics)
         yield fakes
 
 
 def _no_topics(*_: object) -> Any:
-    from mm2mgr.reconcile.facts import TopicListing
+    from mm2mgr.plan.facts import TopicListing
 
     return TopicListing({"orders": 1})
 

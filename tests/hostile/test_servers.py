@@ -30,7 +30,7 @@ from mm2mgr.sandbox.worker import DIRECT, Worker
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr, site
 from tests.fake_connect import FakeConnect, serving
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 
 from .answers import LATE, NO_HTTP, NONSENSE, REFUSED, TOO_LARGE, Pieces, body, bomb, once, speaking
 

@@ -21,7 +21,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from tests.cli.command import DEADLINE_SECONDS, Command, environment, impatient_mm2mgr, start, until
 from tests.cli.load import addresses, declare, produce
 from tests.cli.test_watch import Watched
-from tests.reconcile.site import ON_EAST, ON_WEST, Site
+from tests.plan.site import ON_EAST, ON_WEST, Site
 
 APPLY = ("apply", "--yes", "--wait", "0")
 FULL = Path("/dev/full")

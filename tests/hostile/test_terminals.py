@@ -23,7 +23,7 @@ from tests.cli.command import REPOSITORY, Command
 from tests.cli.load import addresses, declare, measured, produce
 from tests.cli.test_watch import FLOW, SOURCE, Watched
 from tests.fake_connect import FakeConnect, serving
-from tests.reconcile.site import Site
+from tests.plan.site import Site
 from tests.spec.trees import write
 
 from .screen import Seen, on_screen

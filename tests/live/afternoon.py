@@ -20,7 +20,7 @@ from typing import Any, Self
 from urllib.error import HTTPError
 
 from mm2mgr.kafka.records import Producer
-from mm2mgr.reconcile.offsets import JOURNAL_KEY
+from mm2mgr.plan.offsets import JOURNAL_KEY
 
 from .command import Tree
 from .days import PARTITIONS, Day, World

@@ -23,7 +23,7 @@ from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime
 from mm2mgr.sandbox.worker import Worker
-from tests.reconcile.simulated import Connector
+from tests.plan.simulated import Connector
 
 from .command import Tree
 from .conftest import WORKER, serving

@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 
 from mm2mgr.sandbox.server import Runtime
-from tests.reconcile.scenarios import HARMLESS, KNOWN, ByHand, Scenario, Step, by_hand
-from tests.reconcile.scenarios import day as one_day
-from tests.reconcile.scenarios import tree as declared
+from tests.plan.scenarios import HARMLESS, KNOWN, ByHand, Scenario, Step, by_hand
+from tests.plan.scenarios import day as one_day
+from tests.plan.scenarios import tree as declared
 
 from .command import Tree
 from .days import Day, World, estate, flow

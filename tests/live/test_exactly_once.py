@@ -18,7 +18,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 from mm2mgr.demo.records import GROUP, RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.offsets import Journal, place
+from mm2mgr.plan.offsets import Journal, place
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, start_all
 from mm2mgr.sandbox.worker import Worker

@@ -26,7 +26,7 @@ from mm2mgr.kafka.inspection import expiring
 from mm2mgr.kafka.records import Producer
 from mm2mgr.live.dedicated import dedicated_names
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.offsets import JOURNAL_KEY
+from mm2mgr.plan.offsets import JOURNAL_KEY
 from mm2mgr.sandbox.server import Runtime
 
 from .command import Tree

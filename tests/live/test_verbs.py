@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.reconcile.history import TOPIC
+from mm2mgr.plan.history import TOPIC
 from mm2mgr.sandbox.server import Runtime
 
 from .command import Tree

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.reconcile.scenarios import ByHand, Scenario, Step
-from tests.reconcile.simulated import Told, Write, harms, run
-from tests.reconcile.simulated import World as Simulated
+from tests.plan.scenarios import ByHand, Scenario, Step
+from tests.plan.simulated import Told, Write, harms, run
+from tests.plan.simulated import World as Simulated
 
 from .command import Tree
 from .days import World

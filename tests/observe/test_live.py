@@ -26,6 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from mm2mgr.apply.execute import apply_plan
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import topic_acls, topic_configs
@@ -37,8 +38,7 @@ from mm2mgr.observe.state_file import load
 from mm2mgr.observe.status import ObserveOptions, describe, status
 from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.apply import apply_plan
-from mm2mgr.reconcile.live import make_plan
+from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import Connector, render
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import free_ports, kafka_runtime

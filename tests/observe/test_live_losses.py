@@ -16,6 +16,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from mm2mgr.apply.execute import apply_plan
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.json_values import to_json
@@ -26,8 +27,7 @@ from mm2mgr.observe.health import Status
 from mm2mgr.observe.ledger import Acknowledgement, LossEntry
 from mm2mgr.observe.status import ObserveOptions, acknowledge, status
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.reconcile.apply import apply_plan
-from mm2mgr.reconcile.live import make_plan
+from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import Connector, render
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reconcile.site import Site, running
+from tests.plan.site import Site, running
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from mm2mgr import operations
+from mm2mgr.apply.waves import Event
 from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.live import kafka_state
 from mm2mgr.operations import Applied, Result, WaveBegun, WaveVerified, Workspace
-from mm2mgr.reconcile.waves import Event
-from tests.reconcile.site import FLOWS, ON_EAST, ON_WEST, Site
+from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "reference" / "library.md").read_text()

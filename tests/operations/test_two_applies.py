@@ -20,6 +20,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from mm2mgr import operations
+from mm2mgr.apply import execute, leases
+from mm2mgr.apply.history import Author
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka import lease
@@ -28,9 +30,7 @@ from mm2mgr.kafka.compacted import CompactedTopic
 from mm2mgr.kafka.lease import SESSION_SECONDS, Holder
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.operations import Applied, Workspace
-from mm2mgr.reconcile import apply, leases
-from mm2mgr.reconcile.facts import TopicListing
-from mm2mgr.reconcile.history import Author
+from mm2mgr.plan.facts import TopicListing
 from tests.asking import answer_kafka
 from tests.clock import Clock, jumping
 from tests.examples import draw_examples
@@ -248,8 +248,8 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
     monkeypatch.setattr(lease, "read_holder", read_holder)
     monkeypatch.setattr(leases, "_side_by_side", side_by_side)
     monkeypatch.setattr(leases, "_NAP_SECONDS", 0.0)
-    monkeypatch.setattr(apply, "_RACE_SECONDS", 0.0)  # the lease alone has to do
-    monkeypatch.setattr(apply, "_LONGEST_RACE_SECONDS", 0.0)
+    monkeypatch.setattr(execute, "_RACE_SECONDS", 0.0)  # the lease alone has to do
+    monkeypatch.setattr(execute, "_LONGEST_RACE_SECONDS", 0.0)
     monkeypatch.setattr(sys.modules["mm2mgr.operations.plan"], "author", lambda files: Author(files[0].stem))
     monkeypatch.setattr(Clock, "sleep", lambda _, seconds: nap(seconds))
     keeping(monkeypatch)

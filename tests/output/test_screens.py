@@ -37,7 +37,7 @@ from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_description, say_status
 from mm2mgr.output.tables import Table
 from mm2mgr.partitions import LogHistory, Offsets, TopicPartition
-from mm2mgr.reconcile.plan import Plan
+from mm2mgr.plan.changes import Plan
 from mm2mgr.render import render
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.spec.loader import load
@@ -45,7 +45,7 @@ from mm2mgr.text import cells
 from mm2mgr.throughput.hourly import GroupRate, WeekPattern
 from mm2mgr.throughput.windows import PartitionRate
 from mm2mgr.topology import TaskMaximum
-from tests.reconcile.site import running
+from tests.plan.site import running
 from tests.sizing.sizes import size_flow
 from tests.spec.trees import ESTATE
 

@@ -13,7 +13,7 @@ from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.reconcile.facts import TopicListing
+from mm2mgr.plan.facts import TopicListing
 from tests.asking import answer_kafka
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr

@@ -44,7 +44,7 @@ _PLACEHOLDER = re.compile(r"\$\{([^}:\s]+):[^}]*\}")
     "error",
     needs=(".override.",),
     source="KIP-458, KIP-1188",
-    seen="tests/reconcile/test_policies_live.py",
+    seen="tests/plan/test_policies_live.py",
     reads=keys_ending(),
 )
 def policy_forbids(subject: Subject) -> Iterator[Hit]:

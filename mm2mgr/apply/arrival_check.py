@@ -1,0 +1,314 @@
+"""Whether records still arrive after an update: log ends of what a connector mirrors, at its source and its target,
+compared over a wave.
+
+Connect stores offsets once a minute by default, which is too seldom for that. A Kafka cluster that cannot be read is
+not asked again, and nothing is concluded; nor is it of connectors whose records may have other names on the target, or
+be dropped on the way. One offset more of a partition may be the marker of a transaction, which is no record and never
+arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.questions import PartitionCounts
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, read
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.plan.changes import Change
+from mm2mgr.text import few
+from mm2mgr.topics.names import HEARTBEATS
+from mm2mgr.topology import Flow, Topology
+from mm2mgr.truth.client_values import text_of
+
+_BEFORE_SECONDS = 60.0
+"""What arrived so long before an update says whether records arrived then;"""
+_SURELY_RAN_SECONDS = 30.0
+"""and what was written so long before it had the time to arrive."""
+
+Ends = Mapping[TopicPartition, tuple[int, int]]
+"""Log ends of source partitions, and of the partitions on the target that they are mirrored to."""
+
+
+@dataclass
+class Arrivals:
+    """What the topics of one connector had when it was first seen after its update, when its tasks were seen to run
+    with it, and now.
+
+    Who else writes to a topic of the target counts as well, as its records cannot be told apart.
+    """
+
+    flow: Flow
+    unknown: str = ""
+    """Why log ends cannot say whether records of this connector arrive; empty where they can."""
+    is_committed: bool = False
+    """Whether it reads committed records only: what an open transaction holds back does not wait for it."""
+    patience_seconds: float = 0.0
+    """How long a record has to arrive."""
+    sees_target: bool = True
+    partitions: set[TopicPartition] = field(default_factory=set)
+    first: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    base: Ends | None = None
+    now: Ends = field(default_factory=dict)
+    due: Ends = field(default_factory=dict)
+    """What a reading had that is as old as a record has to arrive."""
+    latest: tuple[float, Ends] | None = None
+    arrived: set[str] = field(default_factory=set)
+    """The topics that changed on the target since the tasks run, also those that were deleted and created again."""
+
+    def set_partitions(self, assigned: Iterable[TopicPartition], *, is_new: bool) -> None:
+        """Take in partitions of its tasks, of which those of the new config count in the end (`is_new`).
+
+        What the new config does not take is left out, and so are heartbeats, which arrive every second.
+        """
+        selection = self.flow.selection
+        taken = {
+            partition
+            for partition in assigned
+            if selection.takes(partition.topic) and not selection.is_heartbeats(partition.topic)
+        }
+        self.partitions = taken if is_new else self.partitions | taken
+
+    def take(self, ends: Ends, at: float, *, runs: bool) -> None:
+        """Take in a reading of a moment, in seconds; `runs`: the tasks are seen to run with the new config."""
+        self.now = ends
+        for partition, pair in ends.items():
+            if (
+                partition not in self.first or pair[1] < self.first[partition][1]
+            ):  # a topic that was created again on the target
+                self.first[partition] = pair
+        if not runs or not ends:
+            return
+        if self.base is None:
+            self.base = ends
+        self.arrived |= {
+            partition.topic
+            for partition, (_, end) in ends.items()
+            if partition in self.base and end != self.base[partition][1]
+        }
+        if self.latest is None:
+            self.latest = at, ends
+        elif at - self.latest[0] >= self.patience_seconds:
+            self.due, self.latest = self.latest[1], (at, ends)
+
+    def forget(self) -> None:
+        """Forget what was read, as one of its clusters cannot be read any more."""
+        self.base, self.now, self.due, self.latest, self.arrived = None, {}, {}, None, set()
+
+    @property
+    def fresh(self) -> list[str]:
+        """The topics that got records since the update."""
+        return self._topics_that_grew(self.first, self.now)
+
+    @property
+    def waiting(self) -> list[str]:
+        """Those of them of which more records wait than when it was first seen, while none arrives."""
+        behind = self._behind(self.now)
+        return [topic for topic in self.fresh if topic in behind and topic not in self.arrived]
+
+    @property
+    def overdue(self) -> list[str]:
+        """Those of them whose records had the time to arrive."""
+        behind = self._behind(self.due)
+        return [topic for topic in self.waiting if topic in behind]
+
+    @property
+    def is_broken(self) -> bool:
+        """Tell whether nothing arrives at all, of records that came while the tasks ran with the new config."""
+        due = self._topics_that_grew(self.base or {}, self.due)
+        return self.waiting == self.fresh and any(topic in due for topic in self.overdue)
+
+    @staticmethod
+    def _topics_that_grew(before: Ends, after: Ends) -> list[str]:
+        """Return the topics that got records between two readings of their source."""
+        return sorted(
+            {
+                partition.topic
+                for partition, (end, _) in after.items()
+                if partition in before and end > before[partition][0] + 1
+            }
+        )
+
+    def _behind(self, ends: Ends) -> set[str]:
+        """Return the topics of which more waits in a reading than at first."""
+        return {
+            partition.topic
+            for partition, (source, target) in ends.items()
+            if partition in self.first and source - target - (self.first[partition][0] - self.first[partition][1]) > 1
+        }
+
+
+DROPS = "its transforms may drop records, or rename their topics"
+_UNKNOWN_POLICY = "its replication policy, which names the topics, is none of Kafka's"
+
+
+class LogReader:
+    """Reads log ends on the Kafka clusters of one tree, each cluster once a look."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._flows = {flow.id: flow for flow in topology.flows}
+        self._unread: set[str] = set()
+
+    def watching(self, change: Change) -> Arrivals | None:
+        """Return what to compare after an update of a source connector; None where nothing can be."""
+        flow = self._flow(change)
+        is_one = change.type == "source" and change.action == "update" and bool(change.keys)
+        if flow is None or not is_one or self._unread & _aliases(flow):
+            return None
+        unknown = DROPS if change.written.get("transforms") else "" if flow.selection.policy else _UNKNOWN_POLICY
+        isolation = text_of("source", change.written, "source consumer", "isolation.level")
+        return Arrivals(flow, unknown, isolation == "read_committed")
+
+    def _flow(self, change: Change) -> Flow | None:
+        return next((self._flows[flow_id] for flow_id in change.flows if flow_id in self._flows), None)
+
+    async def takes_topics(self, change: Change) -> bool | None:
+        """Tell whether a topic of the source matches what a connector takes now; None where that cannot be read."""
+        flow = self._flow(change)
+        if flow is None or flow.source.alias in self._unread:
+            return None
+        selection, alias = flow.selection, flow.source.alias
+        names = (await read([PartitionCounts(alias)], Clusters(kafkas={alias: flow.source}), Limits())).get(
+            PartitionCounts(alias)
+        )
+        if isinstance(names, Mm2mgrError):
+            self._unread.add(alias)
+            return None
+        return any(map(selection.takes, names)) or (flow.with_heartbeats and HEARTBEATS in names)
+
+    async def was_silent(self, arrivals: Arrivals, written_at: float) -> bool:
+        """Tell whether no record of the waiting topics arrived before the update either: in the minute before
+        `written_at` (seconds since 1970) each of them got records at the source, and none at the target. False where
+        that cannot be read."""
+        flow, topics = arrivals.flow, arrivals.waiting
+        partitions = [partition for partition in arrivals.partitions if partition.topic in topics]
+        since, ran = (round(1000 * (written_at - ago)) for ago in (_BEFORE_SECONDS, _SURELY_RAN_SECONDS))
+        source, target = kafka_access(flow.source), kafka_access(flow.target)
+        remote = {_remote(flow, partition): partition.topic for partition in partitions}
+        try:
+            first, later, there = await asyncio.gather(
+                asyncio.to_thread(read_since, source, partitions, since),
+                asyncio.to_thread(read_since, source, partitions, ran),
+                asyncio.to_thread(read_since, target, remote, since),
+            )
+        except Mm2mgrError:
+            return False
+        wrote = {
+            partition.topic
+            for partition, offset in first.items()
+            if offset >= 0 and later.get(partition, offset) != offset
+        }
+        arrived = {remote[partition] for partition, offset in there.items() if offset >= 0}
+        return bool(topics) and wrote.issuperset(topics) and not arrived
+
+    async def read(self, watched: Iterable[Arrivals]) -> list[tuple[Arrivals, Ends]]:
+        """Return the ends of what each of them has, without those whose clusters could not be read."""
+        asked = [arrivals for arrivals in watched if arrivals.partitions and not arrivals.unknown]
+        chosen = [arrivals for arrivals in asked if not self._unread & _aliases(arrivals.flow)]
+        partitions_of: dict[tuple[str, bool], set[TopicPartition]] = {}
+        clusters = {end.alias: end for arrivals in chosen for end in (arrivals.flow.source, arrivals.flow.target)}
+        for arrivals in chosen:
+            partitions_of.setdefault((arrivals.flow.source.alias, arrivals.is_committed), set()).update(
+                arrivals.partitions
+            )
+            remote = (_remote(arrivals.flow, partition) for partition in arrivals.partitions)
+            partitions_of.setdefault((arrivals.flow.target.alias, False), set()).update(remote)
+        ends_of: dict[tuple[str, bool], Mapping[TopicPartition, int | None]] = {}
+
+        async def of_kafka(alias: str, committed: bool) -> None:
+            asked = partitions_of[alias, committed]
+            try:
+                access = kafka_access(clusters[alias])
+                ends_of[alias, committed] = await asyncio.to_thread(read_ends, access, asked, committed=committed)
+            except Mm2mgrError:
+                self._unread.add(alias)
+
+        await asyncio.gather(*(of_kafka(*key) for key in partitions_of))
+        for arrivals in asked:
+            if self._unread & _aliases(arrivals.flow):
+                arrivals.forget()
+        read = [arrivals for arrivals in chosen if not self._unread & _aliases(arrivals.flow)]
+        return [
+            (
+                arrivals,
+                _both(
+                    arrivals,
+                    ends_of[arrivals.flow.source.alias, arrivals.is_committed],
+                    ends_of[arrivals.flow.target.alias, False],
+                ),
+            )
+            for arrivals in read
+        ]
+
+
+def _both(
+    arrivals: Arrivals, source: Mapping[TopicPartition, int | None], target: Mapping[TopicPartition, int | None]
+) -> Ends:
+    """Return both ends of its partitions, none where mm2mgr's login sees none of its topics on the target: 0 would be
+    no reading.
+    """
+    remotes = {partition: _remote(arrivals.flow, partition) for partition in arrivals.partitions}
+    arrivals.sees_target = any(target.get(remote) is not None for remote in remotes.values())
+    return {
+        partition: (source[partition] or 0, target[remote] or 0)
+        for partition, remote in remotes.items()
+        if arrivals.sees_target and partition in source and remote in target
+    }
+
+
+def said(arrivals: Arrivals) -> str:
+    """Return what is seen of records, in words; nothing where they arrive."""
+    if arrivals.unknown:
+        return f"not known whether records arrive ({arrivals.unknown})"
+    if not arrivals.sees_target:
+        return f"not known whether records arrive (mm2mgr sees none of its topics on {arrivals.flow.target.alias})"
+    if arrivals.base is None:
+        return ""
+    if not arrivals.fresh:
+        return "no new records to judge by"
+    if not arrivals.waiting:
+        return ""
+    return f"no record of {few(arrivals.waiting)} arrives, although the source has new ones (a right may be missing)"
+
+
+def _remote(flow: Flow, partition: TopicPartition) -> TopicPartition:
+    return TopicPartition(flow.remote_topic(partition.topic), partition.partition)
+
+
+def _aliases(flow: Flow) -> set[str]:
+    return {flow.source.alias, flow.target.alias}
+
+
+def read_ends(
+    access: KafkaAccess, partitions: Iterable[TopicPartition], timeout_seconds: float = 5.0, *, committed: bool = False
+) -> dict[TopicPartition, int | None]:
+    """Return the log ends of partitions, 0 of those that do not exist (yet), None where this login does not see the
+    topic. `committed`: the first offset of an open transaction where there is one. Blocks; raises KafkaError."""
+    from mm2mgr.kafka.client import Kafka
+
+    distinct = list(partitions)
+    with Kafka(access, timeout_seconds) as kafka:
+        counts = kafka.partition_counts()  # ends early where no broker listens
+        there = [partition for partition in distinct if partition.partition < counts.get(partition.topic, 0)]
+        ends = {partition: log.end for partition, log in kafka.read_offsets(there, committed=committed).found.items()}
+    missing = {partition: 0 if partition.topic in counts else None for partition in set(distinct) - set(there)}
+    return {**missing, **ends}
+
+
+def read_since(
+    access: KafkaAccess, partitions: Iterable[TopicPartition], since_ms: int, timeout_seconds: float = 5.0
+) -> dict[TopicPartition, int]:
+    """Return the first offset of this time or later of partitions, -1 where there is none. Blocks; raises
+    KafkaError.
+    """
+    from mm2mgr.kafka.client import Kafka
+
+    with Kafka(access, timeout_seconds) as kafka:
+        counts = kafka.partition_counts()
+        there = [partition for partition in partitions if partition.partition < counts.get(partition.topic, 0)]
+        return kafka.offsets_since(dict.fromkeys(there, since_ms))

@@ -1,0 +1,273 @@
+"""What was changed, by whom and when, and the config that each connector was last given: kept in one compacted topic on
+the Kafka cluster that a Connect cluster runs on, so that whoever comes next finds it.
+
+Values are masked before they leave the process. The topic is created where it is missing; where it cannot be written,
+the reason is reported, and nothing else fails. The name is one that MirrorMaker never mirrors. A Kafka client is loaded
+only when something is recorded or read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
+from mm2mgr.kafka.quotas import RATE_KEY
+from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.read import ask_all
+from mm2mgr.plan.changes import Change, Named
+from mm2mgr.plan.history import CONFIG, ENTRY, TOPIC, History, HistoryEntry, read_history
+from mm2mgr.plan.quotas import QuotaResult
+from mm2mgr.secrets import mask_text, masked
+from mm2mgr.text import visible
+from mm2mgr.topology import Topology
+
+if TYPE_CHECKING:
+    from mm2mgr.kafka.compacted import CompactedTopic, TextWriter
+
+# No retention by time: the config that a connector was last given, and a claim, are needed however old they are.
+_CONFIGS = {"cleanup.policy": "compact"}
+_GIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who changes something, and the commit of the tree that says so; `commit` is empty outside git."""
+
+    who: str
+    commit: str = ""
+
+    def __str__(self) -> str:
+        return _safe(f"{self.who}, commit {self.commit}" if self.commit else self.who)
+
+
+def topic_of(topology: Topology, alias: str) -> CompactedTopic:
+    """Return the topic on one Kafka cluster."""
+    from mm2mgr.kafka.compacted import CompactedTopic
+
+    cluster = topology.clusters[alias]
+    return CompactedTopic(kafka_access(cluster), TOPIC, cluster.model.replication_factor, _CONFIGS)
+
+
+def _history_of(topology: Topology, kafka: str) -> str:
+    """Return the Connect cluster in whose history quotas on a Kafka cluster are recorded."""
+    return next((name for name, connect in topology.connects.items() if connect.kafka == kafka), min(topology.connects))
+
+
+class Recorder:
+    """Records what one command does while it does it. Nothing waits for it until `close`."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        command: str,
+        author: Author,
+        reason: str = "",
+        failed_before: Mapping[Named, HistoryEntry] = MappingProxyType({}),
+    ) -> None:
+        """Begin; a change that is tried again, and is in `failed_before`, keeps its entry instead of getting one each
+        time.
+        """
+        self.topology, self.author = topology, Author(_safe(author.who), author.commit)
+        self._failed_before = failed_before
+        self._common = {
+            "who": _safe(author.who),
+            "commit": author.commit,
+            "command": command,
+            "owner": str(topology.owner),
+            "reason": _safe(reason),
+        }
+        self._run = uuid.uuid4().hex[:12]
+        self._entries: dict[Named, HistoryEntry] = {}
+        self._writers: dict[str, TextWriter | Mm2mgrError] = {}
+        self._connects: set[str] = set()
+
+    def begin(self, change: Change) -> None:
+        """Record that a change begins; what stays of a command that is killed."""
+        shown = to_json(change)
+        before = self._failed_before.get(change.named)
+        again = before and (before.action, list(before.keys)) == (change.action, shown["keys"])
+        entry = HistoryEntry(
+            before.id if before and again else f"{self._run}-{len(self._entries)}",
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            connect=change.connect,
+            connector=change.connector,
+            flows=change.flows,
+            action=change.action,
+            keys=tuple(shown["keys"]),
+            state=shown["state"],
+            **self._common,
+        )
+        self._entries[change.named] = entry
+        self.put(entry)
+
+    def end(self, change: Change, outcome: str, error: str | None = None) -> None:
+        """Record what became of a change that was begun; a later call for the same connector replaces it."""
+        named = change.named
+        if named not in self._entries:
+            self.begin(change)
+        entry = replace(self._entries[named], outcome=outcome, error=error and _safe(error))
+        if entry == self._entries[named]:
+            return
+        self._entries[named] = entry
+        self.put(entry)
+        if error is None:
+            self._keep(named, change)
+
+    def quota(self, result: QuotaResult) -> None:
+        """Record a quota that was written, with the Connect clusters that run on its Kafka cluster: in the history of
+        the first.
+        """
+        change = result.change
+        if result.error is not None:
+            return
+        before, after = (None if rate is None else f"{rate:.0f}" for rate in (change.before, change.after))
+        entry = HistoryEntry(
+            f"{self._run}-quota-{uuid.uuid4().hex[:8]}",
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+            connect=_history_of(self.topology, change.kafka),
+            connector=str(change.entity),
+            flows=change.flows,
+            action=change.action,
+            keys=({"key": f"{RATE_KEY} on {change.kafka}", "before": before, "after": after},),
+            state=None,
+            outcome="done",
+            **self._common,
+        )
+        self.put(entry)
+
+    def take_back(self, change: Change) -> None:
+        """Record that a change was rolled back: the config before it is the one that was applied last."""
+        self.end(change, "rolled back", "its wave, or a later one, was not good")
+        recreated = replace(change, action="create", config=change.before)
+        self._keep(change.named, recreated if change.before else replace(change, action="delete"))
+
+    def put(self, entry: HistoryEntry) -> None:
+        """Record an entry as it is."""
+        self.write(entry.connect, ENTRY + entry.id, json.dumps(to_json(entry)))
+
+    def drop(self, entry: HistoryEntry) -> None:
+        """Delete an entry."""
+        self.write(entry.connect, ENTRY + entry.id, None)
+
+    def _keep(self, named: Named, change: Change) -> None:
+        key = "/".join((CONFIG.rstrip("/"), self.topology.owner, *named))
+        if change.action == "delete":
+            self.write(named[0], key, None)
+        elif change.config is not None:
+            self.write(named[0], key, json.dumps(masked(change.written)))
+
+    def write(self, connect: str, key: str, value: str | None) -> None:
+        """Record a text under a key on the Kafka cluster of a Connect cluster; None deletes it."""
+        if not self.topology.connects[connect].model.history:
+            return
+        self._connects.add(connect)
+        alias = self.topology.connects[connect].kafka
+        if alias not in self._writers:
+            self._writers[alias] = self._writer(alias)
+        writer = self._writers[alias]
+        if not isinstance(writer, Mm2mgrError):
+            writer.put(key, value)
+
+    def _writer(self, alias: str) -> TextWriter | Mm2mgrError:
+        from mm2mgr.kafka.compacted import TextWriter
+
+        try:
+            return TextWriter(topic_of(self.topology, alias))
+        except Mm2mgrError as error:  # its credentials are not on this machine
+            return error
+
+    @property
+    def failed(self) -> dict[Named, HistoryEntry]:
+        """The changes that failed, to be given to the recorder of the next try."""
+        return {named: entry for named, entry in self._entries.items() if entry.outcome == "failed"}
+
+    def close(self) -> dict[str, str]:
+        """Wait until all is stored, or known not to be; return why not for each Connect cluster concerned."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        if not self._writers:
+            return {}
+        with ThreadPoolExecutor(len(self._writers)) as threads:
+            ends = dict(zip(self._writers, threads.map(_close_writer, self._writers.values()), strict=True))
+        connects, self._connects, self._writers = sorted(self._connects), set(), {}
+        reasons = {connect: ends[self.topology.connects[connect].kafka] for connect in connects}
+        return {connect: error.one_line for connect, error in reasons.items() if error is not None}
+
+
+def _close_writer(writer: TextWriter | Mm2mgrError) -> Mm2mgrError | None:
+    return writer if isinstance(writer, Mm2mgrError) else writer.close()
+
+
+async def record(topology: Topology, entries: Sequence[HistoryEntry]) -> dict[str, str]:
+    """Record entries as they are; return why not for each Connect cluster whose Kafka could not be written."""
+    recorder = Recorder(topology, "", Author(""))
+    for entry in entries:
+        recorder.put(
+            replace(entry, who=_safe(entry.who), reason=_safe(entry.reason), error=entry.error and _safe(entry.error))
+        )
+    return await asyncio.to_thread(recorder.close)
+
+
+async def read(topology: Topology, connects: Iterable[str] | None = None) -> History:
+    """Read what is recorded of this tree's owner on some Connect clusters, or on all, from their Kafka clusters side by
+    side.
+    """
+    return await ask_all(read_history(topology, connects), topology)
+
+
+async def forget(topology: Topology, entries: Iterable[HistoryEntry]) -> dict[str, str]:
+    """Delete entries; return why not for each Connect cluster whose Kafka could not be written."""
+    recorder = Recorder(topology, "", Author(""))
+    for entry in entries:
+        recorder.drop(entry)
+    return await asyncio.to_thread(recorder.close)
+
+
+def _safe(text: str) -> str:
+    return visible(mask_text(text))
+
+
+# --- who and which commit ---------------------------------------------------------------------------------------------
+
+_NAMES = ("MM2MGR_WHO", "GITHUB_ACTOR", "GITLAB_USER_LOGIN", "GIT_AUTHOR_NAME")
+
+
+def author(files: Sequence[Path]) -> Author:
+    """Return who runs this, from the environment, git or the system, and the commit of the tree, with `+dirty` where
+    files differ from it.
+    """
+    folder = next((file if file.is_dir() else file.parent for file in files if file.exists()), Path())
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    if commit and _git(folder, "status", "--porcelain", "--", *(str(file.resolve()) for file in files)):
+        commit += "+dirty"
+    named = next((name for variable in _NAMES if (name := os.environ.get(variable, ""))), "")
+    return Author(named or _git(folder, "config", "user.name") or _system_user(), commit)
+
+
+def _system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container runs as a number without a name
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return what git prints; nothing where there is no git, or no repository."""
+    line = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False, errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

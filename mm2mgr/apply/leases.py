@@ -1,0 +1,224 @@
+"""The leases that make one process the only one of its kind that writes: one per Kafka cluster that Connect clusters
+run on.
+
+`reconcile` and `apply` of one owner share a lease, `watch` has another. Whoever has it asks again before a write where
+that is some seconds ago, so a process that slept, or was cut off, learns that another one may be at work before it
+writes anything more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+from mm2mgr import timing
+from mm2mgr.apply.history import topic_of
+from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.plan.history import TOPIC
+from mm2mgr.topology import Topology
+
+if TYPE_CHECKING:
+    from mm2mgr.kafka.access import KafkaAccess
+    from mm2mgr.kafka.lease import Holder, Lease
+
+T = TypeVar("T")
+Answer = TypeVar("Answer")
+_NAP_SECONDS = 1.0
+"""A signal that comes just before Python falls asleep is handled only when it wakes up."""
+_JOIN_SECONDS = 20.0
+_YIELD_SECONDS = 10.0
+KILLED_SECONDS = 12.0
+"""After so long a member that was killed has lost its lease: the session time-out, and what brokers take to act on
+it.
+"""
+
+
+class LeaseLost(KafkaError):
+    """A lease was lost, so another process may write now; nothing more is written, and nothing is undone."""
+
+
+def holder_note(command: str, author: object, since: float) -> str:
+    """Return what others are shown of a process that holds a lease."""
+    return f"`{command}` by {author}, since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+async def read_holders(
+    topology: Topology, connects: Iterable[str], group: str
+) -> tuple[dict[str, Holder], dict[str, str]]:
+    """Return who holds the lease on the Kafka clusters of these Connect clusters now, by alias, and why that could not
+    be asked.
+
+    All are asked at the same time, without joining the group; each answers within a second or counts as not asked.
+    """
+    from mm2mgr.kafka.lease import read_holder  # a Kafka client, which `--help` does without
+
+    def ask(alias: str) -> Holder | str | None:
+        try:
+            return read_holder(topic_of(topology, alias).access, TOPIC, group)
+        except Mm2mgrError as error:
+            return error.one_line
+
+    chosen = (topology.connects[name] for name in connects)
+    aliases = sorted({connect.kafka for connect in chosen if connect.model.history})
+    answers = dict(
+        zip(aliases, await asyncio.gather(*(asyncio.to_thread(ask, alias) for alias in aliases)), strict=True)
+    )
+    unasked = {alias: answer for alias, answer in answers.items() if isinstance(answer, str)}
+    return {alias: answer for alias, answer in answers.items() if answer and not isinstance(answer, str)}, unasked
+
+
+class Leases:
+    """The leases of this process, one per Kafka cluster that Connect clusters run on; `group_of` names their consumer
+    group.
+    """
+
+    def __init__(self, group_of: Callable[[Topology], str]) -> None:
+        self._group_of = group_of
+        self.changed = threading.Event()
+        """Set when a lease was won or lost since the round before began."""
+        self.lost: frozenset[str] = frozenset()
+        """Kafka clusters whose lease was lost since `watched` began."""
+        self._when_lost: Callable[[], object] = lambda: None
+        self._joined: dict[str, tuple[KafkaAccess, Lease]] = {}
+        self._watched: Mapping[str, Lease] = MappingProxyType({})
+        self._kafka_of: Mapping[str, str] = MappingProxyType({})
+
+    def missing(
+        self, topology: Topology, note: str = "", connects: Collection[str] | None = None
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return the Connect clusters that another process writes, and those for which the lease could not be had, with
+        the reason.
+
+        Of all Connect clusters, or of some. `note` is what others are shown of this process while it holds a lease.
+        """
+        self.changed.clear()
+        chosen = {name: connect for name, connect in topology.connects.items() if connects is None or name in connects}
+        aliases = {connect.kafka for connect in chosen.values() if connect.model.history}
+        errors = self._join(topology, aliases)
+        for alias, (_, lease) in self._joined.items():
+            is_unconfirmed = lease.held and not lease.confirmed(note) and lease.held
+            if lease.refused:
+                errors[alias] = _because(lease.refused)
+            elif is_unconfirmed or not lease.answered.is_set():
+                errors[alias] = f"Kafka '{alias}' did not say who has it"
+        standby, without = [], {}
+        for name, connect in chosen.items():
+            if not connect.model.history:
+                without[name] = "no lease: the tree says history: false, so another writer could not be seen"
+            elif connect.kafka in errors:
+                without[name] = f"no lease: {errors[connect.kafka]}"
+            elif not self._joined[connect.kafka][1].held:
+                standby.append(name)
+        return tuple(standby), without
+
+    def take(self, topology: Topology, connects: Collection[str], note: str) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Take all leases of these Connect clusters, for one piece of work that needs all of them; returns what
+        `missing` does.
+
+        Of two processes that begin at the same moment each may get some. The one with the first by name waits until the
+        other gives way.
+        """
+        standby, without = self.missing(topology, note, connects)
+        end = timing.now() + _YIELD_SECONDS
+        while standby and self._joined[min(self._joined)][1].held and timing.now() < end:
+            timing.wait(self.changed, _NAP_SECONDS)
+            standby, without = self.missing(topology, note, connects)
+        return standby, without
+
+    def _join(self, topology: Topology, aliases: set[str]) -> dict[str, str]:
+        """Take part in the groups of these Kafka clusters and in no other; return why not."""
+        from mm2mgr.kafka.lease import Lease  # a Kafka client, which `--help` does without
+
+        topics = {alias: topic_of(topology, alias) for alias in sorted(aliases)}
+        for alias, (access, lease) in list(self._joined.items()):
+            if alias not in topics or topics[alias].access != access or lease.refused:
+                del self._joined[alias]
+                lease.close()
+
+        def join(alias: str) -> Lease | str:
+            try:
+                return Lease(topics[alias], self._group_of(topology), self._tell)
+            except Mm2mgrError as error:
+                return _because(error)
+
+        new = sorted(topics.keys() - self._joined.keys())
+        answers = dict(zip(new, _side_by_side(join, new), strict=True))
+        errors = {alias: answer for alias, answer in answers.items() if isinstance(answer, str)}
+        joined = {alias: answer for alias, answer in answers.items() if not isinstance(answer, str)}
+        self._joined |= {alias: (topics[alias].access, lease) for alias, lease in joined.items()}
+        end = timing.now() + _JOIN_SECONDS
+        for lease in joined.values():
+            while not timing.wait(lease.answered, _NAP_SECONDS) and timing.now() < end:
+                pass
+        return errors
+
+    def _tell(self) -> None:
+        self.changed.set()
+        if gone := {alias for alias, lease in self._watched.items() if not lease.held} - self.lost:
+            self._lose(gone)
+
+    def _lose(self, aliases: Iterable[str]) -> None:
+        self.lost |= frozenset(aliases)
+        self._when_lost()
+
+    @contextmanager
+    def watched(self, topology: Topology) -> Iterator[None]:
+        """Within the block, a lease that is held at its begin and lost ends the writes, also where it is won again."""
+        self.lost = frozenset()
+        self._watched = {alias: lease for alias, (_, lease) in self._joined.items() if lease.held}
+        self._kafka_of = {name: connect.kafka for name, connect in topology.connects.items()}
+        try:
+            yield
+        finally:
+            self._watched = {}
+
+    @contextmanager
+    def ending(self, halt: asyncio.Event) -> Iterator[None]:
+        """Within the block, a lost lease sets `halt`, as an interrupt does."""
+        loop = asyncio.get_running_loop()
+        self._when_lost = lambda: loop.call_soon_threadsafe(halt.set)
+        if self.lost:
+            halt.set()
+        try:
+            yield
+        finally:
+            self._when_lost = lambda: None
+
+    async def check(self, connect: str) -> None:
+        """Raise LeaseLost where the lease of a Connect cluster was lost; to be asked before each write. Brokers are
+        asked every few seconds.
+        """
+        alias = self._kafka_of.get(connect, "")
+        lease = self._watched.get(alias)
+        if lease is None:
+            return
+        if alias not in self.lost and not lease.was_confirmed() and not await asyncio.to_thread(lease.confirmed):
+            self._lose({alias})
+        if alias in self.lost:
+            raise LeaseLost(
+                f"not written: the lease on Kafka '{alias}' was lost, so another process may write now",
+                hint="apply again: it goes on from what is written",
+            )
+
+    def close(self) -> None:
+        """Give all of them up; the next process has them at once."""
+        _side_by_side(lambda lease: lease.close(), [lease for _, lease in self._joined.values()])
+        self._joined = {}
+
+
+def _because(error: Mm2mgrError) -> str:
+    return f"{error.one_line}; {error.hint}" if error.hint else error.one_line
+
+
+def _side_by_side(do: Callable[[T], Answer], values: Sequence[T]) -> list[Answer]:
+    """Do it for all values at the same time: brokers that do not answer hold up no other."""
+    if not values:
+        return []
+    with ThreadPoolExecutor(len(values)) as threads:
+        return list(threads.map(do, values))

@@ -1,0 +1,385 @@
+"""Finds topics that a source connector would mirror a second time, because another connector has mirrored them. Pure.
+
+Offsets are stored by connector name on a Connect cluster (KIP-875). So a renamed flow, a flow that moves to another
+Connect cluster, and a topic that moves to another flow all start from the beginning. A flow that is turned round, names
+kept, sends records back to where they came from. Each write that takes other topics than before gets a `MirrorVerdict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mm2mgr.lint.hops import Hop
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.plan.changes import Named, connector_text
+from mm2mgr.plan.guards import Connectors, Objection
+from mm2mgr.plan.offsets import Journal, TakeOver
+from mm2mgr.plan.renames import (
+    former_names,
+    names_of,
+    new_names,
+    objection_renamed,
+    objection_too_long,
+    other_names,
+)
+from mm2mgr.plan.widening import MirroredState, Widening
+from mm2mgr.render import FLOW_KEY
+from mm2mgr.text import few, in_yaml
+from mm2mgr.topics.shared import meeting
+from mm2mgr.truth.reach import numbers
+
+ALLOWED_BY = {"mirrored-already": "mirror-again", "target-names": "target-names"}
+"""The costly kind of change (`price.KINDS`) that an objection is about."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """What would be mirrored a second time: which connector mirrored it, and which topics; topics are () where only
+    patterns are known.
+    """
+
+    old: Named
+    topics: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return connector_text(self.old)
+
+
+def _mirrored_by_other_connector(
+    widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool], over: TakeOver | None = None
+) -> Iterator[Again]:
+    """Yield what a write would mirror a second time, by the connector that mirrored it.
+
+    `is_abandoned` says which connectors are owned and no longer declared; what it takes `over` comes along with its
+    offsets.
+    """
+    taken_offsets = (over and state.offsets.get(over.giver)) or {}
+    own = {
+        **(state.offsets.get(widening.named) or {}),
+        **{p: at for p, at in taken_offsets.items() if over and over.has_topic(p.topic)},
+    }
+    for other, hop in widening.others.items():
+        is_giver = over is not None and other == over.giver
+        abandoned = is_abandoned(other)
+        topics = [
+            topic
+            for topic, offsets in _mirrored_by(other, hop, state).items()
+            if not (is_giver and over and over.has_topic(topic))
+            and widening.repeats(other, topic, is_abandoned=abandoned)
+            and any(offset > own.get(partition, -1) for partition, offset in offsets.items())
+        ]
+        if topics:
+            yield Again(other, tuple(sorted(topics)))
+        elif not is_giver and not _is_known(other, hop, state) and hop.selection and widening.new.selection:
+            shared = meeting([hop.selection, widening.new.selection]).topic
+            if shared and widening.repeats(other, shared, is_abandoned=abandoned):
+                yield Again(other, ())
+
+
+def _mirrored_by_former_config(widening: Widening, state: MirroredState) -> Iterator[Again]:
+    """Yield what a write would mirror a second time because a connector did under its former config; it goes the other
+    way now.
+
+    Stored offsets do not name their target: what has no records there was mirrored to another one.
+    """
+    own, there = state.offsets.get(widening.named) or {}, _topics_on_target(widening, state)
+    for other in widening.opposite:
+        stored = state.former.get((other, widening.source), {})
+        topics = {partition.topic for partition, offset in stored.items() if offset > own.get(partition, -1)}
+        if repeats := sorted(t for t in topics if widening.newly(t) and (there is None or t in there)):
+            yield Again(other, tuple(repeats))
+
+
+def _would_mirror_back(
+    widening: Widening, state: MirroredState, is_abandoned: Callable[[Named], bool]
+) -> Iterator[Again]:
+    """Yield what a write would mirror back to where it came from, by the connector that brought it."""
+    for other, hop in widening.opposite.items():
+        topics = list(_mirrored_by(other, hop, state))
+        is_known = _is_known(other, hop, state)
+        if not is_known and hop.selection and widening.new.selection:
+            shared = meeting([hop.selection, widening.new.selection], ["", hop.selection.prefix]).topic
+            topics += [shared] if shared else []
+        back = {widening.sends_back(other, topic, is_abandoned=is_abandoned(other)) for topic in topics}
+        if returning := sorted(filter(None, back)):
+            yield Again(other, tuple(returning) if is_known else ())
+
+
+_NOT_STORED_YET = 2**63  # what runs may have mirrored more than its workers have stored
+
+
+def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict[TopicPartition, int]]:
+    """Return topic → partition → last offset that a connector mirrored; unstored ones of a running connector count as
+    the newest.
+    """
+    by_topic: dict[str, dict[TopicPartition, int]] = {}
+    if _is_half_made(hop):
+        return by_topic
+    for partition, offset in {**state.former.get((named, ""), {}), **(state.offsets.get(named) or {})}.items():
+        by_topic.setdefault(partition.topic, {})[partition] = offset
+    listed = state.listed(hop.subject.source)
+    if listed and not _has_stored_all(hop):
+        for topic, written in listed.written.items():
+            if written and topic not in by_topic and hop.selection and hop.selection.takes(topic):
+                by_topic[topic] = {TopicPartition(topic, 0): _NOT_STORED_YET}
+    return by_topic
+
+
+def _is_known(named: Named, hop: Hop, state: MirroredState) -> bool:
+    """Tell whether all that a connector has mirrored is known: its offsets, and the topics whose offsets are not stored
+    yet.
+    """
+    stored = state.offsets.get(named) is not None
+    return _is_half_made(hop) or (stored and (_has_stored_all(hop) or state.listed(hop.subject.source) is not None))
+
+
+def _is_half_made(hop: Hop) -> bool:
+    """Tell whether a connector never ran yet: it waits for offsets to be carried to it, and has what a former one left,
+    if any.
+    """
+    journal = Journal.of(hop.subject.config)
+    return bool(journal and journal.move and journal.move.created and not journal.move.carried)
+
+
+def _has_stored_all(hop: Hop) -> bool:
+    return hop.subject.state == "STOPPED"  # only then are all offsets stored (KIP-875)
+
+
+@dataclass(frozen=True)
+class MirrorVerdict:
+    """What is known of one write: what it mirrors a second time, the objections to it, and the offsets that it needs.
+
+    `topics` are those that it would mirror a second time, as far as they are known; `renamed` has names on the target
+    before and after.
+    """
+
+    again: tuple[Again, ...]
+    objections: tuple[Objection, ...]
+    needs: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+
+
+def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
+    widening: Widening,
+    state: MirroredState,
+    connectors: Connectors,
+    version: str | None,
+    over: TakeOver | None = None,
+    *,
+    begun: bool = False,
+) -> MirrorVerdict:
+    """Judge a write that takes other topics than before; `version` is the workers' Kafka, None when it is not known.
+
+    What it takes `over` comes with its stored offsets; a move that was `begun` ends under the names that it was begun
+    with.
+    """
+    giver = over.giver if over else None
+    repeats = (
+        *_mirrored_by_other_connector(widening, state, connectors.is_abandoned, over),
+        *_mirrored_by_former_config(widening, state),
+    )
+    left = _arrived_without_offsets(widening, state)
+    if over is not None and over.giver in widening.others:
+        before = widening.others[over.giver].selection
+        stored = {
+            partition.topic for partition in state.offsets.get(over.giver) or {} if over.has_topic(partition.topic)
+        }
+        left, version = [topic for topic in left if before and not before.takes(topic) and topic not in stored], "0"
+    late = _objection_no_offsets(widening, left, version)
+    back = tuple(_would_mirror_back(widening, state, connectors.is_abandoned))
+    objection = _objection_duplicates(repeats, connectors.owned, widening, giver) or _objection_loop(back, widening)
+    objection = objection or _objection_unread_cluster(widening, state, connectors.unread) or late
+    topics = dict.fromkeys(topic for repeat in (*repeats, *back) for topic in repeat.topics)
+    former = () if begun or giver is None else (former_names(giver, connectors),)
+    formers = (names_of(widening.before.subject) if widening.before else None, *former)
+    names = tuple(dict.fromkeys(new_names(widening, state, formers)))
+    elsewhere = objection_renamed(widening, names, formers, connectors.files)
+    return MirrorVerdict(
+        (*repeats, *back),
+        tuple(filter(None, (objection, elsewhere, objection_too_long(widening, state)))),
+        () if objection else tuple(left),
+        tuple(topics if repeats or back else left if objection is late and late else ()),
+        (*names, *(pair for repeat in repeats for pair in other_names(widening, repeat.old, repeat.topics))),
+    )
+
+
+def _objection_duplicates(
+    repeats: Sequence[Again], owned: Container[Named], widening: Widening, giver: Named | None = None
+) -> Objection | None:
+    """Return the objection to a write that mirrors topics a second time; `owned` connectors are this tree's.
+
+    From its `giver` it takes over other topics already.
+    """
+    if not repeats:
+        return None
+    others = " and ".join(map(str, repeats))
+    return Objection(
+        "mirrored-already",
+        f"{_mirrored_text(repeats)}, and offsets are stored by connector name: every record would be mirrored again",
+        (
+            "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
+            f"{_entry(repeats[0], widening, giver)} to carry the stored offsets along; or add --allow mirror-again"
+            if all(repeat.old in owned and repeat.old in widening.others for repeat in repeats)
+            else f"leave these topics to {others}; or delete it and add --allow mirror-again"
+        ),
+    )
+
+
+def _objection_loop(repeats: Sequence[Again], widening: Widening) -> Objection | None:
+    """Return the objection to a write that mirrors topics back to where they came from."""
+    if not repeats:
+        return None
+    return Objection(
+        "mirrored-already",
+        f"{_mirrored_text(repeats)} from '{widening.target}' to '{widening.source}' under the names that they would get"
+        f" there: every record would return to the topic it came from, and be in '{widening.target}' twice",
+        "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each"
+        " record twice, add --allow mirror-again",
+    )
+
+
+def _mirrored_text(repeats: Sequence[Again]) -> str:
+    """Say who has mirrored what."""
+    others = " and ".join(map(str, repeats))
+    topics = dict.fromkeys(topic for repeat in repeats for topic in repeat.topics)
+    topics_text = f"these topics ({few(list(topics))})" if topics else "these topics"
+    return f"{others} {'has' if len(repeats) == 1 else 'have'} mirrored {topics_text}"
+
+
+def _entry(again: Again, widening: Widening, giver: Named | None) -> str:
+    """Return the entry of the tree that carries offsets along; flows that both stay give each other topics."""
+    if again.old == giver:
+        return f"write {', '.join(again.topics)} under topics: of that entry of moved:, too,"
+    old, stays = again.old, again.old in widening.declared
+    flow = widening.others[old].subject.config.get(FLOW_KEY, "/".join(old)) if stays else "/".join(old)
+    topics = f", topics: [{', '.join(again.topics) or '…'}]" if stays else ""
+    to = in_yaml(widening.new.subject.config.get(FLOW_KEY, "…"))
+    return f"write moved: [{{from: {in_yaml(flow)}, to: {to}{topics}}}]"
+
+
+def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Objection | None:
+    """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the
+    topics.
+    """
+    if not unread:
+        return None
+    clusters = " and ".join(f"'{name}'" for name in unread)
+    if returning := _may_come_from_target(widening, state):
+        return Objection(
+            "mirrored-already",
+            f"Connect cluster {clusters} could not be read, and '{widening.source}' has topics that were mirrored from"
+            f" '{widening.target}', by their names ({few(returning)}): if a connector there still does, they would be"
+            " mirrored back and forth without end",
+            f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing"
+            " mirrors them any more",
+        )
+    there, target = _topics_on_target(widening, state), state.listed(widening.target)
+    cause = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
+    if there is not None and target is not None:
+        topics = set(state.begun.get(widening.named, ()))
+        names = {widening.renamed(topic): None for topic in there}
+        names |= {
+            name: None
+            for name, end in target.written.items()
+            if end and _formerly(name, topics, widening, state.aliases)
+        }
+        if not names:
+            return None
+        cause = f"{few(list(names))} on '{widening.target}' already had records"
+    return Objection(
+        "mirrored-already",
+        f"Connect cluster {clusters} could not be read, and {cause}: if this flow has run there, every record would be"
+        " mirrored again",
+        f"bring {clusters} back and plan again; or add --allow mirror-again if it never ran there",
+    )
+
+
+def _may_come_from_target(widening: Widening, state: MirroredState) -> list[str]:
+    """Return the topics that a write begins to take, names kept, and that some unknown connector has from the target,
+    by their names.
+    """
+    selection = widening.new.selection
+    if not selection or selection.policy != "identity":
+        return []
+    return [
+        name
+        for name in state.begun.get(widening.named, ())
+        if any(prefix.rstrip("._-") == widening.target for prefix, _ in _ends(name))
+        and not any(
+            hop.selection and hop.selection.upstream(name) not in (None, name) for hop in widening.opposite.values()
+        )
+    ]
+
+
+def _arrived_without_offsets(widening: Widening, state: MirroredState) -> list[str]:
+    """Return the topics of a write that have arrived under a name which only mirrors of its source write, and not by
+    its offsets.
+
+    No running connector has mirrored them: a deleted one has, or one outside these Connect clusters. What is
+    stored under the name of a connector that does not exist cannot be read, so of a new one all of them are returned.
+    """
+    selection = widening.new.selection
+    if not selection or selection.policy != "default":
+        return []
+    own = {partition.topic for partition in state.offsets.get(widening.named) or {}}
+    return [topic for topic in _topics_on_target(widening, state) or () if topic not in own]
+
+
+def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
+    """Return the objection to a write that takes topics which have arrived, and that cannot be tried without
+    running.
+    """
+    can_be_tried = widening.before is None and (version is None or numbers(version) >= (3, 7))
+    if not topics or can_be_tried:
+        return None
+    remote = few([widening.renamed(topic) for topic in topics])
+    cause = "no offsets are stored for them" if widening.before else "it is unknown whether offsets are stored for them"
+    return Objection(
+        "mirrored-already",
+        f"{remote} on '{widening.target}' already had records, and {cause} under this connector's name: every "
+        "record would be mirrored again",
+        "leave these topics to the flow that mirrored them; or add --allow mirror-again",
+    )
+
+
+def _topics_on_target(widening: Widening, state: MirroredState) -> list[str] | None:
+    """Return the topics of a write that have records on the target already; None when source or target was not read."""
+    begun, target = state.begun.get(widening.named), state.listed(widening.target)
+    if begun is None or target is None:
+        return None
+    return sorted(topic for topic in begun if target.written.get(widening.renamed(topic), 0))
+
+
+def _ends(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the ways to read a name as prefix with separator and topic."""
+    return ((name[: at + 1], name[at + 1 :]) for at, char in enumerate(name) if char in "._-")
+
+
+def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Container[str]) -> bool:
+    """Tell whether a topic of the target may be one of `topics` that was mirrored under another separator, policy or
+    source alias.
+
+    Names that are kept show nothing. What begins with the alias of another declared cluster is that one's; what a
+    connector that could be read brings is judged by its offsets.
+    """
+    selections = [hop.selection for hop in (widening.before, *widening.others.values()) if hop and hop.selection]
+    for prefix, topic in _ends(name):
+        alias = prefix.rstrip("._-")
+        if alias and topic in topics and (alias == widening.source or alias not in aliases):
+            return not any(selection.takes(topic) and selection.renamed(topic) == name for selection in selections)
+    return False
+
+
+class ArrivedTopics:
+    """A predicate on the topics of one target: the names that writes give to what they begin to take, and, where a
+    Connect cluster could not be read, the names that it may have had before."""
+
+    def __init__(self, writes: Iterable[Widening], begun: Mapping[Named, Collection[str]], *, unread: bool) -> None:
+        taken = [(write, topic) for write in writes for topic in begun.get(write.named, ())]
+        self.names = {write.renamed(topic) for write, topic in taken}
+        self.topics = {topic for _, topic in taken} if unread else ()
+
+    def __call__(self, name: str) -> bool:
+        return name in self.names or bool(self.topics and any(topic in self.topics for _, topic in _ends(name)))

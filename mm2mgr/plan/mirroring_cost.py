@@ -1,0 +1,267 @@
+"""Estimates what each write of a plan costs beyond its Connect cluster. It says which measurements it lacks; a cluster
+that does not answer leaves its part of the estimate out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from mm2mgr.assignment import listing_of, partitions_by_task, predict
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.lint.hops import filter_of, selection_of
+from mm2mgr.lint.subject import Subject
+from mm2mgr.live.questions import MeasuredTopics, StoredSizes, TranslatedGroups
+from mm2mgr.live.record_sizes import TopicSizes
+from mm2mgr.live.snapshot import Answer, Question, Steps, side_by_side
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.plan.changes import WRITES, Change, Named
+from mm2mgr.plan.guards import Connectors, mirrors_heartbeats
+from mm2mgr.plan.mirrored import MirrorVerdict
+from mm2mgr.plan.price import Price, Volume
+from mm2mgr.plan.renames import renamed_text
+from mm2mgr.plan.widening import MirroredState, Widening
+from mm2mgr.text import whole_number
+from mm2mgr.topics.names import HEARTBEATS
+
+_LATEST = "source.consumer.auto.offset.reset"
+_Assigned = Callable[[str], bool]
+_RECORD_OVERHEAD_BYTES = (
+    10  # of a record in a log besides key, value and headers: lengths, attributes, deltas of time and offset
+)
+_BATCH_BYTES, _BATCH_HEADER_BYTES = 16_384, 61  # Kafka's default batch.size, and what each batch takes
+_MEASURED_TOPICS = 40
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What was read for a plan; `sizes` are by alias of the source, and lack those that did not answer."""
+
+    run: Connectors
+    seen: MirroredState
+    widenings: Mapping[Named, Widening]
+    verdicts: Mapping[Named, MirrorVerdict]
+    sizes: Mapping[str, TopicSizes]
+    stored: Mapping[tuple[str, str], float]
+    """What a record takes in topics of targets, by alias and name, where it was measured."""
+    groups: Mapping[Named, tuple[str, ...]]
+    """What checkpoint connectors translate, where it could be read."""
+
+    def priced(self, change: Change) -> Change:
+        """Return the change with what it costs."""
+        named = change.named
+        more = self.moves(change) + self.heartbeats(change)
+        if named in self.verdicts:
+            more += self.mirrors(change, self.widenings[named], self.verdicts[named])
+        price = change.price
+        if price.group_patterns and named in self.groups:
+            price = replace(price, groups=self.groups[named], group_patterns=())
+        return replace(change, price=price + more)
+
+    def moves(self, change: Change) -> Price:
+        """Return how many partitions get another task."""
+        named = change.named
+        desired, live = self.run.desired.get(named), self.run.live.get(named)
+        if change.type != "source" or change.action != "update" or not desired or not live or not change.tasks:
+            return Price()
+        if named not in self.widenings and not any(key.key == "tasks.max" for key in change.keys):
+            return Price()
+        listed = self.seen.listed(desired.source)
+        most = whole_number((change.config or {}).get("tasks.max", "1"), 10)
+        tasks = change.tasks, 1 if most is None else most
+        moves = moved(listed.partitions, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
+        return Price(moved=moves[0], partitions=moves[1]) if moves else Price(moved=None)
+
+    def heartbeats(self, change: Change) -> Price:
+        """Return the heartbeats that are mirrored again, where another connector has mirrored them so far."""
+        if not _begins_heartbeats(change, self.run):
+            return Price()
+        alias = self.run.desired[change.named].source
+        sizes = self.sizes.get(alias)
+        logs = {partition for partition in sizes.logs if partition.topic == HEARTBEATS} if sizes else set()
+        if sizes is None or not logs:
+            return Price(again=Volume(unmeasured=(f"heartbeats of '{alias}'",)))
+        return Price(again=volume(sizes, [HEARTBEATS], self.seen.offsets.get(change.named) or {}, {}))
+
+    def mirrors(self, change: Change, widening: Widening, verdict: MirrorVerdict) -> Price:
+        """Return what is mirrored a second time, skipped, or called otherwise on the target."""
+        final = [renamed_text(verdict.renamed, widening.target)] if verdict.renamed else []
+        records = sum(count for _, count in change.takes.topics.values()) if change.takes else 0
+        if records and (change.config or {}).get(_LATEST) == "latest" and not verdict.topics:
+            final.append(f"{records} records that its topics have now are never mirrored ({_LATEST}=latest)")
+        repeats = bool(verdict.again or verdict.topics)
+        return Price(again=self.again(widening, verdict) if repeats else None, irreversible=tuple(final))
+
+    def again(self, widening: Widening, verdict: MirrorVerdict) -> Volume:
+        sizes = self.sizes.get(widening.source)
+        if sizes is None or not verdict.topics:
+            return Volume(unmeasured=(f"topics of '{widening.source}'",))
+        found = {topic: self.stored.get((widening.target, widening.renamed(topic))) for topic in verdict.topics}
+        stored = {topic: size for topic, size in found.items() if size}
+        return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {}, stored)
+
+
+def _begins_heartbeats(change: Change, run: Connectors) -> bool:
+    """Tell whether a write begins to mirror heartbeats that another connector has mirrored, whose stored offsets do not
+    come along.
+    """
+    after, before = run.desired.get(change.named), run.live.get(change.named)
+    if change.type != "source" or change.action not in WRITES or change.takes_over or not after:
+        return False
+    if not mirrors_heartbeats(after) or (before and mirrors_heartbeats(before)):
+        return False
+    others = (subject for named, subject in run.live.items() if named != change.named and subject.type == "source")
+    return any(subject.pair == after.pair and mirrors_heartbeats(subject) for subject in others)
+
+
+def volume(
+    sizes: TopicSizes, topics: Iterable[str], own: Mapping[TopicPartition, int], stored: Mapping[str, float]
+) -> Volume:
+    """Return what is mirrored of these topics, from the log's start or the offsets that a connector has of its `own`.
+
+    `stored` has what a record takes on the target, where it was measured on what is there; else its log counts as
+    uncompressed.
+    """
+    records, size, unmeasured = 0, 0.0, []
+    for topic in sorted(topics):
+        logs = {partition: log for partition, log in sizes.logs.items() if partition.topic == topic}
+        count = sum(max(0, log.end - max(log.start, own.get(partition, -1) + 1)) for partition, log in logs.items())
+        mean = sizes.record_bytes.get(topic)
+        if not logs or (count and mean is None):
+            unmeasured.append(topic)
+        records += count
+        size += count * (stored.get(topic) or log_bytes(mean)) if mean is not None else 0
+    return Volume(records, round(size), tuple(unmeasured))
+
+
+def log_bytes(record_bytes: float) -> float:
+    """Return what a record of this size takes in a log, with its share of the batch's header."""
+    whole = record_bytes + _RECORD_OVERHEAD_BYTES
+    return whole + _BATCH_HEADER_BYTES / max(1.0, _BATCH_BYTES // whole)
+
+
+def moved(
+    listed: Mapping[str, int], before: _Assigned | None, after: _Assigned | None, tasks: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return how many of a connector's partitions get another task, and how many it has; None where its topics are not
+    known.
+
+    `listed` has all topics of the source as its brokers list them, which decides the order; `tasks` are those before
+    and after.
+    """
+    if before is None or after is None:
+        return None
+    listing = listing_of({topic: count for topic, count in listed.items() if not topic.startswith("__")})
+    was, now = (
+        {
+            partition: task
+            for task, its_own in enumerate(partitions_by_task(predict(listing, takes).order, max(count, 1)))
+            for partition in its_own
+        }
+        for takes, count in zip((before, after), tasks, strict=True)
+    )
+    return sum(now.get(partition, task) != task for partition, task in was.items()), len(was)
+
+
+def _assigned_topics(subject: Subject) -> _Assigned | None:
+    """Return which topics a connector assigns to its tasks: those it takes, and heartbeats that come in no circle."""
+    selection = selection_of(subject)
+    if selection is None:
+        return None
+    heartbeats = mirrors_heartbeats(subject)
+
+    def takes(topic: str) -> bool:
+        return selection.takes(topic) or (heartbeats and selection.takes_heartbeats(topic))
+
+    return takes
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_estimate(  # noqa: PLR0913, PLR0917  what was found out for one plan
+    clusters: Collection[str],
+    run: Connectors,
+    state: MirroredState,
+    found: Sequence[Widening],
+    verdicts: Mapping[Named, MirrorVerdict],
+    writes: Iterable[Change],
+) -> Steps[Estimate]:
+    """Read what the estimate for these writes needs, beside what was read already."""
+    widenings, writes = {widening.named: widening for widening in found}, tuple(writes)
+    sources = [run.desired[write.named].source for write in writes if _begins_heartbeats(write, run)]
+    sizes = yield from _read_sizes(state, found, verdicts, sources)
+    stored, groups = yield from side_by_side(
+        _read_stored(state, found, verdicts, sizes), _read_groups(clusters, run, writes)
+    )
+    return Estimate(run, state, widenings, verdicts, sizes, stored, groups)
+
+
+def _answers(questions: Mapping[Key, Question[Answer]]) -> Steps[dict[Key, Answer]]:
+    """Return the answers that there are."""
+    snapshot = yield questions.values()
+    answers = {key: snapshot.get(question) for key, question in questions.items()}
+    return {key: answer for key, answer in answers.items() if not isinstance(answer, Mm2mgrError)}
+
+
+def _read_sizes(
+    state: MirroredState,
+    widenings: Iterable[Widening],
+    verdicts: Mapping[Named, MirrorVerdict],
+    with_heartbeats: Iterable[str],
+) -> Steps[dict[str, TopicSizes]]:
+    """Measure what would be mirrored a second time, by source; a source that does not answer is missing."""
+    counts: dict[str, dict[str, int]] = {alias: {HEARTBEATS: 1} for alias in with_heartbeats}
+    for widening in widenings:
+        if listed := state.listed(widening.source):
+            for topic in verdicts[widening.named].topics:
+                counts.setdefault(widening.source, {})[topic] = listed.partitions.get(topic, 0)
+    return (
+        yield from _answers({alias: MeasuredTopics(alias, tuple(topics.items())) for alias, topics in counts.items()})
+    )
+
+
+def _read_stored(
+    state: MirroredState,
+    widenings: Iterable[Widening],
+    verdicts: Mapping[Named, MirrorVerdict],
+    sizes: Mapping[str, TopicSizes],
+) -> Steps[dict[tuple[str, str], float]]:
+    """Measure what records take where they were mirrored to, by alias and topic, on the largest; what cannot be
+    measured is missing.
+    """
+    sampled: dict[str, dict[str, tuple[int, float]]] = {}
+    for widening in widenings:
+        listed, sizes_there = state.listed(widening.target), sizes.get(widening.source)
+        if not listed or not sizes_there:
+            continue
+        for topic in verdicts[widening.named].topics:
+            name, mean = widening.renamed(topic), sizes_there.record_bytes.get(topic)
+            if mean is not None and listed.written.get(name, 0):
+                sampled.setdefault(widening.target, {})[name] = listed.partitions[name], mean
+    questions = {}
+    for alias, topics in sampled.items():
+        listed = state.listed(alias)
+        largest = sorted(topics, key=lambda name: -listed.written[name] if listed else 0)[:_MEASURED_TOPICS]
+        questions[alias] = StoredSizes(alias, tuple((name, *topics[name]) for name in largest))
+    answers = yield from _answers(questions)
+    return {(alias, name): size for alias, read in answers.items() for name, size in read.items()}
+
+
+def _read_groups(
+    clusters: Collection[str], run: Connectors, writes: Iterable[Change]
+) -> Steps[dict[Named, tuple[str, ...]]]:
+    """Read which consumer groups the checkpoint connectors translate that start anew; those of a source that does not
+    answer are missing.
+    """
+    questions = {}
+    for change in writes:
+        subject = run.desired.get(change.named)
+        if subject is None or not change.price.group_patterns or subject.source not in clusters:
+            continue
+        groups, topics = filter_of(subject, "groups"), filter_of(subject)
+        if groups is not None and topics is not None:
+            questions[change.named] = TranslatedGroups(subject.source, groups, topics)
+    return (yield from _answers(questions))

@@ -1,0 +1,199 @@
+"""Writes of source connectors that take other topics than before, beside what was read of offsets and topics. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mm2mgr.lint.hops import Hop, hops, names_alike
+from mm2mgr.lint.subject import Subject
+from mm2mgr.partitions import TopicPartition
+from mm2mgr.plan.changes import Change, Named, Taken, selects_otherwise
+from mm2mgr.plan.facts import TopicListing
+from mm2mgr.plan.guards import Connectors
+from mm2mgr.topics.shared import meeting
+
+Stored = Mapping[TopicPartition, int]
+"""The last mirrored offset of each source partition, under the connector's own source alias."""
+
+
+@dataclass(frozen=True)
+class MirroredState:
+    """What was read of offsets and topics. An offset map of None, or a reason in place of topics: it could not be
+    read.
+    """
+
+    offsets: Mapping[Named, Stored | None] = field(default_factory=dict)
+    topics: Mapping[str, TopicListing | str] = field(default_factory=dict)
+    begun: Mapping[Named, Collection[str]] = field(default_factory=dict)
+    """The topics of the source that a write begins to take; a write whose source was not read is not in it."""
+    former: Mapping[tuple[Named, str], Stored] = field(default_factory=dict)
+    """What a connector has stored for another source alias than its own: for that alias if it goes the other way now,
+    "" for all undeclared ones.
+    """
+    aliases: Collection[str] = ()
+    """All declared Kafka clusters."""
+
+    def listed(self, alias: str) -> TopicListing | None:
+        """Return the topics of a Kafka cluster, None when they were not read."""
+        listing = self.topics.get(alias)
+        return listing if isinstance(listing, TopicListing) else None
+
+
+@dataclass(frozen=True)
+class Widening:
+    """A write of a source connector that may take other topics than before, with the connectors that may have had
+    them.
+    """
+
+    named: Named
+    new: Hop
+    before: Hop | None
+    others: Mapping[Named, Hop]
+    declared: Mapping[Named, Hop]
+    """The connectors of `others` and `opposite` as the tree wants them; those without an owner are not in it."""
+    opposite: Mapping[Named, Hop] = field(default_factory=dict)
+    """The connectors from its target to its source."""
+
+    def neighbours(self) -> Iterator[tuple[Named, Hop]]:
+        """Yield the other connectors between its two clusters, either way."""
+        yield from (*self.others.items(), *self.opposite.items())
+
+    def sends_back(self, other: Named, topic: str, *, is_abandoned: bool) -> str | None:
+        """Return the name at the source of a topic of the target that it would mirror back to where `other` had it
+        from.
+
+        While `other` goes on with it that is a loop, which lint finds.
+        """
+        hop, declared = self.opposite[other], self.declared.get(other)
+        both = [
+            mirror.selection for mirror in (hop, declared) if mirror and mirror.selection
+        ]  # the declared one may be blocked
+        goes_on = not is_abandoned and hop.subject.state == "RUNNING"
+        if goes_on and both and all(selection.takes(topic) for selection in both):
+            return None
+        name = hop.selection.renamed(topic) if hop.selection else topic
+        return name if self.newly(name) and self.renamed(name) == topic else None
+
+    def repeats(self, other: Named, topic: str, *, is_abandoned: bool) -> bool:
+        """Tell whether it would mirror a topic again that another connector has mirrored.
+
+        Under another name a second copy may be meant, but not where the other connector stops mirroring the topic.
+        """
+        if not self.newly(topic):
+            return False
+        hop, declared = self.others[other], self.declared.get(other)
+        given_up = is_abandoned or (declared and declared.selection and not declared.selection.takes(topic))
+        return bool(given_up) or names_alike(self.new, hop, topic)
+
+    def newly(self, topic: str) -> bool:
+        """Tell whether it will take a topic that it does not take now, or give it another name."""
+        new, before = self.new.selection, self.before and self.before.selection
+        if not new or not new.takes(topic):
+            return False
+        return not before or not before.takes(topic) or self.renames(self.before, topic)
+
+    def renames(self, former: Hop | None, topic: str) -> bool:
+        """Tell whether a topic gets another name than a former connector gives it, or may get one."""
+        return (
+            former is not None
+            and former.target_names != self.new.target_names
+            and (former.target_names(topic) != self.new.target_names(topic))
+        )
+
+    @property
+    def source(self) -> str:
+        """The alias of the source."""
+        return self.new.subject.source
+
+    @property
+    def target(self) -> str:
+        """The alias of the target."""
+        return self.new.subject.target
+
+    def renamed(self, topic: str) -> str:
+        """Return a topic's name on the target, as far as it is known."""
+        return self.new.target_names(topic).text
+
+
+def widenings(
+    writes: Iterable[Change], desired: Mapping[Named, Subject], live: Mapping[Named, Subject]
+) -> tuple[Widening, ...]:
+    """Return the writes that take other topics than before, each with the other source connectors of its two
+    clusters.
+    """
+    chosen = [
+        named
+        for change in writes
+        if change.type == "source" and (named := change.named) in desired
+        if named not in live or selects_otherwise(live[named].config, desired[named].config)
+    ]
+    if not chosen:
+        return ()
+    runs = {named: subject for named, subject in live.items() if subject.type == "source"}
+    declared = [named for named in runs if named in desired and desired[named].type == "source"]
+    every = iter(hops((*(desired[named] for named in (*chosen, *declared)), *runs.values())))
+    new, declared_hops, old = ({named: next(every) for named in names} for names in (chosen, declared, runs))
+    by_pair: dict[tuple[int, int], dict[Named, Hop]] = {}
+    for named, hop in old.items():
+        by_pair.setdefault(hop.pair, {})[named] = hop
+    return tuple(
+        Widening(
+            named,
+            hop,
+            old.get(named),
+            {other: other_hop for other, other_hop in by_pair.get(hop.pair, {}).items() if other != named},
+            declared_hops,
+            {other: other_hop for other, other_hop in by_pair.get(hop.pair[::-1], {}).items() if other != named},
+        )
+        for named, hop in new.items()
+        if named not in old
+        or not hop.selection
+        or old[named].selection != hop.selection
+        or old[named].target_names != hop.target_names
+    )
+
+
+def unseen_successors(connectors: Connectors) -> dict[Named, list[Named]]:
+    """Return what is wanted on Connect clusters that could not be read, each with the abandoned connectors whose topics
+    it takes.
+    """
+    declared, live = connectors.desired, connectors.live
+    new = [named for named, subject in declared.items() if named[0] in connectors.unread and subject.type == "source"]
+    old = [named for named, subject in live.items() if connectors.is_abandoned(named) and subject.type == "source"]
+    if not new or not old:
+        return {}
+    every = hops((*(declared[named] for named in new), *(live[named] for named in old)))
+    takers, givers = zip(new, every[: len(new)], strict=True), list(zip(old, every[len(new) :], strict=True))
+    return {taker: [giver for giver, former in givers if _may_share(successor, former)] for taker, successor in takers}
+
+
+def _may_share(hop: Hop, other: Hop) -> bool:
+    """Tell whether two source connectors may mirror a topic both from one cluster to another."""
+    if hop.pair != other.pair or not hop.selection or not other.selection:
+        return hop.pair == other.pair
+    shared = meeting([hop.selection, other.selection])
+    return bool(shared.topic or shared.undecided)
+
+
+def taken(widening: Widening, state: MirroredState) -> Taken | None:
+    """Return what a write will take that is there now; None when the source's topics were not read."""
+    listed = state.listed(widening.source)
+    if listed is None:
+        return None
+    begun = state.begun.get(widening.named, ())
+    return Taken({t: (listed.partitions[t], listed.records.get(t, 0)) for t in begun}, len(listed.partitions))
+
+
+class StartedTopics:
+    """A predicate on the topics of one source that remembers which of its writes begin to take each."""
+
+    def __init__(self, widenings: Iterable[Widening]) -> None:
+        self.widenings = tuple(widenings)
+        self.topics: dict[Named, dict[str, None]] = {widening.named: {} for widening in self.widenings}
+
+    def __call__(self, topic: str) -> bool:
+        taking = [widening.named for widening in self.widenings if widening.newly(topic)]
+        for named in taking:
+            self.topics[named][topic] = None
+        return bool(taking)

@@ -1,0 +1,217 @@
+"""A small estate whose two Connect clusters are fakes, and what a session with it looks like."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mm2mgr.apply import arrival_check, execute, verify
+from mm2mgr.apply.execute import apply_plan, read_back
+from mm2mgr.apply.waves import Result
+from mm2mgr.errors import KafkaError
+from mm2mgr.expand import expand
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.record_sizes import TopicSizes
+from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.plan.changes import Plan, Wish
+from mm2mgr.plan.facts import TopicListing
+from mm2mgr.plan.planner import make_plan
+from mm2mgr.render import Connector, render
+from mm2mgr.spec.loader import load
+from mm2mgr.topology import Topology
+from tests.asking import answer_kafka
+from tests.clock import jumping
+from tests.fake_connect import FakeConnect, serving
+from tests.spec.trees import write
+
+FLOWS = """\
+flows:
+  logs: {sources: [a], targets: [east, west], topics: {include: ["logs[.].*"]}}
+  orders: {sources: [a], targets: [east], topics: {include: [orders]}}
+"""
+# What FLOWS comes to: on east two source connectors share a heartbeat and a checkpoint connector.
+ON_EAST = [f"mm2.a.east.{name}" for name in ("heartbeat", "source.logs", "source.orders", "checkpoint")]
+ON_WEST = [f"mm2.a.west.{name}" for name in ("heartbeat", "source.logs", "checkpoint")]
+
+MANY = 1000
+"""Deletes that are allowed where a test says nothing else."""
+DEADLINE_SECONDS = 60.0  # a busy machine answers late; a test that waits for what never answers gives a shorter one
+
+
+@dataclass
+class Site:
+    folder: Path
+    urls: dict[str, str]
+    fakes: dict[str, FakeConnect] = field(default_factory=dict)
+    owner: str = "team"
+    kafka: dict[str, TopicListing] | None = field(
+        default_factory=lambda: {
+            "a": TopicListing({"orders": 1, "logs.web": 1}),
+            "east": TopicListing({}),
+            "west": TopicListing({}),
+        }
+    )
+    """TopicListing of the Kafka clusters; None: no broker answers."""
+    ends: Callable[[str, TopicPartition], int] | None = None
+    """Log ends of the Kafka clusters, by alias and partition; None: no broker answers."""
+    since: Callable[[str, TopicPartition, int], int] | None = None
+    """First offsets since a time, -1 for none, by alias, partition and milliseconds; None: no broker answers."""
+    stored: dict[str, float] = field(default_factory=dict)
+    """What a record takes in topics of the targets."""
+    groups: dict[str, Collection[str]] | None = None
+    """Consumer groups of the sources, with the topics that they read; None: no broker answers."""
+    expiring: list[TopicPartition] = field(default_factory=list)
+    """Partitions whose records retention is about to delete."""
+    brokers: dict[str, str] = field(default_factory=dict)
+    """Addresses of Kafka clusters by alias, which then keep the history; those of the others lead nowhere."""
+
+    patch: pytest.MonkeyPatch = field(default_factory=pytest.MonkeyPatch)
+    """What was replaced for as long as it is there: who replaces more of the same does it with this one."""
+    called: dict[str, str] = field(default_factory=dict)
+    """What the tree calls a Connect cluster, where that is another name than that of its Kafka cluster."""
+
+    def read_topics(self, access: KafkaAccess, wanted: Callable[[str], bool]) -> TopicListing:
+        """Answer what topics there are, with the records of the wanted ones."""
+        if self.kafka is None:
+            raise KafkaError("no broker answered")
+        found = self.kafka[access.alias]
+        chosen = [topic for topic in found.partitions if wanted(topic)]
+        return TopicListing(
+            found.partitions,
+            {topic: found.records.get(topic, 0) for topic in chosen},
+            {topic: found.written.get(topic, 0) for topic in chosen},
+        )
+
+    def read_sizes(self, access: KafkaAccess, topics: Mapping[str, int]) -> TopicSizes:
+        """Answer as `RecordSizes` does, with one partition per topic and 100 bytes per record."""
+        if self.kafka is None:
+            raise KafkaError("no broker answered")
+        records, written = self.kafka[access.alias].records, self.kafka[access.alias].written
+        ends = {topic: written.get(topic, records.get(topic, 0)) for topic in topics}
+        logs = {TopicPartition(topic, 0): Offsets(end - records.get(topic, 0), end) for topic, end in ends.items()}
+        return TopicSizes(logs, dict.fromkeys(topics, 100.0))
+
+    def read_stored(self, _access: KafkaAccess, topics: Mapping[str, tuple[int, float]]) -> dict[str, float]:
+        """Answer as `StoredSizes` does."""
+        return {topic: size for topic, size in self.stored.items() if topic in topics}
+
+    def read_groups(
+        self, _access: KafkaAccess, wanted: Callable[[str], bool], carried: Callable[[str], bool]
+    ) -> tuple[str, ...]:
+        """Answer as `TranslatedGroups` does."""
+        if self.groups is None:
+            raise KafkaError("no broker answered")
+        return tuple(group for group, topics in self.groups.items() if wanted(group) and any(map(carried, topics)))
+
+    def read_ends(
+        self, access: KafkaAccess, partitions: Iterable[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, int]:
+        """Answer as `reconcile.arrival_check.read_ends` does."""
+        if self.ends is None:
+            raise KafkaError("no broker answered")
+        return {one: self.ends(access.alias, one) for one in partitions}
+
+    def read_since(
+        self, access: KafkaAccess, partitions: Iterable[TopicPartition], since_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Answer as `reconcile.arrival_check.read_since` does."""
+        if self.since is None:
+            raise KafkaError("no broker answered")
+        return {one: self.since(access.alias, one, since_ms) for one in partitions}
+
+    @property
+    def east(self) -> FakeConnect:
+        return self.fakes["east"]
+
+    @property
+    def west(self) -> FakeConnect:
+        return self.fakes["west"]
+
+    def declare(self, flows: str = FLOWS) -> tuple[Topology, tuple[Connector, ...]]:
+        lines = [f"owner: {self.owner}", "clusters:"]
+        lines += [
+            f"  {alias}: {{bootstrap_servers: ['{self.brokers.get(alias, f'{alias}:9092')}'], cluster_id: {alias}}}"
+            for alias in ("a", "east", "west")
+        ]
+        lines += [
+            "connect:",
+            *(
+                f"  {self.called.get(name, name)}: {{url: '{url}', kafka: {name}, history: {str(name in self.brokers).lower()}}}"
+                for name, url in self.urls.items()
+            ),
+        ]
+        topology = expand(load([write(self.folder, x="\n".join(lines) + "\n" + flows)]))
+        return topology, render(topology)
+
+    def plan(self, flows: str = FLOWS, *, prune: bool = False, mirror_again: bool = False, **options: Any) -> Plan:
+        allow = frozenset({*options.pop("allow", ()), *(["mirror-again"] if mirror_again else [])})
+        wish = Wish(prune, allow, allow_deletes=options.pop("allow_deletes", MANY))
+        return asyncio.run(make_plan(*self.declare(flows), wish, **({"deadline_seconds": DEADLINE_SECONDS} | options)))
+
+    def plan_as_written(self) -> Plan:
+        """Plan the files of the tree as they are now."""
+        topology = expand(load([self.folder]))
+        return asyncio.run(make_plan(topology, render(topology), deadline_seconds=DEADLINE_SECONDS))
+
+    def apply(self, plan: Plan, flows: str = FLOWS, **options: Any) -> list[Result]:
+        topology, _ = self.declare(flows)
+        seconds = options.pop("deadline_seconds", DEADLINE_SECONDS)
+
+        async def both() -> list[Result]:
+            results = await apply_plan(topology, plan, deadline_seconds=seconds, **options)
+            found = {each.connector: each for each in await read_back(topology, results, deadline_seconds=seconds)}
+            return [found.get(result.connector, result) for result in results]
+
+        return asyncio.run(both())
+
+    def converge(self, flows: str = FLOWS, **options: Any) -> list[Result]:
+        return self.apply(self.plan(flows, **options), flows)
+
+    def names(self, cluster: str) -> list[str]:
+        return sorted(self.fakes[cluster].connectors)
+
+    def forget(self) -> None:
+        """Forget what was requested so far."""
+        for fake in self.fakes.values():
+            fake.requests.clear()
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Site]:
+    east, west = FakeConnect(cluster_id="east"), FakeConnect(cluster_id="west")
+    with (
+        serving(east) as east_url,
+        serving(west) as west_url,
+        pytest.MonkeyPatch.context() as patch,
+        jumping(),
+    ):
+        site = Site(folder, {"east": east_url, "west": west_url}, {"east": east, "west": west}, patch=patch)
+        answer_kafka(
+            patch,
+            topics=site.read_topics,
+            sizes=site.read_sizes,
+            stored=site.read_stored,
+            groups=site.read_groups,
+            expiring=lambda: site.expiring,
+        )
+        patch.setattr(arrival_check, "read_ends", site.read_ends)
+        patch.setattr(arrival_check, "read_since", site.read_since)
+        patch.setattr(execute, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
+        patch.setattr(execute, "_LONGEST_RACE_SECONDS", 0.0)
+        patch.setattr(execute, "_READ_BACK_SECONDS", 0.5)
+        patch.setattr(verify, "HOLD_SECONDS", 0.5)
+        yield site
+
+
+def actions(plan: Plan) -> dict[str, str]:
+    return {change.connector: change.action for change in plan.changes}
+
+
+def errors(results: list[Result]) -> dict[str, str]:
+    return {result.connector: result.error for result in results if result.error}
