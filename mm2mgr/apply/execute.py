@@ -25,7 +25,7 @@ from mm2mgr.apply.carry_out import (
     refusal_of_unplanned,
     unguarded,
 )
-from mm2mgr.apply.verify import LOOK_SECONDS, States, Verdict, Verification, paused
+from mm2mgr.apply.settle import LOOK_SECONDS, States, Verdict, Verification, paused
 from mm2mgr.apply.waves import (
     Halted,
     Report,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from mm2mgr.apply.verify import Settled
+from mm2mgr.apply.settle import Settled
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus

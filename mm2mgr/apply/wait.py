@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mm2mgr import timing
-from mm2mgr.apply import verify
+from mm2mgr.apply import settle
+from mm2mgr.apply.settle import Settled
 from mm2mgr.apply.verbs import Order, Turn, by_cluster
-from mm2mgr.apply.verify import Settled
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, trace_summary
@@ -43,7 +43,7 @@ def judge(goal: str, info: ConnectorInfo | None, status: ConnectorStatus | None,
 
 
 def _judge_tasks(goal: str, info: ConnectorInfo, status: ConnectorStatus, *, is_source: bool) -> Settled:
-    tasks = verify.tasks_of(info, status)
+    tasks = settle.tasks_of(info, status)
     failed = [task for task in tasks if task and task.state == "FAILED"]
     count, there = number_of(len(tasks), "task"), sum(task is not None and task.state == goal for task in tasks)
     if failed and goal == "RUNNING":
@@ -51,7 +51,7 @@ def _judge_tasks(goal: str, info: ConnectorInfo, status: ConnectorStatus, *, is_
     if there + len(failed) < len(tasks):
         return Settled(f"{goal}, {there} of {count} {goal}", "inconclusive")
     if goal == "RUNNING" and is_source and not tasks:
-        return Settled(f"RUNNING, no tasks yet ({verify.WHY_NO_TASKS})", "inconclusive")
+        return Settled(f"RUNNING, no tasks yet ({settle.WHY_NO_TASKS})", "inconclusive")
     # A FAILED task moves nothing and never becomes PAUSED.
     return Settled(f"{goal}, {number_of(len(failed), 'task')} FAILED" if failed else goal, "ok")
 
@@ -121,7 +121,7 @@ class _Watched:
         self.awaits_offsets = False
         self._goal = order.goal
         # Right after a restart Connect shows the states from before for a moment, and a failure only when it repeats.
-        self._hold_seconds = verify.HOLD_SECONDS if order.verb == "restart" else 0.0
+        self._hold_seconds = settle.HOLD_SECONDS if order.verb == "restart" else 0.0
         self._since = timing.now()
         self._offsets: object = None
         self._offsets_since = 0.0
@@ -132,7 +132,7 @@ class _Watched:
         settled = judge(self._goal, info, status, is_source=self.turn.kind == "source")
         if settled != self.settled:
             self.settled, self._since = settled, now
-        hold = verify.HOLD_SECONDS if settled.verdict == "failed" else self._hold_seconds
+        hold = settle.HOLD_SECONDS if settled.verdict == "failed" else self._hold_seconds
         self.is_settled = settled.verdict != "inconclusive" and now - self._since >= hold
         self.awaits_offsets = self.needs_steady_offsets and settled.verdict == "ok"
         if not self.awaits_offsets:

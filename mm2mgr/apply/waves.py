@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal
 
-from mm2mgr.apply.verify import Verdict
+from mm2mgr.apply.settle import Verdict
 from mm2mgr.connectors import RESTING
 from mm2mgr.plan.changes import ORDER, Change, ClusterPlan, Named, diff
 from mm2mgr.plan.quotas import QuotaResult

@@ -22,7 +22,7 @@ from mm2mgr.apply.events import EventLog
 from mm2mgr.apply.execute import apply_plan, read_back
 from mm2mgr.apply.history import Author, Recorder, author
 from mm2mgr.apply.leases import KILLED_SECONDS, Leases, holder_note, read_holders
-from mm2mgr.apply.verify import Settled, States
+from mm2mgr.apply.settle import Settled, States
 from mm2mgr.apply.waves import (
     Event,
     Halted,

@@ -24,7 +24,7 @@ def ground_of(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> G
     answer_kafka(site.patch, texts=lambda _: dict(ground.texts))
     _, *others = ObserveOptions.__init__.__defaults__ or ()
     monkeypatch.setattr(ObserveOptions.__init__, "__defaults__", (ground.read_kafka, *others))
-    monkeypatch.setattr("mm2mgr.apply.verify.HOLD_SECONDS", 0.0)
+    monkeypatch.setattr("mm2mgr.apply.settle.HOLD_SECONDS", 0.0)
     monkeypatch.setattr("mm2mgr.apply.execute._READ_BACK_SECONDS", 0.0)
     ground.settle()
     return ground

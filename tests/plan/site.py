@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.apply import arrival_check, execute, verify
+from mm2mgr.apply import arrival_check, execute, settle
 from mm2mgr.apply.execute import apply_plan, read_back
 from mm2mgr.apply.waves import Result
 from mm2mgr.errors import KafkaError
@@ -205,7 +205,7 @@ def running(folder: Path) -> Iterator[Site]:
         patch.setattr(execute, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(execute, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(execute, "_READ_BACK_SECONDS", 0.5)
-        patch.setattr(verify, "HOLD_SECONDS", 0.5)
+        patch.setattr(settle, "HOLD_SECONDS", 0.5)
         yield site
 
 

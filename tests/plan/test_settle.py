@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.apply.verify import Settled, States, Verification, Watched
+from mm2mgr.apply.settle import Settled, States, Verification, Watched
 from mm2mgr.apply.waves import Result
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mm2mgr.apply.execute import apply_plan
-from mm2mgr.apply.verify import Settled, States
+from mm2mgr.apply.settle import Settled, States
 from mm2mgr.apply.waves import Event, Halted, Result, RolledBack, Rollout, WaveBegun, WaveVerified
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Plan
