@@ -42,6 +42,13 @@ class Offsets(NamedTuple):
     end: int
 
 
+def goes_on(log: Offsets, stored: int | None, begins_at: str = "earliest") -> int:
+    """Return the offset of the next record that a task mirrors."""
+    if stored is not None and log.start <= stored + 1 <= log.end:
+        return stored + 1
+    return log.end if begins_at == "latest" else log.start
+
+
 @dataclass(frozen=True)
 class LogHistory:
     """The end offset of a partition's log at some times (milliseconds since 1970, oldest first), and the mean size of

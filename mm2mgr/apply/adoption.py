@@ -9,10 +9,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from mm2mgr.apply.history import Recorder
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.live.read import ask_all
 from mm2mgr.plan.adoption_claims import Claim, adopting, read_claims
 from mm2mgr.plan.changes import ClusterPlan
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.secrets import mask_text
 from mm2mgr.topology import Topology
 

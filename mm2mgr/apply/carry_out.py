@@ -12,6 +12,8 @@ from functools import partial
 
 from mm2mgr import timing
 from mm2mgr.apply.leases import LeaseLost
+from mm2mgr.comparison.differences import Named, diff
+from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import AlreadyExists, ConnectError, NotFound
 from mm2mgr.connect.types import SourceOffset, parse_stored
@@ -20,8 +22,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import RIGHTS, write_quotas
 from mm2mgr.live.dedicated import read_dedicated
 from mm2mgr.live.endpoints import kafka_access
-from mm2mgr.plan.changes import Named, connector_text, diff
-from mm2mgr.plan.offsets import JOURNAL_KEY
+from mm2mgr.plan.changes import connector_text
 from mm2mgr.plan.quotas import QuotaChange, QuotaResult
 from mm2mgr.plan.stages import (
     Compare,

@@ -41,12 +41,13 @@ from mm2mgr.apply.waves import (
     is_as_written,
     waves,
 )
+from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.endpoints import connect_target
-from mm2mgr.plan.changes import Change, ClusterPlan, Named, Plan
-from mm2mgr.plan.offsets import JOURNAL_KEY
+from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.stages import ReadDedicated, Undo, stages
 from mm2mgr.text import few
 from mm2mgr.topology import Topology

@@ -21,12 +21,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.read import ask_all
-from mm2mgr.plan.changes import Change, Named
+from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import CONFIG, ENTRY, TOPIC, History, HistoryEntry, read_history
 from mm2mgr.plan.quotas import QuotaResult
 from mm2mgr.secrets import mask_text, masked

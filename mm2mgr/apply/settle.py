@@ -18,13 +18,14 @@ from typing import Literal
 
 from mm2mgr import timing
 from mm2mgr.apply.arrival_check import DROPS, Arrivals, LogReader, said
+from mm2mgr.comparison.differences import Named, diff
+from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import NotFound, Unsupported
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.plan.changes import Change, Named, diff
-from mm2mgr.plan.offsets import JOURNAL_KEY
+from mm2mgr.plan.changes import Change
 
 Verdict = Literal["ok", "failed", "inconclusive"]
 LOOK_SECONDS = 15.0

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from mm2mgr.apply.settle import Settled
+from mm2mgr.comparison.journal import JOURNAL_KEY, Journal
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
@@ -20,8 +22,6 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.endpoints import connect_target
 from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.snapshot import Steps
-from mm2mgr.plan.offsets import JOURNAL_KEY, Journal
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.text import few, nearest
 from mm2mgr.topology import Topology
 from mm2mgr.truth.reach import type_of

@@ -9,8 +9,9 @@ from itertools import groupby
 from typing import Literal
 
 from mm2mgr.apply.settle import Verdict
+from mm2mgr.comparison.differences import Named, diff
 from mm2mgr.connectors import RESTING
-from mm2mgr.plan.changes import ORDER, Change, ClusterPlan, Named, diff
+from mm2mgr.plan.changes import ORDER, Change, ClusterPlan
 from mm2mgr.plan.quotas import QuotaResult
 
 

@@ -6,19 +6,20 @@ machine applies a fix: two configs mirror the same only where it is proved here;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mm2mgr.formats.properties import meant
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.hops import carries_heartbeats, filter_of, selection_of
+from mm2mgr.lint.hops import arriving_alike, by_pair, carries_heartbeats, filter_of, hops, selection_of
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.lint.target_names import SEPARATOR, naming_of, policy_of, separator_of
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.text import few
 from mm2mgr.topics.automaton import Machine, Resumed, Search, shortest
 from mm2mgr.topics.names import NameFilter, Selection, machine_of, refused_by
+from mm2mgr.topics.shared import Catalog
 from mm2mgr.truth.explain import RENAMED
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
@@ -336,3 +337,29 @@ def missing(one: Selection, other: Selection) -> Search | None:
 
 def _search(required: Iterable[Machine], refused: Iterable[Machine]) -> Search:
     return shortest([*map(Resumed, required)], [*map(Resumed, refused)], _MOST_STATES)
+
+
+_Name = tuple[str, str]  # a Connect cluster and a connector on it
+
+
+def overlaps(
+    ours: Mapping[_Name, Subject], others: Mapping[_Name, Subject], topics: Mapping[_Name, Collection[str]]
+) -> Iterator[tuple[_Name, _Name, list[str]]]:
+    """Yield each of ours with each of the others, where records of both arrive under the same name, and the topics,
+    sorted.
+
+    `topics`: those that the source of each of ours has. What runs may be among both, or wrongly declared. Connectors
+    that take and name topics alike are compared once, by the topics that both take: the time grows with what is there,
+    not with the pairs.
+    """
+    names = {subject: named for named, subject in {**others, **ours}.items()}
+    running = [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.off]
+    for group in by_pair(running).values():
+        mine = [hop for hop in group if names[hop.subject] in ours]
+        theirs = [hop for hop in group if names[hop.subject] in others]
+        there = {id(topics[named]): topics[named] for named in (names[hop.subject] for hop in mine)}
+        if mine and theirs:
+            catalog = Catalog({topic for topics in there.values() for topic in topics})
+            for hop, rival, shared in arriving_alike(mine, theirs, catalog):
+                if own := [topic for topic in shared if topic in topics[names[hop.subject]]]:
+                    yield names[hop.subject], names[rival.subject], own

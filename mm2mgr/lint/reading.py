@@ -105,6 +105,14 @@ def subject_of(found: FoundConnector, place: Spot, worker: WorkerFacts | None = 
     )
 
 
+def running_subject(
+    connect: str, name: str, config: Mapping[str, str], state: str | None, worker: WorkerFacts
+) -> Subject | None:
+    """Return a connector that runs as lint sees it, None for one that is not MirrorMaker's."""
+    found = FoundConnector(name, config.get("connector.class", ""), config, state=state)
+    return subject_of(found, Spot(connect=connect), worker)
+
+
 def _facts(workers: FoundWorkers | None) -> WorkerFacts:
     if workers is None:
         return WorkerFacts()

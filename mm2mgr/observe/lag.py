@@ -16,8 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.reading import LiveConnector, Reading
-from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.plan.resets import goes_on
+from mm2mgr.partitions import Offsets, TopicPartition, goes_on
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of
 

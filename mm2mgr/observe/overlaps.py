@@ -1,6 +1,6 @@
 """Connectors that mirror what a flow mirrors too: made by hand, of other owners, left over, or of a dedicated MirrorMaker. Pure.
 
-Whether two connectors overlap is decided as for plan, by `reconcile.guards`. It loads the rules of lint, so it is asked only where
+Whether two connectors overlap is decided as for plan, by `lint.mirroring`. It loads the rules of lint, so it is asked only where
 something runs that the tree does not declare like this.
 """
 
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from mm2mgr.comparison.differences import Named, selects_otherwise
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
-from mm2mgr.connect.types import WorkerInfo
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
 from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading
-from mm2mgr.plan.changes import Named, selects_otherwise
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
+from mm2mgr.truth.keys import kafka_version
 
 _RULE = "overlap"
 _NAMED = 20  # topics of one problem
@@ -69,8 +69,9 @@ def _shared(
 ) -> Iterator[tuple[Named, Named, list[str]]]:
     """Yield each flow's connector with one that overlaps, and the topics of both: those that the source has, or where it was not read
     those that the flow's tasks have."""
-    from mm2mgr.plan.facts import running, version_of
-    from mm2mgr.plan.guards import overlaps
+    from mm2mgr.lint.mirroring import overlaps
+    from mm2mgr.lint.reading import running_subject
+    from mm2mgr.lint.subject import WorkerFacts
 
     versions = {name: connect.version for name, connect in reading.connects.items()}
     configs: dict[Named, tuple[Mapping[str, str], str | None]] = {
@@ -84,7 +85,11 @@ def _shared(
     subjects = {
         named: subject
         for named, (config, state) in configs.items()
-        if (subject := running(*named, config, state, version_of(WorkerInfo(versions.get(named[0], ""), "", ""))))
+        if (
+            subject := running_subject(
+                *named, config, state, WorkerFacts(version=kafka_version(versions.get(named[0], "")))
+            )
+        )
     }
     ours = {named: subject for named, subject in subjects.items() if named in flows}
     rivals = {named: subject for named, subject in subjects.items() if named not in flows or named in changed}

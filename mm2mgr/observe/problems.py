@@ -13,6 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from mm2mgr import topology
+from mm2mgr.comparison.differences import diff, lowers_tasks
+from mm2mgr.comparison.equivalence import compare
+from mm2mgr.comparison.journal import Journal, unmarked
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.connectors import RESTING, SETTABLE
 from mm2mgr.live.kafka_state import Failure, SeenKafka
@@ -22,10 +25,6 @@ from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import FlowMemory, Mark
 from mm2mgr.observe.reading import LiveConnector
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
-from mm2mgr.plan.changes import diff
-from mm2mgr.plan.equivalence import compare
-from mm2mgr.plan.offsets import Journal, unmarked
-from mm2mgr.plan.schedule import lowers_tasks
 from mm2mgr.text import few
 from mm2mgr.topology import Flow
 from mm2mgr.truth.client_values import text_of

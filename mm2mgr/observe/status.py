@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.equivalence import WorkerClients
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.exactly_once import ASKED_CONFIG, supports_exactly_once
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
 from mm2mgr.errors import Mm2mgrError
@@ -52,9 +55,6 @@ from mm2mgr.observe.state_file import (
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.changes import Named
-from mm2mgr.plan.equivalence import WorkerClients
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of
 from mm2mgr.samples.schema import Store
 from mm2mgr.secrets import cut

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from mm2mgr.apply.history import forget
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.questions import Configs, Statuses
@@ -17,7 +18,6 @@ from mm2mgr.plan.drift import Drift, LastApplied, QuotaDrift, drifts, quota_drif
 from mm2mgr.plan.facts import RunningOn, quotas_of, user_of
 from mm2mgr.plan.heartbeats import RunningConnectors, heartbeat_carriers, with_carriers
 from mm2mgr.plan.history import History, HistoryEntry, read_history
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.plan.quotas import wanted_quotas
 
 

@@ -10,6 +10,8 @@ from typing import Any, Literal
 from mm2mgr import timing
 from mm2mgr.apply.history import Recorder, author
 from mm2mgr.apply.verbs import untouchable
+from mm2mgr.comparison.differences import KeyChange
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.errors import Mm2mgrError
@@ -23,8 +25,7 @@ from mm2mgr.observe.status import ObserveOptions, read_estate
 from mm2mgr.operations.pause import Choice, chosen
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.changes import Change, KeyChange
-from mm2mgr.plan.ownership import Ownership
+from mm2mgr.plan.changes import Change
 from mm2mgr.plan.resets import OffsetReset, ResetOrder, by_topic, resets
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology

@@ -33,11 +33,12 @@ from mm2mgr.apply.waves import (
     Unguarded,
     WaveVerified,
 )
+from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.plan.changes import Change, Named, Plan, Wish, with_many_changes_held
+from mm2mgr.plan.changes import Change, Plan, Wish, with_many_changes_held
 from mm2mgr.plan.history import HistoryEntry, lease_group, read_history
 from mm2mgr.plan.planfile import PLAN, as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import make_plan

@@ -19,6 +19,7 @@ from mm2mgr.apply.events import EventLog
 from mm2mgr.apply.history import Author, Recorder, author
 from mm2mgr.apply.leases import Leases, holder_note
 from mm2mgr.apply.waves import Event, Rollout
+from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import KafkaError, Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.json_values import to_json
@@ -34,7 +35,7 @@ from mm2mgr.operations.plan import (
     with_restarts_held,
 )
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.plan.changes import Named, Plan, count_deletes
+from mm2mgr.plan.changes import Plan, count_deletes
 from mm2mgr.plan.history import HistoryEntry, lease_group
 from mm2mgr.plan.schedule import UNCHANGED_SECONDS, RoundSchedule, TreeReadings
 

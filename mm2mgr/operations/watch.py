@@ -20,6 +20,8 @@ from mm2mgr.apply.events import EventLog
 from mm2mgr.apply.history import Recorder, author, read
 from mm2mgr.apply.leases import Leases
 from mm2mgr.apply.verbs import untouchable
+from mm2mgr.comparison.differences import KeyChange
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connectors import RESTING
@@ -33,9 +35,8 @@ from mm2mgr.observe.reading import LiveConnector, SeenConnect
 from mm2mgr.observe.status import read_states
 from mm2mgr.observe.watchdog import FailedPart, RestartHistory, RestartPolicy, WatchAction, Watchdog, part_of
 from mm2mgr.operations.workspace import Workspace, pause, wait_for
-from mm2mgr.plan.changes import Change, KeyChange
+from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import HistoryEntry, watch_group
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.plan.schedule import RoundSchedule
 from mm2mgr.topology import Topology
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
+from mm2mgr.comparison.equivalence import with_live_order
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.routes import LONGEST, Routes, TopicHop
@@ -16,9 +18,7 @@ from mm2mgr.live.questions import PartitionCounts
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.plan.equivalence import with_live_order
 from mm2mgr.plan.facts import read_estates
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import nearest
 from mm2mgr.topology import Flow

@@ -13,10 +13,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.live.snapshot import Steps
-from mm2mgr.plan.changes import Change, ClusterPlan, Named, aliases_of
+from mm2mgr.plan.changes import Change, ClusterPlan, aliases_of
 from mm2mgr.plan.history import read_topics
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import visible
 from mm2mgr.topology import Topology

@@ -9,35 +9,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from mm2mgr.comparison.differences import SELECTING, KeyChange, Named, diff
+from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare, with_live_order
+from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
+from mm2mgr.comparison.ownership import ListEntry, Ownership
 from mm2mgr.connectors import RESTING, SETTLED
-from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.equivalence import WorkerClients, another_connector, compare, with_live_order
-from mm2mgr.plan.offsets import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
-from mm2mgr.plan.ownership import ListEntry, Ownership
 from mm2mgr.plan.price import Price, summed
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.render import Connector
-from mm2mgr.secrets import mask
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Adopted
 from mm2mgr.truth import reach
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
 WRITES = frozenset({"create", "update"})
-SELECTING = (
-    "topics",
-    "topics.exclude",
-    "topic.filter.class",
-    "source.cluster.alias",
-    "target.cluster.alias",
-    "source.cluster.bootstrap.servers",
-    "target.cluster.bootstrap.servers",
-    "replication.policy.class",
-    "replication.policy.separator",
-    "enabled",
-)
-"""The keys that decide what a source connector takes, and what it is called on the target."""
 ORDER: Mapping[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
 """Heartbeats first: their topic must be there when the source connector looks; checkpoints after what they
 translate.
@@ -47,34 +33,6 @@ translate.
 _DELETES_UNASKED = 10
 _DELETES_UNASKED_SHARE = 0.2
 _DELETES_UNASKED_HALF = 0.5
-
-
-@dataclass(frozen=True)
-class KeyChange:
-    """One key of one connector: None before means added, None after means removed. `origin` is where the value after
-    comes from.
-    """
-
-    key: str
-    before: str | None = field(repr=False)  # may be secrets
-    after: str | None = field(repr=False)
-    origin: str = ""
-
-    @property
-    def kind(self) -> Literal["add", "change", "remove"]:
-        if self.before is None:
-            return "add"
-        return "remove" if self.after is None else "change"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the change with secrets masked."""
-        return {
-            "key": self.key,
-            "kind": self.kind,
-            "before": None if self.before is None else mask(self.key, self.before),
-            "after": None if self.after is None else mask(self.key, self.after),
-            "origin": self.origin or None,
-        }
 
 
 @dataclass(frozen=True)
@@ -295,21 +253,7 @@ class Plan:
         }
 
 
-def diff(
-    before: Mapping[str, str], after: Mapping[str, str], origins: Mapping[str, Origin] | None = None
-) -> tuple[KeyChange, ...]:
-    """Return the differing keys in order of their names. Values compare as strings, as Connect stores them."""
-    where = origins or {}
-    return tuple(
-        KeyChange(key, before.get(key), after.get(key), str(where.get(key, "")))
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
-    )
-
-
 LiveConfigs = Mapping[str, Mapping[str, str]]
-Named = tuple[str, str]
-"""A Connect cluster and a connector on it."""
 
 
 def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
@@ -556,13 +500,6 @@ def _without_text(desired: Connector) -> str:
             " longer needed"
         )
     return _REMEDIES[desired.type].format(flow=flow)
-
-
-def selects_otherwise(live: Mapping[str, str], declared: Mapping[str, str]) -> bool:
-    """Tell whether a source connector would take other topics, or name them otherwise, than the one that runs."""
-    declared, naming = with_live_order(declared, live), ("replication.policy.", "transforms", "predicates.")
-    keys = {*SELECTING, *(key for key in live.keys() | declared.keys() if key.startswith(naming))}
-    return any(live.get(key) != declared.get(key) for key in keys)
 
 
 def connector_text(named: Named) -> str:

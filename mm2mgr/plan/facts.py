@@ -18,11 +18,10 @@ from mm2mgr.connect.exactly_once import ASKED_CONFIG, NOBODY, SOURCE_CLASS, supp
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.kafka.access import KafkaAccess, login_user
 from mm2mgr.kafka.quotas import ProducerQuotas
-from mm2mgr.lint.reading import subject_of
-from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
+from mm2mgr.lint.reading import running_subject
+from mm2mgr.lint.subject import Estate, KafkaFacts, Subject, WorkerFacts, addresses
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.questions import (
     AnsweringWorker,
@@ -82,7 +81,7 @@ def read_estate_of(connect: str) -> Steps[Estate]:
     infos, statuses = snapshot[Configs(connect)], snapshot[Statuses(connect)]
     worker, _ = yield from ask_worker(connect, harmless(key for info in infos.values() for key in info.config))
     states = {name: status.state for name, status in statuses.items()}
-    subjects = (running(connect, name, info.config, states.get(name), worker) for name, info in infos.items())
+    subjects = (running_subject(connect, name, info.config, states.get(name), worker) for name, info in infos.items())
     return Estate(tuple(subject for subject in subjects if subject), complete=True)
 
 
@@ -181,14 +180,6 @@ def shared_workers(read: Mapping[str, RunningOn]) -> dict[str, ConnectError]:
 def version_of(root: WorkerInfo) -> WorkerFacts:
     """Return what a worker reports without a request for its plugins and policy."""
     return WorkerFacts(version=kafka_version(root.version), cluster_id=root.kafka_cluster_id or None)
-
-
-def running(
-    connect: str, name: str, config: Mapping[str, str], state: str | None, worker: WorkerFacts
-) -> Subject | None:
-    """Return a connector that runs as lint sees it, None for one that is not MirrorMaker's."""
-    found = FoundConnector(name, config.get("connector.class", ""), config, state=state)
-    return subject_of(found, Spot(connect=connect), worker)
 
 
 # --- what connectors may override -------------------------------------------------------------------------------------

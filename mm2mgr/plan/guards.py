@@ -7,18 +7,17 @@ blocked flows are blocked too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from mm2mgr.comparison.differences import Named
 from mm2mgr.lint.findings import Finding, Rule
-from mm2mgr.lint.hops import arriving_alike, by_pair, hops
 from mm2mgr.lint.rules import found, of_connectors, reported
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Named, with_predecessors_kept
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, with_predecessors_kept
 from mm2mgr.plan.moves import with_units_held
 from mm2mgr.render import HEARTBEATS_KEY
-from mm2mgr.topics.shared import Catalog
 from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
@@ -185,29 +184,6 @@ def _check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Obje
             if connector in changes:
                 result.setdefault(connector, []).append(_objection(finding, remedy))
     return result
-
-
-def overlaps(
-    ours: Mapping[Named, Subject], others: Mapping[Named, Subject], topics: Mapping[Named, Collection[str]]
-) -> Iterator[tuple[Named, Named, list[str]]]:
-    """Yield each of ours with each of the others, where records of both arrive under the same name, and the topics,
-    sorted.
-
-    `topics`: those that the source of each of ours has. What runs may be among both, or wrongly declared. Connectors
-    that take and name topics alike are compared once, by the topics that both take: the time grows with what is there,
-    not with the pairs.
-    """
-    names = {subject: named for named, subject in {**others, **ours}.items()}
-    running = [hop for hop in hops(Estate(tuple(names)).judged.subjects) if hop.selection and not hop.subject.off]
-    for group in by_pair(running).values():
-        mine = [hop for hop in group if names[hop.subject] in ours]
-        theirs = [hop for hop in group if names[hop.subject] in others]
-        there = {id(topics[named]): topics[named] for named in (names[hop.subject] for hop in mine)}
-        if mine and theirs:
-            catalog = Catalog({topic for topics in there.values() for topic in topics})
-            for hop, rival, shared in arriving_alike(mine, theirs, catalog):
-                if own := [topic for topic in shared if topic in topics[names[hop.subject]]]:
-                    yield names[hop.subject], names[rival.subject], own
 
 
 def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Connectors) -> str:

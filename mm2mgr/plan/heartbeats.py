@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import RESTING
 from mm2mgr.defaults import by_default
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Named, aliases_of, connector_text, type_of
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, aliases_of, connector_text, type_of
 from mm2mgr.plan.facts import RunningOn
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
 from mm2mgr.topology import Flow, Moved, Topology
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
+from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import TextsByKey
 from mm2mgr.live.snapshot import Steps
-from mm2mgr.plan.changes import Named
 from mm2mgr.topology import Topology
 
 TOPIC = "mm2mgr.history.internal"

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.journal import Journal, TakeOver
 from mm2mgr.lint.hops import Hop
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.changes import Named, connector_text
+from mm2mgr.plan.changes import connector_text
 from mm2mgr.plan.guards import Connectors, Objection
-from mm2mgr.plan.offsets import Journal, TakeOver
 from mm2mgr.plan.renames import (
     former_names,
     names_of,

@@ -11,23 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from mm2mgr.comparison.differences import SELECTING, Named, diff
+from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
 from mm2mgr.connectors import RESTING
 from mm2mgr.lint.hops import selection_of
+from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.plan.changes import (
-    SELECTING,
-    WRITES,
-    Change,
-    ClusterPlan,
-    Named,
-    aliases_of,
-    connector_text,
-    diff,
-    type_of,
-    with_price,
-)
-from mm2mgr.plan.facts import running
-from mm2mgr.plan.offsets import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, aliases_of, connector_text, type_of, with_price
 from mm2mgr.plan.price import Price
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import is_name, java_pattern
@@ -65,7 +55,7 @@ class BothSides:
 
     def selection(self, named: Named, config: Config) -> Selection | None:
         """Return which topics a config takes; None when that is unknown."""
-        subject = running(*named, config, None, self.workers.get(named[0], WorkerFacts()))
+        subject = running_subject(*named, config, None, self.workers.get(named[0], WorkerFacts()))
         return selection_of(subject) if subject else None
 
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.journal import Journal, unmarked
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Named, Plan, Wish
-from mm2mgr.plan.offsets import Journal, unmarked
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.secrets import mask
 from mm2mgr.text import few

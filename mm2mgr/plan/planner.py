@@ -12,9 +12,14 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.equivalence import WorkerClients
+from mm2mgr.comparison.journal import JOURNAL_KEY
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import parse_stored
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.live.questions import (
@@ -30,17 +35,7 @@ from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Question, Snapshot, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.adoption_claims import Claims, adopting, read_claims, refused, rewriting
-from mm2mgr.plan.changes import (
-    WRITES,
-    Change,
-    ClusterPlan,
-    Named,
-    Plan,
-    Wish,
-    plan_cluster,
-    with_mass_deletes_held,
-)
-from mm2mgr.plan.equivalence import WorkerClients
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, plan_cluster, with_mass_deletes_held
 from mm2mgr.plan.facts import (
     ClusterIds,
     RunningOn,
@@ -51,7 +46,6 @@ from mm2mgr.plan.facts import (
     list_with_records,
     quotas_of,
     refusals,
-    running,
     shared_workers,
     user_of,
     version_of,
@@ -80,8 +74,6 @@ from mm2mgr.plan.mirrored import (
 )
 from mm2mgr.plan.mirroring_cost import read_estimate
 from mm2mgr.plan.moves import BothSides, with_moves, with_other_sides
-from mm2mgr.plan.offsets import JOURNAL_KEY
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.plan.quotas import (
     ClientId,
     UsedClientIds,
@@ -356,7 +348,7 @@ class _Making:
         live, owned = {}, set()
         for name, read in self.live.items():
             for connector, config in read.configs.items():
-                subject = running(name, connector, config, read.states.get(connector), read.worker)
+                subject = running_subject(name, connector, config, read.states.get(connector), read.worker)
                 if subject:  # only the tree silences what concerns the tree
                     live[name, connector] = replace(subject, silences=())
                 if self.owners.is_ours((name, connector), config):

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from mm2mgr.comparison.differences import Named
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.rules import silence_of
 from mm2mgr.lint.rules.topics import NAME_TOO_LONG, named_too_long, too_long_text
 from mm2mgr.lint.subject import SourceFile, Subject
 from mm2mgr.lint.target_names import Naming, naming_of, routers
-from mm2mgr.plan.changes import Named
 from mm2mgr.plan.guards import Connectors, Objection
 from mm2mgr.plan.widening import MirroredState, Widening
 from mm2mgr.topics.names import NameFilter, Selection

@@ -12,7 +12,7 @@ from typing import Literal
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition, goes_on
 from mm2mgr.text import few
 
 Place = Literal["earliest", "latest"] | int
@@ -104,13 +104,6 @@ def _reset(partition: TopicPartition, log: Offsets, to: Place, stored: int | Non
     # An entry is the last mirrored offset, and cannot be negative.
     new_offset = place - 1 if place else None
     return OffsetReset(partition, log, stored, new_offset, max(0, before - place), max(0, place - before))
-
-
-def goes_on(log: Offsets, stored: int | None, begins_at: str = "earliest") -> int:
-    """Return the offset of the next record that a task mirrors."""
-    if stored is not None and log.start <= stored + 1 <= log.end:
-        return stored + 1
-    return log.end if begins_at == "latest" else log.start
 
 
 def by_topic(offset_resets: Iterable[OffsetReset]) -> dict[str, dict[str, int]]:

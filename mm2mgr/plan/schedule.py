@@ -4,17 +4,17 @@ moment, since they only lower the number of tasks. `watch` has the same rounds. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.assignment import moved_partitions
-from mm2mgr.plan.changes import Change, KeyChange, Named, Plan
+from mm2mgr.comparison.differences import Named, lowers_tasks
+from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.price import Price
 from mm2mgr.text import number_of
 
 _JITTER = 0.1
 LONGEST_BACKOFF_SECONDS = 600.0
-_TASKS = "tasks.max"
 
 
 @dataclass(frozen=True)
@@ -180,14 +180,6 @@ def _saving(change: Change, savings: Mapping[str, Saving]) -> Saving | None:
 def _lowers_tasks(change: Change) -> bool:
     # What follows a deletion goes with it: else nothing did what both do, until its time has come.
     return change.action == "update" and change.state is None and not change.follows and lowers_tasks(change.keys)
-
-
-def lowers_tasks(keys: Sequence[KeyChange]) -> bool:
-    """Tell whether a change of keys lowers the number of tasks and does nothing else."""
-    if [key.key for key in keys] != [_TASKS]:
-        return False
-    before, after = keys[0].before or "", keys[0].after or ""
-    return before.isdecimal() and after.isdecimal() and 0 < int(after) < int(before)
 
 
 def _too_early(saving: Saving, rules: RestartRules, now_seconds: float) -> str | None:

@@ -10,19 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.journal import EVERY, Journal, Picks, TakeOver, at, is_moved, left_at, place, unmarked
 from mm2mgr.connectors import RESTING
-from mm2mgr.plan.changes import Change, Named, aliases_of
-from mm2mgr.plan.offsets import (
-    EVERY,
-    Journal,
-    Picks,
-    TakeOver,
-    at,
-    is_moved,
-    left_at,
-    place,
-    unmarked,
-)
+from mm2mgr.plan.changes import Change, aliases_of
 from mm2mgr.text import few
 from mm2mgr.topology import KafkaCluster
 

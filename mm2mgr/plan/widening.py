@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from mm2mgr.comparison.differences import Named, selects_otherwise
 from mm2mgr.lint.hops import Hop, hops, names_alike
 from mm2mgr.lint.subject import Subject
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.changes import Change, Named, Taken, selects_otherwise
+from mm2mgr.plan.changes import Change, Taken
 from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.guards import Connectors
 from mm2mgr.topics.shared import meeting

@@ -10,8 +10,8 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.plan.resets import OffsetReset, by_topic, goes_on, resets
+from mm2mgr.partitions import Offsets, TopicPartition, goes_on
+from mm2mgr.plan.resets import OffsetReset, by_topic, resets
 from tests.fake_connect import FakeConnect, serving
 from tests.spec.trees import write
 

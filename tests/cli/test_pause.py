@@ -13,9 +13,9 @@ from mm2mgr import timing
 from mm2mgr.apply import verbs
 from mm2mgr.apply.verbs import Order, Target
 from mm2mgr.apply.wait import judge
+from mm2mgr.comparison.journal import Journal, Move
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
-from mm2mgr.plan.offsets import Journal, Move
-from mm2mgr.plan.ownership import Ownership
 from tests.fake_connect import CLASSES
 from tests.plan.site import FLOWS, Site
 

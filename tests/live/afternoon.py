@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.error import HTTPError
 
+from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.kafka.records import Producer
-from mm2mgr.plan.offsets import JOURNAL_KEY
 
 from .command import Tree
 from .days import PARTITIONS, Day, World

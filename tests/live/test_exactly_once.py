@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from mm2mgr.comparison.journal import Journal, place
 from mm2mgr.demo.records import GROUP, RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.offsets import Journal, place
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, start_all
 from mm2mgr.sandbox.worker import Worker

@@ -20,13 +20,13 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.kafka.access import librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import expiring
 from mm2mgr.kafka.records import Producer
 from mm2mgr.live.dedicated import dedicated_names
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.offsets import JOURNAL_KEY
 from mm2mgr.sandbox.server import Runtime
 
 from .command import Tree

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from mm2mgr.comparison.journal import Journal
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.health import FlowStatus
-from mm2mgr.plan.offsets import Journal
 from mm2mgr.topology import Adopted
 from tests.observe.estate import Estate, estate, sentences
 

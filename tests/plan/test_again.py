@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from mm2mgr.apply.carry_out import carry_out
+from mm2mgr.comparison.journal import Journal
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
 from mm2mgr.plan.changes import Plan
 from mm2mgr.plan.facts import TopicListing
-from mm2mgr.plan.offsets import Journal
 from mm2mgr.plan.stages import stages
 from tests.plan.site import DEADLINE_SECONDS, Site, actions, errors
 

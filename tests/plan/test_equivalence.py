@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare
 from mm2mgr.defaults import Origin
-from mm2mgr.plan.equivalence import WorkerClients, another_connector, compare
 from mm2mgr.render import Connector, render
 from mm2mgr.truth.client_values import configured_clients
 from mm2mgr.truth.keys import load

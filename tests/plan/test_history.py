@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from mm2mgr.apply import history
 from mm2mgr.apply.history import Author, Recorder, author, read, record
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations.history import last_applied
 from mm2mgr.plan.changes import Change, Wish, plan_cluster
 from mm2mgr.plan.history import TOPIC, HistoryEntry
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.secrets import MASK
 from mm2mgr.topology import Topology
 from tests.kafka.conftest import mock_cluster

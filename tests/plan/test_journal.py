@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from mm2mgr.apply import carry_out as carrying
 from mm2mgr.apply.carry_out import refusal_of_unplanned
 from mm2mgr.apply.history import Author, Recorder
+from mm2mgr.comparison.journal import JOURNAL_KEY, Journal
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import read
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.history import TOPIC
-from mm2mgr.plan.offsets import JOURNAL_KEY, Journal
 from mm2mgr.plan.stages import Compare, Delete, SetState, Undo
 from mm2mgr.render import OWNER_KEY
 from tests.examples import draw_examples

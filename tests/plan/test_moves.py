@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from mm2mgr.apply.carry_out import carry_out, refusal_of_unplanned
+from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.expand import expand
@@ -22,7 +23,6 @@ from mm2mgr.live import read as live_read
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.changes import Plan
 from mm2mgr.plan.facts import TopicListing
-from mm2mgr.plan.offsets import JOURNAL_KEY
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.plan.stages import stages
 from mm2mgr.render import render

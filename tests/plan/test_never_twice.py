@@ -26,6 +26,7 @@ from mm2mgr.apply.events import EventLog
 from mm2mgr.apply.execute import apply_plan
 from mm2mgr.apply.history import Author, Recorder
 from mm2mgr.apply.waves import Rollout
+from mm2mgr.comparison.differences import Named
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
@@ -34,7 +35,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_markdown import plan_markdown
 from mm2mgr.output.plan_text import say_plan
-from mm2mgr.plan.changes import Named, Plan, Wish
+from mm2mgr.plan.changes import Plan, Wish
 from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.planfile import write_plan
 from mm2mgr.plan.planner import make_plan

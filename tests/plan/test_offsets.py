@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mm2mgr.comparison.differences import diff
+from mm2mgr.comparison.journal import Journal
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.changes import diff
-from mm2mgr.plan.offsets import Journal
 from tests.plan.site import Site, actions, errors
 
 NAME = "mm2.a.east.source.orders"

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.comparison.differences import KeyChange, diff
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.changes import ClusterPlan, KeyChange, Plan, Wish, diff, plan_cluster, with_mass_deletes_held
-from mm2mgr.plan.ownership import Ownership
+from mm2mgr.plan.changes import ClusterPlan, Plan, Wish, plan_cluster, with_mass_deletes_held
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector
 from mm2mgr.topology import Type
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.comparison.journal import Journal
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import ClusterPlan, Plan, Wish, plan_cluster
-from mm2mgr.plan.offsets import Journal
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.plan.stages import explain, stages
 from tests.plan.site import FLOWS, ON_WEST, Site, errors

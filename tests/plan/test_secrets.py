@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import Plan, Wish, plan_cluster
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.plan.planfile import write_plan
 from mm2mgr.secrets import MASK
 from tests.plan.test_plan import live, wanted

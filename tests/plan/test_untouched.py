@@ -22,17 +22,18 @@ from hypothesis import strategies as st
 
 from mm2mgr.apply.execute import apply_plan
 from mm2mgr.apply.history import Author, Recorder
+from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, Move
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.adoption_claims import Claim
-from mm2mgr.plan.changes import Change, Named, Plan, Wish, type_of
+from mm2mgr.plan.changes import Change, Plan, Wish, type_of
 from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.history import HistoryEntry
-from mm2mgr.plan.offsets import JOURNAL_KEY, Journal, Move
-from mm2mgr.plan.ownership import Ownership
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import OWNER_KEY, render
 from mm2mgr.spec.loader import load

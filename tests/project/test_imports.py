@@ -72,6 +72,10 @@ LAYERS: dict[str, set[str]] = {
         *("text", "errors", "files", "secrets", "partitions", "spec", "topics", "topology", "render"),
         *("connect", "kafka"),
     },
+    "comparison": {  # what the planner and what observes share: a connector that runs, beside the declared one
+        *("json_values", "connectors", "text", "defaults", "secrets", "spec", "truth", "topics", "topology", "render"),
+        "connect",
+    },
     "plan": {
         *(
             "json_values",
@@ -94,6 +98,7 @@ LAYERS: dict[str, set[str]] = {
             "connect",
             "kafka",
             "live",
+            "comparison",
         )
     },
     "apply": {
@@ -118,6 +123,7 @@ LAYERS: dict[str, set[str]] = {
             "connect",
             "kafka",
             "live",
+            "comparison",
             "plan",
         )
     },
@@ -136,11 +142,11 @@ LAYERS: dict[str, set[str]] = {
         "topics",
         "topology",
         "render",
+        "lint",
         "connect",
         "kafka",
         "live",
-        "plan",
-        "apply",
+        "comparison",
         "samples",
     },
     "evidence": {
@@ -168,7 +174,7 @@ LAYERS: dict[str, set[str]] = {
     "check": {
         "json_values",
         *("timing", "errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
-        *("connect", "kafka", "live", "plan", "apply", "observe"),
+        *("connect", "kafka", "live", "comparison", "plan", "apply", "observe"),
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
@@ -197,6 +203,7 @@ LAYERS: dict[str, set[str]] = {
             "formats",
             "connect",
             "kafka",
+            "comparison",
             "plan",
             "apply",
             "observe",
@@ -216,6 +223,7 @@ LAYERS: dict[str, set[str]] = {
         "link_forecast",
         "topology",
         "render",
+        "comparison",
         "plan",
         "apply",
         "throughput",
@@ -304,6 +312,7 @@ PURE = (
     "live/stored_values",
     "live/questions",
     "live/snapshot",
+    "comparison",
     "plan",
     "observe/arrival_problems",
     "observe/causes",

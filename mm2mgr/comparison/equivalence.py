@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mm2mgr.plan.offsets import JOURNAL_KEY
+from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.render import Connector
 from mm2mgr.spec.keys import PREFIX_BLOCKS
 from mm2mgr.spec.scalars import depends_on_order, java_pattern
