@@ -69,7 +69,7 @@ def _shared(
 ) -> Iterator[tuple[Named, Named, list[str]]]:
     """Yield each flow's connector with one that overlaps, and the topics of both: those that the source has, or where it was not read
     those that the flow's tasks have."""
-    from mm2mgr.plan.facts import running, version_of
+    from mm2mgr.lint.workers import running, version_of
     from mm2mgr.plan.guards import overlaps
 
     versions = {name: connect.version for name, connect in reading.connects.items()}

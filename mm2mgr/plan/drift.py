@@ -14,9 +14,9 @@ from typing import Any, Literal
 from mm2mgr.connectors import SETTABLE
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import ProducerQuotas
+from mm2mgr.lint.workers import RunningOn
 from mm2mgr.plan.changes import KeyChange
 from mm2mgr.plan.equivalence import with_live_order
-from mm2mgr.plan.facts import RunningOn
 from mm2mgr.plan.ownership import Ownership
 from mm2mgr.plan.quotas import WantedQuota, rate_per_broker
 from mm2mgr.render import OWNER_KEY, Connector, quota_mark

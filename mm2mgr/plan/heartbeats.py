@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.connectors import RESTING
 from mm2mgr.defaults import by_default
+from mm2mgr.lint.workers import RunningOn
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Named, aliases_of, connector_text, type_of
-from mm2mgr.plan.facts import RunningOn
 from mm2mgr.plan.ownership import Ownership
 from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
 from mm2mgr.topology import Flow, Moved, Topology

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from mm2mgr.connectors import RESTING
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import WorkerFacts
+from mm2mgr.lint.workers import running
 from mm2mgr.plan.changes import (
     SELECTING,
     WRITES,
@@ -26,7 +27,6 @@ from mm2mgr.plan.changes import (
     type_of,
     with_price,
 )
-from mm2mgr.plan.facts import running
 from mm2mgr.plan.offsets import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
 from mm2mgr.plan.price import Price
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector

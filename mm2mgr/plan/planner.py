@@ -17,6 +17,7 @@ from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
+from mm2mgr.lint.workers import RunningOn, ask_worker, harmless_overrides, running, shared_workers, version_of
 from mm2mgr.live.questions import (
     AnsweringWorker,
     Configs,
@@ -41,21 +42,7 @@ from mm2mgr.plan.changes import (
     with_mass_deletes_held,
 )
 from mm2mgr.plan.equivalence import WorkerClients
-from mm2mgr.plan.facts import (
-    ClusterIds,
-    RunningOn,
-    TopicListing,
-    ask_worker,
-    cluster_ids,
-    harmless,
-    list_with_records,
-    quotas_of,
-    refusals,
-    running,
-    shared_workers,
-    user_of,
-    version_of,
-)
+from mm2mgr.plan.facts import ClusterIds, TopicListing, cluster_ids, list_with_records, quotas_of, refusals, user_of
 from mm2mgr.plan.guards import (
     ClusterFacts,
     Connectors,
@@ -409,7 +396,7 @@ class _Making:
         yield from side_by_side(*map(self.read_worker, names))
 
     def read_worker(self, name: str) -> Steps[None]:
-        overrides = harmless(key for connector in self.wanted(name) for key in connector.config)
+        overrides = harmless_overrides(key for connector in self.wanted(name) for key in connector.config)
         try:
             worker, failed = yield from ask_worker(name, overrides)
             note = f"not verified: {failed.message}" if failed else None

@@ -50,27 +50,15 @@ LAYERS: dict[str, set[str]] = {
     "templating": {"errors", "files", "defaults"},
     "render": {"errors", "defaults", "spec", "topology", "templating"},
     "formats": {"text", "errors", "files", "secrets", "spec", "truth"},
-    "lint": {
-        "connectors",
-        "text",
-        "errors",
-        "files",
-        "formats",
-        "secrets",
-        "link",
-        "link_forecast",
-        "defaults",
-        "spec",
-        "truth",
-        "topics",
-        "topology",
-        "render",
-    },
     "connect": {"json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "live": {
         *("text", "errors", "files", "secrets", "partitions", "spec", "topics", "topology", "render"),
         *("connect", "kafka"),
+    },
+    "lint": {
+        *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
+        *("truth", "topics", "topology", "render", "connect", "live"),
     },
     "plan": {
         *(
@@ -126,6 +114,7 @@ LAYERS: dict[str, set[str]] = {
     "sizing": {"json_values", "text", "link", "partitions", "assignment"},
     "observe": {
         "json_values",
+        "lint",
         "connectors",
         "text",
         "errors",
@@ -168,11 +157,12 @@ LAYERS: dict[str, set[str]] = {
     "check": {
         "json_values",
         *("timing", "errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
-        *("connect", "kafka", "live", "plan", "apply", "observe"),
+        *("connect", "kafka", "live"),
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         "json_values",
+        "defaults",
         *(
             "timing",
             "garbage",
