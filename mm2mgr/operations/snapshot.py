@@ -10,6 +10,7 @@ from typing import Any
 
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.evidence.read import read_clusters
 from mm2mgr.files import check_free, read_regular
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, read_estates
 from mm2mgr.live.questions import (
@@ -97,6 +98,7 @@ async def _take(workspace: Workspace) -> Snapshot:
         read_estates(topology.connects),
         drift_of(workspace, ()),
         ask(_whole(topology, taken)),
+        read_clusters(topology.flows),
         *map(_or_failure, workers),
     )
     (reading, *_), taken = await answered(steps, clusters, _LIMITS, taken)
