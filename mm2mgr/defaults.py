@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+HISTORY_TOPIC = "mm2mgr.history.internal"
+"""Where the history stands on the Kafka cluster of Connect workers: a name that MirrorMaker never mirrors."""
+
 OriginKind = Literal["spec", "override", "default", "template"]
 
 

@@ -469,3 +469,13 @@ def _half_once(flows: Sequence[Flow]) -> Iterator[Clash]:
             if concerned and value not in allowed:
                 message = f"{block}: {{{key}: {value or 'null'}}} on exactly-once workers ('{name}'): {reason}"
                 yield ("flows", flow.name, block, key), f"{message}; remove it ({flow.origin(block, key).where})"
+
+
+def lease_group(topology: Topology) -> str:
+    """Return the group whose one member may write: the lease of `reconcile`."""
+    return f"mm2mgr-{topology.owner}"
+
+
+def watch_group(topology: Topology) -> str:
+    """Return the group whose one member may restart what FAILED: the lease of `watch`, beside that of `reconcile`."""
+    return f"{lease_group(topology)}-watch"

@@ -13,6 +13,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.lint.subject import Estate
+from mm2mgr.lint.workers import read_estate_of
 from mm2mgr.live import read as live_read
 from mm2mgr.live.questions import (
     ClusterId,
@@ -32,7 +33,7 @@ from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.live.snapshot import Question, Snapshot, Steps
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.plan.facts import TopicListing, read_estate_of
+from mm2mgr.plan.facts import TopicListing
 
 Result = TypeVar("Result")
 ReadTopics = Callable[[KafkaAccess, Callable[[str], bool]], TopicListing]

@@ -329,12 +329,12 @@ def metrics_page() -> str:
 
 def rights_page() -> str:
     from mm2mgr.check.needs import ROWS
+    from mm2mgr.defaults import HISTORY_TOPIC
     from mm2mgr.live.dedicated import configs_topic, dedicated_names
-    from mm2mgr.plan.history import TOPIC
 
     offsets, status, group = dedicated_names("SOURCE")
     named = {
-        **{"history": f"topic {TOPIC}", "lease": "group mm2mgr-OWNER", "dedicated offsets": f"topic {offsets}"},
+        **{"history": f"topic {HISTORY_TOPIC}", "lease": "group mm2mgr-OWNER", "dedicated offsets": f"topic {offsets}"},
         **{"dedicated status": f"topic {status}", "dedicated configs": f"topic {configs_topic('SOURCE')}"},
         **{"dedicated group": f"group {group}", "quotas": "the cluster"},
     }

@@ -22,13 +22,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mm2mgr.comparison.differences import Named
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.read import ask_all
 from mm2mgr.plan.changes import Change
-from mm2mgr.plan.history import CONFIG, ENTRY, TOPIC, History, HistoryEntry, read_history
+from mm2mgr.plan.history import CONFIG, ENTRY, History, HistoryEntry, read_history
 from mm2mgr.plan.quotas import QuotaResult
 from mm2mgr.secrets import mask_text, masked
 from mm2mgr.text import visible
@@ -58,7 +59,7 @@ def topic_of(topology: Topology, alias: str) -> CompactedTopic:
     from mm2mgr.kafka.compacted import CompactedTopic
 
     cluster = topology.clusters[alias]
-    return CompactedTopic(kafka_access(cluster), TOPIC, cluster.model.replication_factor, _CONFIGS)
+    return CompactedTopic(kafka_access(cluster), HISTORY_TOPIC, cluster.model.replication_factor, _CONFIGS)
 
 
 def _history_of(topology: Topology, kafka: str) -> str:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr import timing
 from mm2mgr.apply.history import topic_of
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import KafkaError, Mm2mgrError
-from mm2mgr.plan.history import TOPIC
 from mm2mgr.topology import Topology
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def read_holders(
 
     def ask(alias: str) -> Holder | str | None:
         try:
-            return read_holder(topic_of(topology, alias).access, TOPIC, group)
+            return read_holder(topic_of(topology, alias).access, HISTORY_TOPIC, group)
         except Mm2mgrError as error:
             return error.one_line
 

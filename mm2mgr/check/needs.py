@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from mm2mgr import defaults
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.acls import CLUSTER_NAME, ResourceKind, Right
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
-from mm2mgr.plan.history import TOPIC, lease_group
 from mm2mgr.render import Connector
 from mm2mgr.spec.scalars import is_name
-from mm2mgr.topology import Flow, Topology, Type
+from mm2mgr.topology import Flow, Topology, Type, lease_group
 from mm2mgr.truth.client_values import settings
 from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients
 
@@ -147,7 +147,7 @@ def own_needs(
     connectors = list(connectors)
     kept = [each for each in map(topology.connects.get, {one.connect for one in connectors}) if each]
     for alias in sorted({each.kafka for each in kept if each.model.history}):
-        yield from _own(login_on(alias), {"history": TOPIC, "lease": lease_group(topology)})
+        yield from _own(login_on(alias), {"history": HISTORY_TOPIC, "lease": lease_group(topology)})
     chosen = {flow for one in connectors for flow in one.flows}
     for alias in sorted({flow.target.alias for flow in topology.flows_of(chosen) if flow.catch_up}):
         yield from _own(login_on(alias), {"quotas": CLUSTER_NAME})

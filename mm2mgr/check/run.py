@@ -45,6 +45,7 @@ from mm2mgr.check.needs import (
     subject_of,
 )
 from mm2mgr.check.old_brokers import new_workers, old_broker_rows
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import KafkaError, Mm2mgrError
 from mm2mgr.files import read_regular
 from mm2mgr.kafka.access import KafkaAccess, parse_jaas, resolve
@@ -65,13 +66,12 @@ from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree
+from mm2mgr.lint.workers import RunningOn, ask_worker, harmless_overrides, shared_workers
 from mm2mgr.live.endpoints import access_as, kafka_access
 from mm2mgr.live.kafka_state import Failure
 from mm2mgr.live.questions import AnsweringWorker, ConnectorsWithStates
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered, read
-from mm2mgr.plan.facts import RunningOn, ask_worker, harmless, shared_workers
-from mm2mgr.plan.history import TOPIC
 from mm2mgr.render import Connector, connectors_of
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.topics.names import NameFilter
@@ -462,7 +462,7 @@ async def _ask_cluster(
     try:
         async with asyncio.timeout(seconds):
             first = await read([running_there, root], clusters, limits)
-            steps = ask_worker(connect.name, harmless(keys))
+            steps = ask_worker(connect.name, harmless_overrides(keys))
             (worker, unprobed), snapshot = await answered(steps, clusters, limits, first)
             with suppress(Mm2mgrError):
                 running[connect.name] = RunningOn(*snapshot[running_there], snapshot[root])
@@ -530,7 +530,7 @@ def history_rows(sessions: Sessions, topology: Topology) -> Iterator[CheckRow]:
     """Yield a row for each topic of the history with more than one partition, as a login sees it."""
     for alias in sorted({connect.kafka for connect in topology.connects.values() if connect.model.history}):
         views = (session.view for session in sessions.of(alias) if session.view)
-        count = max((view.partitions.get(TOPIC, 1) for view in views), default=1)
+        count = max((view.partitions.get(HISTORY_TOPIC, 1) for view in views), default=1)
         if count > 1:
             effect = f"it {several_partitions(count)}; `reconcile` and `watch` refuse to write"
-            yield CheckRow("failed", alias, f"topic {TOPIC}", effect=effect, fix=DELETE_TOPIC)
+            yield CheckRow("failed", alias, f"topic {HISTORY_TOPIC}", effect=effect, fix=DELETE_TOPIC)

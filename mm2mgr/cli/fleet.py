@@ -17,6 +17,7 @@ from mm2mgr.cli.options import (
     option,
     output_option,
     page_option,
+    snapshot_option,
     write_page,
 )
 from mm2mgr.json_values import to_json
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 @page_option
 @output_option
 @click.pass_obj
+@snapshot_option
 def fleet(
     workspace: Workspace,
     store: Path,
@@ -124,6 +126,7 @@ class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from
 @option("--limit", type=_Assigned(), multiple=True, metavar="FLOW=N", help="Another limit of tasks.")
 @output_option
 @click.pass_obj
+@snapshot_option
 def simulate(
     workspace: Workspace,
     store: Path,

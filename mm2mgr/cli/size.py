@@ -16,6 +16,7 @@ from mm2mgr.cli.options import (
     option,
     output_option,
     page_option,
+    snapshot_option,
     write_page,
 )
 from mm2mgr.errors import ExitCode
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 @page_option
 @output_option
 @click.pass_obj
+@snapshot_option
 def size(
     workspace: Workspace,
     flows: tuple[str, ...],

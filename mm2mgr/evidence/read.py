@@ -8,38 +8,35 @@ an error.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from mm2mgr import timing
 from mm2mgr.assignment import Assignment, Listing, assignment_read_back, listing_of, predict
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
 from mm2mgr.link import FlowTraffic
 from mm2mgr.link_forecast import client_number, forecast_of
+from mm2mgr.live.questions import Statuses, TaskConfigs, UserTopics
+from mm2mgr.live.reach import Limits
 from mm2mgr.partitions import ASSIGNED_KEY, Statistic
 from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
 from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement
 from mm2mgr.sizing.scenario import ConnectWorkers, Scenario, Week
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
-from mm2mgr.topology import ConnectCluster, Flow, KafkaCluster, Topology, by_pair
+from mm2mgr.topology import ConnectCluster, Flow, Topology, by_pair
 
 if TYPE_CHECKING:
-    from mm2mgr.connect.client import ConnectClient
     from mm2mgr.connect.types import ConnectorStatus
+    from mm2mgr.live.snapshot import Snapshot, Steps
     from mm2mgr.render import Connector
 
-_CLUSTERS_AT_ONCE = 16
-_CONNECTORS_AT_ONCE = 4
-_WORKERS_SECONDS = 10.0
+Answer = TypeVar("Answer")
+_LIMITS = Limits(connect_seconds=10.0, kafka_seconds=10.0, at_once=4, kafka_at_once=16)
 
 
 @dataclass(frozen=True)
@@ -55,33 +52,57 @@ class ConnectState:
     note: str = ""
 
 
-def read_listings(clusters: Mapping[str, KafkaCluster]) -> dict[str, Listing | Mm2mgrError]:
-    """Return the partitions by topic of each cluster, without Kafka's own topics, in the admin client's order."""
-    from mm2mgr.kafka.client import Kafka
-    from mm2mgr.live.endpoints import kafka_access
-
-    def read(alias: str) -> Listing | Mm2mgrError:
-        try:
-            with Kafka(kafka_access(clusters[alias])) as kafka:
-                topics = kafka.topics()
-                return listing_of({name: topic.partitions for name, topic in topics.items() if not topic.internal})
-        except Mm2mgrError as error:
-            return error
-
-    with ThreadPoolExecutor(max_workers=_CLUSTERS_AT_ONCE) as threads:
-        return dict(zip(clusters, threads.map(read, clusters), strict=True))
+Listings = Mapping[str, Listing | Mm2mgrError]
 
 
-def _read_connects(flows: Iterable[Flow]) -> dict[str, ConnectState]:
-    """Return the state of each Connect cluster that runs some of these flows, by name."""
+def read_clusters(flows: Sequence[Flow]) -> Steps[tuple[Listings, Mapping[str, ConnectState]]]:
+    """Return the topics of each source cluster, and what each Connect cluster runs of the flows whose source answers."""
+    sources = dict.fromkeys(flow.source.alias for flow in flows)
+    connects = dict.fromkeys(flow.connect.name for flow in flows)
+    snapshot = yield [*map(UserTopics, sources), *map(Statuses, connects)]
+    listings: dict[str, Listing | Mm2mgrError] = {}
+    for alias in sources:
+        topics = snapshot.get(UserTopics(alias))
+        listings[alias] = topics if isinstance(topics, Mm2mgrError) else listing_of(topics)
     by_connect: dict[str, list[Flow]] = {}
     for flow in flows:
-        by_connect.setdefault(flow.connect.name, []).append(flow)
+        if not isinstance(listings[flow.source.alias], Mm2mgrError):
+            by_connect.setdefault(flow.connect.name, []).append(flow)
+    running = [flow for flows_there in by_connect.values() for flow in flows_there if _runs(flow, snapshot)]
+    snapshot = yield [TaskConfigs(flow.connect.name, flow.connector_name("source")) for flow in running]
+    return listings, {name: _state(name, flows_there, snapshot) for name, flows_there in by_connect.items()}
 
-    async def states() -> list[ConnectState]:
-        return await asyncio.gather(*(_state(flows[0].connect, flows) for flows in by_connect.values()))
 
-    return dict(zip(by_connect, timing.run(states()), strict=True))
+def _runs(flow: Flow, snapshot: Snapshot) -> bool:
+    statuses = snapshot.get(Statuses(flow.connect.name))
+    return not isinstance(statuses, Mm2mgrError) and flow.connector_name("source") in statuses
+
+
+def _state(connect: str, flows: Sequence[Flow], snapshot: Snapshot) -> ConnectState:
+    statuses = snapshot.get(Statuses(connect))
+    if isinstance(statuses, Mm2mgrError):
+        unread = f"Connect cluster '{connect}' could not be read"
+        return ConnectState((), dict.fromkeys((flow.id for flow in flows), unread), statuses.one_line)
+    return ConnectState(
+        tuple(map(_placement, statuses.values())), {flow.id: _assignment(flow, snapshot) for flow in flows}
+    )
+
+
+def _assignment(flow: Flow, snapshot: Snapshot) -> Assignment | str:
+    if not _runs(flow, snapshot):
+        return "not created yet"
+    tasks = snapshot.get(TaskConfigs(flow.connect.name, flow.connector_name("source")))
+    if isinstance(tasks, Mm2mgrError):
+        return f"Connect cluster '{flow.connect.name}' could not be read"
+    order = assignment_read_back(
+        [task.config.get(ASSIGNED_KEY, "") for task in sorted(tasks, key=lambda task: task.id)]
+    )
+    return order or "the connector has no tasks yet"
+
+
+def _placement(status: ConnectorStatus) -> ConnectorPlacement:
+    tasks = (TaskPlacement(task.id, task.state, task.worker_id) for task in status.tasks)
+    return ConnectorPlacement(status.name, status.worker_id if status.state != "UNASSIGNED" else "", tuple(tasks))
 
 
 def current_assignment(listing: Listing, mirrored: Callable[[str], bool], running: Assignment | str) -> Assignment:
@@ -100,51 +121,19 @@ def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str],
     return numbers_fit and counts == {name: count for name, count in listing.partitions.items() if mirrored(name)}
 
 
-async def _state(connect: ConnectCluster, flows: Sequence[Flow]) -> ConnectState:
-    from mm2mgr.connect.client import ConnectClient
-    from mm2mgr.live.endpoints import connect_target
-
-    turns = asyncio.Semaphore(_CONNECTORS_AT_ONCE)
-    connectors: tuple[ConnectorPlacement, ...] = ()
-    try:
-        async with ConnectClient(connect_target(connect), deadline_seconds=_WORKERS_SECONDS) as client:
-            statuses = await client.statuses()
-            connectors = tuple(map(_placement, statuses.values()))
-
-            async def of(flow: Flow) -> Assignment | str:
-                async with turns:
-                    return await _running(client, flow, statuses)
-
-            assignments = dict(zip((flow.id for flow in flows), await asyncio.gather(*map(of, flows)), strict=True))
-            return ConnectState(connectors, assignments)
-    except Mm2mgrError as error:
-        unread = f"Connect cluster '{connect.name}' could not be read"
-        note = "" if connectors else error.one_line
-        return ConnectState(connectors, dict.fromkeys((flow.id for flow in flows), unread), note)
-
-
-async def _running(client: ConnectClient, flow: Flow, names: Collection[str]) -> Assignment | str:
-    name = flow.connector_name("source")
-    if name not in names:
-        return "not created yet"
-    tasks = sorted(await client.tasks(name), key=lambda task: task.id)
-    order = assignment_read_back([task.config.get(ASSIGNED_KEY, "") for task in tasks])
-    return order or "the connector has no tasks yet"
-
-
-def _placement(status: ConnectorStatus) -> ConnectorPlacement:
-    tasks = (TaskPlacement(task.id, task.state, task.worker_id) for task in status.tasks)
-    return ConnectorPlacement(status.name, status.worker_id if status.state != "UNASSIGNED" else "", tuple(tasks))
-
-
 class ExpandedTree(Protocol):
-    """What is needed of a workspace: the expanded tree, and the connectors rendered from it."""
+    """What is needed of a workspace: the expanded tree, the connectors rendered from it, and answers of its clusters."""
 
     @property
     def topology(self) -> Topology: ...
 
     @property
     def connectors(self) -> Sequence[Connector]: ...
+
+    @property
+    def now(self) -> float: ...
+
+    def ask(self, steps: Steps[Answer], limits: Limits) -> Answer: ...
 
 
 @dataclass(frozen=True)
@@ -221,12 +210,12 @@ def read(  # noqa: PLR0913  one argument per option
     chosen = list(workspace.topology.flows if flows is None else flows)
     rates = read_rates(store, window_seconds, statistic)
     by_flow = read_weeks(store, chosen) if weeks else {}
-    capacities = measured_capacities(lambda: workspace.connectors, store, chosen, time.time_ns() // 1_000_000, warn)
-    listing_of = read_listings({flow.source.alias: flow.source for flow in chosen})
-    failures = {alias: listing.message for alias, listing in listing_of.items() if isinstance(listing, Mm2mgrError)}
-    listings = {alias: listing for alias, listing in listing_of.items() if not isinstance(listing, Mm2mgrError)}
+    capacities = measured_capacities(lambda: workspace.connectors, store, chosen, round(1000 * workspace.now), warn)
+    answers, connects = workspace.ask(read_clusters(chosen), _LIMITS)
+    failures = {alias: listing.message for alias, listing in answers.items() if isinstance(listing, Mm2mgrError)}
+    listings = {alias: listing for alias, listing in answers.items() if not isinstance(listing, Mm2mgrError)}
     readable = tuple(flow for flow in chosen if flow.source.alias in listings)
-    return Evidence(readable, rates, listings, _read_connects(readable), capacities, failures, by_flow)
+    return Evidence(readable, rates, listings, connects, capacities, failures, by_flow)
 
 
 # --- what the tree declares -------------------------------------------------------------------------------------------

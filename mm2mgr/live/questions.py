@@ -201,6 +201,16 @@ class PartitionCounts(KafkaQuestion[dict[str, int]]):
 
 
 @dataclass(frozen=True)
+class UserTopics(KafkaQuestion[dict[str, int]]):
+    """The topics that are not Kafka's own, with their partitions, in the order that MirrorMaker's admin client has."""
+
+    answer = dict[str, int]
+
+    def ask(self, reach: KafkaReach) -> dict[str, int]:
+        return {name: topic.partitions for name, topic in reach.kafka.topics().items() if not topic.internal}
+
+
+@dataclass(frozen=True)
 class TopicLogs(KafkaQuestion[tuple[Offsets, ...]]):
     """Log start and end of the partitions of a topic; those that cannot be read are left out."""
 

@@ -11,11 +11,12 @@ from mm2mgr.apply.history import forget
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.kafka.quotas import RATE_KEY
+from mm2mgr.lint.workers import RunningOn
 from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.snapshot import Steps, side_by_side
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.plan.drift import Drift, LastApplied, QuotaDrift, drifts, quota_drifts
-from mm2mgr.plan.facts import RunningOn, quotas_of, user_of
+from mm2mgr.plan.facts import quotas_of, user_of
 from mm2mgr.plan.heartbeats import RunningConnectors, heartbeat_carriers, with_carriers
 from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.plan.quotas import wanted_quotas

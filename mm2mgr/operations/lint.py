@@ -211,9 +211,9 @@ def _live(
     workspace: Workspace, targets: Mapping[str, ConnectTarget], timeout_seconds: float
 ) -> tuple[list[Estate], dict[str, Mm2mgrError]]:
     """Read all Connect clusters at once; return what was read, and by name why a cluster was not."""
+    from mm2mgr.lint.workers import read_estates
     from mm2mgr.live.reach import Limits
     from mm2mgr.live.read import Clusters, answered
-    from mm2mgr.plan.facts import read_estates
 
     clusters = Clusters({target.name: target for target in targets.values()})
     steps = read_estates(clusters.connects)

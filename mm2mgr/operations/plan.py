@@ -39,14 +39,14 @@ from mm2mgr.files import check_free
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.plan.changes import Change, Plan, Wish, with_many_changes_held
-from mm2mgr.plan.history import HistoryEntry, lease_group, read_history
+from mm2mgr.plan.history import HistoryEntry, read_history
 from mm2mgr.plan.planfile import PLAN, as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.plan.price import KINDS
 from mm2mgr.plan.quotas import QuotaChange, QuotaResult, client_id_of
 from mm2mgr.plan.schedule import RestartRules, Saving, waiting, with_waiting
 from mm2mgr.text import few, visible
-from mm2mgr.topology import Topology
+from mm2mgr.topology import Topology, lease_group
 
 if TYPE_CHECKING:
     from mm2mgr.kafka.lease import Holder

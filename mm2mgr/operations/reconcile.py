@@ -36,8 +36,9 @@ from mm2mgr.operations.plan import (
 )
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.plan.changes import Plan, count_deletes
-from mm2mgr.plan.history import HistoryEntry, lease_group
+from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.plan.schedule import UNCHANGED_SECONDS, RoundSchedule, TreeReadings
+from mm2mgr.topology import lease_group
 
 _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""

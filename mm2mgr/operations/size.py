@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,7 +103,7 @@ def _judged(workspace: Workspace, evidence: Evidence, policy: Policy, *, views: 
         flow_id: EarlierSizing(one.tasks_max, seconds_of(one.changed), one.saves_tasks)
         for flow_id, one in workspace.spec.tree.sizing.items()
     }
-    decisions = decide(found, earlier, policy, int(time.time()))
+    decisions = decide(found, earlier, policy, int(workspace.now))
     sizings = {flow_id: sizing_as_decided(one, decisions[flow_id]) for flow_id, one in found.items()}
     shown = [
         flow_view(replace(one, sizing=sizings[name]), scenarios[name].rates, evidence.weeks.get(name, ()))

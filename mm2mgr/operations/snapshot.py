@@ -8,8 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.evidence.read import read_clusters
 from mm2mgr.files import check_free, read_regular
+from mm2mgr.lint.workers import ask_worker, harmless_overrides, read_estates
 from mm2mgr.live.questions import (
     AnsweringWorker,
     ClusterId,
@@ -32,8 +35,6 @@ from mm2mgr.observe.status import ObserveOptions, reading_of
 from mm2mgr.operations.history import drift_of
 from mm2mgr.operations.lag import newest_heartbeat
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.plan.facts import ask_worker, harmless, read_estates
-from mm2mgr.plan.history import TOPIC
 from mm2mgr.plan.planner import plan_steps
 from mm2mgr.topology import Topology
 from mm2mgr.truth.reach import type_of
@@ -88,7 +89,7 @@ async def _take(workspace: Workspace) -> Snapshot:
     taken = await read(first, clusters, _LIMITS)
     taken = taken.with_answers(dict(together(taken.answers)))
     workers = (
-        ask_worker(name, harmless(key for c in connectors if c.connect == name for key in c.config))
+        ask_worker(name, harmless_overrides(key for c in connectors if c.connect == name for key in c.config))
         for name in topology.connects
     )
     steps = side_by_side(
@@ -97,6 +98,7 @@ async def _take(workspace: Workspace) -> Snapshot:
         read_estates(topology.connects),
         drift_of(workspace, ()),
         ask(_whole(topology, taken)),
+        read_clusters(topology.flows),
         *map(_or_failure, workers),
     )
     (reading, *_), taken = await answered(steps, clusters, _LIMITS, taken)
@@ -117,7 +119,7 @@ def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[Any]]:
         yield from (PartitionCounts(alias), ClusterId(alias), Quotas(alias))
     for connect in topology.connects.values():
         if connect.model.history:
-            yield TextsByKey(connect.kafka, TOPIC)
+            yield TextsByKey(connect.kafka, HISTORY_TOPIC)
         infos = taken.get(Configs(connect.name))
         for name, info in {} if isinstance(infos, Mm2mgrError) else infos.items():
             if type_of(info.config.get("connector.class", "")) == "source":

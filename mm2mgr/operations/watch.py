@@ -36,9 +36,9 @@ from mm2mgr.observe.status import read_states
 from mm2mgr.observe.watchdog import FailedPart, RestartHistory, RestartPolicy, WatchAction, Watchdog, part_of
 from mm2mgr.operations.workspace import Workspace, pause, wait_for
 from mm2mgr.plan.changes import Change
-from mm2mgr.plan.history import HistoryEntry, watch_group
+from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.plan.schedule import RoundSchedule
-from mm2mgr.topology import Topology
+from mm2mgr.topology import Topology, watch_group
 
 _READ_SECONDS = 10.0
 _WRITE_SECONDS = 20.0

@@ -14,11 +14,11 @@ from mm2mgr.json_values import to_json
 from mm2mgr.lint.routes import LONGEST, Routes, TopicHop
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree
+from mm2mgr.lint.workers import read_estates
 from mm2mgr.live.questions import PartitionCounts
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.plan.facts import read_estates
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import nearest
 from mm2mgr.topology import Flow

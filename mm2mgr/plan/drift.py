@@ -17,7 +17,7 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import SETTABLE
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import ProducerQuotas
-from mm2mgr.plan.facts import RunningOn
+from mm2mgr.lint.workers import RunningOn
 from mm2mgr.plan.quotas import WantedQuota, rate_per_broker
 from mm2mgr.render import OWNER_KEY, Connector, quota_mark
 from mm2mgr.secrets import MASK

@@ -14,8 +14,8 @@ from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import RESTING
 from mm2mgr.defaults import by_default
+from mm2mgr.lint.workers import RunningOn
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, aliases_of, connector_text, type_of
-from mm2mgr.plan.facts import RunningOn
 from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
 from mm2mgr.topology import Flow, Moved, Topology
 

@@ -12,13 +12,12 @@ from datetime import datetime
 from typing import Any
 
 from mm2mgr.comparison.differences import Named
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import TextsByKey
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.topology import Topology
 
-TOPIC = "mm2mgr.history.internal"
-"""A name that MirrorMaker never mirrors."""
 ENTRY, CONFIG = "entry/", "config/"
 """How the keys of entries and of configs begin."""
 
@@ -86,19 +85,9 @@ class History:
     unread: Mapping[str, str] = field(default_factory=dict)
 
 
-def lease_group(topology: Topology) -> str:
-    """Return the group whose one member may write: the lease of `reconcile`."""
-    return f"mm2mgr-{topology.owner}"
-
-
-def watch_group(topology: Topology) -> str:
-    """Return the group whose one member may restart what FAILED: the lease of `watch`, beside that of `reconcile`."""
-    return f"{lease_group(topology)}-watch"
-
-
 def read_topics(aliases: Iterable[str]) -> Steps[dict[str, dict[str, str] | str]]:
     """Read the topic on each of these Kafka clusters: the text of each key, or why it could not be read."""
-    questions = [TextsByKey(alias, TOPIC) for alias in sorted(aliases)]
+    questions = [TextsByKey(alias, HISTORY_TOPIC) for alias in sorted(aliases)]
     snapshot = yield questions
     answers = ((question.cluster, snapshot.get(question)) for question in questions)
     return {alias: answer.one_line if isinstance(answer, Mm2mgrError) else answer for alias, answer in answers}

@@ -22,6 +22,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
+from mm2mgr.lint.workers import RunningOn, ask_worker, harmless_overrides, shared_workers, version_of
 from mm2mgr.live.questions import (
     AnsweringWorker,
     Configs,
@@ -36,20 +37,7 @@ from mm2mgr.live.snapshot import Question, Snapshot, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.adoption_claims import Claims, adopting, read_claims, refused, rewriting
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, plan_cluster, with_mass_deletes_held
-from mm2mgr.plan.facts import (
-    ClusterIds,
-    RunningOn,
-    TopicListing,
-    ask_worker,
-    cluster_ids,
-    harmless,
-    list_with_records,
-    quotas_of,
-    refusals,
-    shared_workers,
-    user_of,
-    version_of,
-)
+from mm2mgr.plan.facts import ClusterIds, TopicListing, cluster_ids, list_with_records, quotas_of, refusals, user_of
 from mm2mgr.plan.guards import (
     ClusterFacts,
     Connectors,
@@ -401,7 +389,7 @@ class _Making:
         yield from side_by_side(*map(self.read_worker, names))
 
     def read_worker(self, name: str) -> Steps[None]:
-        overrides = harmless(key for connector in self.wanted(name) for key in connector.config)
+        overrides = harmless_overrides(key for connector in self.wanted(name) for key in connector.config)
         try:
             worker, failed = yield from ask_worker(name, overrides)
             note = f"not verified: {failed.message}" if failed else None

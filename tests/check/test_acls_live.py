@@ -11,6 +11,7 @@ import trustme
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclPermissionType, ResourcePatternType  # type: ignore[attr-defined]
 
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.bandwidth import TransferLimits, write_rate
@@ -18,7 +19,6 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.compacted import CompactedTopic, TextWriter
 from mm2mgr.kafka.lease import Lease
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
-from mm2mgr.plan.history import TOPIC
 from tests.cli.command import allowed_seconds
 from tests.live.seen import commit, create, topics, until, write_values
 
@@ -249,9 +249,9 @@ def test_a_placeholder_that_this_machine_lacks(restored: World) -> None:
 
 # What mm2mgr itself needs, in the order in which it is given, and the rows that each one fills.
 OWN = {
-    f"scons Create topic {TOPIC}": {29},
-    f"scons Write topic {TOPIC}": {28},
-    f"scons Read topic {TOPIC}": {30},
+    f"scons Create topic {HISTORY_TOPIC}": {29},
+    f"scons Write topic {HISTORY_TOPIC}": {28},
+    f"scons Read topic {HISTORY_TOPIC}": {30},
     "scons Read group mm2mgr-rights": {31},
     "scons Read topic mm2-offsets.old.internal": {32},
     "scons Read topic mm2-status.old.internal": {33},
@@ -273,7 +273,7 @@ def test_mm2mgr_itself_needs_the_rights_of_the_page_and_no_more(restored: World)
     access = KafkaAccess(
         "B", world.brokers["B"].bootstrap("SECURE"), {"security.protocol": security.pop("protocol"), **security}
     )
-    topic = CompactedTopic(access, TOPIC, 1, {"cleanup.policy": "compact"})
+    topic = CompactedTopic(access, HISTORY_TOPIC, 1, {"cleanup.policy": "compact"})
 
     def write() -> str:
         writer = TextWriter(topic)

@@ -10,11 +10,11 @@ import pytest
 from mm2mgr.check.needs import ClientLogin
 from mm2mgr.check.run import Session, Sessions, findings, history_rows, principal_of, shared_rows
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.expand import expand
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
-from mm2mgr.plan.facts import RunningOn
-from mm2mgr.plan.history import TOPIC
+from mm2mgr.lint.workers import RunningOn
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.spec.trees import write
@@ -78,7 +78,7 @@ def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_pat
 
     def seen(alias: str, partitions: int) -> None:
         login = ClientLogin.of(alias, {"bootstrap.servers": f"{alias}:9092"})
-        view = ClusterView(alias, (1,), frozenset(), {TOPIC: partitions}, frozenset())
+        view = ClusterView(alias, (1,), frozenset(), {HISTORY_TOPIC: partitions}, frozenset())
         sessions.by_login[login] = Session(login, principal_of(login), f"{alias}:9092", view=view)
 
     seen("a", 3)

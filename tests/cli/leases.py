@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.compacted import CompactedTopic
-from mm2mgr.plan.history import TOPIC
 
 
 class FakeLease:
@@ -20,7 +20,7 @@ class FakeLease:
     notes: ClassVar[list[str]] = []
 
     def __init__(self, topic: CompactedTopic, group: str, changed: Callable[[], None]) -> None:
-        assert topic.name == TOPIC
+        assert topic.name == HISTORY_TOPIC
         self.alias, self.changed = topic.access.alias, changed
         if self.alias in self.dead:
             raise KafkaError(f"{self.alias}: no broker answered")

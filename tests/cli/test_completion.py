@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.cli import COMMANDS, cli
+from mm2mgr.cli import cli
 from mm2mgr.cli.completion import NAMES
+from mm2mgr.cli.options import COMMANDS
 from mm2mgr.lint.rules import BY_ID
 from tests.spec.trees import ESTATE, write
 

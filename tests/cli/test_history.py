@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.apply.events import EVENTS
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka import lease
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.plan.history import TOPIC
 from tests.kafka.quick import Producer
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 from tests.plan.test_adopt import BY_HAND, ORDERS, adopt
@@ -26,7 +26,7 @@ SOURCE = "mm2.a.east.source.orders"
 def kept(site: Site, mock_cluster: KafkaAccess, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """The site, whose `east` has brokers with the topic; nobody answers for `west`."""
     with Producer(mock_cluster, timeout_seconds=30) as producer:
-        producer.send((TOPIC, 0), b"", key=b"first")
+        producer.send((HISTORY_TOPIC, 0), b"", key=b"first")
     site.brokers |= {"east": mock_cluster.bootstrap_servers.partition(",")[0], "west": "west:9092"}
     site.declare()
     monkeypatch.setenv("MM2MGR_WHO", "ann")

@@ -209,10 +209,10 @@ def test_an_entry_edited_while_size_is_at_work_is_left_and_named(
     ready: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready("size", *RESULT)
-    real = evidence.read_listings
+    real = evidence.read_clusters
 
-    def late(clusters: Any) -> Any:
-        found = real(clusters)
+    def late(flows: Any) -> Any:
+        found = yield from real(flows)
         edited = entries(ready)
         edited["logs:a->hub"] |= {"tasks_max": 7, "reason": "by hand"}
         header = file_of(ready).read_text().splitlines(keepends=True)[0]
@@ -221,12 +221,12 @@ def test_an_entry_edited_while_size_is_at_work_is_left_and_named(
 
     rates = {("a", "logs.web", number): 1_000_000.0 for number in range(3)}
     measured(ready.folder / "result", {**rates, ("a", "orders", 0): 40_000_000.0})
-    monkeypatch.setattr(evidence, "read_listings", late)
+    monkeypatch.setattr(evidence, "read_clusters", late)
     said = ready("size", *RESULT, code=1)
     assert "not written for logs:a->hub: the entries changed while size was running" in said.err
     assert entries(ready)["logs:a->hub"]["reason"] == "by hand"
     assert entries(ready)["orders:a->hub"]["bytes_per_second"] > 1_000
-    monkeypatch.setattr(evidence, "read_listings", real)
+    monkeypatch.setattr(evidence, "read_clusters", real)
     ready("size", *RESULT)
     assert entries(ready)["logs:a->hub"]["reason"] != "by hand"
 

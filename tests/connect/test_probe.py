@@ -8,7 +8,7 @@ import pytest
 
 from mm2mgr.connect.errors import ConnectError
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.plan.facts import probe
+from mm2mgr.lint.workers import probe
 from tests.asking import from_client
 from tests.connect.conftest import Ask
 from tests.fake_connect import PRINCIPAL, FakeConnect

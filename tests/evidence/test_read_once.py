@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mm2mgr.evidence import read as evidence
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.operations.fleet import Changes, fleet, simulate
@@ -33,7 +35,7 @@ class Counted:
         self.wrap(monkeypatch, hourly, "hourly_rates", lambda *_: "rates")
         self.wrap(monkeypatch, windows, "read_window", lambda *_: "weeks")
         self.wrap(monkeypatch, history.TaskStore, "read", lambda _, *span: f"history of {span}")
-        self.wrap(monkeypatch, Kafka, "__init__", lambda _, access: f"client of {access.bootstrap_servers}")
+        self.wrap(monkeypatch, Kafka, "__init__", lambda _, access, *seconds: f"client of {access.bootstrap_servers}")
         self.wrap(monkeypatch, Kafka, "topics", lambda _: "topics")
 
     def wrap(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, called: Callable[..., str]) -> None:
@@ -61,7 +63,9 @@ def asked(
     fake = FakeConnect(source_topics={"logs.web": 4, "orders": 4})
     fake.add("mm2.a.hub.source.logs", {"connector.class": SOURCE, "topics": "logs.web", "tasks.max": "4"})
     fake.add("mm2.a.hub.source.orders", {"connector.class": SOURCE, "topics": "orders", "tasks.max": "1"})
-    monkeypatch.setattr(Kafka.__init__, "__defaults__", (0.5,))  # for the one that does not answer
+    monkeypatch.setattr(
+        evidence, "_LIMITS", replace(evidence._LIMITS, kafka_seconds=0.5)
+    )  # for one that does not answer
     with serving(fake) as url:
         path = tmp_path / "clusters" / "x.yaml"
         path.write_text(path.read_text().replace("http://127.0.0.1:1", url))

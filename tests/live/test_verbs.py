@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.plan.history import TOPIC
 from mm2mgr.sandbox.server import Runtime
 
 from .command import Tree
@@ -266,7 +266,7 @@ def test_who_changed_what_is_kept_a_change_by_hand_is_found_and_an_older_tree_br
         git(tree.folder, "commit", "-q", "-m", f"{records} records")
         commits.append(git(tree.folder, "rev-parse", "--short=12", "HEAD"))
         tree.run("apply", "--yes", "--reason", f"{records} at a time")
-    assert topics(pair.target)[TOPIC] == 1
+    assert topics(pair.target)[HISTORY_TOPIC] == 1
     assert "Drift: none" in tree.run("drift")
 
     first, second = tree.json("history", NAME)["entries"]

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from mm2mgr.json_values import to_json
-from mm2mgr.output.page import ClusterLink, FlowView, links, page, task_bars, week_map
-from mm2mgr.sizing.scenario import outcome
+from mm2mgr.output.page import ClusterLink, links, page, task_bars, week_map
+from mm2mgr.sizing.scenario import FlowView, outcome
 from tests.sizing.estates import MB, scenario
 
 NASTY = '"><script>alert(1)</script>&'

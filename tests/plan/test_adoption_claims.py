@@ -9,10 +9,10 @@ import pytest
 
 from mm2mgr.apply.adoption import settle_claims
 from mm2mgr.apply.history import Author, Recorder
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.plan.adoption_claims import Claim
 from mm2mgr.plan.changes import Plan
-from mm2mgr.plan.history import TOPIC
 from mm2mgr.render import OWNER_KEY
 from tests.kafka.conftest import mock_cluster
 from tests.kafka.quick import Producer
@@ -27,7 +27,7 @@ TREE = ORDERS + adopt()
 def shared(site: Site, mock_cluster: KafkaAccess) -> Site:
     """The site, whose `east` keeps a history and runs a connector made by hand."""
     with Producer(mock_cluster, timeout_seconds=30) as producer:
-        producer.send((TOPIC, 0), b"not a claim", key=b"claim/east/legacy/nobody")
+        producer.send((HISTORY_TOPIC, 0), b"not a claim", key=b"claim/east/legacy/nobody")
     site.brokers |= {"east": mock_cluster.bootstrap_servers.partition(",")[0]}
     site.east.add("legacy", BY_HAND | {"target.cluster.bootstrap.servers": site.brokers["east"]})
     return site

@@ -10,9 +10,9 @@ import pytest
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import ConnectorInfo
 from mm2mgr.json_values import to_json
+from mm2mgr.lint.workers import RunningOn
 from mm2mgr.operations.history import last_applied
 from mm2mgr.plan.drift import Drift, LastApplied, drifts
-from mm2mgr.plan.facts import RunningOn
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.secrets import MASK, masked
 from tests.plan.test_plan import live, wanted

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from mm2mgr.apply import history
 from mm2mgr.apply.history import Author, Recorder, author, read, record
 from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations.history import last_applied
 from mm2mgr.plan.changes import Change, Wish, plan_cluster
-from mm2mgr.plan.history import TOPIC, HistoryEntry
+from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.secrets import MASK
 from mm2mgr.topology import Topology
 from tests.kafka.conftest import mock_cluster
@@ -34,7 +35,7 @@ __all__ = ["mock_cluster"]
 def topology(site: Site, mock_cluster: KafkaAccess) -> Topology:
     """The site, whose `east` has brokers with the topic."""
     with Producer(mock_cluster, timeout_seconds=30) as producer:
-        producer.send((TOPIC, 0), b"of another version", key=b"entry/x")
+        producer.send((HISTORY_TOPIC, 0), b"of another version", key=b"entry/x")
     site.brokers |= {"east": mock_cluster.bootstrap_servers.partition(",")[0], "west": "west:9092"}
     return site.declare()[0]
 

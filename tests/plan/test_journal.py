@@ -13,10 +13,10 @@ from mm2mgr.apply import carry_out as carrying
 from mm2mgr.apply.carry_out import refusal_of_unplanned
 from mm2mgr.apply.history import Author, Recorder
 from mm2mgr.comparison.journal import JOURNAL_KEY, Journal
+from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.records import read
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.history import TOPIC
 from mm2mgr.plan.stages import Compare, Delete, SetState, Undo
 from mm2mgr.render import OWNER_KEY
 from tests.examples import draw_examples
@@ -207,7 +207,7 @@ def test_what_a_move_deletes_is_in_the_history(shared: Site, mock_cluster: Kafka
     assert errors(shared.apply(shared.plan(tree), tree, begin=recorder.begin)) == {}
     assert shared.names("east") == []
     assert recorder.close() == {}
-    values = [record.value for record in read(mock_cluster, [TopicPartition(TOPIC, 0)]) if record.value]
+    values = [record.value for record in read(mock_cluster, [TopicPartition(HISTORY_TOPIC, 0)]) if record.value]
     entries = [json.loads(value) for value in values if value.startswith(b"{")]
     deleted = {entry["connector"] for entry in entries if entry["action"] == "delete" and entry["connect"] == "east"}
     assert deleted == {"mm2.a.east.heartbeat", "mm2.a.east.checkpoint", OLD}

@@ -14,7 +14,7 @@ from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.plan.facts import PREFIXES, ask_worker, harmless, probe
+from mm2mgr.lint.workers import PREFIXES, ask_worker, harmless_overrides, probe
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
@@ -129,9 +129,9 @@ def test_every_key_that_kafka_knows_can_be_asked_for(world: World) -> None:
     known = load()
     newest = known.releases[known.lines[-1]]
     keys = [f"{kind}.override.{key}" for kind in ("producer", "consumer", "admin") for key in known.names(kind, newest)]
-    assert len(harmless(keys)) == len(keys) > 200
-    assert probed(world.url("all"), harmless(keys)).refused == {}
-    assert set(probed(world.url("none"), harmless(keys)).refused) >= set(keys)
+    assert len(harmless_overrides(keys)) == len(keys) > 200
+    assert probed(world.url("all"), harmless_overrides(keys)).refused == {}
+    assert set(probed(world.url("none"), harmless_overrides(keys)).refused) >= set(keys)
     with pytest.raises(ConnectError, match=r"linger\.ms"):
         probed(world.url("all"), {"producer.override.linger.ms": "soon"})
 

@@ -13,7 +13,8 @@ from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.lint.subject import Estate, KafkaFacts, WorkerFacts
-from mm2mgr.plan.facts import ask_brokers, ask_worker, harmless
+from mm2mgr.lint.workers import ask_worker, harmless_overrides
+from mm2mgr.plan.facts import ask_brokers
 from mm2mgr.spec.loader import load
 from tests.asking import from_client, read_live
 from tests.cli.command import allowed_seconds
@@ -30,7 +31,7 @@ SOURCE = {"connector.class": MIRROR + "MirrorSourceConnector", "source.cluster.a
 def said(fake: FakeConnect, *keys: str) -> WorkerFacts:
     async def main() -> WorkerFacts:
         async with ConnectClient(ConnectTarget("w", ("http://w",)), transport=fake.transport()) as client:
-            return (await from_client(client, ask_worker("w", harmless(keys))))[0]
+            return (await from_client(client, ask_worker("w", harmless_overrides(keys))))[0]
 
     return asyncio.run(main())
 
@@ -115,7 +116,7 @@ def test_what_cannot_be_read_is_an_error(path: str) -> None:
 
 def test_harmless_values_are_of_their_types() -> None:
     keys = ["batch.size", "enable.idempotence", "partitioner.class", "ssl.keystore.password", "no.such.key"]
-    found = harmless([*(f"producer.override.{key}" for key in keys), "producer.acks", "topics"])
+    found = harmless_overrides([*(f"producer.override.{key}" for key in keys), "producer.acks", "topics"])
     assert list(found.values()) == ["1", "true", "java.lang.Object", "mm2mgr-probe", "1"]
 
 

@@ -50,22 +50,6 @@ LAYERS: dict[str, set[str]] = {
     "templating": {"errors", "files", "defaults"},
     "render": {"errors", "defaults", "spec", "topology", "templating"},
     "formats": {"text", "errors", "files", "secrets", "spec", "truth"},
-    "lint": {
-        "connectors",
-        "text",
-        "errors",
-        "files",
-        "formats",
-        "secrets",
-        "link",
-        "link_forecast",
-        "defaults",
-        "spec",
-        "truth",
-        "topics",
-        "topology",
-        "render",
-    },
     "connect": {"json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "live": {
@@ -75,6 +59,10 @@ LAYERS: dict[str, set[str]] = {
     "comparison": {  # what the planner and what observes share: a connector that runs, beside the declared one
         *("json_values", "connectors", "text", "defaults", "secrets", "spec", "truth", "topics", "topology", "render"),
         "connect",
+    },
+    "lint": {
+        *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
+        *("truth", "topics", "topology", "render", "connect", "live"),
     },
     "plan": {
         *(
@@ -132,6 +120,7 @@ LAYERS: dict[str, set[str]] = {
     "sizing": {"json_values", "text", "link", "partitions", "assignment"},
     "observe": {
         "json_values",
+        "lint",
         "connectors",
         "text",
         "errors",
@@ -142,7 +131,6 @@ LAYERS: dict[str, set[str]] = {
         "topics",
         "topology",
         "render",
-        "lint",
         "connect",
         "kafka",
         "live",
@@ -174,11 +162,12 @@ LAYERS: dict[str, set[str]] = {
     "check": {
         "json_values",
         *("timing", "errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
-        *("connect", "kafka", "live", "comparison", "plan", "apply", "observe"),
+        *("connect", "kafka", "live", "comparison"),
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         "json_values",
+        "defaults",
         *(
             "timing",
             "garbage",

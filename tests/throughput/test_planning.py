@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.partitions import Statistic
 from mm2mgr.samples.batch import Batch
 from mm2mgr.samples.schema import hour_of, hour_start_ms
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.throughput import hourly
-from mm2mgr.throughput.hourly import HourlyRates, Statistic, hourly_rates
+from mm2mgr.throughput.hourly import HourlyRates, hourly_rates
 
 from .stores import HOUR_MS, START, rates, rolled, series, stored
 
