@@ -10,13 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.formats import client_security
-from mm2mgr.formats.connectors import (
-    CONVERTERS,
-    FoundConnector,
-    FoundWorkers,
-    OperatorNote,
-    OperatorResource,
-)
+from mm2mgr.formats.connectors import CONVERTERS, FoundConnector, FoundWorkers, OperatorNote, OperatorResource
 from mm2mgr.formats.documents import Node, connector_of, entries_of, entry_of, text_entry
 from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import PathKey

@@ -228,11 +228,7 @@ def _tree(branches: Sequence[Sequence[Part]]) -> Node:
     return nodes[0] if len(nodes) == 1 else Alt(tuple(nodes))
 
 
-_SIMPLE = {
-    "^": Part(("",), Edge("start")),
-    "$": Part(("",), Edge("end")),
-    ".": Part((".", "x"), Chars(CHARS)),
-}
+_SIMPLE = {"^": Part(("",), Edge("start")), "$": Part(("",), Edge("end")), ".": Part((".", "x"), Chars(CHARS))}
 _LOOKS = {"=": (False, False), "!": (False, True), "<=": (True, False), "<!": (True, True)}  # behind, negative
 _EDGES = {"A": Edge("start"), "Z": Edge("end"), "z": Edge("end")}
 _COUNTS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}

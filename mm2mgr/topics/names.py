@@ -27,18 +27,7 @@ from mm2mgr.topics.automaton import (
     relax,
     shortest,
 )
-from mm2mgr.topics.java_regex import (
-    CHARS,
-    FILL,
-    PLAIN,
-    Alt,
-    Chars,
-    Lookaround,
-    Repeat,
-    Seq,
-    Shape,
-    shape,
-)
+from mm2mgr.topics.java_regex import CHARS, FILL, PLAIN, Alt, Chars, Lookaround, Repeat, Seq, Shape, shape
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
 

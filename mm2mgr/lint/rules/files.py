@@ -10,14 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY
-from mm2mgr.formats.mm2_properties import (
-    CONNECTOR_PREFIXES,
-    Dedicated,
-    Line,
-    is_ignored,
-    passed,
-    whole,
-)
+from mm2mgr.formats.mm2_properties import CONNECTOR_PREFIXES, Dedicated, Line, is_ignored, passed, whole
 from mm2mgr.formats.properties import Entry, lost_backslashes, meant, remark
 from mm2mgr.formats.templates import is_open, template_in
 from mm2mgr.lint.classify import is_slip, slips

@@ -414,13 +414,7 @@ def _of_general(kind: SubjectKind) -> tuple[str, ...] | None:
     return None if _general(kind) else ()
 
 
-@rule(
-    "shadowed-key",
-    "warning",
-    source="MirrorConnectorConfig",
-    seen=REACH,
-    reads=_of_general,
-)
+@rule("shadowed-key", "warning", source="MirrorConnectorConfig", seen=REACH, reads=_of_general)
 def shadowed_key(subject: Subject) -> Iterator[Hit]:
     """A more specific key overrides this setting for every client.
 

@@ -87,13 +87,7 @@ def _is_off(subject: Subject) -> bool:
     return known and (subject.worker_property("exactly.once.source.support") or "").lower() != "enabled"
 
 
-@rule(
-    "exactly-once-unsupported",
-    "error",
-    needs=(_KEY,),
-    source="KIP-618",
-    seen=_REFUSED,
-)
+@rule("exactly-once-unsupported", "error", needs=(_KEY,), source="KIP-618", seen=_REFUSED)
 def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required of a connector that does not declare it.
 

@@ -9,16 +9,7 @@ from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, keys_ending, rule, spelled, written
-from mm2mgr.lint.hops import (
-    default_of,
-    filter_of,
-    items_of,
-    plain_name,
-    point,
-    reads_lists,
-    same,
-    selection_of,
-)
+from mm2mgr.lint.hops import default_of, filter_of, items_of, plain_name, point, reads_lists, same, selection_of
 from mm2mgr.lint.rules.patterns import LISTS, OF_LISTS
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.lint.target_names import naming_of, policy_of, separator_of

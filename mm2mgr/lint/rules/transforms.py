@@ -113,13 +113,7 @@ def _removal(subject: Subject, name: str, message: str, more: str = "") -> Hit:
     return Hit(message, fix, f"transforms.{name}.type", edits=edits)
 
 
-@rule(
-    "transform-renames",
-    "error",
-    needs=("transforms",),
-    source="MirrorSourceConnector, KIP-382",
-    seen=_SEEN,
-)
+@rule("transform-renames", "error", needs=("transforms",), source="MirrorSourceConnector, KIP-382", seen=_SEEN)
 def transform_renames(subject: Subject) -> Iterator[Hit]:
     """A transformation writes records to another topic than the one MirrorMaker manages.
 

@@ -313,12 +313,7 @@ def _clash(subject: Subject, store: str) -> tuple[str, str] | None:
     return None
 
 
-@rule(
-    "provider-unknown",
-    "error",
-    source="KIP-297",
-    seen=f"{_SEEN}test_unknown_provider",
-)
+@rule("provider-unknown", "error", source="KIP-297", seen=f"{_SEEN}test_unknown_provider")
 def provider_unknown(subject: Subject) -> Iterator[Hit]:
     """A placeholder uses a config provider that the workers do not have.
 
