@@ -45,7 +45,8 @@ class Offsets(NamedTuple):
 @dataclass(frozen=True)
 class LogHistory:
     """The end offset of a partition's log at some times (milliseconds since 1970, oldest first), and the mean size of
-    its records in bytes before compression (None: not measured)."""
+    its records in bytes before compression (None: not measured).
+    """
 
     times_ms: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()

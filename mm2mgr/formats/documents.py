@@ -224,7 +224,7 @@ def _of_value(value: object, path: PathKey, places: Mapping[PathKey, Place], abo
 
 
 def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
-    """Yield every connector below a node: whatever holds `connector.class`, under a name, in a list, in a dump of Connect.
+    """Yield every connector below a node: what holds `connector.class`, under a name, in a list, in a dump of Connect.
 
     `name` is for a bare config: Connect takes it from the URL it is put to.
     """
@@ -249,7 +249,7 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
 
 
 def _named(found: FoundConnector, wrapper: Node) -> FoundConnector:
-    """Return a connector with the name beside its config, which is what Connect calls it; another one within is unused."""
+    """Return a connector with the name beside its config, as Connect does; another name within is unused."""
     name, own = wrapper.word("name"), found.lines["name"]
     if not name or not own.value.strip() or own.value == name:
         return found
@@ -270,7 +270,7 @@ def entries_of(config: Node) -> tuple[Entry, ...]:
 
 
 def entry_of(key: str, line: int, node: Node) -> Entry:
-    """Return an entry; its raw text starts with a quote or a bracket unless the value is a plain word, so `null` is null."""
+    """Return an entry; its raw text is quoted or in brackets unless the value is a plain word, so `null` is null."""
     if node.kind == "null":
         return Entry(key, "", "null", line, node.path)
     if node.kind == "list":

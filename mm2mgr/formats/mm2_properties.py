@@ -1,4 +1,4 @@
-"""Translates mm2.properties as MirrorMaker's driver does: the connectors that a file starts, and whose line each one is.
+"""Translates mm2.properties as MirrorMaker's driver does: the connectors that a file starts, and whose line each is.
 
 Follows MirrorMakerConfig: clusterProps, workerConfig, connectorBaseConfig.
 """
@@ -40,7 +40,7 @@ def passed(key: str) -> bool:
 
 
 def is_top_level_name(key: str) -> bool:
-    """Tell whether the driver looks for this very name at the top level, also where a cluster is called like its beginning."""
+    """Tell whether the driver looks for this name at the top level, even where a cluster is called so."""
     return (
         key in _top_level_names() or key in _OWN or (to_worker(key) and bool(truth_keys.load().history("worker", key)))
     )
@@ -59,7 +59,7 @@ def _top_level_names() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Line(Entry):
-    """A line that counts. `aliases` say whose it is: () is the top level, (A,) a cluster, (A, B) a pair; `plain` is the key below them.
+    """A line that counts. `aliases`: () is the top level, (A,) a cluster, (A, B) a pair; `plain` is the key below them.
 
     They are names as the line has them: whether `clusters` lists them is another question.
     """
@@ -148,10 +148,10 @@ class Dedicated:
 
 
 def connectors(file: Dedicated) -> Iterator[FoundConnector]:
-    """Yield what the driver starts: three connectors per pair that mirrors, else its heartbeats unless they are disabled.
+    """Yield what the driver starts: three connectors per pair that mirrors, else its heartbeats unless disabled.
 
-    Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level security
-    keys, which no client reads; all clusters have them as their defaults.
+    Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level
+    security keys, which no client reads; all clusters have them as their defaults.
     """
     # Those that mirror first: what is found in a line that several pairs have is reported for one of them.
     for source, target in sorted(file.pairs(), key=lambda pair: not file.enabled(*pair)):
@@ -240,7 +240,7 @@ def whole(entry: Entry) -> str:
     return as_typed(f"{entry.key} {entry.value}") if split else entry.key
 
 
-# --- whose line it is ---------------------------------------------------------------------------------------------------
+# --- whose line it is -------------------------------------------------------------------------------------------------
 
 
 def is_ignored(key: str) -> bool:
@@ -254,7 +254,7 @@ def is_ignored(key: str) -> bool:
 
 
 def _named_in(key: str) -> tuple[str, ...]:
-    """Return the names of clusters in a key that starts with none of the listed ones: a guess, for there may be none."""
+    """Guess the names of clusters in a key that starts with none of the listed ones; () for none."""
     pair = _PAIR.match(key)
     if pair is None:
         alias = _alias_of(key)

@@ -1,4 +1,4 @@
-"""Reads java.util.Properties text as Java does: entries in order, duplicate keys included, each with its line and its raw text."""
+"""Reads java.util.Properties text as Java does: entries in order, duplicates included, each with line and raw text."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ def lost_backslashes(entry: Entry) -> str | None:
 
 
 def remark(entry: Entry) -> str | None:
-    """Return the text after ` #` or ` //` that was meant as a comment, None when there is none; quoted text does not count."""
+    """Return the text after ` #` or ` //` that was meant as a comment, None for none; quoted text does not count."""
     hidden = _QUOTED.sub(lambda found: "_" * len(found[0]), entry.value)
     found = _REMARK.search(hidden)
     return entry.value[found.start() :] if found else None
 
 
 def meant(entry: Entry) -> str:
-    """Return the value without these mistakes, so that one mistake is one finding and not one of every rule that sees its effect."""
+    """Return the value without these mistakes, so that one mistake is one finding."""
     value = entry.value
     doubled = lost_backslashes(entry)
     if doubled is not None:

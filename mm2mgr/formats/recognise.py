@@ -1,4 +1,4 @@
-"""Recognises a file by its content and reads its connectors: JSON, properties, mm2.properties, Strimzi's resources, dumps of Connect."""
+"""Recognises a file by its content and reads its connectors: JSON, properties, YAML, dumps of Connect."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """A file and its connectors, those of other plugins included; `entries` are those of mm2.properties, `text` has the comments.
+    """A file and its connectors, of other plugins too; `entries` are those of mm2.properties, `text` has the comments.
 
-    `within` are files in its texts: of a ConfigMap, a Secret, or the `configs` of a compose file; their lines are those of this file.
+    `within` are files in its texts: of a ConfigMap, a Secret, or the `configs` of a compose file; their lines are those
+    of this file.
     """
 
     path: str
@@ -39,7 +40,7 @@ class ForeignFile:
 
 
 def read_file(path: Path, content: bytes | None = None) -> ForeignFile:
-    """Read a file, or its future content; raise SpecError with the place of what cannot be read, and for a file of no known kind."""
+    """Read a file, or its future content; raise SpecError for what cannot be read or is of no known kind."""
     file, text = str(path), read_text(path, content)
     syntax = syntax_of(file, text)
     if syntax == "json":
@@ -108,7 +109,7 @@ def _properties(file: str, text: str) -> ForeignFile:
 
 
 def _is_dedicated(file: mm2_properties.Dedicated, keys: Iterable[str]) -> bool:
-    """Tell whether a file is for the driver: one for a connector may hold stray lines of the other kind, but no cluster's address."""
+    """Tell whether a file is for the driver: a connector's may hold stray lines of it, but no cluster's address."""
     if "connector.class" in keys:
         return any(f"{alias}.bootstrap.servers" in keys for alias in file.clusters)
     return any(key == "clusters" or _PAIR.match(key) for key in keys)
@@ -178,7 +179,7 @@ def _wrapped(file: str, syntax: Literal["json", "yaml"], roots: Sequence[Node], 
     return ForeignFile(file, syntax, text, connectors, within=within)
 
 
-# --- files within a file ------------------------------------------------------------------------------------------------
+# --- files within a file ----------------------------------------------------------------------------------------------
 
 _MEMBERS = {"ConfigMap": "data", "Secret": "stringData"}
 _INNER = re.compile(r"^\s*clusters\s*[=:]|connector\.class|->[^\s=]+\.enabled", re.MULTILINE)
@@ -222,7 +223,7 @@ def _placeless(found: FoundConnector) -> dict[str, Entry]:
 
 
 def _is_confluents(root: Node) -> bool:
-    """Tell whether a document is a Connector of Confluent's operator, which is written much like Strimzi's KafkaConnector."""
+    """Tell whether a document is a Connector of Confluent's operator, which is written much like Strimzi's."""
     return root.word("kind") == "Connector" and root.word("apiVersion").startswith("platform.confluent.io")
 
 

@@ -1,4 +1,4 @@
-"""Changes keys in the text of properties, JSON and YAML files and leaves all the rest as it is, to the letter: comments, order, indentation.
+"""Changes keys in the text of properties, JSON and YAML files and leaves the rest as it is, comments included.
 
 A change replaces a piece of the original text. One that touches a piece which another one has changed is refused.
 """

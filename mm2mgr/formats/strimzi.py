@@ -1,7 +1,8 @@
 """Reads Strimzi's resources: the connectors that its operator makes of them, and the workers that these run on.
 
-What the operator adds is included, security too (see `client_security`); what it refuses or ignores is in the notes of a resource.
-Sources: KafkaMirrorMaker2Connectors, KafkaMirrorMaker2Cluster and KafkaConnectAssemblyOperator, 0.41 to 1.2.
+What the operator adds is included, security too (see `client_security`); what it refuses or ignores is in the notes of
+a resource. Sources: KafkaMirrorMaker2Connectors, KafkaMirrorMaker2Cluster and KafkaConnectAssemblyOperator, 0.41 to
+1.2.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PARTS = {
     "checkpointConnector": "MirrorCheckpointConnector",
     "heartbeatConnector": "MirrorHeartbeatConnector",
 }
-_PATTERNS = {  # the operator writes these over `config`, on connectors that read the key; of two for one key the later one counts
+_PATTERNS = {  # the operator writes these over `config` where the key is read; of two for one key the later counts
     "topicsPattern": "topics",
     "topicsBlacklistPattern": "topics.exclude",
     "topicsExcludePattern": "topics.exclude",
@@ -195,7 +196,8 @@ def _unknown(
         if name not in known:
             near = next(iter(nearest(name, known, 0.7)), "")
             old = " any more" if name in _OLD.get(what, ()) else ""
-            message = f"{name} is no member of a {_CALLED[what]}{old}: the API server refuses or drops it, and the operator never sees it"
+            effect = "the API server refuses or drops it, and the operator never sees it"
+            message = f"{name} is no member of a {_CALLED[what]}{old}: {effect}"
             fix = (hints or {}).get(name) or (
                 f"write {near}" if near else f"remove {name}, or write it where it is read"
             )
@@ -218,7 +220,8 @@ def _made(
 ) -> FoundConnector:
     """Return a connector of the operator's own entries and its `config`, of which the operator leaves out some keys.
 
-    A number of tasks that is there only is kept, as the one that was meant. The entries `over` are written over `config`.
+    A number of tasks that is there only is kept, as the one that was meant. The entries `over` are written over
+    `config`.
     """
     config, own = _config(spec), {entry.key for entry in entries}
     unused = tuple(entry for entry in config if entry.key in _LEFT_OUT)
@@ -243,7 +246,7 @@ def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
 
 
 def _worker(spec: Node, kafka: Node, defaults: Mapping[str, str], namespace: str, trusted: str) -> FoundWorkers:
-    """Return the workers of a resource; `kafka` is the part of it that holds their Kafka cluster and their properties."""
+    """Return the workers of a resource; `kafka` is its part that holds their Kafka cluster and properties."""
     login, protocols = client_security.of_workers(kafka, namespace, trusted)
     written = {entry.key: entry.value for entry in _config(kafka)}
     kept = {key: value for key, value in written.items() if key in _ALLOWED or not key.lower().startswith(_FORBIDDEN)}
@@ -278,7 +281,7 @@ class _Mirror:
 
 
 def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
-    """Return the connectors of a KafkaMirrorMaker2; its own workers use one of the Kafka clusters and ByteArrayConverter."""
+    """Return the connectors of a KafkaMirrorMaker2; its workers use one of its clusters and ByteArrayConverter."""
     pairs = list(_pairs(spec))
     if not pairs:
         return Resource()
@@ -318,7 +321,8 @@ def _refused_aliases(spec: Node) -> Iterator[OperatorNote]:
     for member, node in names:
         if node and node.text not in known:
             near = next(iter(nearest(node.text, known, 0.5)), "")
-            message = f"{member} is {node.text}, and spec.clusters has {', '.join(known) or 'none'}: the operator refuses the resource"
+            effect = "the operator refuses the resource"
+            message = f"{member} is {node.text}, and spec.clusters has {', '.join(known) or 'none'}: {effect}"
             yield OperatorNote(member, node.line, message, f"write {member}: {near or 'one of these'}", "error")
     for cluster in clusters:
         if known.count(cluster.word("alias")) > 1:
@@ -335,7 +339,8 @@ def _refused_target(spec: Node, pair: _Mirror, own: Node) -> Iterator[OperatorNo
         return
     fix = f"write connectCluster: {target}"
     if _addresses(pair.target) == _addresses(own):
-        message = f"connectCluster is {connect.text}, another alias of the target {target}: operators before 0.44 and since 0.49 refuse the resource"
+        effect = "operators before 0.44 and since 0.49 refuse the resource"
+        message = f"connectCluster is {connect.text}, another alias of the target {target}: {effect}"
         yield OperatorNote("connectCluster", connect.line, message, fix)
         return
     message = (
@@ -360,7 +365,8 @@ def _of_mirror(pair: _Mirror, own: Node, *, is_v1: bool) -> Iterator[OperatorNot
     unread = [entry for entry in _config(pair.source) if pair.source is not own and _is_workers(entry.key)]
     if unread:
         names = ", ".join(entry.key for entry in unread)
-        message = f"the workers are configured by {own.word('alias')}, so in the config of {pair.source.word('alias')} {names} does nothing"
+        effect = f"so in the config of {pair.source.word('alias')} {names} does nothing"
+        message = f"the workers are configured by {own.word('alias')}, {effect}"
         fix = f"remove it, or write it under config of {own.word('alias')}"
         yield OperatorNote(unread[0].key, unread[0].line, message, fix, "info")
 

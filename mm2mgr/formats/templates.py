@@ -1,6 +1,7 @@
-"""Recognises what a template engine or a shell fills in before Kafka reads a file: `{{ … }}`, `{% … %}`, `<BROKER>`, `{BROKER}`, `${NAME}`.
+"""Recognises what a template or a shell fills in before Kafka reads it: `{{ … }}`, `{% … %}`, `<BROKER>`, `${NAME}`.
 
-A placeholder of a config provider, `${file:/path:key}`, is none: the workers fill it in, and the config holds it for good.
+A placeholder of a config provider, `${file:/path:key}`, is none: the workers fill it in, and the config holds it for
+good.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def without_templates(value: str, instead: str) -> str:
 
 
 def is_open(value: str) -> bool:
-    """Tell whether a value is known only when somebody has filled it in: a template, or the workers' config providers."""
+    """Tell whether a value is known only once it is filled in: a template, or the workers' config providers."""
     return "${" in value or bool(template_in(value))
 
 

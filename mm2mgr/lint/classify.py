@@ -1,4 +1,4 @@
-"""Classifies config keys, so that one rule of `rules.keys` reports each, and finds a key that works instead. Pure, and cached by key."""
+"""Classifies config keys, so that one rule of `rules.keys` reports each, and finds a key that works instead. Pure."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ RECORD_KEYS = frozenset(
         *("send.buffer.bytes", "receive.buffer.bytes", "transactional.id", "transaction.timeout.ms"),
     ]
 )
-# MirrorMaker hands its clients ready-made (de)serializers, and its consumers are assigned partitions, so they have no group.
+# MirrorMaker hands its clients ready-made (de)serializers, and its consumers are assigned partitions, so they have no
+# group.
 _INSTANCES = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
 _GROUPLESS = frozenset({"group.id"})
 
 
 @dataclass(frozen=True)
 class Context:
-    """What decides about a key besides its name. `types`: the connectors that get it (in mm2.properties all three get a flow's keys)."""
+    """What decides about a key besides its name. `types` are the connectors that get it, in mm2.properties all."""
 
     types: tuple[ConnectorType, ...]
     setting: Setting
@@ -73,7 +74,7 @@ def keys_under(subject: Subject, rule: str) -> tuple[str, ...]:
 
 
 def undisputed(kind: SubjectKind) -> tuple[str, ...] | None:
-    """Return no keys, for `Rule.reads`, where no rule reports a key of this kind whatever the values are; None for other kinds."""
+    """Return (), for `Rule.reads`, where no rule reports a key of this kind whatever its values; else None."""
     return None if _by_rule(context_of(kind), kind.keys, "", "") else ()
 
 
@@ -95,7 +96,7 @@ _ALIASES = ("source.cluster.alias", "target.cluster.alias")
 
 
 def ends(subject: Subject) -> tuple[str, str]:
-    """Return the aliases of a connector; those it lacks are of the pair that keys of mm2.properties in its config name."""
+    """Return the aliases of a connector; one that it lacks is of the pair that keys of mm2.properties in it name."""
     if all(key in subject.config for key in _ALIASES) or subject.form != "connect":
         return subject.source, subject.target
     pairs = {found.groups() for key in subject.config if (found := _PAIR.match(key))}
@@ -119,7 +120,7 @@ def what_is(subject: Subject, key: str) -> str:
 
 
 def of_cluster(subject: Subject, key: str) -> str | None:
-    """Return the name below a cluster of mm2.properties that became this key, None for other keys and for copies that the driver makes."""
+    """Return the name below a cluster of mm2.properties that became this key; None for others and copies."""
     alias, written = subject.scopes.get(key), subject.spots[key].key if key in subject.spots else ""
     if subject.form != "dedicated" or alias not in ((subject.source,), (subject.target,)):
         return None
@@ -129,7 +130,7 @@ def of_cluster(subject: Subject, key: str) -> str | None:
 
 @cache
 def _of_cluster(context: Context, plain: str) -> str:
-    """Classify a line of a cluster: the driver gives it to clients of both sides, and to workers where the cluster is a target."""
+    """Classify a cluster's line: the driver gives it to clients of both sides, and to workers that write there."""
     known = load()
     kind, _, name = plain.partition(".")
     if known.history("worker", plain):
@@ -163,7 +164,7 @@ def _by_rule(context: Context, keys: tuple[str, ...], source: str, target: str) 
 
 
 def _of_alias(rule: str, key: str, source: str, target: str) -> str:
-    """Report `A.bootstrap.servers`, where A is an alias, as a dead key: it is a line of mm2.properties that no connector reads."""
+    """Report `A.bootstrap.servers`, where A is an alias, as dead: a line of mm2.properties that no connector reads."""
     if rule != "unknown-key" or not key.startswith(tuple(f"{alias}." for alias in (source, target) if alias)):
         return rule
     plain = key.partition(".")[2]
@@ -178,7 +179,7 @@ def _known_to_clients() -> frozenset[str]:
 
 @cache
 def what(context: Context, key: str) -> str:
-    """Return the id of the rule that a key falls under, "" for none; keys of mm2.properties with an alias are not handled here."""
+    """Return the id of the rule that a key falls under, "" for none; see `what_is` for keys of mm2.properties."""
     known = load()
     if key in _ALL_CLUSTER_KEYS:
         return "bare-security"
@@ -252,8 +253,8 @@ _MEANT = ("source consumer", "record producer", "checkpoints consumer", "target 
 def instead(subject: Subject, key: str, message: str) -> Hit:
     """Return a hit about a key that no client reads; its fix moves the value to a key that one does, or removes it.
 
-    It is an info where the clients that could be meant have this value anyway, a warning where they have another one by their
-    own keys or the key only names and measures a client.
+    It is an info where the clients that could be meant have this value anyway, a warning where they have another one by
+    their own keys or the key only names and measures a client.
     """
     prefix, plain = parts(subject, key)
     wanted = dict.fromkeys(_ways(subject, prefix, plain, subject.get(key)))
@@ -268,7 +269,7 @@ _NAMES_AND_MEASURES = ("client.id", "metric", "auto.include.jmx.reporter", "enab
 
 
 def _has(subject: Subject, way: str, plain: str, value: str) -> bool:
-    """Tell whether the client that a key configures has a value already, by this key, its workers or Kafka's default."""
+    """Tell whether the client of a key has a value already, by this key, its workers or Kafka's default."""
     if way in subject.config:
         return subject.get(way) == value
     having = [client.name for client in subject.clients if any(seen.key == plain for seen in seen_by(client, way))]
@@ -302,7 +303,7 @@ _LISTS = ("topics", "topics.exclude", "groups", "groups.exclude", "config.proper
 
 
 def move_hit(subject: Subject, key: str, right: str, message: str, more: str = "") -> Hit:
-    """Return a hit whose fix moves a value to another key; where that one does not take it, people write what was meant."""
+    """Return a hit whose fix moves a value to another key; where that one refuses it, people write what was meant."""
     value = carried(subject, right, subject.get(key))
     if value is not None:
         return edit_hit(subject, message, [Edit(right, value), Edit(key, None)], key, more)
@@ -311,7 +312,7 @@ def move_hit(subject: Subject, key: str, right: str, message: str, more: str = "
 
 
 def carried(subject: Subject, key: str, value: str) -> str | None:
-    """Return a value of another key as this one takes it, a list without the quotes that would be part of names; None where it cannot."""
+    """Return a value as another key takes it, a list without quotes around its names; None where it cannot."""
     is_list = key in _LISTS and not is_open(value)
     if is_list and any(matches_no_topic(item.strip()) for item in value.split(",") if item.strip()):
         items = meant_items(value)
@@ -393,7 +394,7 @@ def _cluster_ways(subject: Subject, prefix: str, plain: str, value: str) -> Iter
 
 
 def near(subject: Subject, key: str) -> tuple[str, float]:
-    """Return the known key that is most similar to a key, or to what follows the cluster of its line, and the similarity (0 to 1)."""
+    """Return the known key most similar to a key, or to its line without the cluster, and how similar (0 to 1)."""
     line = of_cluster(subject, key)
     return _near(key if line is None else line)
 

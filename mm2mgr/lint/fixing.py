@@ -1,7 +1,7 @@
 """What is made of the edits of findings: new texts of files, or a JSON Patch. Writes no file.
 
-New texts are kept only where the same is mirrored as before, or nothing was because of the fault itself (see `mirroring`), and where
-lint then finds less and nothing worse.
+New texts are kept only where the same is mirrored as before, or nothing was because of the fault itself (see
+`mirroring`), and where lint then finds less and nothing worse.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HINT = "a hint: applied with --fail-on info"
 
 @dataclass(frozen=True)
 class Healed:
-    """Files with fixes: the new `contents` of those that change, what was `fixed`, and what is `left` with the reason."""
+    """Files with fixes: the new `contents` of those that change, what was `fixed`, and what is `left`, with reasons."""
 
     contents: Contents
     fixed: tuple[Finding, ...]
@@ -53,10 +53,10 @@ def heal(
     rules: Sequence[Rule] = RULES,
     severities: Sequence[Severity] = SEVERITIES,
 ) -> Healed:
-    """Apply the fixes of findings, most severe first, and lint again after each round; `read` makes an estate of contents.
+    """Apply the fixes of findings, most severe first, and lint after each round; `read` makes an estate of contents.
 
-    A fix is given up if it changes what is mirrored, if its finding stays, if it brings a finding as severe, or if the files can no
-    longer be read.
+    A fix is given up if it changes what is mirrored, if its finding stays, if it brings a finding as severe, or if the
+    files can no longer be read.
     """
     now, fixed, refused = dict(contents), list[Finding](), dict[object, str]()
     harmful: dict[object, Hit] = {}
@@ -120,7 +120,7 @@ def heal(
 
 
 def _as_done(finding: Finding, hit: Hit, harmful: Mapping[object, Hit]) -> Finding:
-    """Return a finding with the fix that was made of it: where the value is harmful, its key was removed and written nowhere."""
+    """Return a finding with the fix as made: a harmful value's key was removed and written nowhere."""
     gone = harmful.get(_identity((finding, hit)))
     if gone is None or gone.subject is None:
         return finding
@@ -130,7 +130,7 @@ def _as_done(finding: Finding, hit: Hit, harmful: Mapping[object, Hit]) -> Findi
 
 
 def _lost(before: Contents, after: Contents) -> str:
-    """Return why fixes are given up that take a secret or a login out of a file; "" if each is still there, or is new in another one."""
+    """Return why fixes that take a secret or a login out of a file are given up; "" if each is still somewhere."""
     changed = [file for file, data in after.items() if data != before[file]]
     old, new = ({file: _lasting(_values(file, contents[file])) for file in changed} for contents in (before, after))
     moved = {part: "" for file in changed for part in new[file].keys() - old[file].keys()}
@@ -149,7 +149,7 @@ def _lasting(values: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _missing(old: Mapping[str, str], new: Mapping[str, str], text: str) -> str:
-    """Return the key of what is missing in `new`, "" for nothing; of a JAAS string with mistakes the words may be elsewhere in the text."""
+    """Return the key of what `new` lacks, "" for nothing; words of a broken JAAS string may be elsewhere."""
     there = set(_BETWEEN_WORDS.split(text))
     for part, key in old.items():
         words = set(_BETWEEN_WORDS.split(part)) - {""}
@@ -199,7 +199,7 @@ def _after(contents: Contents, read: Callable[[Contents], Estate], rules: Sequen
 
 
 def _changed(taken: Sequence[Found], before: _Linted, after: _Linted) -> str:
-    """Return what fixes change of what is mirrored, "" for nothing; where a fault kept a connector from mirroring, that is its fix."""
+    """Return what fixes change of what is mirrored, "" for nothing; connectors that a fault stopped may start."""
     found = changes(before.estate, after.estate)
     if len(taken) == 1 and _asks_for_topics(*taken[0]):
         found = tuple(each for each in found if not each.was_idle)
@@ -249,13 +249,13 @@ def _worse(taken: Sequence[Found], before: Sequence[Found], after: Sequence[Foun
 
 
 def _decided(every: Sequence[Found]) -> list[Found]:
-    """Return the findings that a machine can fix: of a line of mm2.properties, for several connectors, only when it can for all of them."""
+    """Return what a machine can fix: a line of mm2.properties only when it can for all of its connectors."""
     open_ = {(finding.rule, finding.spot) for finding, hit in every if not hit.edits and finding.spot.key}
     return [each for each in every if each[1].edits and (each[0].rule, each[0].spot) not in open_]
 
 
 def _removal(finding: Finding, hit: Hit) -> Hit | None:
-    """Return the hit with nothing but the removal of its key, which nothing reads; None when its fix is no such move, or moves a login or a slip."""
+    """Reduce a fix that moves an unread key to its removal; None for other fixes, logins and slips."""
     if finding.rule == _SLIP or any(
         is_secret(edit.key) or edit.key.endswith(tuple(CLUSTER_KEYS)) for edit in hit.edits
     ):
@@ -301,7 +301,7 @@ class _Batch:
         return self.sources[file]
 
     def flat(self, file: str) -> Editable:
-        """Return the text of a properties file; in YAML and JSON such lines are within a text, which is left to people."""
+        """Return the text of a properties file; within YAML and JSON such text is left to people."""
         source = self.source(file)
         if isinstance(source, StructuredText):
             raise NotEditable("it is in a text within the file")
@@ -406,14 +406,14 @@ def _flattened(text: str) -> tuple[PathKey, Any]:
     return tuple(path), value
 
 
-# --- as JSON Patch, for tools that keep configs themselves ----------------------------------------------------------------
+# --- as JSON Patch, for tools that keep configs themselves ------------------------------------------------------------
 
 
 def patch(finding: Finding, hit: Hit) -> list[dict[str, str]]:
     """Return a fix as JSON Patch (RFC 6902) of the connector's config, or of the lines of an mm2.properties.
 
-    [] where a fix is none, changes another connector too, would show or lose a secret, or changes what is mirrored, unless nothing was
-    because of its fault.
+    [] where a fix is none, changes another connector too, would show or lose a secret, or changes what is mirrored,
+    unless nothing was because of its fault.
     """
     if not stops(finding, hit) and _changes_mirroring(finding, hit):
         return []
@@ -447,8 +447,10 @@ def patch(finding: Finding, hit: Hit) -> list[dict[str, str]]:
 
 # Of a line in a file, whose connectors are not at hand: the keys that decide what is mirrored.
 _DECISIVE = re.compile(
-    r"(^|\.)(topics?|groups?|enabled|name|clusters|transforms|predicates|replication\.policy|(source|target)\.cluster|isolation|bootstrap"
-    r"|security|ssl|sasl|auto\.offset|group\.id|offset-syncs|emit|sync\.group|offsets?\.storage|topic\.filter|group\.filter|heartbeats)\b"
+    r"(^|\.)(topics?|groups?|enabled|name|clusters|transforms|predicates|replication\.policy|(source|target)\.cluster"
+    r"|isolation|bootstrap"
+    r"|security|ssl|sasl|auto\.offset|group\.id|offset-syncs|emit|sync\.group|offsets?\.storage|topic\.filter"
+    r"|group\.filter|heartbeats)\b"
 )
 
 

@@ -1,7 +1,7 @@
-"""Source connectors as hops between clusters: which topics each takes, their names on the target, and paths that lead back.
+"""Source connectors as hops between clusters: the topics each takes, their names on the target, paths that lead back.
 
-Clusters are one by their id, else by a shared address; an alias counts where the other ends of its connectors are one cluster. Every
-loop is proved by a topic that is mirrored around it.
+Clusters are one by their id, else by a shared address; an alias counts where the other ends of its connectors are one
+cluster. Every loop is proved by a topic that is mirrored around it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _split(text: str) -> Items:
 
 
 def carries_heartbeats(subject: Subject) -> bool:
-    """Tell whether a source connector mirrors heartbeats whatever its topics are: before 4.0 each one does (KIP-1089)."""
+    """Tell whether a source connector mirrors heartbeats whatever its topics are: before 4.0 each does (KIP-1089)."""
     old = subject.known_version is not None and numbers(subject.known_version) < (4, 0)
     return old or subject.flag("heartbeats.replication.enabled", default=True)
 
@@ -143,7 +143,7 @@ def _point(alias: str, servers: str, cluster_id: str | None) -> Point:
 
 
 def same(one: Point, other: Point) -> bool:
-    """Tell whether two points are one cluster by their ids, else by an address that both have. Host names that look alike prove nothing."""
+    """Tell whether two points are one cluster: by their ids, else by a shared address. Similar names prove nothing."""
     if one.cluster_id and other.cluster_id:
         return one.cluster_id == other.cluster_id
     return bool(one.addresses & other.addresses)
@@ -151,7 +151,7 @@ def same(one: Point, other: Point) -> bool:
 
 @lru_cache(maxsize=4)
 def clusters(subjects: tuple[Subject, ...]) -> Mapping[Subject, tuple[int, int]]:
-    """Number the clusters of these connectors, and return those of each: source and target. One number may have several aliases."""
+    """Number the clusters of these connectors; return the source and target of each. One may have several aliases."""
     ends_of = {subject: (point(subject, "source"), point(subject, "target")) for subject in subjects}
     ends = dict.fromkeys(ends_of.values())
     points = list(dict.fromkeys(each for pair in ends for each in pair))
@@ -172,7 +172,7 @@ def clusters(subjects: tuple[Subject, ...]) -> Mapping[Subject, tuple[int, int]]
 
 
 def _join_aliases(points: list[Point], groups: _JoinedPoints) -> None:
-    """Join points with one alias where the other ends are one cluster, or where one of them is nothing but the alias."""
+    """Join points with one alias where the other ends are one cluster, or where one of them is only the alias."""
     named = sorted((each for each in points if each.alias), key=_is_bare)
     joined = True
     while joined:  # which may show that other ends are one cluster
@@ -209,7 +209,7 @@ class _JoinedPoints:
             self.facing[second].add(first)
 
     def may_join(self, one: Point, other: Point) -> bool:
-        """Tell whether two points can be one cluster: not the two ends of a connector, nor one already, nor with different ids."""
+        """Tell whether two points can be one cluster: not a connector's two ends, not joined, no two ids."""
         mine, theirs = self.number[one], self.number[other]
         if mine == theirs or theirs in self.facing[mine]:
             return False
@@ -237,7 +237,7 @@ HEARTBEATS = (".*heartbeats",)  # every policy puts the alias before these, so t
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """One source connector: from cluster number `source` to `target`; `selection` and `policy` are None when they are unknown."""
+    """One source connector, between two numbered clusters; `selection` and `policy` are None when they are unknown."""
 
     subject: Subject
     source: int
@@ -335,8 +335,9 @@ def names_alike(one: Hop, other: Hop, topic: str) -> bool:
 def arriving_alike(
     ones: Iterable[Hop], others: Iterable[Hop], catalog: Catalog
 ) -> Iterator[tuple[Hop, Hop, list[str]]]:
-    """Yield two hops of one source with the topics of which records of both arrive under the same name, sorted. Unknown ways to rename,
-    and to drop records, are alike where all their settings are."""
+    """Yield two hops of one source with the topics of which records of both arrive under the same name, sorted. Unknown
+    ways to rename, and to drop records, are alike where all their settings are.
+    """
     arrivals: dict[object, dict[str, _Arrival]] = {}
     ours, theirs = _by_effect(ones), _by_effect(others)
     for effect, alike in (ours | theirs).items():
@@ -393,7 +394,7 @@ class WaysBack:
 
 
 def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
-    """Return circles that begin with one of `starts`; over the same clusters only those with a hop that is in no other."""
+    """Return circles that begin with one of `starts`; over the same clusters only those with a new hop."""
     on_a_way_back = on_circles(every)
     leaving: dict[int, list[Hop]] = defaultdict(list)
     for hop in every:
@@ -419,7 +420,7 @@ def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
 
 
 def on_circles(every: Sequence[Hop]) -> set[Hop]:
-    """Return the hops whose target leads back to their source, whatever they take; the others cannot be part of a loop."""
+    """Return the hops whose target leads back to their source, whatever they take; no other can be in a loop."""
     after: dict[int, set[int]] = defaultdict(set)
     for hop in every:
         after[hop.source].add(hop.target)
@@ -445,7 +446,7 @@ class _Walk:
         self.undecided: tuple[Hop, Hop, str] | None = None
 
     def circles(self) -> list[Circle]:
-        """Return the circles, endless ones first; where there are none, `undecided` may say what could not be decided."""
+        """Return the circles, endless ones first; where there are none, `undecided` may say what is open."""
         found = filter(None, (self.closed(way, topic) for way, topic in self.ways()))
         return sorted(found, key=lambda circle: not circle.endless)
 

@@ -1,7 +1,8 @@
-"""What a connector mirrors, and what a change of configs changes of it: topics, their names, clusters, state, logins. Pure.
+"""What a connector mirrors, and what a change of configs changes of it: topics, names, clusters, state, logins. Pure.
 
-Every form of file is judged alike: what counts is the config that the connector gets in the end. Nothing else may decide that a
-machine applies a fix: two configs mirror the same only where it is proved here; what is not decided counts as a change.
+Every form of file is judged alike: what counts is the config that the connector gets in the end. Nothing else may
+decide that a machine applies a fix: two configs mirror the same only where it is proved here; what is not decided
+counts as a change.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
 _OTHER_NAME = "offsets are stored by the connector's name: under another one all of its topics are mirrored again"
 Named = tuple[str, str, str, int]
-"""Which connector it is for Connect: its file or Connect cluster, name and type, and a number where several have one name."""
+"""Which connector it is for Connect: file or Connect cluster, name, type, and a number where several have one name."""
 
 _MOST_STATES = 20_000
 _LOGIN_KEYS = (CLUSTER_KEYS | SECURITY_KEYS) - {"bootstrap.servers"}
@@ -46,7 +47,8 @@ _EMITS = {
 class Difference:
     """What of one connector would be otherwise; `effect` says it as the end of a sentence, with what it costs.
 
-    `was_idle`: it is only the topics, and before it took no topic that can exist. `starts`: there was no such connector before.
+    `was_idle`: it is only the topics, and before it took no topic that can exist. `starts`: there was no such connector
+    before.
     """
 
     named: Named
@@ -73,7 +75,7 @@ def changes(before: Estate, after: Estate) -> tuple[Difference, ...]:
 
 
 def _as_kafka_reads(estate: Estate) -> Iterator[Subject]:
-    """Yield connectors with the values that Kafka gets: the reader repairs lost backslashes and comments behind a value."""
+    """Yield connectors with the values that Kafka gets: the reader repairs lost backslashes and trailing comments."""
     got = {
         (file.path, entry.line): entry.value
         for file in estate.files
@@ -106,7 +108,7 @@ def named_as(subject: Subject) -> Named:
 
 
 def difference(before: Subject, after: Subject) -> Difference | None:
-    """Return what one connector does otherwise under another config, the costliest effect; None where it is proved to do the same."""
+    """Return what one connector does otherwise under another config, the costliest effect; None if proved none."""
     if dict(before.config) == dict(after.config) and before.worker == after.worker and before.state == after.state:
         return None
     old, new = _with_new_names(before), _with_new_names(after)
@@ -158,7 +160,8 @@ def _names(before: Subject, after: Subject) -> str:
     if before.type == "heartbeat" or (naming_of(before) == naming_of(after) and len(separators) == 1):
         return ""
     return (
-        f"the topics of {before.pair} would get other names on {after.target}: all of them are mirrored again under these, "
+        f"the topics of {before.pair} would get other names on {after.target}: all of them are mirrored again under "
+        "these, "
         "and consumers find the old ones without new records"
     )
 

@@ -1,6 +1,7 @@
-"""The routes of one topic over all hops: which source connectors take it, what it is called behind each, where it came from. Pure.
+"""The routes of a topic over all hops: which connectors take it, its name behind each, where it came from. Pure.
 
-A route ends where nothing takes the topic, where its name is not known (a policy of one's own, transformations), where it was before, or after ten hops.
+A route ends where nothing takes the topic, where its name is not known (a policy of one's own, transformations), where
+it was before, or after ten hops.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class TopicPlace:
 
 @dataclass(frozen=True)
 class TopicHop:
-    """What one source connector does with a topic of its source: `end` is None where it is not mirrored, or under an unknown name.
+    """What a source connector does with a topic: `end` is None where it is not mirrored, or under an unknown name.
 
     `why` says why it is not mirrored although its list names it, or why that, or the name, is not known.
     """
@@ -57,7 +58,7 @@ class Routes:
         return cls(found, dict(_names(subjects, tuple(declared))))
 
     def legs(self, start: TopicPlace) -> tuple[TopicHop, ...]:
-        """Return what the connectors that read this cluster do with the topic, those that have nothing to do with it left out."""
+        """Return what the connectors that read this cluster do with the topic, where they have to do with it."""
         if start not in self._legs:
             found = (leg(hop, start.topic) for hop in self.every if hop.source == start.cluster)
             self._legs[start] = tuple(each for each in found if each)
@@ -77,7 +78,7 @@ class Routes:
                 yield from self.onward(each.end, (*way, each))
 
     def back(self, end: TopicPlace, way: Route = ()) -> Iterator[Route]:
-        """Yield the routes that lead here, each from where the topic was written first; the empty one if this is where."""
+        """Yield the routes that lead here from where the topic was written first; the empty one if that is here."""
         seen = {each.end for each in way}
         before = [] if end in seen else list(self.into(end))
         if not before or len(way) >= LONGEST:
@@ -95,7 +96,7 @@ class Routes:
                 yield found
 
     def stops(self, topic: str) -> list[TopicPlace]:
-        """Return where a topic of this name is mirrored to; if it is nowhere a renamed one, also where it may be written."""
+        """Return where a topic of this name is mirrored to; if nowhere renamed, also where it may be written."""
         every = [TopicPlace(number, topic) for number in sorted({n for hop in self.every for n in hop.pair})]
         arriving = [stop for stop in every if any(self.into(stop))]
         if any(each.start.topic != topic for stop in arriving for each in self.into(stop)):

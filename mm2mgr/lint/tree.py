@@ -56,7 +56,7 @@ def from_tree(
     spec: Spec | None = None,
     contents: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Estate:
-    """Return every connector of a tree. With `spec`, places are exact where a flow has none, and comments silence rules.
+    """Return every connector of a tree. With `spec`, places are exact, and comments silence rules.
 
     `contents` are read instead of the files of these names.
     """

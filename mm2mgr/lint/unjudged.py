@@ -15,7 +15,7 @@ from mm2mgr.lint.target_names import policy_of
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact that some rules need. `open` is what is not judged without it, `give` what supplies it; `lacking` are the connectors without.
+    """A fact that some rules need. `open` is what is not judged without it, `give` what supplies it.
 
     `asked`: brokers report it, and those that were asked and did not answer are reasons.
     """
@@ -148,7 +148,8 @@ FACTS = (
     Fact(
         "classes that are not Kafka's",
         "whether the workers have them, and of the right kind",
-        "--connect for transformations, predicates and converters (workers of 3.2 and newer list them); plan, which asks workers to validate, for others",
+        "--connect for transformations, predicates and converters (workers of 3.2 and newer list them); plan, which "
+        "asks workers to validate, for others",
         ("class-refused",),
         _each(lambda subject: any(foreign_classes(subject))),
     ),

@@ -1,7 +1,7 @@
 """Keys whose value is the name of a class: what Kafka must be able to create from it, and when. Pure.
 
-Kafka's own classes are in `keys.json`, written by `tools/kafka_keys` from its jars. Classes of others are not judged: whether
-they are there only the workers know.
+Kafka's own classes are in `keys.json`, written by `tools/kafka_keys` from its jars. Classes of others are not judged:
+whether they are there only the workers know.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ INTERFACES = {
     "transformation": "org.apache.kafka.connect.transforms.Transformation",
     "predicate": "org.apache.kafka.connect.transforms.predicates.Predicate",
 }
-# always: whenever the connector or client is made; the others only with such a security.protocol, or never (its class is loaded).
+# always: whenever the connector or client is made; the others only with such a security.protocol, or never (its class
+# is loaded).
 Use = Literal["always", "SASL", "SSL", "never"]
 # (scopes, key) -> what it is for, and when Kafka creates it.
 OF_CONNECTORS: dict[str, dict[str, str]] = {
@@ -79,7 +80,7 @@ PLUGINS = ("converter", "header converter", "transformation", "predicate")  # wh
 
 
 def wanted(scope: str, key: str) -> tuple[str, Use] | None:
-    """Return what the class in a key of a connector or client is for, and when Kafka creates it; None for any other key."""
+    """Return the purpose of the class in a key, and when Kafka creates it; None for any other key."""
     if scope in _OF_CLIENTS:
         return _OF_CLIENTS[scope].get(key) or _OF_EVERY_CLIENT.get(key)
     purpose = OF_CONNECTORS[scope].get(key) or _OF_EVERY_CONNECTOR.get(key)
@@ -114,7 +115,7 @@ def problem(purpose: str, name: str, version: str, *, created: bool) -> str:
 
 
 def _is_plugin(purpose: str, name: str, version: str) -> bool:
-    """Tell whether Connect may know a short name: that of a plugin of Kafka or, as far as is known, of somebody else."""
+    """Tell whether Connect may know a short name: of a plugin of Kafka or, as far as is known, of somebody else."""
     known = load()
     of_other_lines = any(name in _short_names(purpose, line) for line in known.lines)
     is_known = of_other_lines or name in _every_class(version) or bool(_in_other_letters(purpose, name, version))

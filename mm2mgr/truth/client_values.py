@@ -1,7 +1,7 @@
 """The one place that says what a client of a connector gets for a key, and who decides it. Pure.
 
-In this order: the connector's config (the spelling with the highest rank), the workers' properties, what Connect or MirrorMaker sets,
-Kafka's default; keys that cannot be set get the last two only.
+In this order: the connector's config (the spelling with the highest rank), the workers' properties, what Connect or
+MirrorMaker sets, Kafka's default; keys that cannot be set get the last two only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def framework(client: Client) -> str:
 
 @dataclass(frozen=True)
 class Value:
-    """One setting of a client; `written_as` is the key that sets it, of the connector or of its workers, None for a default."""
+    """A setting of a client; `written_as` is the key that sets it, of connector or workers, None for a default."""
 
     key: str
     value: str
@@ -58,7 +58,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class ConfiguredClient:
-    """One client of a connector, with the connector's config; `workers` are the properties of its workers, empty where unknown.
+    """A client of a connector, with the connector's config and its workers' properties, empty where unknown.
 
     `written` has the key of the config that sets each plain key (see `winners`).
     """
@@ -114,7 +114,7 @@ class ConfiguredClient:
 def configured_clients(
     type_: ConnectorType, config: Mapping[str, str], setting: Setting | None = None
 ) -> dict[str, ConfiguredClient]:
-    """Return the clients of a connector by name; without a setting those of the newest Kafka on workers of which nothing is known."""
+    """Return the clients of a connector by name; without a setting those of the newest Kafka on unknown workers."""
     setting = setting or Setting.of(config)
     return {
         client.name: ConfiguredClient(client, setting, config, {}, winners(client, config))

@@ -1,4 +1,4 @@
-"""What Kafka's code refuses of settings that its definitions allow: values that exclude each other in one client, and a few alone. Pure.
+"""What Kafka's code refuses of settings that its definitions allow, mostly values that exclude each other. Pure.
 
 Each row names the code that throws. `tools/kafka_refusals` compares all of this with Kafka's classes.
 """
@@ -20,7 +20,7 @@ _BEGIN = "-----BEGIN "
 
 
 class Settings:
-    """What a client gets. `given` are the settings that somebody wrote, or Connect for its producer; others are Kafka's defaults."""
+    """What a client gets. `is_given`: somebody wrote it, or Connect for its producer; others are Kafka's defaults."""
 
     def __init__(self, client: ConfiguredClient) -> None:
         self._client = client
@@ -32,7 +32,7 @@ class Settings:
         return found.value.strip() if found else ""
 
     def number(self, plain: str) -> float:
-        """Return a setting as a number; NaN, with which nothing compares, where it is none (invalid-value reports that)."""
+        """Return a setting as a number; NaN, which compares with nothing, for none (invalid-value reports that)."""
         try:
             return int(self.text(plain))
         except ValueError:
@@ -73,8 +73,8 @@ class Settings:
 class Exclusion:
     """One refusal. `keys`: it can only apply where one of them is set; the finding is at the first that is.
 
-    `why` returns a phrase that follows `KEY=VALUE `, "" where the client is made. `write` is a value for the key that ends
-    it, None where it is to be removed; `by_hand` where a person must decide.
+    `why` returns a phrase that follows `KEY=VALUE `, "" where the client is made. `write` is a value for the key that
+    ends it, None where it is to be removed; `by_hand` where a person must decide.
     """
 
     kinds: tuple[str, ...]
@@ -249,7 +249,7 @@ def _mechanism(client: Settings) -> str:
 
 
 def _module(client: Settings) -> str:
-    """Report login modules of Kafka beside a mechanism that they do not serve, of clients that jaas-module does not look at."""
+    """Report Kafka's login modules beside a mechanism they do not serve, where jaas-module does not look."""
     name, login = client.text("sasl.mechanism"), client.text("sasl.jaas.config")
     if not client.protocol.startswith("SASL_") or not name or "org.apache.kafka.common.security." not in login:
         return ""
@@ -335,6 +335,7 @@ def _token(client: Settings) -> str:
 
 
 _URL = re.compile(r"(https?|file):", re.IGNORECASE)
+_OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _ENDPOINT, _RETRIEVER = "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwt.retriever.class"
 
 
@@ -469,7 +470,7 @@ EXCLUSIONS = (
         ("sasl.mechanism",),
         _token,
         "OAuthBearerUnsecuredLoginCallbackHandler, OAuthBearerLoginCallbackHandler",
-        by_hand="write sasl.login.callback.handler.class (org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler) and sasl.oauthbearer.token.endpoint.url beside it",
+        by_hand=f"write sasl.login.callback.handler.class ({_OAUTH_HANDLER}) and {_ENDPOINT} beside it",
     ),
 )
 

@@ -55,7 +55,7 @@ def define_all(
 
 
 def define(scope: str, name: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Definition:
-    """Return the definition of a key; that of its last line if `version` does not have it. `types` select the defaults to add."""
+    """Return a key's definition, its last one if `version` has none. `types` select the defaults to add."""
     history = keys.history(scope, name)
     now = keys.find(scope, name, version) or history[-1]
     first, last = now.exists_in[0], now.exists_in[-1]
@@ -113,7 +113,7 @@ _CONDITIONAL = ("syncs on target", "own offsets", "framework admin")
 
 @dataclass(frozen=True)
 class Effect:
-    """A client that gets the key. `outranked_by` are prefixes that override this spelling; `does` is False when the client ignores it."""
+    """A client that gets the key. `outranked_by` are prefixes over this spelling; not `does`: the client ignores it."""
 
     connector: str
     client: str
@@ -126,7 +126,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Instead:
-    """How to set the key for one client: in YAML (None: only in a template of your own), and in a raw connector config."""
+    """How to set the key for one client: in YAML (None: only in your own template), and in a raw connector config."""
 
     connectors: tuple[str, ...]
     client: str
@@ -231,7 +231,10 @@ def _why_nothing(prefix: str, plain: str, effects: Sequence[Effect]) -> str:
     if not prefix:
         return "no client reads a connector's key without a prefix, and Connect reports no error"
     if prefix.startswith(("source.cluster.", "target.cluster.")):
-        return f"{prefix[:15]} passes only bootstrap.servers, security.protocol, ssl.* and sasl.*, and drops other keys without an error"
+        return (
+            f"{prefix[:15]} passes only bootstrap.servers, security.protocol, ssl.* and sasl.*, and drops other keys "
+            "without an error"
+        )
     return f"no client of these connectors reads {prefix}*"
 
 
@@ -273,7 +276,7 @@ def _cluster_ways(plain: str, types: Sequence[ConnectorType]) -> Iterator[Instea
 
 
 def policy_of(raw: str) -> str:
-    """Return what the worker's connector.client.config.override.policy must be for a raw key, "" if it does not matter."""
+    """Return what connector.client.config.override.policy must be for a raw key, "" if it does not matter."""
     _, override, plain = raw.partition(".override.")
     if not override:
         return ""
@@ -285,7 +288,10 @@ def _notes(prefix: str, plain: str, effects: Sequence[Effect]) -> Iterator[str]:
     if prefix.endswith("producer.") and prefix != "record_producer.":
         yield "mirrored records are written by Connect's own producer, which only producer.override.* reaches"
     if prefix in ("consumer.override.", "admin.override."):
-        yield "these are Connect's own clients for offsets, not the clients with which MirrorMaker reads and creates topics"
+        yield (
+            "these are Connect's own clients for offsets, not the clients with which MirrorMaker reads and creates "
+            "topics"
+        )
     if prefix in GENERAL and plain in CLUSTER_KEYS and effects:
         yield f"{prefix}{plain} applies to clients of both clusters, and overrides source.cluster. and target.cluster."
     if plain in ("enable.idempotence", "transactional.id"):
@@ -294,12 +300,12 @@ def _notes(prefix: str, plain: str, effects: Sequence[Effect]) -> Iterator[str]:
         yield "only in mm2.properties does it have an effect without a prefix"
 
 
-# --- lines of mm2.properties -------------------------------------------------------------------------------------------
+# --- lines of mm2.properties ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _DriverKey:
-    """A line that MirrorMaker's driver reads itself (MirrorMakerConfig), with its definition and the line of Kafka that brought it."""
+    """A line that MirrorMaker's driver reads itself (MirrorMakerConfig), with the line of Kafka that brought it."""
 
     does: str
     definition: Definition
@@ -317,7 +323,8 @@ _OF_DRIVER = {
         Definition(_DRIVER, "list", "", None, True, (), "since 2.7 or earlier", ()),
     ),
     "dedicated.mode.enable.internal.rest": _DriverKey(
-        "starts a REST server on each node of a dedicated MirrorMaker, by which nodes forward changes of connectors and tasks "
+        "starts a REST server on each node of a dedicated MirrorMaker, by which nodes forward changes of connectors "
+        "and tasks "
         "to the one that leads (KIP-710); without it several nodes miss new topics and partitions (KAFKA-9981)",
         Definition(_DRIVER, "boolean", "", "false", False, (), "since 3.5", ()),
         (3, 5),
@@ -344,12 +351,13 @@ _BEGINS = "is a line of mm2.properties"
 def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the key in parts
     key: str, target: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys
 ) -> Explanation:
-    """Explain a line `A->B.…`, the last layer of MirrorMakerConfig.connectorBaseConfig: the pair's connectors have its rest as a key."""
+    """Explain a line `A->B.…` (MirrorMakerConfig.connectorBaseConfig): the pair's connectors get the rest."""
     pair = key.removesuffix(f".{plain}")
     notes: tuple[str, ...]
     if plain == "enabled":
         switch = (
-            f"true starts all three connectors of {pair}; otherwise it mirrors nothing, and only its heartbeat connector runs "
+            f"true starts all three connectors of {pair}; otherwise it mirrors nothing, and only its heartbeat "
+            "connector runs "
             "(emit.heartbeats.enabled, which is true by default)",
             f"only true counts, in any letters: yes, on and 1 leave {pair} switched off",
         )
@@ -370,7 +378,7 @@ def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the
 
 
 def _line_of_cluster(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation | None:
-    """Explain a line `A.…` of a cluster, which MirrorMakerConfig.clusterProps reads; None where what follows no dot is a key of a cluster."""
+    """Explain a line `A.…` of a cluster (MirrorMakerConfig.clusterProps); None if no cluster's key follows."""
     for dot in re.finditer(r"\.", key):
         alias, tail = key[: dot.start()], key[dot.end() :]
         kind, _, plain = tail.partition(".")
@@ -409,7 +417,7 @@ def _place_on_workers(key: str, keys: Keys) -> tuple[str, ...]:
     return (place_of_worker_key(key),) if key not in CLUSTER_KEYS and keys.history("worker", key) else ()
 
 
-# --- keys of connectors, and unknown keys ------------------------------------------------------------------------------
+# --- keys of connectors, and unknown keys -----------------------------------------------------------------------------
 
 
 def _connector_key(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:

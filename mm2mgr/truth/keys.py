@@ -1,7 +1,7 @@
-"""What Kafka knows of a config key, per line (2.7 … 4.3): type, default, valid values, where it exists; and Kafka's versions.
+"""What Kafka knows of a config key, per line (2.7 … 4.3): type, default, valid values; and Kafka's versions.
 
-The data are in `keys.json` beside this module, written by `tools/kafka_keys` from Kafka's real jars. It starts no Java and
-imports nothing outside the standard library; which client a key reaches is the subject of `reach`.
+The data are in `keys.json` beside this module, written by `tools/kafka_keys` from Kafka's real jars. It starts no Java
+and imports nothing outside the standard library; which client a key reaches is the subject of `reach`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Key:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Return the values that Kafka accepts, () unless it is a choice; an item such as `by_duration:…` is a pattern."""
+        """Return the values that Kafka accepts, () unless a choice; an item such as `by_duration:…` is a pattern."""
         found = _CHOICES.match(self.valid)
         if not found or "..." in self.valid:
             return ()
@@ -142,7 +142,7 @@ class Keys:
         )
 
     def settings(self, plugin: str, version: str) -> tuple[Key, ...]:
-        """Return the settings that a transformation, predicate or converter of Kafka has in one version; X$Key and X$Value are X."""
+        """Return the settings of Kafka's plugin (a transformation, …) in one version; X$Key and X$Value are X."""
         if (plugin, version) not in self._settings:
             scope = plugin.removeprefix("org.apache.kafka.").partition("$")[0]
             found = (self.find(scope, name, version) for name in self._keys.get(scope, ()))
@@ -223,7 +223,7 @@ _CONFLUENT = {5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0)}
 
 
 def kafka_version(text: str) -> str | None:
-    """Return the Kafka version that a version string stands for: a release, or only the line when a vendor counts patches itself."""
+    """Return the Kafka version that a text stands for: a release, or the line when a vendor counts patches itself."""
     found = _VERSION.fullmatch(text.strip())
     if not found or found[4][:1] not in {"", "-", ".", "+"}:
         return None
@@ -292,7 +292,7 @@ def _list_problem(key: Key, text: str) -> str:
 
 
 def item_problem(items: Sequence[str], *, doubles: bool) -> str:
-    """Return the fault of a list for Kafka since 4.2 (KIP-1161), in words that follow `is`; `doubles` tells whether they are one."""
+    """Return the fault of a list since Kafka 4.2 (KIP-1161), in words that follow `is`; `doubles` are one if set."""
     if "" in items:
         return "a list with an empty item (a comma too many)"
     twice = next((item for place, item in enumerate(items) if item in items[:place]), None) if doubles else None

@@ -1,7 +1,7 @@
-"""All rules of lint, and how they run over an estate: hits become findings with a place, equal findings of one line are merged, silences apply.
+"""All rules of lint, and how they run: hits become findings, equal ones of a line are merged, silences apply.
 
-A rule is a decorated function in one of these modules; a new module needs its name in one of the lists here. `RULES` and
-`BY_ID` import all of them when they are first asked for; plan and apply import only those that may block a write.
+A rule is a decorated function in one of these modules; a new module needs its name in one of the lists here. `RULES`
+and `BY_ID` import all of them when they are first asked for; plan and apply import only those that may block a write.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _key(hit: Hit) -> str:
 
 
 def silence_of(rule: str, spot: Spot, subjects: Iterable[Subject], files: Iterable[SourceFile]) -> str | None:
-    """Return the reason of the first silence: those of connectors cover all of them, those in comments their line and the next one."""
+    """Return the reason of the first silence: a connector's cover all of it, a comment's its line and the next."""
     silences = [each for subject in subjects for each in subject.silences]
     silences += [
         each
@@ -169,7 +169,8 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
     first: dict[object, Finding] = {}
     for finding in findings:
         spot = finding.spot
-        # Connector and key, for a whole answer of Connect may be on one line; without a key a line may have several faults,
+        # Connector and key, for a whole answer of Connect may be on one line; without a key a line may have several
+        # faults,
         # in a tree one that becomes several keys.
         of_tree = (
             finding.hit and finding.hit.subject and finding.hit.subject.form == "tree" and finding.rule != "known-bug"

@@ -1,4 +1,4 @@
-"""Rules about the text of bootstrap.servers, for every client that gets one: what Kafka refuses, ignores, or reads otherwise than meant."""
+"""Rules about the text of bootstrap.servers, for every client: what Kafka refuses, ignores or misreads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.truth.reach import numbers
 
 _ADDRESS = "bootstrap.servers"
-# Utils.getHost and getPort, before and since KAFKA-16824: what is before the last address was passed over. The jars of 3.9.2 are as before.
+# Utils.getHost and getPort, before and since KAFKA-16824: what is before the last address was passed over. The jars of
+# 3.9.2 are as before.
 _LOOSE = re.compile(r".*?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _STRICT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://")
@@ -32,11 +33,12 @@ _PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 def bad_address(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot read an address, or reads it otherwise than meant.
 
-    bootstrap.servers is a list of host:port with commas between. A client that finds no port, or one above 65535, quotes,
-    a path, blanks or semicolons throws "Invalid url in bootstrap.servers" or "Invalid port in bootstrap.servers" when it
-    is created: Connect accepts the config, and the connector is FAILED, with producer.override. the tasks. Up to 3.7, and
-    again in 3.9.2, `a:9092;b:9092` is no error, and only the last address is used (KAFKA-16824). An empty item, as behind a trailing
-    comma, is refused since 4.2 (KIP-1161) and skipped before. A scheme (`SASL_SSL://host:9092`) is allowed and ignored.
+    bootstrap.servers is a list of host:port with commas between. A client that finds no port, or one above 65535,
+    quotes, a path, blanks or semicolons throws "Invalid url in bootstrap.servers" or "Invalid port in
+    bootstrap.servers" when it is created: Connect accepts the config, and the connector is FAILED, with
+    producer.override. the tasks. Up to 3.7, and again in 3.9.2, `a:9092;b:9092` is no error, and only the last address
+    is used (KAFKA-16824). An empty item, as behind a trailing comma, is refused since 4.2 (KIP-1161) and skipped
+    before. A scheme (`SASL_SSL://host:9092`) is allowed and ignored.
     """
     for key, client in keys_with_clients(subject.kind, _ADDRESS):
         servers = subject.get(key)
@@ -132,9 +134,9 @@ def address_scheme(subject: Subject) -> Iterator[Hit]:
     """The scheme before an address does not select the protocol.
 
     Kafka reads `SASL_SSL://host:9092` as host:9092 and ignores the scheme, which is the syntax of a broker's listeners.
-    The protocol is security.protocol, PLAINTEXT where it is not set: a client that speaks PLAINTEXT to a TLS port gets no
-    answer, and the connector is RUNNING without tasks or records. http:// and https:// are no protocols of Kafka: the
-    port may be that of a REST service.
+    The protocol is security.protocol, PLAINTEXT where it is not set: a client that speaks PLAINTEXT to a TLS port gets
+    no answer, and the connector is RUNNING without tasks or records. http:// and https:// are no protocols of Kafka:
+    the port may be that of a REST service.
     """
     for key, client in keys_with_clients(subject.kind, _ADDRESS):
         found = _SCHEME.match(subject.get(key))

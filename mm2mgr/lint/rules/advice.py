@@ -1,4 +1,4 @@
-"""Rules about what hand-written configs leave to defaults although another value serves a mirror better; most are hints.
+"""Rules about what hand-written configs leave to defaults although another value serves a mirror better: hints.
 
 They report only keys that are not set: a value that is written down is meant.
 """
@@ -50,7 +50,8 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
     A heartbeat connector has one task, whatever tasks.max says. A checkpoint connector divides the consumer groups
     among its tasks, at most one task per group; each task reads the whole offset-syncs topic and, at its start, all
     checkpoints, so tasks beyond a few multiply that work instead of sharing it. Records are mirrored by the source
-    connector: its tasks.max is the one that matters; in mm2.properties one line is for all three. Source: MirrorCheckpointConnector, MirrorHeartbeatConnector.
+    connector: its tasks.max is the one that matters; in mm2.properties one line is for all three. Source:
+    MirrorCheckpointConnector, MirrorHeartbeatConnector.
     """
     text = subject.get(_TASKS)
     number = whole_number(text)
@@ -82,7 +83,8 @@ def offset_lag_large(subject: Subject) -> Iterator[Hit]:
         return
     since = subject.known_version is not None and numbers(subject.known_version) >= (3, 7)
     how = "for up to one commit interval" if since else f"by up to {text} records per partition"
-    message = f"{written(subject, _LAG)}={text}: translated offsets lag behind {how}, so consumers that fail over read these records again"
+    effect = f"translated offsets lag behind {how}, so consumers that fail over read these records again"
+    message = f"{written(subject, _LAG)}={text}: {effect}"
     hit = removal_hit(subject, _LAG, message)
     yield hit.lowered("info") if since else hit
 
@@ -98,7 +100,8 @@ def group_offsets_off(subject: Subject) -> Iterator[Hit]:
     with either value, to say which is meant.
     """
     if _GROUPS not in subject.config and not subject.off and subject.flag("emit.checkpoints.enabled", default=True):
-        message = f"{_GROUPS} is not set: groups that move to {subject.target} find no offsets there and start at their auto.offset.reset"
+        effect = f"groups that move to {subject.target} find no offsets there and start at their auto.offset.reset"
+        message = f"{_GROUPS} is not set: {effect}"
         yield connector_hit(subject, _GROUPS, "true", message, " if consumers are to continue on the target")
 
 
@@ -167,8 +170,10 @@ def no_heartbeats(estate: Estate) -> Iterator[Hit]:
         if not whole or subject.form != "connect" or hop.source in written_into or hop.pair in reported or subject.off:
             continue
         reported.add(hop.pair)
-        message = f"no heartbeat connector writes into {subject.source}, so a broken {subject.pair} looks like one without traffic"
+        effect = f"so a broken {subject.pair} looks like one without traffic"
+        message = f"no heartbeat connector writes into {subject.source}, {effect}"
         fix = f"create a MirrorHeartbeatConnector with target.cluster.alias={subject.source} and its addresses"
         if subject.resource:  # whose heartbeatConnector writes into the target, and is gone in v1
-            fix = f"create a KafkaConnector of class MirrorHeartbeatConnector with target.cluster.alias={subject.source} and its addresses"
+            remedy = f"target.cluster.alias={subject.source} and its addresses"
+            fix = f"create a KafkaConnector of class MirrorHeartbeatConnector with {remedy}"
         yield Hit(message, fix, "", subject)

@@ -1,4 +1,4 @@
-"""Rules about the text of files: lines that the driver of mm2.properties ignores, mistakes that a parser reads as something else, silences without a reason.
+"""Rules about the text of files: lines that the driver ignores, text that a parser reads as something else, silences.
 
 Hits never show a value that could be a secret.
 """
@@ -28,7 +28,7 @@ _DRIVER = "MirrorMakerConfig of Kafka's connect-mirror"
 
 
 class _DriverFile:
-    """An mm2.properties file with the questions that the rules ask; `pair` is one to write examples with, one that mirrors if any."""
+    """An mm2.properties file with what the rules ask; `pair` is for examples, one that mirrors if any."""
 
     def __init__(self, file: SourceFile) -> None:
         self.file = file
@@ -51,7 +51,7 @@ class _DriverFile:
         return (Edit(free[0], text, at=entry), *(Edit(key, text) for key in free[1:]))
 
     def is_too_early(self, entry: Entry, right: str) -> bool:
-        """Tell whether a line would enable a pair while others are not read: it would start without the topics or names that were meant."""
+        """Tell whether a line would enable a pair too early: while others, meant for it, are not read."""
         return right.endswith(".enabled") and any(
             self.driver.misspelt(other)
             or (len(aliases := self.driver.aliases(other.key)) == 2 and not set(aliases) <= set(self.clusters))
@@ -65,7 +65,7 @@ class _DriverFile:
 
     @property
     def without_commas(self) -> list[str]:
-        """The names in `clusters` where something else separates them and each of them starts a line; [] where commas do."""
+        """The names in `clusters` that no comma separates, where each starts a line; [] where commas do."""
         names = [name.strip("\"'[]") for name in re.split(r"[,;\s]+", self.driver.value("clusters"))]
         names = [name for name in names if name]
         if len(names) < 2 or names == list(self.clusters):
@@ -74,7 +74,7 @@ class _DriverFile:
         return names if begun == names else []
 
     def lines(self) -> Iterator[Line]:
-        """Yield what counts of the file: the last line of each key, without pairs that another rule reports as misspelt."""
+        """Yield the last line of each key, without pairs that another rule reports as misspelt."""
         yield from (line for line in self.driver.lines.values() if not self.driver.meant_pair(line))
 
     def top_level(self) -> Iterator[Line]:
@@ -205,7 +205,8 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
         if names := file.without_commas:
             entry = file.driver.lines["clusters"]
             right = ", ".join(names)
-            message = f"clusters lists {' and '.join(map(repr, file.clusters))}: names are separated by commas, and none starts a line"
+            effect = "names are separated by commas, and none starts a line"
+            message = f"clusters lists {' and '.join(map(repr, file.clusters))}: {effect}"
             yield file.hit(entry, message, f"write clusters = {right}", (Edit("clusters", right, at=entry),))
             continue
         for entry in file.lines() if file.clusters else ():  # no-flow-enabled reports a file without clusters
@@ -224,7 +225,7 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
 
 
 def _is_slip(file: _DriverFile, alias: str, meant: str) -> bool:
-    """Tell whether an alias is another one misspelt, and no cluster of its own: dc3 is none for dc1, nor what has other brokers."""
+    """Tell whether an alias is misspelt, and no cluster of its own: dc3 is none for dc1, nor one with other brokers."""
     if all(f"{name}.bootstrap.servers" in file.driver.lines for name in (alias, meant)):
         return False
     one, other = alias.lower(), meant.lower()
@@ -295,9 +296,10 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
 def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
     """A pair has settings and is not enabled, so it mirrors nothing.
 
-    Each direction needs `A->B.enabled = true`. The driver starts a pair without that line for its heartbeats only, so its topics,
-    groups and clients are configured in vain while the other pairs of the file work. `enabled = yes`, `on` or `1` count as false
-    (Boolean.parseBoolean), without an error. A pair that has `enabled = false` is switched off on purpose and not reported.
+    Each direction needs `A->B.enabled = true`. The driver starts a pair without that line for its heartbeats only, so
+    its topics, groups and clients are configured in vain while the other pairs of the file work. `enabled = yes`, `on`
+    or `1` count as false (Boolean.parseBoolean), without an error. A pair that has `enabled = false` is switched off on
+    purpose and not reported.
     """
     for file in _driver_files(estate):
         pairs = file.driver.pairs()
@@ -320,9 +322,9 @@ def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
 def consumer_of_target(estate: Estate) -> Iterator[Hit]:
     """Consumer settings are written for a cluster that no pair reads.
 
-    `B.consumer.` configures the consumer of the pairs that read B. With A->B only, records are read by `A.consumer.`, and the
-    line reaches nothing but the consumers of checkpoints and of the topics in which the workers store configs and offsets.
-    Write it for the source. Addresses and logins are needed there and not reported.
+    `B.consumer.` configures the consumer of the pairs that read B. With A->B only, records are read by `A.consumer.`,
+    and the line reaches nothing but the consumers of checkpoints and of the topics in which the workers store configs
+    and offsets. Write it for the source. Addresses and logins are needed there and not reported.
     """
     for file in _driver_files(estate):
         pairs = [pair for pair in file.driver.pairs() if file.driver.enabled(*pair)]
@@ -347,9 +349,9 @@ _INTERNAL_REST = "dedicated.mode.enable.internal.rest"
 def internal_rest_too_new(estate: Estate) -> Iterator[Hit]:
     """The internal REST server of dedicated nodes does not exist in this version.
 
-    dedicated.mode.enable.internal.rest lets the nodes of a dedicated MirrorMaker pass changes to the one that leads (KIP-710,
-    since 3.5). Older versions ignore the line, and nodes that do not lead drop changes of tasks: new topics and partitions are not
-    mirrored until a restart (KAFKA-9981). Run one node, or upgrade.
+    dedicated.mode.enable.internal.rest lets the nodes of a dedicated MirrorMaker pass changes to the one that leads
+    (KIP-710, since 3.5). Older versions ignore the line, and nodes that do not lead drop changes of tasks: new topics
+    and partitions are not mirrored until a restart (KAFKA-9981). Run one node, or upgrade.
     """
     versions = {subject.spot.file: subject.known_version for subject in estate.subjects if subject.form == "dedicated"}
     for file in _driver_files(estate):
@@ -369,7 +371,8 @@ def _is_told(file: _DriverFile, entry: Entry) -> bool:
 
 
 _PROPERTIES = ("properties", "dedicated")
-# Kafka trims nearly every value (ConfigDef.parseType). These are read past it: by Connect's plugin loader and REST names,
+# Kafka trims nearly every value (ConfigDef.parseType). These are read past it: by Connect's plugin loader and REST
+# names,
 # and by the replication policies, which are handed the originals.
 _UNTRIMMED = ("name", "connector.class", "replication.policy.separator")
 
@@ -499,8 +502,8 @@ def null_value(estate: Estate) -> Iterator[Hit]:
     """Connect refuses values that are not text: null, lists and objects.
 
     A connector's config is flat text. Connect answers null with 400, `Null value can not be supplied as the
-    configuration value`, a list or an object with 400 or 500; the connector is not created, or stays unchanged. To use a default, leave the key out. A list is one text with commas; a nested object becomes
-    several keys with dots.
+    configuration value`, a list or an object with 400 or 500; the connector is not created, or stays unchanged. To use
+    a default, leave the key out. A list is one text with commas; a nested object becomes several keys with dots.
     """
     for file in estate.files:
         for entry in file.entries if file.kind == "json" else ():

@@ -1,4 +1,4 @@
-"""Rules about keys that no client reads, or the wrong one, or not in this Kafka version. One rule reports each key (see `classify`)."""
+"""Rules about keys that no client reads, or the wrong one, or not this version; one rule per key (see `classify`)."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
     `source.cluster.` and `target.cluster.` pass only addresses, security.protocol, ssl.* and sasl.*. A client key
     without a prefix, or behind `target.producer.` (offset syncs are on the source by default), `offset-syncs.producer.`
     or the arrow of mm2.properties, is accepted, stored and never used: there is no error and no log line, and the
-    client keeps its default. This holds for all lines from 2.7 to 4.3. Use a prefix that reaches a client.
-    In mm2.properties the driver gives a cluster's lines to its clients and workers only: no connector reads
-    `A.tasks.max` or `A.topics`. A dead key that asks for what the connector or its client does anyway is reported as info,
-    one that another key decides as a warning.
+    client keeps its default. This holds for all lines from 2.7 to 4.3. Use a prefix that reaches a client. In
+    mm2.properties the driver gives a cluster's lines to its clients and workers only: no connector reads `A.tasks.max`
+    or `A.topics`. A dead key that asks for what the connector or its client does anyway is reported as info, one that
+    another key decides as a warning.
     """
     for key in keys_under(subject, "dead-key"):
         line = of_cluster(subject, key)
@@ -80,7 +80,7 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
 
 
 def _is_harmless(subject: Subject, key: str) -> bool:
-    """Tell whether a dead key asks for nothing, or for a value that the connector has anyway: the one that is set, or the default."""
+    """Tell whether a dead key asks for nothing, or for a value that the connector has anyway."""
     plain = parts(subject, key)[1]
     types = CLIENTS if subject.form == "dedicated" else (subject.type,)
     known = next(filter(None, (load().find(type_, plain, subject.version) for type_ in types)), None)
@@ -116,13 +116,14 @@ def dead_override(subject: Subject) -> Iterator[Hit]:
     for key in keys_under(subject, "dead-override"):
         if _prepared(subject, key):
             continue
-        message = f"{written(subject, key)} does nothing: Connect has no such client for this connector, and MirrorMaker's clients do not read it"
+        effect = "Connect has no such client for this connector, and MirrorMaker's clients do not read it"
+        message = f"{written(subject, key)} does nothing: {effect}"
         cluster = parts(subject, key)[1] in CLUSTER_KEYS
         yield removal_hit(subject, key, message) if cluster else instead(subject, key, message)
 
 
 def _prepared(subject: Subject, key: str) -> bool:
-    """Tell whether an override repeats the record producer's address or security, as exactly-once workers need it (KIP-618)."""
+    """Tell whether an override repeats the record producer's address or security, for exactly-once (KIP-618)."""
     plain = key.partition(".override.")[2]
     same = subject.get(key) == subject.get(f"producer.override.{plain}")
     return subject.worker.exactly_once is None and plain in CLUSTER_KEYS and same
@@ -174,9 +175,10 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
     consumer.*, producer.* and admin.* configure every MirrorMaker client of that kind, whichever cluster it connects
     to, and outrank source.cluster.* and target.cluster.*. With admin.bootstrap.servers the admin client of the target
     connects to the source, or the reverse. With consumer.bootstrap.servers a checkpoint connector reads both of its
-    topics from one cluster. producer.* moves the offset syncs, never the records: with producer.security.protocol=PLAINTEXT
-    beside a source with TLS no offset is translated. Write addresses and logins for the source or the target. A security
-    setting that reaches clients of one side only, and says nothing else than that side does, is a hint.
+    topics from one cluster. producer.* moves the offset syncs, never the records: with
+    producer.security.protocol=PLAINTEXT beside a source with TLS no offset is translated. Write addresses and logins
+    for the source or the target. A security setting that reaches clients of one side only, and says nothing else than
+    that side does, is a hint.
     """
     for key in keys_under(subject, "unscoped-address"):
         reached = [client for client in subject.clients if seen_by(client, key)]
@@ -193,11 +195,12 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
 
 
 def _outranked(subject: Subject, key: str, reached: Sequence[Client]) -> Iterator[Hit]:
-    """Report a setting that every client of this connector takes from another key, such as that of the cluster's own line."""
+    """Report a setting that every client takes from another key, such as that of the cluster's own line."""
     plain = parts(subject, key)[1]
     winners = dict.fromkeys(winner for client in reached if (winner := subject.written(client.name, plain)))
     if winners:
-        message = f"{written(subject, key)} has no effect: {' and '.join(written(subject, each) for each in winners)} outranks it"
+        effect = f"{' and '.join(written(subject, each) for each in winners)} outranks it"
+        message = f"{written(subject, key)} has no effect: {effect}"
         repeated = all(subject.get(each) == subject.get(key) for each in winners)
         yield removal_hit(subject, key, message).lowered("info" if repeated else "warning")
 
@@ -221,10 +224,11 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     """No Kafka line knows this key; it is probably misspelt.
 
     Connect stores every key it receives and copies it into the tasks without a check, so a misspelt key has no effect
-    and no error. The rule compares with the keys of 2.7 to 4.3. Only a slip of the pen is taken for the known key: one that
-    exists for another purpose, or does not take the value, was not meant. Where custom classes are configured (filters, policies,
-    interceptors, transforms, reporters), it reports only names that are very similar to a known key, because those
-    classes may read keys of their own. For keys of librdkafka it names what Java's clients have instead.
+    and no error. The rule compares with the keys of 2.7 to 4.3. Only a slip of the pen is taken for the known key: one
+    that exists for another purpose, or does not take the value, was not meant. Where custom classes are configured
+    (filters, policies, interceptors, transforms, reporters), it reports only names that are very similar to a known
+    key, because those classes may read keys of their own. For keys of librdkafka it names what Java's clients have
+    instead.
     """
     strange = keys_under(subject, "unknown-key")
     own = bool(strange) and _has_own_classes(subject)
@@ -235,7 +239,8 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
         known = load()
         message = f"{written(subject, key)} does nothing: no Kafka from {known.lines[0]} to {known.lines[-1]} knows it"
         if key in _OF_SINKS:
-            message = f"{written(subject, key)} does nothing: only sink connectors read it, and those of MirrorMaker are sources"
+            effect = "only sink connectors read it, and those of MirrorMaker are sources"
+            message = f"{written(subject, key)} does nothing: {effect}"
             yield removal_hit(subject, key, message)
             continue
         right = better(subject, key, name) if name else ""
@@ -305,7 +310,8 @@ def kafka_unknown(subject: Subject) -> Iterator[Hit]:
     """
     if not subject.kind.of_known_line:
         known = load().lines
-        message = f"Kafka {subject.version} is not known: {known[0]} to {known[-1]} are. No other rule looks at this connector"
+        effect = f"{known[0]} to {known[-1]} are. No other rule looks at this connector"
+        message = f"Kafka {subject.version} is not known: {effect}"
         yield Hit(message, "upgrade the workers, or use --kafka VERSION to judge by another version")
 
 
@@ -456,7 +462,10 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
         who = "Connect" if any(plain in forced for forced in EXACTLY_ONCE_FORCES.values()) else "MirrorMaker"
         what = f"does nothing: {who} sets {plain} itself"
         if plain == "group.id":
-            what = "does not share work (partitions are assigned), but offsets committed by this group may decide where a new flow starts"
+            what = (
+                "does not share work (partitions are assigned), but offsets committed by this group may decide where "
+                "a new flow starts"
+            )
         yield removal_hit(subject, key, f"{written(subject, key)} {what}")
 
 
@@ -482,11 +491,11 @@ def worker_key(subject: Subject) -> Iterator[Hit]:
 def server_key(subject: Subject) -> Iterator[Hit]:
     """A setting of topics or of brokers is configured on a connector.
 
-    retention.ms or min.insync.replicas are settings of topics, log.retention.hours of brokers. On a connector, behind any
-    prefix, Connect stores them and nothing reads them. MirrorMaker copies the settings of the source's topics to those of
-    the target (sync.topic.configs.enabled), except the ones in config.properties.exclude, which by default include
-    min.insync.replicas. Set the others on the source's topics, and these on the target's; settings of brokers belong in
-    their own properties.
+    retention.ms or min.insync.replicas are settings of topics, log.retention.hours of brokers. On a connector, behind
+    any prefix, Connect stores them and nothing reads them. MirrorMaker copies the settings of the source's topics to
+    those of the target (sync.topic.configs.enabled), except the ones in config.properties.exclude, which by default
+    include min.insync.replicas. Set the others on the source's topics, and these on the target's; settings of brokers
+    belong in their own properties.
     """
     keys = keys_under(subject, "server-key")
     excluded = NameFilter(items_of(subject, "config.properties.exclude") if keys else (), ())
@@ -525,10 +534,10 @@ def other_tools_key(subject: Subject) -> Iterator[Hit]:
 
     Configs that were moved from Confluent Replicator (topic.whitelist, src.kafka.*, dest.kafka.*, topic.rename.format),
     Mirus (topics.whitelist, destination.topic.name.*), MirrorMaker 1 (whitelist, num.streams), uReplicator or Brooklin
-    keep keys that Connect accepts and nothing reads; topics.whitelist, topics.include and groups.include were never keys
-    of MirrorMaker 2. It is an error where the key selects topics or groups, because the defaults take all of them, and
-    a warning otherwise. Write the key of MirrorMaker with the same meaning. Where custom classes are configured, which may
-    read such keys, nothing is reported.
+    keep keys that Connect accepts and nothing reads; topics.whitelist, topics.include and groups.include were never
+    keys of MirrorMaker 2. It is an error where the key selects topics or groups, because the defaults take all of them,
+    and a warning otherwise. Write the key of MirrorMaker with the same meaning. Where custom classes are configured,
+    which may read such keys, nothing is reported.
     """
     found = keys_under(subject, "other-tools-key")
     for key in () if found and _has_own_classes(subject) else found:

@@ -1,4 +1,4 @@
-"""Rules about a known long link: what stalls on it, and what leaves it unfilled. All of them ask the one model, `mm2mgr.link`."""
+"""Rules about a known long link: what stalls on it, and what leaves it unfilled, by the model `mm2mgr.link`."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
         return
     rate = fetch / (seconds - leg.rtt_seconds)
     limit = max(int(rate * timeout * FETCH_SECONDS / 30), 65536)
-    message = f"a fetch of {size(fetch)} takes {seconds:.0f} s at {rate / 1e6:.2f} MB/s per connection (round trip {leg.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout:.0f} s): no record arrives"
+    message = (
+        f"a fetch of {size(fetch)} takes {seconds:.0f} s at {rate / 1e6:.2f} MB/s per connection (round trip "
+        f"{leg.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout:.0f} s): no record arrives"
+    )
     edits, more = [client_edit(subject, READER, FETCH, str(limit))], ""
     if found.clients.receive_buffer_bytes == BY_SYSTEM:
         more = ", or set socket.send.buffer.bytes=-1 on the source's brokers and silence this rule"
@@ -146,13 +149,15 @@ def window_small(subject: Subject) -> Iterator[Hit]:
 
     receive.buffer.bytes (64 KiB by default) limits a connection to that much per round trip: 0.8 MB/s at 100 ms. A
     fetch of 16 MiB then takes 20 s, one of 50 MiB over a minute, which exceeds request.timeout.ms: the consumer
-    disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a link that is known to
-    be long, without such fetches, it is a hint. Set -1, so that the operating system sizes the window. Source: measured over an emulated link, 4.3.1.
+    disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a link that is known to be
+    long, without such fetches, it is a hint. Set -1, so that the operating system sizes the window. Source: measured
+    over an emulated link, 4.3.1.
     """
     if subject.wire is None:
         if fetch_of_one(subject) < _LONG_FETCH or subject.number(READER, _WINDOW) != _KAFKAS_WINDOW:
             return
-        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
+        effect = "from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
+        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): {effect}"
         yield replace(client_hit(subject, READER, _WINDOW, "-1", message), key=key_for(subject, READER, PARTITION))
         return
     found = on_link(subject)
@@ -160,7 +165,8 @@ def window_small(subject: Subject) -> Iterator[Hit]:
     if found and leg and leg.rtt_seconds >= _LONG_LINK and (gain := found.gain(receive_buffer_bytes=BY_SYSTEM)):
         rate = window("consumer", found.clients.receive_buffer_bytes) / leg.rtt_seconds / 1e6
         trip = leg.rtt_seconds * 1000
-        message = f"{described(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a round trip of {trip:.0f} ms, and {gain[1] / 1e6:.2f} MB/s without that limit"
+        effect = f"round trip of {trip:.0f} ms, and {gain[1] / 1e6:.2f} MB/s without that limit"
+        message = f"{described(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a {effect}"
         yield client_hit(subject, READER, _WINDOW, "-1", message).lowered("info")
 
 
@@ -182,7 +188,8 @@ def fetch_small(subject: Subject) -> Iterator[Hit]:
     fetch = max(wanted, found.clients.fetch_bytes)
     larger = {"partition_fetch_bytes": wanted, "fetch_bytes": fetch, "poll_records": polled}
     if found.with_().limit == "request/response" and (gain := found.gain(**larger)):
-        message = f"{described(subject, READER, PARTITION)}: one partition carries {rate_text(gain[0])} at {leg.words}, {LIMITS['request/response']}; {rate_text(gain[1])} with {size(wanted)}"
+        effect = f"{leg.words}, {LIMITS['request/response']}; {rate_text(gain[1])} with {size(wanted)}"
+        message = f"{described(subject, READER, PARTITION)}: one partition carries {rate_text(gain[0])} at {effect}"
         edits = [client_edit(subject, READER, PARTITION, str(wanted))]
         if wanted > found.clients.fetch_bytes:
             edits.append(client_edit(subject, READER, FETCH, str(wanted)))
@@ -205,7 +212,8 @@ def request_stalls(subject: Subject) -> Iterator[Hit]:
         return
     timeout, seconds = found.clients.request_timeout_ms / 1000, found.forecast.request_seconds
     if seconds > timeout:
-        message = f"a produce request takes {seconds:.0f} s over {leg.words} shared by {tasks(subject)} tasks, longer than request.timeout.ms ({timeout:.0f} s): it is sent again and again"
+        effect = f"longer than request.timeout.ms ({timeout:.0f} s): it is sent again and again"
+        message = f"a produce request takes {seconds:.0f} s over {leg.words} shared by {tasks(subject)} tasks, {effect}"
         yield client_hit(subject, RECORDS, "request.timeout.ms", str(int(seconds * 1.5) * 1000), message)
 
 
@@ -224,7 +232,8 @@ def batch_small(subject: Subject) -> Iterator[Hit]:
         return
     right = found.largest_batch
     if right > found.clients.batch_bytes and (gain := found.gain(batch_bytes=right)):
-        message = f"{described(subject, RECORDS, _BATCH)}: one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with {size(right)}"
+        effect = f"one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with {size(right)}"
+        message = f"{described(subject, RECORDS, _BATCH)}: {effect}"
         edits = [client_edit(subject, RECORDS, _BATCH, str(right))]
         if (number(subject, "linger.ms") or 0) < _LINGER_MS:
             edits.append(client_edit(subject, RECORDS, "linger.ms", str(_LINGER_MS)))
@@ -245,7 +254,8 @@ def one_in_flight(subject: Subject) -> Iterator[Hit]:
     if found is None or (leg := found.route.writing) is None or found.clients.in_flight > 1:
         return
     if gain := found.gain(in_flight=5):
-        message = f"{described(subject, RECORDS, _FLYING)}: one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with five requests in flight"
+        effect = f"{leg.words}; {rate_text(gain[1])} with five requests in flight"
+        message = f"{described(subject, RECORDS, _FLYING)}: one partition sends {rate_text(gain[0])} over {effect}"
         edits = [client_edit(subject, RECORDS, _FLYING, "5")]
         if not subject.exactly_once:
             edits += [
@@ -266,7 +276,8 @@ def send_window_small(subject: Subject) -> Iterator[Hit]:
     if found is None or (leg := found.route.writing) is None:
         return
     if found.forecast.task_limit == "client window" and (gain := found.gain(send_buffer_bytes=BY_SYSTEM)):
-        message = f"{described(subject, RECORDS, _SENT)}: one connection carries {rate_text(gain[0])} over {leg.words}, {rate_text(gain[1])} without that limit"
+        effect = f"{leg.words}, {rate_text(gain[1])} without that limit"
+        message = f"{described(subject, RECORDS, _SENT)}: one connection carries {rate_text(gain[0])} over {effect}"
         yield client_hit(subject, RECORDS, _SENT, "-1", message)
 
 
@@ -287,7 +298,8 @@ def broker_window(subject: Subject) -> Iterator[Hit]:
     traffic = FlowTraffic(known or max(ENOUGH_PARTITIONS, count), count)
     for each in ceilings(found.route, found.clients, traffic, found.wire.source, found.wire.target):
         cluster = (subject.source if each.end == "source" else subject.target) or f"the {each.end}"
-        message = f"{each.key} of the brokers of {cluster} caps the link ({each.leg.words}): {rate_text(each.now)} per partition, {rate_text(each.lifted)} without that limit"
+        effect = f"{rate_text(each.now)} per partition, {rate_text(each.lifted)} without that limit"
+        message = f"{each.key} of the brokers of {cluster} caps the link ({each.leg.words}): {effect}"
         yield Hit(message, f"{each.advice(cluster)}; {each.meanwhile(count)}", "")
 
 
@@ -311,8 +323,12 @@ def link_memory(subject: Subject) -> Iterator[Hit]:
     if by_hand and not found.forecast.fits(heap, sharing):
         need = found.forecast.task_heap_bytes * sharing
         client, plain = by_hand[0]
-        message = f"{described(subject, client, plain)}: {sharing} tasks on a worker may need {size(need)} beside what it needs itself, and its heap is {size(heap)}"
-        more = f", so that mm2mgr chooses sizes that fit, or declare more memory (connect: {subject.connect}: workers: memory)"
+        effect = f"beside what it needs itself, and its heap is {size(heap)}"
+        message = f"{described(subject, client, plain)}: {sharing} tasks on a worker may need {size(need)} {effect}"
+        more = (
+            f", so that mm2mgr chooses sizes that fit, or declare more memory (connect: {subject.connect}: workers: "
+            "memory)"
+        )
         fix = f"{phrase(subject, [Edit(key_for(subject, *each), None) for each in by_hand])}{more}"
         yield Hit(message, fix, key_for(subject, *by_hand[0]))
 
@@ -333,7 +349,8 @@ def link_placement(subject: Subject) -> Iterator[Hit]:
     there = predict(Route.over(leg, "source"), sent, FlowTraffic(), found.wire.source, found.wire.target).partition
     here = found.with_().partition
     if here and there > _PLACEMENT_GAIN * here:
-        message = f"one partition cannot exceed {rate_text(here)} on this link ({leg.words}) while the workers read over it; beside {subject.source}, they can send {rate_text(there)}"
+        effect = f"read over it; beside {subject.source}, they can send {rate_text(there)}"
+        message = f"one partition cannot exceed {rate_text(here)} on this link ({leg.words}) while the workers {effect}"
         yield Hit(
             message,
             f"run the flow on a Connect cluster beside {subject.source} (run_on) if a single partition needs more",
@@ -357,12 +374,13 @@ def limit_below_traffic(estate: Estate) -> Iterator[Hit]:
     """A catch-up limit is not above the usual traffic, so that a lag is never caught up.
 
     The limit is a quota on all that is written, new records too. What is left above the traffic works off a backlog: at
-    or below it the lag grows for ever, and just above it takes very long. The traffic is what `mm2mgr size` measured, of
-    all flows that share the limit.
+    or below it the lag grows for ever, and just above it takes very long. The traffic is what `mm2mgr size` measured,
+    of all flows that share the limit.
     """
     for limit in estate.limits:
         if limit.traffic and limit.bytes_per_second <= limit.traffic:
-            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is not above the traffic of {rate_text(limit.traffic)}: a lag never gets smaller"
+            effect = f"{rate_text(limit.traffic)}: a lag never gets smaller"
+            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is not above the traffic of {effect}"
             yield _of_limit(limit, message, "raise it, so that enough is left for a backlog, or remove catch_up")
 
 
@@ -376,7 +394,8 @@ def limit_above_link(estate: Estate) -> Iterator[Hit]:
         route = limit.subjects[0].wire and limit.subjects[0].wire.route
         carried = min((leg.payload for leg in route.legs), default=0.0) if route else 0.0
         if 0 < carried <= limit.bytes_per_second:
-            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is above the {rate_text(carried)} that the link carries: it holds nothing back"
+            effect = f"{rate_text(carried)} that the link carries: it holds nothing back"
+            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is above the {effect}"
             yield _of_limit(limit, message, "lower it, or remove catch_up")
 
 

@@ -1,4 +1,4 @@
-"""Rules about logins: sasl.jaas.config as Kafka's parser reads it, modules and mechanisms that fit, and whose login a client has.
+"""Rules about logins: sasl.jaas.config as Kafka parses it, modules and mechanisms, and whose login a client has.
 
 No message may repeat a part of a JAAS string but the name of its module: whatever else is there may be a secret.
 """
@@ -101,10 +101,10 @@ def jaas_syntax(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot parse a JAAS string.
 
     sasl.jaas.config is the class of a login module, a control flag (required), options as name="value" separated by
-    blanks, and a semicolon. Kafka parses it when it creates the client and throws IllegalArgumentException, such as "JAAS
-    config entry not terminated by semi-colon": the connector is FAILED, with producer.override. the tasks. Values need
-    double quotes unless they consist of letters, digits, `-`, `_`, `$` and dots and begin with a letter. Text behind a
-    bare slash is a comment. Placeholders count as values and are not looked into.
+    blanks, and a semicolon. Kafka parses it when it creates the client and throws IllegalArgumentException, such as
+    "JAAS config entry not terminated by semi-colon": the connector is FAILED, with producer.override. the tasks. Values
+    need double quotes unless they consist of letters, digits, `-`, `_`, `$` and dots and begin with a letter. Text
+    behind a bare slash is a comment. Placeholders count as values and are not looked into.
     """
     reported: set[str] = set()
     for key, client in _logins(subject):
@@ -156,11 +156,12 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
 
     Each module logs in for its mechanism: PlainLoginModule for PLAIN, ScramLoginModule for SCRAM-SHA-256 and -512,
     OAuthBearerLoginModule for OAUTHBEARER, Krb5LoginModule for GSSAPI, Amazon's IAMLoginModule for AWS_MSK_IAM.
-    Otherwise Kafka has no SASL client for the mechanism, whose name must be in capitals, and no connection succeeds: the
-    connector is RUNNING without tasks as with a wrong password, or FAILED at once. With PlainLoginModule and SCRAM it may
-    seem to work while another connector of the same worker uses ScramLoginModule. PLAIN and SCRAM need the options
-    username and password, GSSAPI the option serviceName or the key sasl.kerberos.service.name. A module is named with its
-    package, and Kafka refuses Java's own for JNDI (since 3.4) and LDAP. Modules of others are not judged.
+    Otherwise Kafka has no SASL client for the mechanism, whose name must be in capitals, and no connection succeeds:
+    the connector is RUNNING without tasks as with a wrong password, or FAILED at once. With PlainLoginModule and SCRAM
+    it may seem to work while another connector of the same worker uses ScramLoginModule. PLAIN and SCRAM need the
+    options username and password, GSSAPI the option serviceName or the key sasl.kerberos.service.name. A module is
+    named with its package, and Kafka refuses Java's own for JNDI (since 3.4) and LDAP. Modules of others are not
+    judged.
     """
     reported: set[str] = set()
     for key, client in _logins(subject):
@@ -195,7 +196,8 @@ def _module_hits(subject: Subject, key: str, client: Client, found: _Jaas) -> It
 
 
 _NEVER = (9999,)
-# org.apache.kafka.disallowed.login.modules has the first since 3.4 (CVE-2023-25194), the second since 3.9.1 and 4.0; before, it asked
+# org.apache.kafka.disallowed.login.modules has the first since 3.4 (CVE-2023-25194), the second since 3.9.1 and 4.0;
+# before, it asked
 # Kafka's handler for a password, which has none.
 _NOT_ALLOWED = {
     "com.sun.security.auth.module.JndiLoginModule": (3, 4),
@@ -229,7 +231,8 @@ def _missing(subject: Subject, client: Client, found: _Jaas) -> list[str]:
 
 def _unfit(subject: Subject, key: str, client: Client, module: str) -> Hit:
     mechanism, works = configured(subject, client.name, _MECHANISM), MODULES[module]
-    message = f"{module.rpartition('.')[2]} in {written(subject, key)} does not log in with {_MECHANISM}={mechanism}: no connection succeeds"
+    effect = f"{_MECHANISM}={mechanism}: no connection succeeds"
+    message = f"{module.rpartition('.')[2]} in {written(subject, key)} does not log in with {effect}"
     by_mechanism = subject.written(client.name, _MECHANISM) or f"{key.removesuffix(_JAAS)}{_MECHANISM}"
     if module == PLAIN and mechanism in _MECHANISMS:
         edit = _with_module(subject, key, module, _MECHANISMS[mechanism])
@@ -269,7 +272,7 @@ def login_of_other_side(estate: Estate) -> Iterator[Hit]:
 
 @lru_cache(maxsize=4096)
 def _beside_admins(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client], ...]:
-    """Return the keys, each with a client, that give a plain key to other clients than the admin clients of the two sides."""
+    """Return the keys, each with a client, that give a plain key to others than the two sides' admin clients."""
     admins = [kind.winners.get(f"{side} admin", {}).get(plain) for side in ("source", "target")]
     return tuple(each for each in keys_with_clients(kind, plain) if each[0] not in admins)
 
@@ -281,7 +284,8 @@ def _other_mechanism(subject: Subject) -> Iterator[Hit]:
     for key, client in others if all(own) and own[0] != own[1] else ():
         here, there = own if client.side == "source" else own[::-1]
         if client.side != "offsets" and subject.get(key) == there != here:
-            message = f"{written(subject, key)}={there}: the {client.name} uses the mechanism of the other side; all else on this one has {here}"
+            effect = f"the {client.name} uses the mechanism of the other side; all else on this one has {here}"
+            message = f"{written(subject, key)}={there}: {effect}"
             yield edit_hit(subject, message, [Edit(key, here)], key)
 
 
@@ -306,7 +310,8 @@ def _swapped(estate: Estate) -> Iterator[Hit]:
         other = seen.get((source, target, of_target, of_source))
         if other:
             key = subject.written("source admin", _JAAS)
-            message = f"{other.name} uses the same two logins for the same two clusters the other way round: one of the two is wrong"
+            effect = "one of the two is wrong"
+            message = f"{other.name} uses the same two logins for the same two clusters the other way round: {effect}"
             fix = f"exchange the logins of source and target in {subject.name} or in {other.name}"
             yield Hit(message, fix, key, subject, others=(other,))
         seen.setdefault((source, target, of_source, of_target), subject)

@@ -1,4 +1,4 @@
-"""Rules about records that return to the cluster they were written on or arrive twice, and about the aliases and separators behind it."""
+"""Rules about records that return to where they were written or arrive twice, and the aliases and separators behind."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ def _cause(circle: Circle) -> tuple[str, str, str, str]:
         return _TARGET, first.source, why, "use one alias everywhere: "
     usual = circle.hops[0].separator
     other = next((hop for hop in circle.hops if hop.separator != usual), circle.hops[-1])
-    why = f"the separators '{usual}' and '{other.separator}' differ, so topics mirrored with one are not recognised with the other"
+    why = (
+        f"the separators '{usual}' and '{other.separator}' differ, so topics mirrored with one are not recognised "
+        "with the other"
+    )
     return _SEPARATOR, usual, why, "use one separator everywhere: "
 
 
@@ -135,10 +138,10 @@ def self_mirror(subject: Subject) -> Iterator[Hit]:
     """A connector reads the cluster that it writes to.
 
     Source and target have the same cluster id, or share an address. With unchanged names every record is read again as
-    soon as it is written, in an endless loop, or nothing is mirrored at all if both sides have one alias. With DefaultReplicationPolicy topics get copies named A.t on the same
-    cluster; if both sides have one alias, or the copies do not match `topics`, it stops there (a warning), otherwise
-    `.*` matches the copies too: A.A.t, A.A.A.t, one level at each refresh. Usually an address was copied and not
-    changed. Seen on 4.3.1 with 59 topics after 30 s.
+    soon as it is written, in an endless loop, or nothing is mirrored at all if both sides have one alias. With
+    DefaultReplicationPolicy topics get copies named A.t on the same cluster; if both sides have one alias, or the
+    copies do not match `topics`, it stops there (a warning), otherwise `.*` matches the copies too: A.A.t, A.A.A.t, one
+    level at each refresh. Usually an address was copied and not changed. Seen on 4.3.1 with 59 topics after 30 s.
     """
     source, target = point(subject, "source"), point(subject, "target")
     if not same(source, target) or _differ(source, target):
@@ -151,7 +154,7 @@ def self_mirror(subject: Subject) -> Iterator[Hit]:
 
 
 def _differ(one: Point, other: Point) -> bool:
-    """Tell whether two lists share an address and each has others, as lists of two clusters do of which one was copied wrongly."""
+    """Tell whether two lists share an address and each has others: two clusters, one list copied wrongly."""
     ids = one.cluster_id and one.cluster_id == other.cluster_id
     return not ids and bool(one.addresses - other.addresses and other.addresses - one.addresses)
 
@@ -160,10 +163,11 @@ def _differ(one: Point, other: Point) -> bool:
 def addresses_of_two_clusters(estate: Estate) -> Iterator[Hit]:
     """One list of addresses has hosts of two clusters.
 
-    A client connects to any address of bootstrap.servers and learns the brokers of the cluster that answers. With an address
-    of another cluster in the list it reads or writes that one, now and then and after a restart: topics seem to be missing or
-    empty, or a cluster is mirrored to itself. Reported where lists with different aliases, or the two ends of a connector, share
-    an address and each has others of its own. If all of them are one cluster, give it one alias and one list.
+    A client connects to any address of bootstrap.servers and learns the brokers of the cluster that answers. With an
+    address of another cluster in the list it reads or writes that one, now and then and after a restart: topics seem to
+    be missing or empty, or a cluster is mirrored to itself. Reported where lists with different aliases, or the two
+    ends of a connector, share an address and each has others of its own. If all of them are one cluster, give it one
+    alias and one list.
     """
     ends: dict[tuple[str, str, str | None], tuple[Subject, ClusterSide]] = {}
     for subject in estate.subjects:
@@ -186,8 +190,10 @@ def addresses_of_two_clusters(estate: Estate) -> Iterator[Hit]:
 def _of_two(subject: Subject, side: ClusterSide, here: Point, there: Point) -> Hit:
     shared = ", ".join(sorted(here.addresses & there.addresses))
     key = f"{side}.cluster.bootstrap.servers"
-    message = f"{shared} is in the list of '{here.alias}' and in that of '{there.alias}', which differ otherwise: clients of one of them connect to the other cluster, by chance"
-    fix = f"leave only addresses of '{here.alias}' in {spelled(subject, key, '…')}, and only those of '{there.alias}' in the other list"
+    effect = "which differ otherwise: clients of one of them connect to the other cluster, by chance"
+    message = f"{shared} is in the list of '{here.alias}' and in that of '{there.alias}', {effect}"
+    remedy = f"and only those of '{there.alias}' in the other list"
+    fix = f"leave only addresses of '{here.alias}' in {spelled(subject, key, '…')}, {remedy}"
     return Hit(message, fix, key, subject)
 
 
@@ -304,7 +310,8 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
             known.append((hop, number))
             if other:
                 whose = "on its other side" if other is subject else f"for {other.name}"
-                message = f"'{alias}' is one cluster for {subject.name} and a different one {whose}: their topics, offsets and checkpoints are mixed"
+                effect = "their topics, offsets and checkpoints are mixed"
+                message = f"'{alias}' is one cluster for {subject.name} and a different one {whose}: {effect}"
                 right = next((name for name in called[number] if name not in ("", alias)), f"{alias}2")
                 fix = f"give each cluster its own alias: {spelled(subject, key, right)}"
                 yield Hit(message, fix, key, subject, others=() if other is subject else (other,))
@@ -339,7 +346,8 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
                 continue
             if not _differ(point(subject, own), point(first, its)):  # else see addresses-of-two-clusters
                 key = _SOURCE if subject.source == alias else _TARGET
-                message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker treats them as two clusters"
+                effect = "MirrorMaker treats them as two clusters"
+                message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: {effect}"
                 hit = connector_hit(subject, key, usual, message)
                 if subject.form == "tree":
                     fix = f"keep one entry for it, {spelled(subject, key, usual)}, and use it in every flow"
@@ -355,11 +363,12 @@ def _has_blank_alias(subject: Subject) -> bool:
 def alias_blank(subject: Subject) -> Iterator[Hit]:
     """An alias is blank, so names of topics have an empty part and loops are not recognised.
 
-    A blank source.cluster.alias makes the topic `.orders`, with a blank separator `orders`; offset syncs and checkpoints of all
-    such flows go to topics of one name, and a topic that returns is mirrored again, since the target's alias is in no name.
-    Some recipes do this to keep the names of topics: that is what IdentityReplicationPolicy is for (since 3.0), with aliases that
-    tell the clusters apart. In mm2.properties the line overrides the names in `clusters` for every pair. Changing it for a flow
-    that runs gives its topics other names, or begins them again at the first record. Source: DefaultReplicationPolicy.
+    A blank source.cluster.alias makes the topic `.orders`, with a blank separator `orders`; offset syncs and
+    checkpoints of all such flows go to topics of one name, and a topic that returns is mirrored again, since the
+    target's alias is in no name. Some recipes do this to keep the names of topics: that is what
+    IdentityReplicationPolicy is for (since 3.0), with aliases that tell the clusters apart. In mm2.properties the line
+    overrides the names in `clusters` for every pair. Changing it for a flow that runs gives its topics other names, or
+    begins them again at the first record. Source: DefaultReplicationPolicy.
     """
     blank = [key for key in (_SOURCE, _TARGET) if key in subject.config and not subject.get(key)]
     if blank:
@@ -367,7 +376,8 @@ def alias_blank(subject: Subject) -> Iterator[Hit]:
         names = "topics keep their names" if keeps else "names of topics have an empty part"
         keys = " and ".join(written(subject, key) for key in blank)
         verb = "are" if blank[1:] else "is"
-        message = f"{keys} {verb} blank: {names}, internal topics of all such flows have one name, and loops are not recognised"
+        effect = f"{names}, internal topics of all such flows have one name, and loops are not recognised"
+        message = f"{keys} {verb} blank: {effect}"
         identity = f"write {spelled(subject, _POLICY, POLICIES['identity'])} to keep names"
         own = "remove the line, so that clusters names them" if subject.form == "dedicated" else "write an alias"
         fix = f"{identity}, and {own}" if policy_of(subject) == "default" else own
@@ -387,8 +397,8 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     DefaultReplicationPolicy splits us.west.t at the separator and takes `us` for the cluster. It does not recognise its
     own topics: their settings are never synced, it tries to create them at every refresh, and in flows that lead back
     to a cluster, topics are mirrored repeatedly, with one more prefix each time. Use a hyphen in the alias, or another
-    separator everywhere. An empty separator, which splits names into letters, is contained in every alias. In the target's
-    alias it is a warning: it matters where flows lead back. Source: DefaultReplicationPolicy.topicSource.
+    separator everywhere. An empty separator, which splits names into letters, is contained in every alias. In the
+    target's alias it is a warning: it matters where flows lead back. Source: DefaultReplicationPolicy.topicSource.
     """
     separator = separator_of(subject)
     if policy_of(subject) != "default" or _has_blank_alias(subject):
@@ -400,7 +410,8 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     for key, alias in ((_SOURCE, subject.source), (_TARGET, subject.target)):
         if separator in alias and not is_open(alias):
             parts = alias.split(separator)
-            message = f"the alias '{alias}' contains the separator '{separator}': topic names are read as if they came from '{parts[0]}'"
+            effect = f"topic names are read as if they came from '{parts[0]}'"
+            message = f"the alias '{alias}' contains the separator '{separator}': {effect}"
             hit = connector_hit(subject, key, ("_" if separator == "-" else "-").join(parts), message)
             yield hit if key == _SOURCE else hit.lowered("warning")
 
@@ -426,7 +437,8 @@ def separator_differs(estate: Estate) -> Iterator[Hit]:
             differing.setdefault(frozenset(hop.pair), []).append((hop, other))
     returning = on_circles(every)
     for (hop, other), *more in differing.values():  # one finding per pair, which concerns all its connectors
-        message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
+        effect = f"shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
+        message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which {effect}"
         hit = connector_hit(hop.subject, _SEPARATOR, other.separator, message)
         concerned = (other.subject, *(subject for pair in more for subject in (pair[0].subject, pair[1].subject)))
         pairs = [(hop, other), *more]

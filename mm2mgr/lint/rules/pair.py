@@ -1,4 +1,4 @@
-"""Rules about several connectors of one pair of clusters: topics, heartbeats, names that must be unique, offset syncs and checkpoints."""
+"""Rules about several connectors of a pair of clusters: topics, heartbeats, unique names, offset syncs, checkpoints."""
 
 from __future__ import annotations
 
@@ -77,15 +77,16 @@ def overlap(estate: Estate) -> Iterator[Hit]:
     Each MirrorSourceConnector keeps its own offsets under its own name: both read the topic from the beginning and
     write to the same topic on the target. The order of the two copies is random, the offset syncs of both are mixed,
     and everything is RUNNING. Make the patterns disjoint: remove the topic from one connector, or add it to
-    topics.exclude of one. Dots matter: `a.b` also matches a-b. Where one alias has other addresses in the two, they may be two
-    clusters with one alias, whose records are mixed (see alias-reused). Source: KIP-382; seen on 4.3.1.
+    topics.exclude of one. Dots matter: `a.b` also matches a-b. Where one alias has other addresses in the two, they may
+    be two clusters with one alias, whose records are mixed (see alias-reused). Source: KIP-382; seen on 4.3.1.
     """
     for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         if topic := shared.topic:
             items = (item for hop in (first, later) if hop.names for item in hop.names.include)
             is_named = any(topic == plain_name(item) for item in items)  # others are generated from patterns
             names = f"'{topic}'" if is_named else f"topics such as '{topic}'"
-            message = f"{first.subject.name} and {later.subject.name} both mirror {names} from {later.subject.source}: their records arrive twice"
+            effect = f"{later.subject.source}: their records arrive twice"
+            message = f"{first.subject.name} and {later.subject.name} both mirror {names} from {effect}"
             in_tree = later.subject.form == "tree"
             place = "topics: {exclude: […]}" if in_tree else written(later.subject, "topics.exclude")
             more = f"the pattern of one to {place} of the other"
@@ -94,7 +95,11 @@ def overlap(estate: Estate) -> Iterator[Hit]:
                 more = f"{escaped} to {place} of one of them"
             fix = f"remove it from one of them, or add {more}"
             if side := _elsewhere_by_address(first.subject, later.subject):
-                message = f"{first.subject.name} and {later.subject.name} both mirror {names}, and '{later.subject.get(f'{side}.cluster.alias')}' has other addresses in the two: one cluster, and the records arrive twice, or two clusters with one alias, whose {_MIXED[side]}"
+                message = (
+                    f"{first.subject.name} and {later.subject.name} both mirror {names}, and "
+                    f"'{later.subject.get(f'{side}.cluster.alias')}' has other addresses in the two: one cluster, and "
+                    f"the records arrive twice, or two clusters with one alias, whose {_MIXED[side]}"
+                )
                 fix = f"give each cluster its own alias; or, if it is one cluster, {fix}"
             yield Hit(message, fix, "topics", later.subject, others=(first.subject,))
 
@@ -160,7 +165,8 @@ def renamed(estate: Estate) -> Iterator[Hit]:
             if old.subject.off
             else f"calls the source '{old.subject.source}'"
         )
-        message = f"{new.subject.name} mirrors '{topic}', which {old.subject.name} mirrors as well and {what}: offsets are stored by name and alias, so it is mirrored again from the beginning"
+        effect = "offsets are stored by name and alias, so it is mirrored again from the beginning"
+        message = f"{new.subject.name} mirrors '{topic}', which {old.subject.name} mirrors as well and {what}: {effect}"
         ways = "GET and PATCH /connectors/…/offsets while both are STOPPED"
         fix = f"copy the offsets ({ways}) and delete the old connector"
         yield Hit(message, fix, "", new.subject, others=(old.subject,))
@@ -180,9 +186,11 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
         carrying = [hop.subject for hop in pair.sources if not hop.subject.off and carries_heartbeats(hop.subject)]
         if source in written_into and len(carrying) > 1:
             first, later, *more = carrying
-            message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: each heartbeat arrives {len(carrying)} times"
+            effect = f"each heartbeat arrives {len(carrying)} times"
+            message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: {effect}"
             if numbers(later.version) < (4, 0):
-                fix = "mirror these topics with one connector, or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+                remedy = "or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+                fix = f"mirror these topics with one connector, {remedy}"
                 yield Hit(message, fix, _BEATS, later, others=(first, *more))
                 continue
             edits = [Edit(_BEATS, "false", each) for each in (later, *more)]
@@ -199,9 +207,10 @@ def _heartbeat_connectors(estate: Estate) -> list[Subject]:
 def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
     """Heartbeats are written into a cluster, and no connector mirrors them from there.
 
-    With heartbeats.replication.enabled=false (KIP-1089, since 4.0) a source connector leaves the topic `heartbeats` out. Where
-    all source connectors of a cluster have it, the heartbeats written into that cluster arrive nowhere: A.heartbeats on B
-    stays empty or is missing, as if A→B were broken. Let one connector of each pair mirror them, or write none.
+    With heartbeats.replication.enabled=false (KIP-1089, since 4.0) a source connector leaves the topic `heartbeats`
+    out. Where all source connectors of a cluster have it, the heartbeats written into that cluster arrive nowhere:
+    A.heartbeats on B stays empty or is missing, as if A→B were broken. Let one connector of each pair mirror them, or
+    write none.
     """
     known = clusters(estate.subjects)
     running = [hop for hop in hops(estate.subjects) if not hop.subject.off]
@@ -214,8 +223,10 @@ def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
         if leaving:
             carried.add(cluster)
             first = leaving[0]
-            message = f"{sender.name} writes heartbeats into {sender.target}, and no source connector mirrors them: {written(first, _BEATS)}=false"
-            fix = f"write {spelled(first, _BEATS, 'true')} in one of {first.pair}, or do not write heartbeats into {sender.target}"
+            effect = f"and no source connector mirrors them: {written(first, _BEATS)}=false"
+            message = f"{sender.name} writes heartbeats into {sender.target}, {effect}"
+            remedy = f"or do not write heartbeats into {sender.target}"
+            fix = f"write {spelled(first, _BEATS, 'true')} in one of {first.pair}, {remedy}"
             yield Hit(message, fix, _BEATS, first, others=(sender, *leaving[1:]))
 
 
@@ -229,16 +240,18 @@ def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
 def heartbeats_excluded(subject: Subject) -> Iterator[Hit]:
     """The exclude list names heartbeats, which are mirrored anyway.
 
-    A source connector mirrors the heartbeats topics of its source whatever its lists say (shouldReplicateTopic), so the item in
-    topics.exclude does nothing. Since 4.0 heartbeats.replication.enabled=false leaves them out (KIP-1089); before, only a
-    cluster without heartbeats has none to mirror. Source: MirrorSourceConnector.shouldReplicateTopic.
+    A source connector mirrors the heartbeats topics of its source whatever its lists say (shouldReplicateTopic), so the
+    item in topics.exclude does nothing. Since 4.0 heartbeats.replication.enabled=false leaves them out (KIP-1089);
+    before, only a cluster without heartbeats has none to mirror. Source: MirrorSourceConnector.shouldReplicateTopic.
     """
     items = [item for item in items_of(subject, "topics.exclude") if "heartbeats" in item]
     if "topics.exclude" in subject.config and items and carries_heartbeats(subject) and not subject.off:
-        message = f"{written(subject, 'topics.exclude')}: '{items[0]}' does not keep heartbeats back: they are mirrored whatever the lists say"
+        effect = "they are mirrored whatever the lists say"
+        message = f"{written(subject, 'topics.exclude')}: '{items[0]}' does not keep heartbeats back: {effect}"
         fix = f"write {spelled(subject, _BEATS, 'false')}"
         if numbers(subject.version) < (4, 0):
-            fix = "write no heartbeats into the source (emit.heartbeats.enabled=false), or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+            remedy = "or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+            fix = f"write no heartbeats into the source (emit.heartbeats.enabled=false), {remedy}"
         yield Hit(message, f"{fix}, or remove '{items[0]}'", "topics.exclude")
 
 
@@ -252,13 +265,14 @@ def heartbeats_excluded(subject: Subject) -> Iterator[Hit]:
 def heartbeats_off(subject: Subject) -> Iterator[Hit]:
     """A heartbeat connector has emit.heartbeats.enabled=false, so it has no task and writes nothing.
 
-    It is RUNNING without a task, as if its cluster were unavailable, and whatever watches heartbeats reports the pair as broken.
-    Delete the connector instead, or pause it. In mm2.properties the key is the usual way to have no heartbeats, and is not
-    reported.
+    It is RUNNING without a task, as if its cluster were unavailable, and whatever watches heartbeats reports the pair
+    as broken. Delete the connector instead, or pause it. In mm2.properties the key is the usual way to have no
+    heartbeats, and is not reported.
     """
     key = "emit.heartbeats.enabled"
     if not subject.flag(key, default=True) and subject.form != "dedicated" and not subject.off:
-        message = f"{written(subject, key)}=false on a heartbeat connector: it is RUNNING without a task and writes no heartbeat"
+        effect = "it is RUNNING without a task and writes no heartbeat"
+        message = f"{written(subject, key)}=false on a heartbeat connector: {effect}"
         yield Hit(message, f"delete the connector, or {spelled(subject, key, 'true')}", key)
 
 
@@ -279,14 +293,15 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     for subject in senders:
         source, target = known[subject]
         if (source, target) in flows and source not in written_into and target not in starts:
-            message = f"{subject.name} writes heartbeats into {subject.target} itself and not into {subject.source}: they do not show whether {subject.pair} works"
+            effect = f"and not into {subject.source}: they do not show whether {subject.pair} works"
+            message = f"{subject.name} writes heartbeats into {subject.target} itself {effect}"
             fix = f"swap source and target of the heartbeat connector: its target must be {subject.source}"
             hit = Hit(message, fix, "target.cluster.alias", subject, edits=_swapped(subject))
             yield hit.lowered("info") if subject.name == f"{subject.pair}.MirrorHeartbeatConnector" else hit
 
 
 def _swapped(subject: Subject) -> tuple[Edit, ...]:
-    """Return the edits that make the source of a connector its target; () where its login is not known for both sides."""
+    """Return the edits that make a connector's source its target; () where a login is not known for both sides."""
     sides = ("source.cluster.", "target.cluster.")
     of = [{key[len(side) :]: value for key, value in subject.config.items() if key.startswith(side)} for side in sides]
     others = {key for key in subject.config if ".override." in key} - {"producer.override.bootstrap.servers"}
@@ -372,7 +387,8 @@ def fan_in(estate: Estate) -> Iterator[Hit]:
             places = frozenset((group[before].source, group[after].source))
             if shared.topic and places not in reported:
                 reported.add(places)
-                message = f"'{shared.topic}' of {first.source} and of {later.source} is written to one topic of {later.target}: records are mixed and topic settings overwrite each other"
+                effect = f"of {later.target}: records are mixed and topic settings overwrite each other"
+                message = f"'{shared.topic}' of {first.source} and of {later.source} is written to one topic {effect}"
                 fix = f"write {spelled(later, _POLICY, POLICIES['default'])}, or mirror different topics"
                 yield Hit(message, fix, "topics", later, others=(first,))
 
@@ -457,7 +473,8 @@ def pair_disagrees(estate: Estate) -> Iterator[Hit]:
             source = next((hop.subject for hop in pair.sources if _differ(hop.subject, subject, key)), None)
             if source:
                 theirs = _of_pair(source, key)
-                message = f"{key} is {_of_pair(subject, key) or 'empty'} here and {theirs or 'empty'} in {source.name}: offsets of the pair are not translated correctly"
+                effect = f"and {theirs or 'empty'} in {source.name}: offsets of the pair are not translated correctly"
+                message = f"{key} is {_of_pair(subject, key) or 'empty'} here {effect}"
                 yield connector_hit(subject, key, theirs, message, f", as in {source.name}")
 
 
@@ -471,7 +488,7 @@ def _differ(source: Subject, checkpoint: Subject, key: str) -> bool:
 
 
 def _separates(subject: Subject) -> bool:
-    """Tell whether the separator is in a name: of remote topics, unless the policy keeps names, or of internal ones since 3.1."""
+    """Tell whether the separator is in a name: of remote topics unless names are kept, since 3.1 of internal ones."""
     if not subject.get(_POLICY).endswith("IdentityReplicationPolicy"):
         return True
     own = subject.flag("replication.policy.internal.topic.separator.enabled", default=True)
@@ -493,10 +510,11 @@ def _of_pair(subject: Subject, key: str) -> str:
 def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
     """The checkpoint connector takes no topic that a source connector of the pair mirrors.
 
-    Its `topics` and `topics.exclude` are about names on the source, as those of the source connector: a group's offsets are
-    translated for topics that both connectors take. Names of the target (A.orders), topics that are mirrored elsewhere, or an
-    exclude list that holds all that is mirrored give no checkpoint, and the connector stays RUNNING, possibly without a task.
-    Remove the list, or use the same as the source connector. Source: MirrorCheckpointConnector, DefaultTopicFilter.
+    Its `topics` and `topics.exclude` are about names on the source, as those of the source connector: a group's offsets
+    are translated for topics that both connectors take. Names of the target (A.orders), topics that are mirrored
+    elsewhere, or an exclude list that holds all that is mirrored give no checkpoint, and the connector stays RUNNING,
+    possibly without a task. Remove the list, or use the same as the source connector. Source:
+    MirrorCheckpointConnector, DefaultTopicFilter.
     """
     for pair in pairs(estate.subjects).values():
         selections = [hop.selection for hop in pair.sources]
@@ -513,7 +531,8 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
             lists = [each.exclude if excluded else each.include for each in known]
             right = ",".join(dict.fromkeys(item for each in lists for item in each))
             listed = ", ".join(items_of(subject, key)[:3])
-            message = f"{written(subject, key)} {says} {listed}: it takes no topic that a source connector of {subject.pair} mirrors, so no offset is translated"
+            effect = f"it takes no topic that a source connector of {subject.pair} mirrors, so no offset is translated"
+            message = f"{written(subject, key)} {says} {listed}: {effect}"
             yield connector_hit(subject, key, right, message, f": topics of {subject.source}, as mirrored")
 
 
@@ -555,7 +574,8 @@ def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
             first, group = next(((each, group) for each, group in shared if group), (None, None))
             if first:
                 topic = separator_of(subject).join((subject.source, "checkpoints", "internal"))
-                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{group}' into {topic}: the last record may be the older one"
+                effect = f"into {topic}: the last record may be the older one"
+                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{group}' {effect}"
                 fix = f"delete one of them, or give each different groups: {spelled(subject, 'groups', '…')}"
                 yield Hit(message, fix, "groups", subject, others=(first,))
 

@@ -1,6 +1,7 @@
-"""Rules about patterns that match less than they say: no legal name at all, or only the name where its beginning was meant.
+"""Rules about patterns that match less than they say: no legal name at all, or a name where its beginning was meant.
 
-Kafka joins the items of a list with | to one expression, which has to match a whole name (MirrorUtils.compilePatternList, Matcher.matches).
+Kafka joins the items of a list with | to one expression, which has to match a whole name
+(MirrorUtils.compilePatternList, Matcher.matches).
 """
 
 from __future__ import annotations
@@ -55,12 +56,13 @@ _GROUP = re.compile(r"\(\?[<=!:>]*")
 def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
     """No topic can have a name that the pattern matches.
 
-    Names of topics have 1 to 249 letters, digits, dots, underscores and hyphens, and a pattern has to match a whole name. Java
-    keeps quotes of a properties file, so `"orders.*"` looks for a topic with quotes in its name; `a;b` and `a b` are one
-    name each, since only commas separate; `a/.*` is the habit of other brokers; `!a` is no negation; `[a, b]` is one set of
-    letters; `^(?!a)` without `.*` behind it matches only the empty name. Connect accepts them all: the connector is RUNNING
-    and mirrors nothing (error); with other items in the list, or in an exclude list, the item does nothing (warning). For ids of groups only quotes, semicolons,
-    brackets and blanks count. An expression such as `^$`, which takes nothing on purpose, is not reported.
+    Names of topics have 1 to 249 letters, digits, dots, underscores and hyphens, and a pattern has to match a whole
+    name. Java keeps quotes of a properties file, so `"orders.*"` looks for a topic with quotes in its name; `a;b` and
+    `a b` are one name each, since only commas separate; `a/.*` is the habit of other brokers; `!a` is no negation; `[a,
+    b]` is one set of letters; `^(?!a)` without `.*` behind it matches only the empty name. Connect accepts them all:
+    the connector is RUNNING and mirrors nothing (error); with other items in the list, or in an exclude list, the item
+    does nothing (warning). For ids of groups only quotes, semicolons, brackets and blanks count. An expression such as
+    `^$`, which takes nothing on purpose, is not reported.
     """
     for key in LISTS[subject.type]:
         items = items_of(subject, key) if key in subject.config else ()
@@ -139,11 +141,11 @@ def _repaired(subject: Subject, key: str, message: str, empty: Sequence[str]) ->
 def pattern_exact(subject: Subject) -> Iterator[Hit]:
     """An anchor suggests that names begin or end with a text, but only the text itself matches.
 
-    Kafka compares a pattern with the whole name (Matcher.matches), so ^ and $ around it change nothing: `^billing` is the topic
-    billing and not billing.invoices, and `^(tmp|staging)` in topics.exclude leaves staging.orders to be mirrored. There is no
-    error. For all names that begin with it write `billing.*`; for the name alone leave the anchor out. Patterns with .* or
-    another open end, and those with both anchors, are as they look. Where the source's topics are known, only a topic that is
-    left out by it counts.
+    Kafka compares a pattern with the whole name (Matcher.matches), so ^ and $ around it change nothing: `^billing` is
+    the topic billing and not billing.invoices, and `^(tmp|staging)` in topics.exclude leaves staging.orders to be
+    mirrored. There is no error. For all names that begin with it write `billing.*`; for the name alone leave the anchor
+    out. Patterns with .* or another open end, and those with both anchors, are as they look. Where the source's topics
+    are known, only a topic that is left out by it counts.
     """
     for key in LISTS[subject.type]:
         for item in items_of(subject, key) if key in subject.config else ():
@@ -156,7 +158,8 @@ def pattern_exact(subject: Subject) -> Iterator[Hit]:
             other = f"{names[0]}-x" if end == "start" else f"x-{names[0]}"
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             whole = f"{bare}.*" if end == "start" else f".*{bare}"
-            message = f"{written(subject, key)}: '{item}' matches '{names[0]}'{more} and nothing longer, such as '{other}': Kafka compares whole names"
+            effect = f"such as '{other}': Kafka compares whole names"
+            message = f"{written(subject, key)}: '{item}' matches '{names[0]}'{more} and nothing longer, {effect}"
             begin = "begin" if end == "start" else "end"
             yield Hit(message, f"write {whole} for all that {begin} with it, or {bare} for the name alone", key)
 
@@ -208,9 +211,9 @@ def _continues(topic: str, names: Sequence[str], end: str) -> bool:
 def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:
     """A flag such as (?i) also applies to the items behind it.
 
-    Kafka joins the items of a list to one expression, in which a flag holds up to its end: with `(?i)orders.*,Payments` topics
-    that are called payments or PAYMENTS are mirrored too. There is no error. Keep a flag to its item with `(?i:orders.*)`. In
-    an exclude list it is a hint. Source: MirrorUtils.compilePatternList.
+    Kafka joins the items of a list to one expression, in which a flag holds up to its end: with `(?i)orders.*,Payments`
+    topics that are called payments or PAYMENTS are mirrored too. There is no error. Keep a flag to its item with
+    `(?i:orders.*)`. In an exclude list it is a hint. Source: MirrorUtils.compilePatternList.
     """
     for key in LISTS[subject.type]:
         items = items_of(subject, key) if "(?" in subject.get(key) else ()
@@ -219,7 +222,8 @@ def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:
             behind = [other for other in items[at + 1 :] if re.search("[A-Za-z]", other) and not _FLAGS.match(other)]
             if flags and behind:
                 right = f"{flags[0][:-1]}:{item[flags.end() :]})"
-                message = f"{written(subject, key)}: {flags[0]} of '{item}' also applies to the items behind it, such as '{behind[0]}'"
+                effect = f"{flags[0]} of '{item}' also applies to the items behind it, such as '{behind[0]}'"
+                message = f"{written(subject, key)}: {effect}"
                 hit = Hit(message, f"write {right} instead of {item}", key)
                 yield hit.lowered("info") if key.endswith(".exclude") else hit
                 break

@@ -33,11 +33,11 @@ def plugin_settings(subject: Subject) -> Iterator[Hit]:
     """A transformation, a predicate or a converter cannot work with its settings.
 
     Each of them defines settings of its own behind its alias or key: transforms.ALIAS.regex, predicates.ALIAS.pattern,
-    value.converter.schemas.enable. Connect validates those of transformations and predicates when the config is submitted: what is
-    missing, or not valid, is a 400. What their code checks when they are made is found by each task, which is then FAILED:
-    InsertField without a field, TimestampConverter to a string without a format, HeaderFrom with lists that differ in
-    length, a pattern that SimpleDateFormat does not know. The rule uses the definitions of the workers' Kafka line. Classes that are
-    not Kafka's are not judged.
+    value.converter.schemas.enable. Connect validates those of transformations and predicates when the config is
+    submitted: what is missing, or not valid, is a 400. What their code checks when they are made is found by each task,
+    which is then FAILED: InsertField without a field, TimestampConverter to a string without a format, HeaderFrom with
+    lists that differ in length, a pattern that SimpleDateFormat does not know. The rule uses the definitions of the
+    workers' Kafka line. Classes that are not Kafka's are not judged.
     """
     for plugin in _plugins(subject.kind):
         if plugin.alias and plugin.alias not in subject.items(plugin.listed):

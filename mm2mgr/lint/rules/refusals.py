@@ -1,4 +1,4 @@
-"""Rules about what Kafka's code refuses although its definitions allow it: classes, values together, intervals, lists after an upgrade."""
+"""Rules about what Kafka's code refuses although its definitions allow it: classes, values together, lists."""
 
 from __future__ import annotations
 
@@ -53,12 +53,13 @@ _TRANSFORMS = "org.apache.kafka.connect.transforms"
 def class_refused(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot use the class in this key.
 
-    Kafka creates filters, policies, reporters, partitioners, interceptors, converters and callback handlers from the name of
-    their class. A class that does not exist is refused by Connect (400) where the key is the connector's own; one of
-    the wrong kind, such as a group filter as topic.filter.class, is found when the connector or a client is made: FAILED.
-    A name needs its package, except for connectors, converters and transformations. Newer lines lack some classes: 4.0 has no
-    DefaultPartitioner and no UniformStickyPartitioner. Classes that are not Kafka's are judged where workers were asked
-    that list their plugins (3.2 and newer): transformations, predicates and converters. Others are not judged.
+    Kafka creates filters, policies, reporters, partitioners, interceptors, converters and callback handlers from the
+    name of their class. A class that does not exist is refused by Connect (400) where the key is the connector's own;
+    one of the wrong kind, such as a group filter as topic.filter.class, is found when the connector or a client is
+    made: FAILED. A name needs its package, except for connectors, converters and transformations. Newer lines lack some
+    classes: 4.0 has no DefaultPartitioner and no UniformStickyPartitioner. Classes that are not Kafka's are judged
+    where workers were asked that list their plugins (3.2 and newer): transformations, predicates and converters. Others
+    are not judged.
     """
     yield from _of_connector(subject)
     reported: set[str] = set()
@@ -88,7 +89,7 @@ def _is_strange(name: str) -> bool:
 
 @dataclass(frozen=True)
 class _ClassKey:
-    """A key with a class: what it is for, when it is created, by which client (None: the connector), and whether it is a list."""
+    """A key with a class: its purpose, when it is created, by which client (None: the connector), whether a list."""
 
     key: str
     plain: str
@@ -109,7 +110,8 @@ def _of_connector(subject: Subject) -> Iterator[Hit]:
         # By hand: with a class that exists the connector starts to mirror.
         yield Hit(message, f"write {spelled(subject, key, f'{PACKAGE}.{right}')}", key)
     for key in _unstripped(subject):
-        message = f"{written(subject, key)} has a blank before or behind the class, and Connect looks for one of that name: it refuses the config"
+        effect = "and Connect looks for one of that name: it refuses the config"
+        message = f"{written(subject, key)} has a blank before or behind the class, {effect}"
         yield connector_hit(subject, key, subject.get(key), message)
 
 
@@ -204,7 +206,8 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
     loaded = wrong.startswith("no ") and not wrong.startswith("no class")
     effect = f"the connector is {_START}" if loaded else "Connect refuses the config"
     effect = failing(check.client) if check.client else effect
-    message = f"{written(subject, check.key)}={shown(subject, check.key)}: {'it' if not check.listed else name} is {wrong}: {effect}"
+    outcome = f"{'it' if not check.listed else name} is {wrong}: {effect}"
+    message = f"{written(subject, check.key)}={shown(subject, check.key)}: {outcome}"
     if wrong.startswith("not on"):
         return Hit(message, f"add the jar with {name} to the workers' plugin.path", check.key)
     own = classes.names(check.purpose, subject.version)
@@ -216,7 +219,8 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
         return removal_hit(subject, check.key, message, f", or name your own {check.purpose}")
     return Hit(
         message,
-        f"write {'an' if check.purpose[0] in 'aeiou' else 'a'} {check.purpose}, such as {own[0]}, or remove {written(subject, check.key)}",
+        f"write {'an' if check.purpose[0] in 'aeiou' else 'a'} {check.purpose}, such as {own[0]}, or remove "
+        f"{written(subject, check.key)}",
         check.key,
     )
 
@@ -256,10 +260,10 @@ def refused_by_code(subject: Subject) -> Iterator[Hit]:
     """A client refuses a value that its definition allows, most often because of another one.
 
     Connect checks each key alone. What excludes another setting is found when the client is made, and the connector
-    (admin clients) or each task is FAILED: default.api.timeout.ms below request.timeout.ms, group.protocol=consumer with
-    session, heartbeat or assignor keys (since 4.0), idempotence with acks, retries or requests in flight that contradict it, a
-    password without its store, two keystores at once. TLS protocols, the way to compare host names and SASL mechanisms
-    are found at the first connection.
+    (admin clients) or each task is FAILED: default.api.timeout.ms below request.timeout.ms, group.protocol=consumer
+    with session, heartbeat or assignor keys (since 4.0), idempotence with acks, retries or requests in flight that
+    contradict it, a password without its store, two keystores at once. TLS protocols, the way to compare host names and
+    SASL mechanisms are found at the first connection.
     """
     yield from _intervals(subject)
     for name, key, exclusion, wrong in _known_refusals(subject):
@@ -334,10 +338,10 @@ def _intervals(subject: Subject) -> Iterator[Hit]:
 def upgrade_lists(subject: Subject) -> Iterator[Hit]:
     """A list has an item twice, or an empty one, which workers from 4.2 on refuse.
 
-    Older Kafka takes such lists, and a running connector goes on running after the upgrade of its workers, since Connect
-    validates a config only when it is submitted: the next change of the connector, whatever it is, then ends with 400,
-    "values must not be duplicated" or "must not be empty" (KIP-1161). In lists of clients and filters Kafka removes
-    doubles itself; an empty item there makes the connector or its tasks FAILED.
+    Older Kafka takes such lists, and a running connector goes on running after the upgrade of its workers, since
+    Connect validates a config only when it is submitted: the next change of the connector, whatever it is, then ends
+    with 400, "values must not be duplicated" or "must not be empty" (KIP-1161). In lists of clients and filters Kafka
+    removes doubles itself; an empty item there makes the connector or its tasks FAILED.
     """
     if numbers(subject.version) >= (4, 2):
         return  # invalid-value reports it

@@ -59,7 +59,7 @@ def protocol(subject: Subject, client: str) -> str:
 
 
 def lacking_in_override(subject: Subject) -> list[str]:
-    """Return the security settings of the target that an overridden record producer lacks, the first name of each group."""
+    """Return the target's security settings that an overridden record producer lacks, one name per group."""
     address = subject.get("producer.override.bootstrap.servers")
     if not address or protocol(subject, "target admin") in ("", "PLAINTEXT"):
         return []
@@ -71,7 +71,8 @@ def lacking_in_override(subject: Subject) -> list[str]:
 
 
 _SEEN = "tests/lint/test_seen_live_start.py::"
-# Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for sure.
+# Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for
+# sure.
 _SECRET = re.compile(r"(^|\.)(password|passphrase|secret|jaas\.config|keystore\.key|user\.info)$")
 # Where inline PEM may be, and the type that has to be with it.
 _PEM = {
@@ -82,7 +83,8 @@ _PEM = {
 _KERBEROS = "Krb5LoginModule"
 _KAFKAS = "org.apache.kafka.common.security."
 PLAIN, SCRAM = f"{_KAFKAS}plain.PlainLoginModule", f"{_KAFKAS}scram.ScramLoginModule"
-# Login module → the mechanisms that work with it. Java has a client for PLAIN itself, so ScramLoginModule does for it, too.
+# Login module → the mechanisms that work with it. Java has a client for PLAIN itself, so ScramLoginModule does for it,
+# too.
 MODULES = {
     PLAIN: ("PLAIN",),
     SCRAM: ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"),
@@ -111,7 +113,8 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
         if is_clear(key, subject.config[key]):
             message = f"everyone who can read this config sees the secret in {written(subject, key)}"
             name = "jaas" if key.endswith("jaas.config") else "password" if "pass" in key else "secret"
-            fix = f"write a placeholder, such as ${{file:/path/on/the/workers:{name}}}, and configure its provider on the workers"
+            remedy = "and configure its provider on the workers"
+            fix = f"write a placeholder, such as ${{file:/path/on/the/workers:{name}}}, {remedy}"
             yield Hit(message, fix, key)
 
 
@@ -119,10 +122,10 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
 def secret_in_tree(estate: Estate) -> Iterator[Hit]:
     """The YAML tree contains a secret of mm2mgr's own logins.
 
-    `auth`, `tls`, `headers` and `proxy` of Connect clusters, `auth` and `tls` of metric sources, and `access` of Kafka clusters, are for mm2mgr itself; no
-    worker needs them. The tree is kept in version control, where everyone with a copy can read them, also after they
-    were removed. A placeholder, ${env:NAME}, ${file:/path:key} or ${dir:/path:file}, is resolved on the machine that
-    runs mm2mgr. Change a secret that was committed.
+    `auth`, `tls`, `headers` and `proxy` of Connect clusters, `auth` and `tls` of metric sources, and `access` of Kafka
+    clusters, are for mm2mgr itself; no worker needs them. The tree is kept in version control, where everyone with a
+    copy can read them, also after they were removed. A placeholder, ${env:NAME}, ${file:/path:key} or
+    ${dir:/path:file}, is resolved on the machine that runs mm2mgr. Change a secret that was committed.
     """
     fix = "write a placeholder that this machine resolves, such as ${env:NAME} or ${file:/path:key}"
     for login in estate.logins:
@@ -312,7 +315,8 @@ def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     """
     for key, _, plain in _pem_keys(subject):
         if "\\n" in subject.get(key):
-            message = f"{written(subject, key)} contains backslash-n instead of line breaks: Kafka finds no {plain.rpartition('.')[2]} in it"
+            effect = f"Kafka finds no {plain.rpartition('.')[2]} in it"
+            message = f"{written(subject, key)} contains backslash-n instead of line breaks: {effect}"
             fix = "write real line breaks (\\n once, within JSON), or a placeholder for the file"
             right = subject.get(key).replace("\\r\\n", "\n").replace("\\n", "\n")
             yield Hit(message, fix, key, edits=(Edit(key, right),))

@@ -1,4 +1,4 @@
-"""Rules about sizes: batches, requests and records that do not fit, fetches too large for a long link, memory. Unknown facts are 0 or None."""
+"""Rules about sizes: batches, requests, records that do not fit, fetches too large for a link, memory."""
 
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     benefit, since a topic does not accept them. Source: BufferPool.allocate; seen with batch.size of 50 MiB.
     """
     if is_above_buffer(subject, "batch.size"):
-        message = f"{described(subject, RECORDS, 'batch.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): every task fails at its first record"
+        effect = f"({size(number(subject, 'buffer.memory'))}): every task fails at its first record"
+        message = f"{described(subject, RECORDS, 'batch.size')} is more than buffer.memory {effect}"
         yield client_hit(subject, RECORDS, "batch.size", "921600", message)
 
 
@@ -124,7 +125,8 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
         return
     batch, limit = subject.number(RECORDS, "batch.size"), known_limit(subject) or TOPIC_BYTES
     if batch is not None and batch >= limit:
-        message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts ({limit} bytes): full batches are refused, split and retried"
+        effect = f"({limit} bytes): full batches are refused, split and retried"
+        message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts {effect}"
         right = str(int(limit * BATCH_SHARE) // 1024 * 1024 or limit // 2)
         more = ", or raise max.message.bytes of the target's topics"
         edit = client_edit(subject, RECORDS, "batch.size", right)
@@ -143,7 +145,11 @@ def request_below_records(subject: Subject) -> Iterator[Hit]:
     largest = largest_at_source(subject)
     request = subject.number(RECORDS, "max.request.size") if largest else None
     if request is not None and largest > max(request, TOPIC_BYTES):
-        message = f"the source accepts records of up to {largest} bytes, and {described(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, also after each restart"
+        message = (
+            f"the source accepts records of up to {largest} bytes, and "
+            f"{described(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, also after "
+            "each restart"
+        )
         yield client_hit(subject, RECORDS, "max.request.size", str(largest), message)
 
 
@@ -159,7 +165,10 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
     fetch = fetch_of_one(subject)
     for_records = not subject.is_set(RECORDS, "max.request.size") and not subject.is_set(READER, "receive.buffer.bytes")
     if fetch >= _LARGE_RECORDS and for_records and not any(request_below_records(subject)):
-        message = f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
+        message = (
+            f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records "
+            f"above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
+        )
         edit = client_edit(subject, RECORDS, "max.request.size", str(fetch))
         more = ", and let the target's topics accept such records"
         yield edit_hit(subject, message, [edit], key_for(subject, READER, PARTITION), more)
@@ -183,7 +192,8 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     largest = largest_at_source(subject)
     meant_for_records = largest > known if largest else not subject.is_set(RECORDS, "batch.size")
     if request > max(known, TOPIC_BYTES) and meant_for_records:
-        message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: it refuses larger records, which fails the task"
+        effect = "it refuses larger records, which fails the task"
+        message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: {effect}"
         fix = f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)"
         yield Hit(message, fix, key_for(subject, RECORDS, "max.request.size"))
 
@@ -197,7 +207,8 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     max.request.size; each task has its own buffer. Source: KafkaProducer.
     """
     if is_above_buffer(subject, "max.request.size") and not is_above_buffer(subject, "batch.size"):
-        message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
+        effect = f"({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
+        message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory {effect}"
         edit = client_edit(subject, RECORDS, "buffer.memory", str(2 * number(subject, "max.request.size")))
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "max.request.size"))
 
@@ -224,7 +235,10 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     timeout = subject.number(READER, "request.timeout.ms")
     if least is None or wait is None or timeout is None or least <= 1 or wait < timeout:
         return
-    message = f"{described(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
+    message = (
+        f"{described(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects "
+        f"after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
+    )
     key = subject.written(READER, "fetch.max.wait.ms") or subject.written(READER, "request.timeout.ms")
     yield edit_hit(subject, message, [client_edit(subject, READER, "fetch.max.wait.ms", "500")], key)
 
@@ -246,5 +260,6 @@ def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     total = tasks(subject) * (fetch + buffer) if fetch is not None and buffer is not None else 0
     if total > _TOO_MUCH_MEMORY:
         client, plain = raised[0]
-        message = f"{described(subject, client, plain)}: {tasks(subject)} tasks may need {size(total)} together, and workers run out of heap when there is a backlog"
+        effect = "together, and workers run out of heap when there is a backlog"
+        message = f"{described(subject, client, plain)}: {tasks(subject)} tasks may need {size(total)} {effect}"
         yield client_hit(subject, client, plain, str(16 * MIB), message)

@@ -1,4 +1,4 @@
-"""Rules about the topics and groups that a connector takes: patterns that fail, match too little, too much, or conflict."""
+"""Rules about the topics and groups of a connector: patterns that fail, match too little, too much, or conflict."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
             fix = "put a backslash before each literal character, or complete the expression"
             if "{" in bad:
                 fix = "write a{1,2} as a|aa, and a literal { as \\{"
-            message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {why_refused(bad) or why}: the connector fails when it starts"
+            effect = f"{why_refused(bad) or why}: the connector fails when it starts"
+            message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {effect}"
             if bad.startswith("*") and not why_refused(f".{bad}"):
                 yield connector_hit(
                     subject,
@@ -136,10 +137,11 @@ NAME_TOO_LONG = "name-too-long"
 def name_too_long(subject: Subject) -> Iterator[Hit]:
     """A topic's name on the target would be longer than Kafka allows.
 
-    A topic has at most 249 characters. The alias and the separator that DefaultReplicationPolicy puts before a name, or a
-    router, can make it longer. The topic cannot be created (InvalidTopicException), and the task that gets its partitions
-    fails, with all other topics of that task. Exclude the topic, keep names with IdentityReplicationPolicy, or choose a
-    shorter alias. Topics that the lists name are judged; where the source's topics are known, those that it takes.
+    A topic has at most 249 characters. The alias and the separator that DefaultReplicationPolicy puts before a name, or
+    a router, can make it longer. The topic cannot be created (InvalidTopicException), and the task that gets its
+    partitions fails, with all other topics of that task. Exclude the topic, keep names with IdentityReplicationPolicy,
+    or choose a shorter alias. Topics that the lists name are judged; where the source's topics are known, those that it
+    takes.
     """
     if names := named_too_long(subject, subject.source_kafka.partitions or ()):
         message, fix = too_long_text(subject, names)
@@ -147,7 +149,7 @@ def name_too_long(subject: Subject) -> Iterator[Hit]:
 
 
 def named_too_long(subject: Subject, topics: Iterable[str]) -> list[str]:
-    """Return the topics, of those that a source connector names and of these, that it takes and that get a name which is too long."""
+    """Return the topics that a source connector takes and that get too long a name, of those it names and of these."""
     selection, naming = selection_of(subject), naming_of(subject)
     literals = (name for item in items_of(subject, "topics") if (name := plain_name(item)))
     if selection is None:
@@ -162,7 +164,8 @@ def too_long_text(subject: Subject, names: Sequence[str]) -> tuple[str, str]:
     first, more = names[0], f" and of {len(names) - 1} more" if len(names) > 1 else ""
     length = len(naming_of(subject)(first).text)
     message = (
-        f"the name on '{subject.target}' of topic '{first}', which has {len(first)} characters,{more} would have {length}: Kafka allows "
+        f"the name on '{subject.target}' of topic '{first}', which has {len(first)} characters,{more} would have "
+        f"{length}: Kafka allows "
         f"{LONGEST_NAME}, so the task that gets it fails, with all other topics of that task"
     )
     if subject.form == "tree":
@@ -181,7 +184,8 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
     """
     for key in ("topics", "groups"):
         if key in LISTS[subject.type] and key in subject.config and not subject.get(key).strip(", "):
-            message = f"{written(subject, key)} is empty and matches no {key[:-1]}: the connector shows RUNNING and does nothing"
+            effect = "the connector shows RUNNING and does nothing"
+            message = f"{written(subject, key)} is empty and matches no {key[:-1]}: {effect}"
             names = f"write the names, or {spelled(subject, key, '.*')} to take all of the source"
             yield Hit(message, names, key)  # no edit: whoever wrote nothing did not ask for all
 
@@ -214,7 +218,7 @@ def _came_from(subject: Subject) -> str:
 
 
 def _is_cycle(subject: Subject, item: str) -> bool:
-    """Tell whether the policy takes each topic of an item for one that came from the target (MirrorSourceConnector.isCycle)."""
+    """Tell whether the policy takes all topics of an item for mirrored from the target (see `Selection.is_cycle`)."""
     selection, name = selection_of(subject), plain_name(item)
     if selection is None or name:
         return bool(selection and name and selection.is_cycle(name))
@@ -288,7 +292,7 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
 
 @lru_cache(maxsize=4096)
 def _taken_now(key: str, found: NameFilter) -> tuple[str, ...]:
-    """Return the names that the lists let in and Kafka's default list keeps out; for settings there is no include list."""
+    """Return the names that the lists let in and Kafka's default keeps out; settings have no include list."""
     if key == "config.properties.exclude":
         return tuple(name for name in _PROBES[key] if not NameFilter(found.exclude, ()).takes(name))
     return tuple(name for name in _PROBES[key] if found.takes(name))
@@ -310,7 +314,8 @@ def catches_internal(subject: Subject) -> Iterator[Hit]:
     caught = [name for name in names if selection and selection.names.takes(name) and not selection.is_internal(name)]
     if caught and selection:
         found = selection.names
-        message = f"'{','.join(found.include)}' takes {', '.join(caught)}, where these Connect workers store configs, offsets and states"
+        effect = "where these Connect workers store configs, offsets and states"
+        message = f"'{','.join(found.include)}' takes {', '.join(caught)}, {effect}"
         excluded = ",".join([*found.exclude, *(re.escape(name).replace("\\-", "-") for name in caught)])
         yield edit_hit(subject, message, [Edit("topics.exclude", excluded)], "topics")
 
@@ -356,8 +361,8 @@ def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
     """An alias or separator makes topic names that Kafka refuses.
 
     Names of topics consist of letters, digits, dots, underscores and hyphens. An alias or a separator with another
-    character makes names that the target refuses: mirrored topics, offset syncs and checkpoints cannot be created, and the
-    tasks fail at the first record. What a policy class of one's own does with them is not known.
+    character makes names that the target refuses: mirrored topics, offset syncs and checkpoints cannot be created, and
+    the tasks fail at the first record. What a policy class of one's own does with them is not known.
     """
     for key in ("source.cluster.alias", "target.cluster.alias", _SEPARATOR) if policy_of(subject) else ():
         raw = subject.config.get(key, "")
@@ -368,5 +373,6 @@ def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
                 if subject.type == "source"
                 else "the topic of checkpoints"
             )
-            message = f"{written(subject, key)} contains '{signs[0]}', which no topic name may have: {names} cannot be created"
+            effect = f"{names} cannot be created"
+            message = f"{written(subject, key)} contains '{signs[0]}', which no topic name may have: {effect}"
             yield connector_hit(subject, key, "." if key == _SEPARATOR else _INVALID.sub("-", raw.strip()), message)

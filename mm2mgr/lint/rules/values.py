@@ -78,7 +78,7 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
 
 
 def _is_listed(subject: Subject, check: _ValueCheck) -> bool:
-    """Tell whether the config lists what the key is for: Connect looks at no other group, transformation or predicate."""
+    """Tell whether the config lists what the key is for: Connect looks at no other group or transformation."""
     before, _, after = check.definition.name.partition("<")
     if not after or check.client:
         return True
@@ -90,11 +90,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _no_bytes(subject: Subject) -> Iterator[Hit]:
-    """Report serializers other than ByteArraySerializer: Connect passes bytes to its producer (MirrorMaker's own clients ignore them)."""
+    """Report serializers other than ByteArraySerializer: Connect passes bytes; MirrorMaker's clients ignore them."""
     for key in ("producer.override.key.serializer", "producer.override.value.serializer"):
         value = subject.get(key)
         if key in subject.config and not is_open(value) and value.rpartition(".")[2] != "ByteArraySerializer":
-            message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: every task is FAILED at its first record"
+            effect = "every task is FAILED at its first record"
+            message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: {effect}"
             yield removal_hit(subject, key, message)
 
 

@@ -27,12 +27,12 @@ _STARTS = "the workers do not start"
 def worker_value(estate: Estate) -> Iterator[Hit]:
     """Kafka's definition of a workers' setting does not allow this value.
 
-    Workers check their properties when they start, and end with a ConfigException: no partitions or replicas for a storage topic, a
-    security.protocol that does not exist, listeners with an empty item, a rule for response headers without a name, a signature
-    algorithm that is not among the verification algorithms. Their `producer.` lines are for the record producer of each
-    connector that does not override them: the workers start, and its tasks are FAILED. In mm2.properties the lines of the target, and
-    those of storage topics at the top level, are the workers'. A line that only a connector may have, producer.override.acks,
-    does nothing there (warning). Each line is reported once.
+    Workers check their properties when they start, and end with a ConfigException: no partitions or replicas for a
+    storage topic, a security.protocol that does not exist, listeners with an empty item, a rule for response headers
+    without a name, a signature algorithm that is not among the verification algorithms. Their `producer.` lines are for
+    the record producer of each connector that does not override them: the workers start, and its tasks are FAILED. In
+    mm2.properties the lines of the target, and those of storage topics at the top level, are the workers'. A line that
+    only a connector may have, producer.override.acks, does nothing there (warning). Each line is reported once.
     """
     lines = WorkerLines(estate.files)
     faults: dict[tuple[int, str], list[tuple[str, str, str]]] = {}
@@ -67,7 +67,7 @@ def worker_value(estate: Estate) -> Iterator[Hit]:
 
 
 def _place(subject: Subject, lines: WorkerLines, key: str) -> tuple[Spot, str]:
-    """Return where a property is, and what the file calls it; "" for a line that connectors have, too, where invalid-value reports it."""
+    """Return a property's place and name in its file; "" where connectors have the line too (see invalid-value)."""
     if subject.form == "dedicated":
         spot, line = lines.of(subject, key)
         return spot, line.key if line and key not in CLUSTER_KEYS else ""
