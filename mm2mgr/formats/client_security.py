@@ -69,8 +69,8 @@ def security(cluster: Node, namespace: str, trusted: str) -> tuple[Entry, ...]:
 
 
 def _object(node: Node | None, name: str) -> Node | None:
-    found = node.get(name) if node else None
-    return found if found and found.kind == "object" else None
+    member = node.get(name) if node else None
+    return member if member and member.kind == "object" else None
 
 
 def _is_sasl(login: Node) -> bool:
@@ -143,12 +143,12 @@ def refused(cluster: Node | None, *, is_v1: bool) -> Iterator[OperatorNote]:
         return
     note = OperatorNote("authentication", login.line, "", "", "error")
     type_ = login.word("type")
-    known = _TYPES if is_v1 else (*_TYPES, "oauth")
-    if type_ not in known:
-        near = next(iter(nearest(type_.lower(), known, 0.6)), "")
+    types = _TYPES if is_v1 else (*_TYPES, "oauth")
+    if type_ not in types:
+        near = next(iter(nearest(type_.lower(), types, 0.6)), "")
         effect = "the API server refuses the resource"
-        message = f"authentication has the type {type_ or '(none)'}, and there are {', '.join(known)}: {effect}"
-        fix = f"write type: {near}" if near else f"write one of {', '.join(known)}"
+        message = f"authentication has the type {type_ or '(none)'}, and there are {', '.join(types)}: {effect}"
+        fix = f"write type: {near}" if near else f"write one of {', '.join(types)}"
         if type_ == "oauth":
             settings = f"sasl.mechanism=OAUTHBEARER, sasl.jaas.config and {WRITTEN[3]}"
             fix = f"write type: custom with sasl: true and {settings} in its config"
@@ -166,6 +166,6 @@ def refused(cluster: Node | None, *, is_v1: bool) -> Iterator[OperatorNote]:
     elif type_ == "custom":
         ignored = [entry for entry in entries_of(login.get("config") or login) if not entry.key.startswith(_OF_CUSTOM)]
         for entry in ignored if login.get("config") else ():
-            effect = f"it takes {' and '.join(f'{each}*' for each in _OF_CUSTOM)}"
+            effect = f"it takes {' and '.join(f'{prefix}*' for prefix in _OF_CUSTOM)}"
             message = f"{entry.key} in the config of authentication is left out by the operator: {effect}"
             yield OperatorNote(entry.key, entry.line, message, f"write {entry.key} in the config of the cluster")

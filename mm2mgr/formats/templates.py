@@ -24,8 +24,8 @@ _OWN_VARIABLES = ("transforms.", "predicates.", "topic.rename.format")
 
 def template_in(value: str) -> str:
     """Return the first part of a value that a template fills in, "" for none."""
-    found = _MARK.search(value) if "{" in value or "$" in value or "<" in value else None
-    return found[0] if found else ""
+    match = _MARK.search(value) if "{" in value or "$" in value or "<" in value else None
+    return match[0] if match else ""
 
 
 def without_templates(value: str, instead: str) -> str:
@@ -41,8 +41,8 @@ def is_open(value: str) -> bool:
 def templates(config: Mapping[str, str]) -> dict[str, str]:
     """Return the keys of a config whose values a template fills in, each with the part."""
     marked = ((key, value) for key, value in config.items() if "{" in value or "$" in value or "<" in value)
-    found = ((key, template_in(value)) for key, value in marked if not key.startswith(_OWN_VARIABLES))
-    return {key: part for key, part in found if part}
+    templates_of = ((key, template_in(value)) for key, value in marked if not key.startswith(_OWN_VARIABLES))
+    return {key: part for key, part in templates_of if part}
 
 
 _OWN_LINE = re.compile(

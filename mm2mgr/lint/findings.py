@@ -151,10 +151,10 @@ def rule(id: str, severity: Severity, **facts: Any) -> Callable[[ConnectorCheck]
     return register
 
 
-def _register(function: ConnectorCheck | EstateCheck, made: Rule) -> None:
-    if made.seen.endswith("::"):
-        made = replace(made, seen=f"{made.seen}test_{function.__name__}")
-    _REGISTERED.setdefault(function.__module__, []).append(made)
+def _register(function: ConnectorCheck | EstateCheck, new_rule: Rule) -> None:
+    if new_rule.seen.endswith("::"):
+        new_rule = replace(new_rule, seen=f"{new_rule.seen}test_{function.__name__}")
+    _REGISTERED.setdefault(function.__module__, []).append(new_rule)
 
 
 def estate_rule(id: str, severity: Severity, **facts: Any) -> Callable[[EstateCheck], EstateCheck]:
@@ -169,12 +169,12 @@ def estate_rule(id: str, severity: Severity, **facts: Any) -> Callable[[EstateCh
 
 def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:
     """Return the rules of these modules, in the order of the modules and of their functions."""
-    return tuple(each for module in modules for each in _REGISTERED[module.__name__])
+    return tuple(registered for module in modules for registered in _REGISTERED[module.__name__])
 
 
 def rule_ids() -> tuple[str, ...]:
     """Return the id of every rule."""
-    return tuple(each.id for rules in _REGISTERED.values() for each in rules)
+    return tuple(registered.id for rules in _REGISTERED.values() for registered in rules)
 
 
 @dataclass(frozen=True)
@@ -271,8 +271,8 @@ OPERATORS_MEMBERS = frozenset(
 
 def config_key(subject: Subject, client: str, plain: str) -> str:
     """Return the key of the connector's config that gives a client a plain key."""
-    found = subject.client(client) or next(each for each in CLIENTS[subject.type] if each.name == client)
-    return found.layers[-1].prefix + plain
+    of_client = subject.client(client) or next(candidate for candidate in CLIENTS[subject.type] if candidate.name == client)
+    return of_client.layers[-1].prefix + plain
 
 
 def key_for(subject: Subject, client: str, plain: str) -> str:
@@ -377,7 +377,7 @@ def _of_tree(subject: Subject, key: str, value: str) -> str:
         "SYNCS": yaml(syncs),
         "VALUE": yaml(_WORDS.get(value, value)),
     }
-    return re.sub("|".join(words), lambda found: words[found[0]], shape)
+    return re.sub("|".join(words), lambda match: words[match[0]], shape)
 
 
 _LONGEST = 60
@@ -406,12 +406,12 @@ RECORDS, READER = "record producer", "source consumer"
 
 def described(subject: Subject, client: str, plain: str) -> str:
     """Return a setting with its origin for a message: `producer.override.acks=1`, or the workers', or the default."""
-    found = subject.setting_of(client, plain)
-    if found is None or found.written_as is None:
-        return f"{plain}={found.value if found else None}, the default"
-    if found.origin == "workers":
-        return f"{found.written_as}={found.value} of the workers"
-    return f"{written(subject, found.written_as)}={found.value}"
+    setting = subject.setting_of(client, plain)
+    if setting is None or setting.written_as is None:
+        return f"{plain}={setting.value if setting else None}, the default"
+    if setting.origin == "workers":
+        return f"{setting.written_as}={setting.value} of the workers"
+    return f"{written(subject, setting.written_as)}={setting.value}"
 
 
 def failing(client: Client) -> str:
@@ -452,9 +452,9 @@ def edit_hit(subject: Subject, message: str, edits: Sequence[Edit], key: str = "
 def phrase(subject: Subject, edits: Sequence[Edit], key: str = "") -> str:
     """Return edits as text, secrets masked: `write A=1`, `remove C`, `write A=1 instead of C` (unless C is `key`)."""
     writes = [
-        spelled(each.of or subject, each.key, _to_show(subject, each)) for each in edits if each.value is not None
+        spelled(edit.of or subject, edit.key, _to_show(subject, edit)) for edit in edits if edit.value is not None
     ]
-    removed = [written(each.of or subject, each.key) for each in edits if each.value is None]
+    removed = [written(edit.of or subject, edit.key) for edit in edits if edit.value is None]
     if not writes:
         return f"remove {', '.join(removed)}"
     removed = [name for name in removed if name != written(subject, key)]

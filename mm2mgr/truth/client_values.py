@@ -86,8 +86,8 @@ class ConfiguredClient:
 
     def value(self, plain: str, keys: Keys | None = None) -> Value | None:
         """Return what the client gets, None where nothing sets it and Kafka has no default."""
-        found = None if plain in self.client.forced else self.configured(plain)
-        return found or self._default(plain, keys or load())
+        configured = None if plain in self.client.forced else self.configured(plain)
+        return configured or self._default(plain, keys or load())
 
     def _default(self, plain: str, keys: Keys) -> Value | None:
         default = framework_defaults(self.client, self.setting, keys).get(plain)
@@ -99,15 +99,15 @@ class ConfiguredClient:
     def values(self, keys: Keys) -> list[Value]:
         """Return what is set, by key."""
         names = {*self.written, *framework_defaults(self.client, self.setting, keys)}
-        found = [value for name in names if (value := self.value(name, keys))]
+        values = [value for name in names if (value := self.value(name, keys))]
         if self.client.worker_prefixes and not self.configured("bootstrap.servers"):
-            found.append(Value("bootstrap.servers", "the workers' own", "Connect worker"))
-        return sorted(found, key=lambda each: each.key)
+            values.append(Value("bootstrap.servers", "the workers' own", "Connect worker"))
+        return sorted(values, key=lambda setting: setting.key)
 
     def left(self, keys: Keys) -> list[Value]:
         """Return Kafka's own defaults of the keys that nothing sets."""
-        known = {value.key for value in self.values(keys)}
-        names = (name for name in keys.names(self.client.kind, self.setting.version) if name not in known)
+        decided = {value.key for value in self.values(keys)}
+        names = (name for name in keys.names(self.client.kind, self.setting.version) if name not in decided)
         return [value for name in names if (value := self.value(name, keys))]
 
 
@@ -125,6 +125,6 @@ def configured_clients(
 def text_of(type_: ConnectorType, config: Mapping[str, str], client: str, plain: str) -> str:
     """Return what a client of a connector gets as far as the config alone shows, "" for nothing or no such client."""
     setting = Setting.of(config)
-    own = next((each for each in clients(type_, setting) if each.name == client), None)
+    own = next((candidate for candidate in clients(type_, setting) if candidate.name == client), None)
     value = ConfiguredClient(own, setting, config, {}, winners(own, config)).value(plain) if own else None
     return value.value if value else ""

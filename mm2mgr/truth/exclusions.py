@@ -28,8 +28,8 @@ class Settings:
 
     def text(self, plain: str) -> str:
         """Return a setting, "" for none."""
-        found = self._client.value(plain)
-        return found.value.strip() if found else ""
+        setting = self._client.value(plain)
+        return setting.value.strip() if setting else ""
 
     def number(self, plain: str) -> float:
         """Return a setting as a number; NaN, which compares with nothing, for none (invalid-value reports that)."""
@@ -113,8 +113,8 @@ def _consumer_protocol(client: Settings) -> str:
 
 
 def _share(client: Settings) -> str:
-    given = [plain for plain in _SHARE if client.given(plain) and client.text(plain)]
-    return "is for share groups, and MirrorMaker's consumers are none" if given else ""
+    conflicting = [plain for plain in _SHARE if client.given(plain) and client.text(plain)]
+    return "is for share groups, and MirrorMaker's consumers are none" if conflicting else ""
 
 
 _SHARE = ("share.acknowledgement.mode", "share.acquire.mode")
@@ -179,7 +179,7 @@ def _keystore(client: Settings) -> str:
     )
     empty = any(client.written(plain) and not client.text(plain) for plain in _PEM)
     lacks = path and not password and client.text("ssl.keystore.type") != "PEM"
-    found = (
+    problems = (
         (empty, "has an empty PEM value, which Kafka takes for one"),
         (any(map(client.has_no_pem, _PEM)), "holds no PEM (-----BEGIN … and lines)"),
         (key and path, "is a second key beside ssl.keystore.location"),
@@ -188,14 +188,14 @@ def _keystore(client: Settings) -> str:
         (lacks, "needs ssl.keystore.password"),
         (password and not path, "has a store password without ssl.keystore.location"),
     )
-    return next((phrase for applies, phrase in found if applies), "") if _over_tls(client) else ""
+    return next((phrase for applies, phrase in problems if applies), "") if _over_tls(client) else ""
 
 
 def _truststore(client: Settings) -> str:
     certificates, path, password = (
         client.written(f"ssl.truststore.{part}") for part in ("certificates", "location", "password")
     )
-    found = (
+    problems = (
         (
             certificates and not client.text("ssl.truststore.certificates"),
             "is empty, which Kafka takes for a certificate",
@@ -205,7 +205,7 @@ def _truststore(client: Settings) -> str:
         (certificates and password, "has a store password, and Kafka refuses one for PEM"),
         (password and not path, "has a store password without ssl.truststore.location"),
     )
-    return next((phrase for applies, phrase in found if applies), "") if _over_tls(client) else ""
+    return next((phrase for applies, phrase in problems if applies), "") if _over_tls(client) else ""
 
 
 _PEM = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
@@ -230,8 +230,8 @@ def _enabled(client: Settings) -> str:
 
 def _identification(client: Settings) -> str:
     name = client.text("ssl.endpoint.identification.algorithm")
-    known = name.lower() in ("", "https", "ldap", "ldaps")
-    return "is none that Java knows (https, or empty for none)" if _over_tls(client) and not known else ""
+    is_known = name.lower() in ("", "https", "ldap", "ldaps")
+    return "is none that Java knows (https, or empty for none)" if _over_tls(client) and not is_known else ""
 
 
 _KAFKAS_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
@@ -485,7 +485,7 @@ _ONLY_WHETHER = ("bootstrap.servers", "bootstrap.controllers", "password", "loca
 # Every key that a row reads, so that connectors which differ only in others get their answer from memory.
 READ = frozenset(
     [
-        *(plain for each in EXCLUSIONS for plain in each.keys),
+        *(plain for exclusion in EXCLUSIONS for plain in exclusion.keys),
         *("security.protocol", "sasl.jaas.config", "sasl.mechanism", "request.timeout.ms", "group.protocol", _GROUP),
         *("acks", "retries", "enable.idempotence", "transaction.timeout.ms", "ssl.engine.factory.class"),
         *("ssl.keystore.type", "ssl.truststore.type", "partition.assignment.strategy", _ENDPOINT, _RETRIEVER),

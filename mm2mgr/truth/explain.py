@@ -48,10 +48,10 @@ def define_all(
     scopes: Sequence[str], name: str, types: Sequence[ConnectorType], version: str, keys: Keys
 ) -> tuple[Definition, ...]:
     """Return the definitions of a key in several scopes; equal ones are merged."""
-    found: dict[Definition, list[str]] = {}
+    scopes_of: dict[Definition, list[str]] = {}
     for scope in scopes:
-        found.setdefault(replace(define(scope, name, types, version, keys), scope=""), []).append(scope)
-    return tuple(replace(each, scope=", ".join(same)) for each, same in found.items())
+        scopes_of.setdefault(replace(define(scope, name, types, version, keys), scope=""), []).append(scope)
+    return tuple(replace(definition, scope=", ".join(same)) for definition, same in scopes_of.items())
 
 
 def define(scope: str, name: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Definition:
@@ -74,8 +74,8 @@ def _other_defaults(kind: str, plain: str, types: Sequence[ConnectorType], versi
         if (value := framework_defaults(client, Setting(version), keys).get(plain)) is not None:
             yield f"{client.name}: {value} ({framework(client)})"
         if client.block and plain in CLIENT_DEFAULTS.get(client.block, {}):
-            value, why = CLIENT_DEFAULTS[client.block][plain]
-            yield f"{client.block}: {value} (mm2mgr: {why})"
+            value, reason = CLIENT_DEFAULTS[client.block][plain]
+            yield f"{client.block}: {value} (mm2mgr: {reason})"
 
 
 def _changes(history: Sequence[Key]) -> Iterator[str]:
@@ -88,12 +88,12 @@ def _changes(history: Sequence[Key]) -> Iterator[str]:
 
 
 KINDS = ("producer", "consumer", "admin")
-_BLOCKS = sorted({client.block for each in CLIENTS.values() for client in each if client.block})
+_BLOCKS = sorted({client.block for of_type in CLIENTS.values() for client in of_type if client.block})
 _PAIR = re.compile(r"[^.\s]+->(?P<target>[^.\s]+)\.")  # of mm2.properties
 RENAMED = {f"{name}.blacklist": f"{name}.exclude" for name in ("topics", "groups", "config.properties")}  # KIP-629
 GENERAL = ("consumer.", "producer.", "admin.")
 # Prefixes that some client looks at, and those that people try although none does; the longest match is what was meant.
-_LIVE = {layer.prefix for each in CLIENTS.values() for client in each for layer in client.layers}
+_LIVE = {layer.prefix for of_type in CLIENTS.values() for client in of_type for layer in client.layers}
 _DEAD = {f"{side}.cluster.{kind}." for side in ("source", "target") for kind in KINDS} | {
     *("offset-syncs.producer.", "offset-syncs.consumer.", "source.producer.override.", "target.producer.override."),
     *("source.consumer.override.", "target.consumer.override.", "source.override.", "target.override."),
@@ -187,7 +187,7 @@ def split(key: str, keys: Keys) -> tuple[str, str]:
 
 
 def _effects(prefix: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[Effect]:
-    for type_, client in ((each, client) for each in types for client in clients_of_line(each, version)):
+    for type_, client in ((connector_type, client) for connector_type in types for client in clients_of_line(connector_type, version)):
         key = prefix + plain
         if prefix[:-1] in _BLOCKS:
             key = client.layers[-1].prefix + plain if client.block == prefix[:-1] else ""
@@ -243,21 +243,21 @@ def _instead(plain: str, prefix: str, types: Sequence[ConnectorType], version: s
     if plain in CLUSTER_KEYS:
         yield from _cluster_ways(plain, types)
         return
-    found: dict[tuple[str | None, str], tuple[list[str], list[str]]] = {}
+    ways: dict[tuple[str | None, str], tuple[list[str], list[str]]] = {}
     for type_ in types:
         # Connect's rarely created clients count if the key has their prefix.
         rare = [
-            each
-            for each in clients_of_line(type_, version)
-            if each.layers[-1].prefix == prefix and each.exists in _CONDITIONAL
+            rare_client
+            for rare_client in clients_of_line(type_, version)
+            if rare_client.layers[-1].prefix == prefix and rare_client.exists in _CONDITIONAL
         ]
         for client in (*clients(type_, Setting(version)), *rare):
             if keys.find(client.kind, plain, version) and plain not in client.forced:
                 yaml = f"{client.block}: {{{plain}: …}}" if client.block else None
-                names = found.setdefault((yaml, client.layers[-1].prefix + plain), ([], []))
+                names = ways.setdefault((yaml, client.layers[-1].prefix + plain), ([], []))
                 names[0].append(type_)
                 names[1].append(client.name)
-    for (yaml, raw), (of_types, of_clients) in found.items():
+    for (yaml, raw), (of_types, of_clients) in ways.items():
         names_once = ", ".join(dict.fromkeys(of_clients))
         yield Instead(tuple(dict.fromkeys(of_types)), names_once, yaml, raw, policy_of(raw))
 
@@ -407,7 +407,7 @@ def _line_of_cluster(key: str, types: Sequence[ConnectorType], version: str, key
         sides = ("source.cluster.", "target.cluster.")
         effects = tuple(effect for side in sides for effect in _effects(side, tail, types, version, keys))
         verdict = f"{begins} reaches all clients of {alias}, and {on_workers}"
-        definitions = define_all([each for each in KINDS if keys.history(each, tail)], tail, types, version, keys)
+        definitions = define_all([scope for scope in KINDS if keys.history(scope, tail)], tail, types, version, keys)
         return Explanation(key, version, tail, verdict, effects, tuple(_cluster_ways(tail, types)), definitions, notes)
     definitions = (define("worker", tail, (), version, keys),)
     return Explanation(key, version, tail, f"{begins} reaches {on_workers}", (), (), definitions, notes)
@@ -476,7 +476,7 @@ def _elsewhere(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the ke
 
 def nearest(key: str, prefix: str, plain: str, keys: Keys) -> str | None:
     """Return the most similar known key, with the original prefix if it is a client's key."""
-    found = [(prefix + near, near, plain) for kind in KINDS if (near := keys.nearest(plain, kind))]
-    found += [(near, near, key) for scope in (*CLIENTS, "worker") if (near := keys.nearest(key, scope))]
-    ratios = [(SequenceMatcher(None, near, meant).ratio(), spelled) for spelled, near, meant in found]
+    candidates = [(prefix + near, near, plain) for kind in KINDS if (near := keys.nearest(plain, kind))]
+    candidates += [(near, near, key) for scope in (*CLIENTS, "worker") if (near := keys.nearest(key, scope))]
+    ratios = [(SequenceMatcher(None, near, meant).ratio(), spelled) for spelled, near, meant in candidates]
     return max(ratios)[1] if ratios else None

@@ -83,8 +83,8 @@ class OtherKey:
 
 def other_tool(key: str) -> OtherKey | None:
     """Return whose key this is, None when no other tool is known for it."""
-    if found := _KEYS.get(key):
-        return OtherKey(*found)
+    if other := _KEYS.get(key):
+        return OtherKey(*other)
     for prefix, (tool, ours) in _PREFIXES.items():
         if key.startswith(prefix):
             plain = key.removeprefix(prefix)

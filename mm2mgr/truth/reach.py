@@ -256,18 +256,18 @@ CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
 
 def clients(type_: ConnectorType, setting: Setting) -> tuple[Client, ...]:
     """Return the clients of such a connector."""
-    found = tuple(client for client in clients_of_line(type_, setting.version) if setting.has(client.exists))
+    existing = tuple(client for client in clients_of_line(type_, setting.version) if setting.has(client.exists))
     if not setting.exactly_once:
-        return found
-    return tuple(replace(each, forced=each.forced | EXACTLY_ONCE_FORCES.get(each.name, frozenset())) for each in found)
+        return existing
+    return tuple(replace(client, forced=client.forced | EXACTLY_ONCE_FORCES.get(client.name, frozenset())) for client in existing)
 
 
 @lru_cache
 def clients_of_line(type_: ConnectorType, version: str) -> tuple[Client, ...]:
     """Return the clients that such connectors can have in a Kafka version, whatever their config."""
     line = numbers(version)
-    found = (client for client in CLIENTS[type_] if client.since <= line)
-    return tuple(_of_line(client, line) for client in found)
+    existing = (client for client in CLIENTS[type_] if client.since <= line)
+    return tuple(_of_line(client, line) for client in existing)
 
 
 def _of_line(client: Client, line: tuple[int, ...]) -> Client:

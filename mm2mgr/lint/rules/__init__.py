@@ -99,16 +99,16 @@ def _key(hit: Hit) -> str:
 
 def silence_of(rule: str, spot: Spot, subjects: Iterable[Subject], files: Iterable[SourceFile]) -> str | None:
     """Return the reason of the first silence: a connector's cover all of it, a comment's its line and the next."""
-    silences = [each for subject in subjects for each in subject.silences]
+    silences = [silence for subject in subjects for silence in subject.silences]
     silences += [
-        each
+        silence
         for file in files
         if file.path == spot.file
-        for each in file.silences
-        if spot.line - each.spot.line in (0, 1)
+        for silence in file.silences
+        if spot.line - silence.spot.line in (0, 1)
     ]
     # One without a reason switches nothing off.
-    return next((each.reason for each in silences if each.rule == rule and each.reason), None)
+    return next((silence.reason for silence in silences if silence.rule == rule and silence.reason), None)
 
 
 def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
@@ -176,7 +176,7 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
             finding.hit and finding.hit.subject and finding.hit.subject.form == "tree" and finding.rule != "known-bug"
         )
         where = (finding.rule, spot, "" if spot.line and (spot.key or of_tree) else finding.message)
-        known = first.setdefault(where, finding)
-        if known is not finding:
-            first[where] = replace(known, more=known.more + 1)
+        merged = first.setdefault(where, finding)
+        if merged is not finding:
+            first[where] = replace(merged, more=merged.more + 1)
     return list(first.values())

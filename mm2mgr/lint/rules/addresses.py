@@ -47,14 +47,14 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
             if wrong.endswith(_NO_HOST):
                 effect = f"the {client.name} looks for brokers on its worker's machine"
             message = f"{written(subject, key)}: {wrong}: {effect}"
-            found = connector_hit(subject, key, _meant(servers, subject.version), message)
+            hit = connector_hit(subject, key, _meant(servers, subject.version), message)
             perhaps = wrong.endswith(_NO_HOST) or (
                 wrong == _EMPTY and servers.strip(", ") and not subject.known_version
             )
-            found = replace(
-                found, mirrors=_ONLY in wrong
+            hit = replace(
+                hit, mirrors=_ONLY in wrong
             )  # from the last broker alone, which may be of another cluster
-            yield replace(found, severity="warning") if perhaps else found
+            yield replace(hit, severity="warning") if perhaps else hit
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +63,7 @@ def _fault(servers: str, version: str) -> str:
     items = [item.strip() for item in servers.split(",")]
     if not servers or is_open(servers):
         return ""  # missing-required reports the former
-    wrong = next((why for item in items if item and (why := _wrong(item, numbers(version)))), "")
+    wrong = next((problem for item in items if item and (problem := _wrong(item, numbers(version)))), "")
     if not wrong and "" in items and (numbers(version) >= (4, 2) or not any(items)):
         return _EMPTY
     return wrong
@@ -80,17 +80,17 @@ def _is_loose(version: tuple[int, ...]) -> bool:
 
 def _wrong(item: str, version: tuple[int, ...]) -> str:
     """Return what is wrong with one address, "" for nothing."""
-    found = _STRICT.fullmatch(item)
+    match = _STRICT.fullmatch(item)
     shown = "'{}'".format(re.sub(r"[^/\s]*@", "…@", item))  # who writes a user there may write a password, too
-    if not found and _is_loose(version) and (last := _LOOSE.fullmatch(item)):
+    if not match and _is_loose(version) and (last := _LOOSE.fullmatch(item)):
         return f"of {shown} Kafka {'.'.join(map(str, version))}{_ONLY}'{last['host']}:{last['port']}'"
-    if not found:
+    if not match:
         return f"{shown} {_reason(item)}"
-    if not 0 < int(found["port"]) <= 65535:
+    if not 0 < int(match["port"]) <= 65535:
         return f"the port of {shown} is not between 1 and 65535"
-    if not found["host"]:
+    if not match["host"]:
         return f"{shown} {_NO_HOST}"
-    return f"{shown} has two ports" if ":" in found["host"] and not _is_ipv6(found["host"]) else ""
+    return f"{shown} has two ports" if ":" in match["host"] and not _is_ipv6(match["host"]) else ""
 
 
 _REASONS = (  # of an address without its scheme, the first that applies
@@ -139,8 +139,8 @@ def address_scheme(subject: Subject) -> Iterator[Hit]:
     the port may be that of a REST service.
     """
     for key, client in keys_with_clients(subject.kind, _ADDRESS):
-        found = _SCHEME.match(subject.get(key))
-        scheme = found[1].upper() if found else ""
+        match = _SCHEME.match(subject.get(key))
+        scheme = match[1].upper() if match else ""
         message = f"{written(subject, key)}: Kafka ignores {scheme}://"
         if scheme in ("HTTP", "HTTPS"):
             more = ", and check that the ports are those of brokers"

@@ -33,14 +33,14 @@ def one_task(subject: Subject) -> Iterator[Hit]:
     """
     if _TASKS in subject.config or subject.off:
         return
-    items, known = items_of(subject, "topics"), partitions(subject)
-    if not items or known == 1:
+    items, count = items_of(subject, "topics"), partitions(subject)
+    if not items or count == 1:
         return
     named = all(plain_name(item) for item in items)
-    what = f"all {known} partitions" if known else "all its topics" if named else "every topic that matches"
-    message = f"{_TASKS} is not set, so one task mirrors {what}"
-    hit = connector_hit(subject, _TASKS, str(min(known or 4, 4)), message, ", or what the traffic needs")
-    yield hit if known > _MANY_PARTITIONS else hit.lowered("info")
+    topics = f"all {count} partitions" if count else "all its topics" if named else "every topic that matches"
+    message = f"{_TASKS} is not set, so one task mirrors {topics}"
+    hit = connector_hit(subject, _TASKS, str(min(count or 4, 4)), message, ", or what the traffic needs")
+    yield hit if count > _MANY_PARTITIONS else hit.lowered("info")
 
 
 @rule("tasks-idle", "info", types=("checkpoint", "heartbeat"), source="MirrorCheckpointConnector.taskConfigs")
@@ -55,16 +55,16 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
     """
     text = subject.get(_TASKS)
     number = whole_number(text)
-    wanted, useful, why = 1 if number is None else number, 1, "a heartbeat connector has one task"
+    configured, useful, reason = 1 if number is None else number, 1, "a heartbeat connector has one task"
     if subject.type == "checkpoint":
         items = items_of(subject, "groups") if "groups" in subject.config else ()
         if items and all(plain_name(item) for item in items):
-            useful, why = len(items), f"there is at most one task per group, and groups has {len(items)}"
+            useful, reason = len(items), f"there is at most one task per group, and groups has {len(items)}"
         else:
-            wanted = wanted if wanted > _MANY_CHECKPOINT_TASKS else 1
-            why = "each task reads all offset syncs and all checkpoints, so more tasks add work instead of sharing it"
-    if wanted > useful and not subject.off and subject.form != "dedicated":
-        yield connector_hit(subject, _TASKS, str(useful), f"{written(subject, _TASKS)}={text}: {why}")
+            configured = configured if configured > _MANY_CHECKPOINT_TASKS else 1
+            reason = "each task reads all offset syncs and all checkpoints, so more tasks add work instead of sharing it"
+    if configured > useful and not subject.off and subject.form != "dedicated":
+        yield connector_hit(subject, _TASKS, str(useful), f"{written(subject, _TASKS)}={text}: {reason}")
 
 
 @rule("offset-lag-large", "warning", types=("source",), needs=(_LAG,), source="OffsetSyncWriter, KAFKA-15906")
@@ -124,10 +124,10 @@ def client_defaults(subject: Subject) -> Iterator[Hit]:
     is unavailable. mm2mgr gives every flow better values, each with its reason (docs/reference/defaults.md). A key that
     is set on the connector or its workers is not reported, whatever its value.
     """
-    found = {config_key(subject, each[0].name, each[1]): each for each in _forgotten(subject)}
-    if found and not subject.off:
-        edits = [Edit(key, value) for key, (_, _, value, _) in found.items()]
-        reasons = "; ".join(f"{plain} of the {client.name} ({why})" for client, plain, _, why in found.values())
+    forgotten = {config_key(subject, default[0].name, default[1]): default for default in _forgotten(subject)}
+    if forgotten and not subject.off:
+        edits = [Edit(key, value) for key, (_, _, value, _) in forgotten.items()]
+        reasons = "; ".join(f"{plain} of the {client.name} ({reason})" for client, plain, _, reason in forgotten.values())
         yield edit_hit(subject, f"not set: {reasons}", edits, edits[0].key)
 
 
@@ -146,8 +146,8 @@ def _matters(subject: Subject, plain: str) -> bool:
     if plain == "retry.backoff.ms":
         return subject.known_version is None or numbers(subject.known_version) >= (4, 0)
     if plain == "max.block.ms":  # offset-syncs-block knows where the workers are known
-        known = subject.connect or subject.spot.connect or subject.worker_property("bootstrap.servers")
-        return not (known or subject.exactly_once or subject.form == "dedicated")
+        cluster = subject.connect or subject.spot.connect or subject.worker_property("bootstrap.servers")
+        return not (cluster or subject.exactly_once or subject.form == "dedicated")
     return True
 
 
@@ -160,9 +160,9 @@ def no_heartbeats(estate: Estate) -> Iterator[Hit]:
     `mm2mgr status`). The connector's own target is the source of the flow. Reported where everything is known that runs
     (a live Connect), or where a checkpoint connector shows that the files are a whole set.
     """
-    known = clusters(estate.subjects)
-    written_into = {known[each][1] for each in estate.subjects if each.type == "heartbeat"}
-    sets = {known[each] for each in estate.subjects if each.type == "checkpoint"}
+    ends_of = clusters(estate.subjects)
+    written_into = {ends_of[subject][1] for subject in estate.subjects if subject.type == "heartbeat"}
+    sets = {ends_of[subject] for subject in estate.subjects if subject.type == "checkpoint"}
     reported = set[tuple[int, int]]()
     for hop in hops(estate.subjects):
         subject = hop.subject

@@ -56,14 +56,14 @@ def pairs_share_workers(estate: Estate) -> Iterator[Hit]:
         mirroring = [subject for subject in subjects if subject.type == "source"]
         for subject in subjects if mirroring else ():
             others = [other for other in subjects if _is_apart(subject, other)]
-            other = next((each for each in others if each.type == "source"), next(iter(others), subject))
+            other = next((candidate for candidate in others if candidate.type == "source"), next(iter(others), subject))
             spot, line = lines.of(subject, key)
             place = spot if line else subject.spot  # by default all four are shared, which is one finding
             if other is subject or "source" not in (subject.type, other.type) or place in reported:
                 continue
             reported.add(place)
             message = f"{subject.pair} and {other.pair} share {key}={value} on {subject.target}: {_EFFECTS[key]}"
-            severe = any(subject.worker_property(each) == other.worker_property(each) for each in _DECISIVE)
+            severe = any(subject.worker_property(candidate) == other.worker_property(candidate) for candidate in _DECISIVE)
             yield Hit(
                 message, _fix(subject, key, line), key, subject, spot, (other,), severity=None if severe else "warning"
             )
@@ -89,18 +89,18 @@ class WorkerLines:
         return (file.spot(line) if line else subject.spot.at(own)), line
 
 
-def _is_apart(one: Subject, other: Subject) -> bool:
+def _is_apart(subject: Subject, other: Subject) -> bool:
     """Tell whether two pairs are not nodes of one MirrorMaker: other pairs of a file, or sources elsewhere."""
-    if one.spot.file == other.spot.file:
-        return one.pair != other.pair
-    sources = point(one, "source"), point(other, "source")
-    return all(each.addresses for each in sources) and not same(*sources)
+    if subject.spot.file == other.spot.file:
+        return subject.pair != other.pair
+    sources = point(subject, "source"), point(other, "source")
+    return all(source.addresses for source in sources) and not same(*sources)
 
 
 def _fix(subject: Subject, key: str, line: Line | None) -> str:
     if line is None:
         target = subject.pair.rpartition("->")[2]
-        names = ", ".join(f"{target}.{each}" for each in _EFFECTS)
+        names = ", ".join(f"{target}.{name}" for name in _EFFECTS)
         return f"give one of the two sources another alias in its file, or write {names} of its own there"
     price = "; offsets stay in the old topic, so all is mirrored again" if key == "offset.storage.topic" else ""
     return f"remove {line.key}: by default each source has its own{price}"

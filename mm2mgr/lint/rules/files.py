@@ -142,20 +142,20 @@ def _below(file: _DriverFile, key: str) -> tuple[str, list[str] | None]:
 
 def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list[str] | None]:
     """Return where to write a line of Kafka's own."""
-    known, targets = truth_keys.load(), [target for _, target in file.mirroring()]
+    definitions, targets = truth_keys.load(), [target for _, target in file.mirroring()]
     if key.startswith("topic.creation."):
         return "remove it: MirrorMaker creates its topics itself", []
-    if any(known.history(scope, key) for scope in CLIENTS) or key.startswith(CONNECTOR_PREFIXES):
+    if any(definitions.history(scope, key) for scope in CLIENTS) or key.startswith(CONNECTOR_PREFIXES):
         return f"write it under each pair: {file.pair}.{key} = …", [f"{pair}.{key}" for pair in pairs]
-    if known.history("worker", key):
+    if definitions.history("worker", key):
         fix = f"write it under the target, whose workers read it: {file.target}.{key} = …"
         return fix, [f"{target}.{key}" for target in targets]
     for kind in KINDS:
-        if known.history(kind, key):
+        if definitions.history(kind, key):
             fix = f"write it for a cluster's clients: {file.target}.{kind}.{key} = …"
             return fix, [f"{target}.{kind}.{key}" for target in targets]
-    names = [name for scope in CLIENTS for name in known.names(scope) if passed(name)]
-    names += [name for name in known.names("worker") if to_worker(name)]
+    names = [name for scope in CLIENTS for name in definitions.names(scope) if passed(name)]
+    names += [name for name in definitions.names("worker") if to_worker(name)]
     near = nearest(key, [*names, "clusters"], 0.8)
     if near:
         return f"write {near[0]}", near[:1] if is_slip(key, near[0]) else None
@@ -210,7 +210,7 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
             yield file.hit(entry, message, f"write clusters = {right}", (Edit("clusters", right, at=entry),))
             continue
         for entry in file.lines() if file.clusters else ():  # no-flow-enabled reports a file without clusters
-            strange = [each for each in entry.aliases if each not in file.clusters]
+            strange = [alias for alias in entry.aliases if alias not in file.clusters]
             if strange:
                 named = ", ".join(file.clusters)
                 near = [name for name in nearest(strange[0], file.clusters, 0.5, 3) if " " not in name]
@@ -228,9 +228,9 @@ def _is_slip(file: _DriverFile, alias: str, meant: str) -> bool:
     """Tell whether an alias is misspelt, and no cluster of its own: dc3 is none for dc1, nor one with other brokers."""
     if all(f"{name}.bootstrap.servers" in file.driver.lines for name in (alias, meant)):
         return False
-    one, other = alias.lower(), meant.lower()
-    same = re.findall(r"\d+", one) == re.findall(r"\d+", other)
-    return one == other or (same and min(len(one), len(other)) > 2 and slips(one, other) == 1)
+    text, other = alias.lower(), meant.lower()
+    same = re.findall(r"\d+", text) == re.findall(r"\d+", other)
+    return text == other or (same and min(len(text), len(other)) > 2 and slips(text, other) == 1)
 
 
 @estate_rule("pair-key-spelling", "error", stops=True, source=_DRIVER)
@@ -280,10 +280,10 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
         elif len(file.clusters) < 2:
             message = "clusters lists fewer than two names, so there is no pair"
             yield file.hit(entry, message, "write clusters = A, B")
-        elif not any(_is_told(file, each) for each in file.driver.entries):
+        elif not any(_is_told(file, line) for line in file.driver.entries):
             message = f"none of the pairs of {', '.join(file.clusters)} is enabled, so no record is mirrored"
             pairs = ["->".join(pair) for pair in file.driver.pairs()]
-            begun = [pair for pair in pairs if any(each.key.startswith(f"{pair}.") for each in file.lines())]
+            begun = [pair for pair in pairs if any(line.key.startswith(f"{pair}.") for line in file.lines())]
             edits = tuple(
                 Edit(f"{pair}.enabled", "true") for pair in begun if f"{pair}.enabled" not in file.driver.lines
             )
@@ -308,8 +308,8 @@ def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
         for pair in pairs:
             name = f"{pair[0]}->{pair[1]}.enabled"
             line = file.driver.lines.get(name)
-            own = [each for each in file.lines() if each.aliases == pair and each is not line]
-            own = [each for each in own if "heartbeats" not in each.plain and not file.driver.misspelt(each)]
+            own = [other_line for other_line in file.lines() if other_line.aliases == pair and other_line is not line]
+            own = [other_line for other_line in own if "heartbeats" not in other_line.plain and not file.driver.misspelt(other_line)]
             if line and line.value.strip().lower() not in ("true", "false") and not is_open(line.value):
                 message = f"{name} = {line.value} counts as false: {pair[0]} is not mirrored to {pair[1]}"
                 yield file.hit(line, message, f"write {name} = true, or false")
@@ -339,7 +339,7 @@ def consumer_of_target(estate: Estate) -> Iterator[Hit]:
             if sources and not any(source == alias for source, _ in pairs):
                 message = f"{line.key} reads no records: no pair mirrors from {alias}"
                 fix = f"write it for the source: {sources[0]}.{line.plain} = {_shown(line.key, line.value)}"
-                yield file.hit(line, message, fix, file.moved(line, (f"{each}.{line.plain}" for each in sources)))
+                yield file.hit(line, message, fix, file.moved(line, (f"{source}.{line.plain}" for source in sources)))
 
 
 _INTERNAL_REST = "dedicated.mode.enable.internal.rest"

@@ -71,8 +71,8 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
             and any(load().history(type_, line) for type_ in ("source", "checkpoint"))
         ):
             continue  # reported for the connectors that it is meant for; those of heartbeats run for other pairs, too
-        why = _why_dead(subject, key) if line is None else _NO_CONNECTOR.format(line)
-        message = f"{written(subject, key)} does nothing: {why}"
+        reason = _why_dead(subject, key) if line is None else _NO_CONNECTOR.format(line)
+        message = f"{written(subject, key)} does nothing: {reason}"
         if _is_harmless(subject, key):
             yield removal_hit(subject, key, message).lowered("info")
         else:
@@ -83,8 +83,8 @@ def _is_harmless(subject: Subject, key: str) -> bool:
     """Tell whether a dead key asks for nothing, or for a value that the connector has anyway."""
     plain = parts(subject, key)[1]
     types = CLIENTS if subject.form == "dedicated" else (subject.type,)
-    known = next(filter(None, (load().find(type_, plain, subject.version) for type_ in types)), None)
-    return key in OF_DEDICATED or (known is not None and subject.get(plain, known.default or "") == subject.get(key))
+    definition = next(filter(None, (load().find(type_, plain, subject.version) for type_ in types)), None)
+    return key in OF_DEDICATED or (definition is not None and subject.get(plain, definition.default or "") == subject.get(key))
 
 
 def _why_dead(subject: Subject, key: str) -> str:
@@ -199,9 +199,9 @@ def _outranked(subject: Subject, key: str, reached: Sequence[Client]) -> Iterato
     plain = parts(subject, key)[1]
     winners = dict.fromkeys(winner for client in reached if (winner := subject.written(client.name, plain)))
     if winners:
-        effect = f"{' and '.join(written(subject, each) for each in winners)} outranks it"
+        effect = f"{' and '.join(written(subject, winner) for winner in winners)} outranks it"
         message = f"{written(subject, key)} has no effect: {effect}"
-        repeated = all(subject.get(each) == subject.get(key) for each in winners)
+        repeated = all(subject.get(winner) == subject.get(key) for winner in winners)
         yield removal_hit(subject, key, message).lowered("info" if repeated else "warning")
 
 
@@ -236,8 +236,8 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
         name, likeness = near(subject, key)
         if own and likeness < _SURE:
             continue
-        known = load()
-        message = f"{written(subject, key)} does nothing: no Kafka from {known.lines[0]} to {known.lines[-1]} knows it"
+        definitions = load()
+        message = f"{written(subject, key)} does nothing: no Kafka from {definitions.lines[0]} to {definitions.lines[-1]} knows it"
         if key in _OF_SINKS:
             effect = "only sink connectors read it, and those of MirrorMaker are sources"
             message = f"{written(subject, key)} does nothing: {effect}"
@@ -245,7 +245,7 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
             continue
         right = better(subject, key, name) if name else ""
         other_tool = next(
-            (words for one, words in LIBRDKAFKA_KEYS.items() if "." in one and f".{key}".endswith(f".{one}")), ""
+            (words for other_key, words in LIBRDKAFKA_KEYS.items() if "." in other_key and f".{key}".endswith(f".{other_key}")), ""
         )
         if other_tool:
             yield removal_hit(subject, key, f"{message}: {other_tool}")
@@ -278,8 +278,8 @@ def _outranking(subject: Subject, key: str, right: str) -> str:
 # Of Connect's SinkConnectorConfig.
 _OF_SINKS = (
     *(
-        f"errors.deadletterqueue.{each}"
-        for each in ("topic.name", "topic.replication.factor", "context.headers.enable")
+        f"errors.deadletterqueue.{name}"
+        for name in ("topic.name", "topic.replication.factor", "context.headers.enable")
     ),
     "topics.regex",
 )
@@ -309,8 +309,8 @@ def kafka_unknown(subject: Subject) -> Iterator[Hit]:
     would say about the same configuration, use `--kafka 3.9`.
     """
     if not subject.kind.of_known_line:
-        known = load().lines
-        effect = f"{known[0]} to {known[-1]} are. No other rule looks at this connector"
+        lines = load().lines
+        effect = f"{lines[0]} to {lines[-1]} are. No other rule looks at this connector"
         message = f"Kafka {subject.version} is not known: {effect}"
         yield Hit(message, "upgrade the workers, or use --kafka VERSION to judge by another version")
 
@@ -347,8 +347,8 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
     rule uses the newest Kafka line, and it is a warning; where the new name is there with the same value, a hint.
     """
     for key in keys_under(subject, "key-removed"):
-        known, plain = load(), parts(subject, key)[1]
-        last = next(h[0].exists_in[-1] for kind in SCOPES for name in (key, plain) if (h := known.history(kind, name)))
+        definitions, plain = load(), parts(subject, key)[1]
+        last = next(h[0].exists_in[-1] for kind in SCOPES for name in (key, plain) if (h := definitions.history(kind, name)))
         new = RENAMED.get(key)
         judged_by = (
             subject.version
@@ -406,8 +406,8 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
             ways = (spelled(replace(subject, type=owner), key, value) for owner in owners)
             place = f"write {' or '.join(dict.fromkeys(ways))} if it is wanted"
         hit = removal_hit(subject, key, message, f"; {place}")
-        found = load().find(owners[0], key, subject.version)
-        yield hit.lowered("info") if found and same_value(found.default, subject.get(key)) else hit
+        definition = load().find(owners[0], key, subject.version)
+        yield hit.lowered("info") if definition and same_value(definition.default, subject.get(key)) else hit
 
 
 @lru_cache(maxsize=4096)
@@ -439,10 +439,10 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
 
 def _shadow(subject: Subject, key: str) -> str | None:
     plain = key.partition(".")[2]
-    found = {subject.written(client.name, plain) for client in subject.clients if seen_by(client, key)}
-    if plain in CLUSTER_KEYS or what_is(subject, key) or not found or key in found or "" in found:
+    deciding = {subject.written(client.name, plain) for client in subject.clients if seen_by(client, key)}
+    if plain in CLUSTER_KEYS or what_is(subject, key) or not deciding or key in deciding or "" in deciding:
         return None
-    winner = min(found)
+    winner = min(deciding)
     return winner if subject.get(winner) != subject.get(key) else None
 
 
@@ -460,13 +460,13 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
         if subject.get(key).lower() == _FORCED_VALUES.get(plain) or "ByteArray" in subject.get(key):
             continue
         who = "Connect" if any(plain in forced for forced in EXACTLY_ONCE_FORCES.values()) else "MirrorMaker"
-        what = f"does nothing: {who} sets {plain} itself"
+        effect = f"does nothing: {who} sets {plain} itself"
         if plain == "group.id":
-            what = (
+            effect = (
                 "does not share work (partitions are assigned), but offsets committed by this group may decide where "
                 "a new flow starts"
             )
-        yield removal_hit(subject, key, f"{written(subject, key)} {what}")
+        yield removal_hit(subject, key, f"{written(subject, key)} {effect}")
 
 
 @rule("worker-key", "warning", source="DistributedConfig", seen=START, reads=undisputed)
@@ -539,8 +539,8 @@ def other_tools_key(subject: Subject) -> Iterator[Hit]:
     and a warning otherwise. Write the key of MirrorMaker with the same meaning. Where custom classes are configured,
     which may read such keys, nothing is reported.
     """
-    found = keys_under(subject, "other-tools-key")
-    for key in () if found and _has_own_classes(subject) else found:
+    reported = keys_under(subject, "other-tools-key")
+    for key in () if reported and _has_own_classes(subject) else reported:
         other = other_tool(key)
         if other is None:
             continue

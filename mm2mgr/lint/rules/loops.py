@@ -36,7 +36,7 @@ from mm2mgr.lint.target_names import policy_of, separator_of
 from mm2mgr.topics.names import samples
 from mm2mgr.topics.shared import Budget, meeting
 
-_SEEN = "tests/lint/test_seen_live_pairs.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_pairs.py::"
 _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 _TARGET, _SOURCE = "target.cluster.alias", "source.cluster.alias"
 _LONGEST_WAY, _MOST_WAYS, _MOST_CHOICES = 4, 1000, 200
@@ -44,7 +44,7 @@ _Edges = Mapping[int, Mapping[int, Sequence[Hop]]]
 _Clusters = tuple[int, ...]
 
 
-@estate_rule("loop", "error", source="KIP-382", seen=f"{_SEEN}test_loop_by_alias")
+@estate_rule("loop", "error", source="KIP-382", seen=f"{_LIVE_TESTS}test_loop_by_alias")
 def loop(estate: Estate) -> Iterator[Hit]:
     """Records return to the cluster they were written on, because a connector does not recognise them.
 
@@ -56,12 +56,12 @@ def loop(estate: Estate) -> Iterator[Hit]:
     """
     for circle in default_circles(estate.subjects):
         last = circle.hops[-1].subject
-        key, right, why, fix = _cause(circle)
+        key, right, cause, fix = _cause(circle)
         edits = [Edit(key, right)]
         if key == _TARGET and right == last.source:  # else both of its ends had one alias
             edits.append(Edit(_SOURCE, circle.hops[-2].subject.target))
         writes = ", ".join(spelled(last, edit.key, edit.value or "") for edit in edits)
-        message, others = f"{_goes_round(circle)}: {why}", _others(circle.hops, last)
+        message, others = f"{_goes_round(circle)}: {cause}", _others(circle.hops, last)
         yield Hit(message, f"{fix}{writes}", key, last, others=others, edits=tuple(edits))
 
 
@@ -85,18 +85,18 @@ def _cause(circle: Circle) -> tuple[str, str, str, str]:
     """Return the key of the last connector that is wrong, its right value, why, and how the fix begins."""
     first, last = circle.hops[0].subject, circle.hops[-1].subject
     if _TARGET not in last.config:
-        why = f"target.cluster.alias is not set, so {last.name} calls its target 'target', not '{first.source}'"
-        return _TARGET, first.source, why, "write "
+        reason = f"target.cluster.alias is not set, so {last.name} calls its target 'target', not '{first.source}'"
+        return _TARGET, first.source, reason, "write "
     if last.target != first.source:
-        why = f"{first.name} calls the cluster '{first.source}' and {last.name} calls it '{last.target}'"
-        return _TARGET, first.source, why, "use one alias everywhere: "
+        reason = f"{first.name} calls the cluster '{first.source}' and {last.name} calls it '{last.target}'"
+        return _TARGET, first.source, reason, "use one alias everywhere: "
     usual = circle.hops[0].separator
     other = next((hop for hop in circle.hops if hop.separator != usual), circle.hops[-1])
-    why = (
+    reason = (
         f"the separators '{usual}' and '{other.separator}' differ, so topics mirrored with one are not recognised "
         "with the other"
     )
-    return _SEPARATOR, usual, why, "use one separator everywhere: "
+    return _SEPARATOR, usual, reason, "use one separator everywhere: "
 
 
 def _goes_round(circle: Circle) -> str:
@@ -107,7 +107,7 @@ def _goes_round(circle: Circle) -> str:
     return f"topic '{circle.topic}' is mirrored {way} and returns {name}, {again}"
 
 
-@estate_rule("identity-loop", "error", source="KAFKA-9914", seen=_SEEN)
+@estate_rule("identity-loop", "error", source="KAFKA-9914", seen=_LIVE_TESTS)
 def identity_loop(estate: Estate) -> Iterator[Hit]:
     """Topics that keep their names are mirrored in a loop.
 
@@ -133,7 +133,7 @@ def identity_rounds(subjects: tuple[Subject, ...]) -> WaysBack:
     return rounds([hop for hop in every if hop.policy == "identity"], every)
 
 
-@rule("self-mirror", "error", types=("source",), source="KIP-382", seen=_SEEN)
+@rule("self-mirror", "error", types=("source",), source="KIP-382", seen=_LIVE_TESTS)
 def self_mirror(subject: Subject) -> Iterator[Hit]:
     """A connector reads the cluster that it writes to.
 
@@ -153,10 +153,10 @@ def self_mirror(subject: Subject) -> Iterator[Hit]:
     yield Hit(message, fix, key, severity=severity)
 
 
-def _differ(one: Point, other: Point) -> bool:
+def _differ(first: Point, other: Point) -> bool:
     """Tell whether two lists share an address and each has others: two clusters, one list copied wrongly."""
-    ids = one.cluster_id and one.cluster_id == other.cluster_id
-    return not ids and bool(one.addresses - other.addresses and other.addresses - one.addresses)
+    ids = first.cluster_id and first.cluster_id == other.cluster_id
+    return not ids and bool(first.addresses - other.addresses and other.addresses - first.addresses)
 
 
 @estate_rule("addresses-of-two-clusters", "error", source="ClientUtils.parseAndValidateAddresses, NetworkClient")
@@ -199,7 +199,7 @@ def _of_two(subject: Subject, side: ClusterSide, here: Point, there: Point) -> H
 
 def _own_copies(subject: Subject) -> tuple[str, Severity]:
     """Return what happens, and how severe it is."""
-    found, policy = filter_of(subject), policy_of(subject)
+    names, policy = filter_of(subject), policy_of(subject)
     if policy == "identity" and subject.source == subject.target:
         return (
             "with one alias for both, every topic counts as mirrored from the target, so nothing is mirrored",
@@ -207,11 +207,11 @@ def _own_copies(subject: Subject) -> tuple[str, Severity]:
         )
     if policy == "identity":
         return "each record is read again as soon as it is written, in an endless loop", "error"
-    include, prefix = found.include if found else (), f"{subject.source}{separator_of(subject)}"
+    include, prefix = names.include if names else (), f"{subject.source}{separator_of(subject)}"
     named = next((name for item in include if (name := plain_name(item))), "")
     like = named or next((name for item in include for name in samples(item)), "t")
     copy = f"{prefix}{named or 'TOPIC'}"
-    if policy == "default" and found and found.takes(f"{prefix}{like}") and subject.source != subject.target:
+    if policy == "default" and names and names.takes(f"{prefix}{like}") and subject.source != subject.target:
         return f"it mirrors its own copies too, {copy}, {prefix}{copy}, one level more at each refresh", "error"
     return f"each topic gets a copy on the same cluster, {copy}", "warning" if policy else "error"
 
@@ -243,9 +243,9 @@ def two_ways(estate: Estate) -> Iterator[Hit]:
         for way in islice(_ways(edges, (start,)), _MOST_WAYS):
             by_end[way[-1]].append(way)
         for end, ways in by_end.items():
-            for one, other in combinations(ways, 2):
-                if (start, end) not in reported and set(one[1:-1]).isdisjoint(other[1:-1]):
-                    hit = _arrives_twice(edges, one, other, budget)
+            for way_there, other in combinations(ways, 2):
+                if (start, end) not in reported and set(way_there[1:-1]).isdisjoint(other[1:-1]):
+                    hit = _arrives_twice(edges, way_there, other, budget)
                     if hit:
                         reported.add((start, end))
                         yield hit
@@ -260,9 +260,9 @@ def _ways(edges: _Edges, way: _Clusters) -> Iterator[_Clusters]:
                 yield from _ways(edges, (*way, target))
 
 
-def _arrives_twice(edges: _Edges, one: _Clusters, other: _Clusters, budget: Budget) -> Hit | None:
+def _arrives_twice(edges: _Edges, way_there: _Clusters, other: _Clusters, budget: Budget) -> Hit | None:
     # The source connectors along a way, one for each step.
-    ways = (product(*(edges[source][target] for source, target in pairwise(way))) for way in (one, other))
+    ways = (product(*(edges[source][target] for source, target in pairwise(way))) for way in (way_there, other))
     for first, second in islice(product(*ways), _MOST_CHOICES):
         before, after = put_before(first), put_before(second)
         if before[-1] != after[-1]:
@@ -303,11 +303,11 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
         subject = hop.subject
         for key, number in ((_SOURCE, hop.source), (_TARGET, hop.target)):
             alias = subject.get(key)
-            known = first[alias]
-            if not alias or number in [at for _, at in known]:
+            users = first[alias]
+            if not alias or number in [at for _, at in users]:
                 continue
-            other = next((each.subject for each, _ in known if set(each.pair) & set(hop.pair)), None)
-            known.append((hop, number))
+            other = next((user.subject for user, _ in users if set(user.pair) & set(hop.pair)), None)
+            users.append((hop, number))
             if other:
                 whose = "on its other side" if other is subject else f"for {other.name}"
                 effect = "their topics, offsets and checkpoints are mixed"
@@ -317,7 +317,7 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
                 yield Hit(message, fix, key, subject, others=() if other is subject else (other,))
 
 
-@estate_rule("cluster-two-aliases", "error", source="KIP-382", seen=_SEEN)
+@estate_rule("cluster-two-aliases", "error", source="KIP-382", seen=_LIVE_TESTS)
 def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     """One cluster has two aliases.
 
@@ -327,9 +327,9 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     4.3.1.
     """
     reported = {hop.source for circle in default_circles(estate.subjects) for hop in circle.hops}
-    for one, other, shared in overlapping(estate.subjects, running=False):
-        if shared.topic and one.subject.source != other.subject.source:
-            reported.add(one.source)
+    for earlier, other, shared in overlapping(estate.subjects, running=False):
+        if shared.topic and earlier.subject.source != other.subject.source:
+            reported.add(earlier.source)
     called: dict[int, dict[str, list[tuple[Subject, ClusterSide]]]] = defaultdict(lambda: defaultdict(list))
     for subject in estate.subjects:
         for number, side in zip(clusters(estate.subjects)[subject], SIDES, strict=True):
@@ -339,7 +339,7 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
         usual = max(aliases, key=lambda alias: len(aliases[alias]))
         first, its = aliases[usual][0]
         for alias, ((subject, own), *more) in aliases.items():
-            its_own = {one for one, _ in (*aliases[usual], *aliases[alias])} == {subject} == {first}
+            its_own = {earlier for earlier, _ in (*aliases[usual], *aliases[alias])} == {subject} == {first}
             if (
                 alias == usual or number in reported or its_own
             ):  # self-mirror reports one connector whose ends are one cluster
@@ -416,7 +416,7 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
             yield hit if key == _SOURCE else hit.lowered("warning")
 
 
-@estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=_SEEN)
+@estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=_LIVE_TESTS)
 def separator_differs(estate: Estate) -> Iterator[Hit]:
     """Flows that share a cluster use different separators.
 
@@ -443,6 +443,6 @@ def separator_differs(estate: Estate) -> Iterator[Hit]:
         concerned = (other.subject, *(subject for pair in more for subject in (pair[0].subject, pair[1].subject)))
         pairs = [(hop, other), *more]
         severity: Severity | None = None if any({*pair} <= returning for pair in pairs) else "info"
-        if severity and any(one.target == two.source or two.target == one.source for one, two in pairs):
+        if severity and any(earlier.target == next_one.source or next_one.target == earlier.source for earlier, next_one in pairs):
             severity = "warning"  # of a chain: clients on its end find no source of the topics
         yield replace(hit, others=tuple(dict.fromkeys(concerned)), severity=severity)

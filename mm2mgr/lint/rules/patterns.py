@@ -25,7 +25,7 @@ LISTS = {
 }
 """The lists of patterns of each type of connector."""
 OF_LISTS = keys_ending("topics", "groups", ".exclude", ".filter.class", "config.properties")
-_SEEN = "tests/lint/test_seen_live_topics.py::test_patterns_that_match_less_than_they_say"
+_LIVE_TESTS = "tests/lint/test_seen_live_topics.py::test_patterns_that_match_less_than_they_say"
 _SIGNS = {
     **dict.fromkeys(QUOTES, "quotes"),
     **{
@@ -50,7 +50,7 @@ _GROUP = re.compile(r"\(\?[<=!:>]*")
     stops=True,
     types=_BOTH,
     source="Kafka's Topic.validate, MirrorUtils.compilePatternList",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=OF_LISTS,
 )
 def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
@@ -70,11 +70,11 @@ def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
         brackets = _in_brackets(subject.get(key), items)
         if not brackets and (not empty or any(shape_of(item) is None for item in items)):
             continue  # bad-pattern reports a list that is cut inside braces
-        what = "group" if key.startswith("groups") else "topic" if key.startswith("topics") else "setting of a topic"
-        verb = "probably matches" if what == "group" else "matches"
-        why = brackets or f"{_reason(empty[0], what)}, so '{empty[0]}' {verb} nothing"
+        kind = "group" if key.startswith("groups") else "topic" if key.startswith("topics") else "setting of a topic"
+        verb = "probably matches" if kind == "group" else "matches"
+        reason = brackets or f"{_reason(empty[0], kind)}, so '{empty[0]}' {verb} nothing"
         whole = bool(brackets) or len(empty) == len(items)
-        message = f"{written(subject, key)}: {why}: {_effect(key, whole=whole)}"
+        message = f"{written(subject, key)}: {reason}: {_effect(key, whole=whole)}"
         hit = _repaired(subject, key, message, empty)
         yield hit if key == "topics" and whole else hit.lowered("warning")
 
@@ -89,13 +89,13 @@ def _sign(item: str) -> str:
     return next((char for char in signs if char in _SIGNS), next(iter(re.findall(r"[^\x20-\x7e]", item)), ""))
 
 
-def _reason(item: str, what: str) -> str:
+def _reason(item: str, kind: str) -> str:
     sign = _sign(item)
-    if what == "group":
+    if kind == "group":
         return f"Kafka allows {_SIGNS.get(sign, 'a blank')} in the id of a group, and hardly anybody has one"
     if sign in _SIGNS:
-        return f"no {what} has {_SIGNS[sign]} in its name"
-    return f"no {what} has '{sign}' in its name" if sign else f"a pattern has to match the whole name of a {what}"
+        return f"no {kind} has {_SIGNS[sign]} in its name"
+    return f"no {kind} has '{sign}' in its name" if sign else f"a pattern has to match the whole name of a {kind}"
 
 
 def _in_brackets(value: str, items: Sequence[str]) -> str:
@@ -136,7 +136,7 @@ def _repaired(subject: Subject, key: str, message: str, empty: Sequence[str]) ->
     "warning",
     types=_BOTH,
     source="Matcher.matches in DefaultTopicFilter and DefaultGroupFilter",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
 )
 def pattern_exact(subject: Subject) -> Iterator[Hit]:
     """An anchor suggests that names begin or end with a text, but only the text itself matches.
@@ -167,8 +167,8 @@ def pattern_exact(subject: Subject) -> Iterator[Hit]:
 @lru_cache(maxsize=65536)
 def _one_anchor(item: str) -> str:
     """Return the only edge that an item with a fixed number of names has, "" for other items."""
-    found = shape_of(item) if "^" in item or "$" in item else None
-    tree = found.tree if found else None
+    shape = shape_of(item) if "^" in item or "$" in item else None
+    tree = shape.tree if shape else None
     for branch in tree.nodes if isinstance(tree, Alt) else (tree,):
         if isinstance(branch, Seq) and branch.nodes and not _is_open(branch):
             edges = [node.at for node in (branch.nodes[0], branch.nodes[-1]) if isinstance(node, Edge)]
@@ -188,12 +188,12 @@ def _is_open(node: Node) -> bool:
 
 def _matters(subject: Subject, key: str, names: Sequence[str], end: str) -> bool:
     """Tell whether a longer name is there that the list does not take; True where the source's topics are not known."""
-    known = subject.source_kafka.partitions
-    if known is None or not key.startswith("topics"):
+    topics = subject.source_kafka.partitions
+    if topics is None or not key.startswith("topics"):
         return True
-    found = filter_of(subject)
-    longer = [topic for topic in known if topic not in names and _continues(topic, names, end)]
-    return found is None or any(found.takes(topic) == key.endswith(".exclude") for topic in longer)
+    topic_filter = filter_of(subject)
+    longer = [topic for topic in topics if topic not in names and _continues(topic, names, end)]
+    return topic_filter is None or any(topic_filter.takes(topic) == key.endswith(".exclude") for topic in longer)
 
 
 def _continues(topic: str, names: Sequence[str], end: str) -> bool:
@@ -205,7 +205,7 @@ def _continues(topic: str, names: Sequence[str], end: str) -> bool:
     "warning",
     types=_BOTH,
     source="java.util.regex.Pattern, MirrorUtils.compilePatternList",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=OF_LISTS,
 )
 def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:

@@ -84,8 +84,8 @@ def exactly_once_worker(subject: Subject) -> Iterator[Hit]:
 def _is_off(subject: Subject) -> bool:
     if subject.worker.exactly_once is not None:
         return not subject.worker.exactly_once
-    known = subject.worker.properties is not None
-    return known and (subject.worker_property("exactly.once.source.support") or "").lower() != "enabled"
+    is_known = subject.worker.properties is not None
+    return is_known and (subject.worker_property("exactly.once.source.support") or "").lower() != "enabled"
 
 
 @rule("exactly-once-unsupported", "error", needs=(_KEY,), source="KIP-618", seen=_REFUSED)
@@ -195,7 +195,7 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [client_edit(subject, READER, "max.poll.records", "5000")], _KEY, more)
 
 
-_SEEN = "tests/lint/test_seen_live_records.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_records.py::"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _IDEMPOTENCE = "enable.idempotence"
 _RESET = "auto.offset.reset"
@@ -228,7 +228,7 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, _IN_FLIGHT))
 
 
-@rule("idempotence-conflict", "error", source="KIP-98", seen=_SEEN, reads=_OF_PRODUCERS)
+@rule("idempotence-conflict", "error", source="KIP-98", seen=_LIVE_TESTS, reads=_OF_PRODUCERS)
 def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     """The producer settings contradict idempotence.
 
@@ -285,16 +285,16 @@ def compression_level_idle(subject: Subject) -> Iterator[Hit]:
             plain = f"compression.{codec}.level"
             key = subject.written(client, plain)
             type_ = subject.value(client, "compression.type") or "none"
-            known = load().find("producer", plain, subject.version) if key else None
-            if known and type_.lower() != codec and not is_open(type_):
+            definition = load().find("producer", plain, subject.version) if key else None
+            if definition and type_.lower() != codec and not is_open(type_):
                 message = f"{written(subject, key)} does nothing: compression.type of the {client} is {type_}"
                 right = Edit(f"{key.removesuffix(plain)}compression.type", codec)
                 hit = Hit(message, f"{phrase(subject, [right])}, or remove the level", key)
-                yield hit.lowered("info") if subject.get(key) == known.default else hit
+                yield hit.lowered("info") if subject.get(key) == definition.default else hit
 
 
 @rule(
-    "errors-tolerated", "error", types=("source",), source="KIP-779", seen=_SEEN, reads=keys_ending("errors.tolerance")
+    "errors-tolerated", "error", types=("source",), source="KIP-779", seen=_LIVE_TESTS, reads=keys_ending("errors.tolerance")
 )
 def errors_tolerated(subject: Subject) -> Iterator[Hit]:
     """Records that cannot be written are skipped permanently.
@@ -315,7 +315,7 @@ _EXCLUDE = "config.properties.exclude"
 _NO_LIMIT = 2**63 - 1
 
 
-@rule("record-refused", "warning", types=("source",), source="Kafka's LogValidator; KAFKA-20163", seen=_SEEN)
+@rule("record-refused", "warning", types=("source",), source="Kafka's LogValidator; KAFKA-20163", seen=_LIVE_TESTS)
 def record_refused(subject: Subject) -> Iterator[Hit]:
     """The target's topics refuse records that the source still has.
 
@@ -328,16 +328,16 @@ def record_refused(subject: Subject) -> Iterator[Hit]:
     is compacted on the target alone.
     """
     own, there = subject.source_kafka.topic_settings, subject.target_kafka.topic_settings
-    found = selection_of(subject) if own else None
-    if found is None:
+    selection = selection_of(subject) if own else None
+    if selection is None:
         return
-    theirs_of = {name: settings for topic, settings in there.items() if (name := found.upstream(topic))}
+    theirs_of = {name: settings for topic, settings in there.items() if (name := selection.upstream(topic))}
     copied = _copies(subject, _BEFORE)
     late: dict[str, int] = {}
     limited: list[str] = []  # those of them whose topic on the target has a limit now
     keyless: list[str] = []
     for topic, settings in own.items():
-        if not found.takes(topic):
+        if not selection.takes(topic):
             continue
         theirs = theirs_of.get(topic, {})
         limit = _oldest_taken_ms(theirs, settings if copied else theirs)
@@ -368,9 +368,9 @@ def record_refused(subject: Subject) -> Iterator[Hit]:
 
 def _copies(subject: Subject, setting: str) -> bool:
     """Tell whether MirrorMaker copies a setting of topics; False where its filter is unknown."""
-    found = filter_of(subject, "config.properties")
+    names = filter_of(subject, "config.properties")
     is_on = subject.flag("sync.topic.configs.enabled", default=True)
-    return is_on and found is not None and not NameFilter(found.exclude, ()).takes(setting)
+    return is_on and names is not None and not NameFilter(names.exclude, ()).takes(setting)
 
 
 def _oldest_taken_ms(topic: Mapping[str, str], limits: Mapping[str, str]) -> int | None:
@@ -383,8 +383,8 @@ def _oldest_taken_ms(topic: Mapping[str, str], limits: Mapping[str, str]) -> int
 
 def _kept_ms(topic: Mapping[str, str]) -> float:
     """Return for how long a topic keeps records."""
-    kept = int(topic.get("retention.ms", "-1"))
-    return kept if kept >= 0 and "delete" in topic.get("cleanup.policy", "") else math.inf
+    retention = int(topic.get("retention.ms", "-1"))
+    return retention if retention >= 0 and "delete" in topic.get("cleanup.policy", "") else math.inf
 
 
 @rule("delivery-limited", "warning", source="Connect's Worker.baseProducerConfigs", reads=_OF_PRODUCERS)
@@ -464,8 +464,8 @@ def transactional_id(subject: Subject) -> Iterator[Hit]:
     on the connector.
     """
     for client in _PRODUCERS:
-        found = subject.client(client)
-        if found is None or _TRANSACTION in found.forced or not subject.is_set(client, _TRANSACTION):
+        producer = subject.client(client)
+        if producer is None or _TRANSACTION in producer.forced or not subject.is_set(client, _TRANSACTION):
             continue
         key = subject.written(client, _TRANSACTION)
         effect = "every task is FAILED" if client == RECORDS else "no offset sync is written"
@@ -482,7 +482,7 @@ def transactional_id(subject: Subject) -> Iterator[Hit]:
     "error",
     types=("source",),
     source="MirrorSourceTask.poll",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending("auto.offset.reset"),
 )
 def reset_none(subject: Subject) -> Iterator[Hit]:
@@ -504,7 +504,7 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
     "warning",
     types=("source",),
     source="KAFKA-13988",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending("auto.offset.reset"),
 )
 def reset_latest(subject: Subject) -> Iterator[Hit]:
@@ -517,10 +517,10 @@ def reset_latest(subject: Subject) -> Iterator[Hit]:
     """
     if _reset(subject) != "latest":
         return
-    what = "records written before the first read of a topic or a new partition are never mirrored"
+    effect = "records written before the first read of a topic or a new partition are never mirrored"
     if subject.known_version and BY_BUG["KAFKA-13988"].affects(subject.known_version):
-        what = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
-    yield client_hit(subject, READER, _RESET, "earliest", f"{described(subject, READER, _RESET)}: {what}")
+        effect = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
+    yield client_hit(subject, READER, _RESET, "earliest", f"{described(subject, READER, _RESET)}: {effect}")
 
 
 def _reset(subject: Subject) -> str:

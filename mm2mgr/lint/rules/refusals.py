@@ -105,7 +105,7 @@ def _of_connector(subject: Subject) -> Iterator[Hit]:
     name = subject.get(key)
     simple = name.removeprefix(f"{PACKAGE}.")
     if simple != name and simple not in CLASSES and not is_open(name):
-        right = next(each for each, type_ in CLASSES.items() if type_ == subject.type)
+        right = next(name for name, type_ in CLASSES.items() if type_ == subject.type)
         message = f"{written(subject, key)}={name}: Kafka has no such connector, and Connect refuses the config"
         # By hand: with a class that exists the connector starts to mirror.
         yield Hit(message, f"write {spelled(subject, key, f'{PACKAGE}.{right}')}", key)
@@ -141,12 +141,12 @@ _PLUGINS = {"transforms": "transformation", "predicates": "predicate"}
 
 def _of_key(kind: SubjectKind, key: str) -> Iterator[_ClassKey]:
     """Yield a key once for the connector, or once for each client that gets it: of two sides one may log in."""
-    known, version = load(), kind.setting.version
+    definitions, version = load(), kind.setting.version
     if plugin := _ALIAS.fullmatch(key):
         yield _ClassKey(key, key, _PLUGINS[plugin["kind"]], "always", None, listed=False, alias=plugin["alias"])
-    elif own := known.find(kind.type, key, version):
-        if found := classes.wanted(kind.type, key):
-            yield _ClassKey(key, key, *found, None, own.type == "list")
+    elif own := definitions.find(kind.type, key, version):
+        if purpose := classes.wanted(kind.type, key):
+            yield _ClassKey(key, key, *purpose, None, own.type == "list")
     else:
         for client in kind.clients:
             for hit in seen_by(client, key):
@@ -155,12 +155,12 @@ def _of_key(kind: SubjectKind, key: str) -> Iterator[_ClassKey]:
 
 
 def _of_client(client: Client, key: str, plain: str, version: str) -> Iterator[_ClassKey]:
-    definition, found = load().find(client.kind, plain, version), classes.wanted(client.kind, plain)
+    definition, purpose = load().find(client.kind, plain, version), classes.wanted(client.kind, plain)
     # Of the record producer's serializers invalid-value reports any that takes no bytes.
-    if found and definition and plain not in client.forced and (client.name != RECORDS or found[0] != "serializer"):
+    if purpose and definition and plain not in client.forced and (client.name != RECORDS or purpose[0] != "serializer"):
         # Connect's own consumer makes its deserializers from their names; MirrorMaker's are given theirs.
-        use: classes.Use = "always" if client.worker_prefixes and found[0] == "deserializer" else found[1]
-        yield _ClassKey(key, plain, found[0], use, client, definition.type == "list")
+        use: classes.Use = "always" if client.worker_prefixes and purpose[0] == "deserializer" else purpose[1]
+        yield _ClassKey(key, plain, purpose[0], use, client, definition.type == "list")
 
 
 def _wrong_class(subject: Subject, check: _ClassKey, name: str) -> str:
@@ -211,7 +211,7 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
     if wrong.startswith("not on"):
         return Hit(message, f"add the jar with {name} to the workers' plugin.path", check.key)
     own = classes.names(check.purpose, subject.version)
-    simple = {each.rpartition(".")[2]: each for each in own}
+    simple = {name.rpartition(".")[2]: name for name in own}
     right = next(iter(nearest(name.rpartition(".")[2], simple, 0.8)), "")
     if right and not check.listed and simple[right] != name:
         return connector_hit(subject, check.key, simple[right], message)
@@ -230,8 +230,8 @@ def _read_keys(kind: SubjectKind) -> tuple[tuple[str, str], ...]:
     """Return the keys whose values decide about these rows, with their plain names."""
     if not _exclusions(kind):
         return ()
-    found = {key: plain for winners in kind.winners.values() for plain, key in winners.items() if plain in READ}
-    return tuple(found.items())
+    plain_of = {key: plain for winners in kind.winners.values() for plain, key in winners.items() if plain in READ}
+    return tuple(plain_of.items())
 
 
 @lru_cache(maxsize=4096)
@@ -241,7 +241,7 @@ def _exclusions(kind: SubjectKind) -> tuple[tuple[str, Exclusion], ...]:
     return tuple(
         (client.name, exclusion)
         for exclusion in EXCLUSIONS
-        for client in sorted(kind.clients, key=lambda each: (each.name not in exclusion.told, each.kind != "admin"))
+        for client in sorted(kind.clients, key=lambda candidate: (candidate.name not in exclusion.told, candidate.kind != "admin"))
         if client.kind in exclusion.kinds
         and line >= exclusion.since
         and any(plain in kind.winners[client.name] for plain in exclusion.keys)
@@ -296,7 +296,7 @@ def _refusals(subject: Subject) -> Iterator[_Refused]:
     reported: set[tuple[str, Exclusion]] = set()
     settings: dict[str, Settings] = {}
     for name, exclusion in _exclusions(subject.kind):
-        key = next((found for plain in exclusion.keys if (found := subject.written(name, plain))), "")
+        key = next((setting for plain in exclusion.keys if (setting := subject.written(name, plain))), "")
         if (key, exclusion) in reported or (is_open(subject.get(key)) and not is_secret(key)):
             continue
         if name not in settings:
@@ -357,17 +357,17 @@ def upgrade_lists(subject: Subject) -> Iterator[Hit]:
 @lru_cache(maxsize=4096)
 def _lists(kind: SubjectKind) -> tuple[tuple[str, bool, str], ...]:
     """Return the keys whose lists newer Kafka checks, whether it refuses doubles, and what it refuses."""
-    return tuple((key, *found) for key in kind.keys if (found := _checked_later(kind, key)))
+    return tuple((key, *check) for key in kind.keys if (check := _checked_later(kind, key)))
 
 
 def _checked_later(kind: SubjectKind, key: str) -> tuple[bool, str] | None:
-    known = load()
-    newest = known.lines[-1]
-    if own := known.find(kind.type, key, newest):
+    definitions = load()
+    newest = definitions.lines[-1]
+    if own := definitions.find(kind.type, key, newest):
         return (not own.read_by, "the config at its next change") if NO_DOUBLES in own.valid else None
     for client in kind.clients:
         for hit in seen_by(client, key):
-            definition = known.find(client.kind, hit.key, newest)
+            definition = definitions.find(client.kind, hit.key, newest)
             if (
                 definition and NO_DOUBLES in definition.valid and hit.key != "bootstrap.servers"
             ):  # bad-address reports that

@@ -31,25 +31,25 @@ LOGIN = ("sasl.jaas.config",)
 NEEDED: tuple[tuple[str, ...], ...] = (("security.protocol",), ("sasl.mechanism",), LOGIN, TRUST, KEYS)
 STORES = ("ssl.truststore.", "ssl.keystore.")
 _STORE_PARTS = tuple(
-    f"{each}{part}" for each in STORES for part in ("location", "certificates", "key", "certificate.chain")
+    f"{store}{part}" for store in STORES for part in ("location", "certificates", "key", "certificate.chain")
 )
 _OF_A_SIDE = ("security.protocol", "sasl.mechanism", *LOGIN, *_STORE_PARTS, "producer.override.bootstrap.servers")
 
 
 def configured(subject: Subject, client: str, plain: str) -> str:
     """Return the value that connector or workers set for a client, "" for none."""
-    found = subject.configured[client].configured(plain) if client in subject.configured else None
-    return found.value if found else ""
+    setting = subject.configured[client].configured(plain) if client in subject.configured else None
+    return setting.value if setting else ""
 
 
 @lru_cache(maxsize=4096)
 def keys_with_clients(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client], ...]:
     """Return the keys that give clients a plain key, each with one of these clients; an admin client fails first."""
-    found: dict[str, Client] = {}
-    for client in sorted(kind.clients, key=lambda each: each.kind != "admin"):
+    client_of: dict[str, Client] = {}
+    for client in sorted(kind.clients, key=lambda candidate: candidate.kind != "admin"):
         if key := kind.winners[client.name].get(plain):
-            found.setdefault(key, client)
-    return tuple(found.items())
+            client_of.setdefault(key, client)
+    return tuple(client_of.items())
 
 
 def protocol(subject: Subject, client: str) -> str:
@@ -63,14 +63,14 @@ def lacking_in_override(subject: Subject) -> list[str]:
     address = subject.get("producer.override.bootstrap.servers")
     if not address or protocol(subject, "target admin") in ("", "PLAINTEXT"):
         return []
-    needed = [each for each in NEEDED if subject.is_set("target admin", *each)]
-    lacking = [each[0] for each in needed if not subject.is_set("record producer", *each)]
+    needed = [names for names in NEEDED if subject.is_set("target admin", *names)]
+    lacking = [names[0] for names in needed if not subject.is_set("record producer", *names)]
     if protocol(subject, "record producer") == "PLAINTEXT":
         lacking.append("security.protocol")
     return lacking
 
 
-_SEEN = "tests/lint/test_seen_live_start.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_start.py::"
 # Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for
 # sure.
 _SECRET = re.compile(r"(^|\.)(password|passphrase|secret|jaas\.config|keystore\.key|user\.info)$")
@@ -180,7 +180,7 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     stops=True,
     needs=("security.protocol", "sasl.", "ssl."),
     source="Kafka's SaslConfigs and CommonClientConfigs",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending(*_OF_A_SIDE),
 )
 def security_incomplete(subject: Subject) -> Iterator[Hit]:
@@ -193,8 +193,8 @@ def security_incomplete(subject: Subject) -> Iterator[Hit]:
     brokers may be as it says.
     """
     for client in _sides(subject):
-        if found := _incomplete(subject, client):
-            key, fault, edit, more = found
+        if lacking := _incomplete(subject, client):
+            key, fault, edit, more = lacking
             unused: Severity | None = "warning" if fault.endswith(_NOT_USED) else None
             message = f"{written(subject, key) if key else 'the connector'}: {fault}"
             hit = edit_hit(subject, message, [edit], key, more)
@@ -228,10 +228,10 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] 
         return login, f"{protocol} does not log in", fix, ", or remove sasl.*"
     key = _key(subject, client, "security.protocol")
     logs_in = protocol.startswith("SASL_") and key and not is_open(protocol)
-    jaas, mechanism = (configured(subject, client.name, f"sasl.{each}") for each in ("jaas.config", "mechanism"))
+    jaas, mechanism = (configured(subject, client.name, f"sasl.{name}") for name in ("jaas.config", "mechanism"))
     if logs_in and not mechanism and _KERBEROS not in jaas:
-        known = next((mechanisms[0] for module, mechanisms in MODULES.items() if module in jaas), "…")
-        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", beside("sasl.mechanism", known), ""
+        usual = next((mechanisms[0] for module, mechanisms in MODULES.items() if module in jaas), "…")
+        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", beside("sasl.mechanism", usual), ""
     if logs_in and not jaas and mechanism != "GSSAPI":
         login_file = beside("sasl.jaas.config", "${file:/path/on/the/workers:jaas}")
         return key, f"{mechanism} has no login configured", login_file, ""
@@ -255,7 +255,7 @@ def _beside(subject: Subject, client: Client, key: str, plain: str, value: str) 
     return Edit(prefix + plain, value)
 
 
-@rule("store-type-missing", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
+@rule("store-type-missing", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_LIVE_TESTS}test_store_type")
 def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """PEM data are configured for a store of another format.
 
@@ -291,11 +291,11 @@ def _pem_keys(subject: Subject) -> Iterator[tuple[str, Client, str]]:
 def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
     if not any(key.endswith("store.password") for key in subject.config):
         return
-    found = (
+    keys = (
         (client, store, _key(subject, client, f"{store}password")) for client in subject.clients for store in STORES
     )
     reported: set[str] = set()
-    for client, store, key in found:
+    for client, store, key in keys:
         is_file = bool(_key(subject, client, f"{store}location"))
         is_pem = configured(subject, client.name, f"{store}type").upper() == "PEM"
         if key and key not in reported and is_file and is_pem:
@@ -305,7 +305,7 @@ def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
             yield removal_hit(subject, key, message, f"; a key's own password is {own}")
 
 
-@rule("pem-not-lines", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
+@rule("pem-not-lines", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_LIVE_TESTS}test_store_type")
 def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     """A PEM value contains backslash-n instead of line breaks.
 

@@ -58,13 +58,13 @@ def tasks(subject: Subject) -> int:
 
 def partitions(subject: Subject) -> int:
     """Return how many partitions the connector mirrors, 0 when unknown."""
-    known = subject.source_kafka.partitions or {}
-    return sum(known[topic] for topic in _mirrored(subject, known))
+    counts = subject.source_kafka.partitions or {}
+    return sum(counts[topic] for topic in _mirrored(subject, counts))
 
 
 def _mirrored(subject: Subject, topics: Collection[str]) -> list[str]:
-    found = selection_of(subject) if topics else None
-    return [topic for topic in topics if found.takes(topic)] if found else []
+    selection = selection_of(subject) if topics else None
+    return [topic for topic in topics if selection.takes(topic)] if selection else []
 
 
 def fetch_of_one(subject: Subject) -> int:
@@ -84,20 +84,20 @@ def largest_at_source(subject: Subject) -> int:
 def known_limit(subject: Subject) -> int | None:
     """Return the smallest record limit of the target's topics, else of its brokers; None when neither is known."""
     kafka = subject.target_kafka
-    found = selection_of(subject) if kafka.topic_max_message_bytes else None
-    upstream = {topic: found.upstream(topic) for topic in kafka.topic_max_message_bytes} if found else {}
+    selection = selection_of(subject) if kafka.topic_max_message_bytes else None
+    upstream = {topic: selection.upstream(topic) for topic in kafka.topic_max_message_bytes} if selection else {}
     limits = [
-        kafka.topic_max_message_bytes[topic] for topic, name in upstream.items() if name and found and found.takes(name)
+        kafka.topic_max_message_bytes[topic] for topic, name in upstream.items() if name and selection and selection.takes(name)
     ]
     return min(limits, default=kafka.message_max_bytes)
 
 
-_SEEN = "tests/lint/test_seen_live_records.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_records.py::"
 _LARGE_RECORDS = 5 * MIB
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 
-@rule("batch-above-buffer", "error", source="BufferPool", seen=_SEEN, reads=_OF_SIZES)
+@rule("batch-above-buffer", "error", source="BufferPool", seen=_LIVE_TESTS, reads=_OF_SIZES)
 def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     """A batch is larger than the memory of the producer.
 
@@ -112,7 +112,7 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, RECORDS, "batch.size", "921600", message)
 
 
-@rule("batch-above-topic", "error", types=("source",), source="KIP-126", seen=_SEEN)
+@rule("batch-above-topic", "error", types=("source",), source="KIP-126", seen=_LIVE_TESTS)
 def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     """Batches are larger than the target's topics accept.
 
@@ -133,7 +133,7 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "batch.size"), more)
 
 
-@rule("request-below-records", "error", types=("source",), source="KAFKA-4169", seen=_SEEN)
+@rule("request-below-records", "error", types=("source",), source="KAFKA-4169", seen=_LIVE_TESTS)
 def request_below_records(subject: Subject) -> Iterator[Hit]:
     """The source has larger records than the producer may send.
 
@@ -153,7 +153,7 @@ def request_below_records(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, RECORDS, "max.request.size", str(largest), message)
 
 
-@rule("size-one-sided", "warning", types=("source",), source="KIP-74", seen=f"{_SEEN}test_request_below_records")
+@rule("size-one-sided", "warning", types=("source",), source="KIP-74", seen=f"{_LIVE_TESTS}test_request_below_records")
 def size_one_sided(subject: Subject) -> Iterator[Hit]:
     """Large records are configured for reading but not for writing.
 
@@ -174,7 +174,7 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, READER, PARTITION), more)
 
 
-@rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=_SEEN)
+@rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=_LIVE_TESTS)
 def request_above_target(subject: Subject) -> Iterator[Hit]:
     """The producer may send larger records than the target accepts.
 
@@ -186,19 +186,19 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     """
     if not subject.is_set(RECORDS, "max.request.size"):
         return
-    request, known = subject.number(RECORDS, "max.request.size"), known_limit(subject)
-    if request is None or known is None:
+    request, limit = subject.number(RECORDS, "max.request.size"), known_limit(subject)
+    if request is None or limit is None:
         return
     largest = largest_at_source(subject)
-    meant_for_records = largest > known if largest else not subject.is_set(RECORDS, "batch.size")
-    if request > max(known, TOPIC_BYTES) and meant_for_records:
+    meant_for_records = largest > limit if largest else not subject.is_set(RECORDS, "batch.size")
+    if request > max(limit, TOPIC_BYTES) and meant_for_records:
         effect = "it refuses larger records, which fails the task"
-        message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: {effect}"
+        message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {limit} bytes: {effect}"
         fix = f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)"
         yield Hit(message, fix, key_for(subject, RECORDS, "max.request.size"))
 
 
-@rule("buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_SEEN, reads=_OF_SIZES)
+@rule("buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_LIVE_TESTS, reads=_OF_SIZES)
 def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     """The producer's memory is smaller than the largest record it may send.
 
@@ -218,7 +218,7 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     "warning",
     types=("source",),
     source="Kafka's consumer documentation",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=_OF_SIZES,
 )
 def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
@@ -253,7 +253,7 @@ def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     next. Lower fetch.max.bytes; a few MiB are enough on a short link. Seen with 50 MiB fetches in a heap of 512 MiB.
     """
     usual = {(READER, FETCH): 50 * MIB, (RECORDS, "buffer.memory"): 32 * MIB}
-    raised = [each for each in usual if subject.is_set(*each) and number(subject, each[1], each[0]) > usual[each]]
+    raised = [setting for setting in usual if subject.is_set(*setting) and number(subject, setting[1], setting[0]) > usual[setting]]
     if not raised:
         return
     fetch, buffer = subject.number(READER, FETCH), subject.number(RECORDS, "buffer.memory")

@@ -58,7 +58,7 @@ def resources_share_workers(estate: Estate) -> Iterator[Hit]:
             other = group[0] if subject is not group[0] else group[1]
             shared.setdefault(subject, (other, {}))[1][key] = None
     for subject, (other, keys) in shared.items():
-        own, theirs = (each.resource.workers.lstrip("/") for each in (subject, other) if each.resource)
+        own, theirs = (sharer.resource.workers.lstrip("/") for sharer in (subject, other) if sharer.resource)
         values = ", ".join(f"{key}={subject.worker_property(key)}" for key in keys)
         effect = "they become one Connect cluster, and each resource's connectors are deleted for the other's"
         message = f"the workers of {own} and of {theirs} have {values} on one Kafka cluster: {effect}"

@@ -26,7 +26,7 @@ from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.text import whole_number
 from mm2mgr.truth.reach import ConnectorType, numbers
 
-_SEEN = "tests/lint/test_seen_live_topics.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
 _SYNCS, _BLOCK = "offset-syncs producer", "max.block.ms"
 _LONG_BLOCK_MS = 5_000
@@ -78,7 +78,7 @@ def _login(subject: Subject, side: ClusterSide) -> str:
     return "client certificates" if protocol == "SSL" and has_key else "no login"
 
 
-@rule("sync-configs", "warning", types=("source",), needs=(_DEFAULTS_FROM,), source="KIP-894", seen=_SEEN)
+@rule("sync-configs", "warning", types=("source",), needs=(_DEFAULTS_FROM,), source="KIP-894", seen=_LIVE_TESTS)
 def sync_configs(subject: Subject) -> Iterator[Hit]:
     """The value of use.defaults.from has no effect.
 
@@ -100,7 +100,7 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
     "info",
     types=("source",),
     source="KIP-382",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending("sync.topic.configs.enabled"),
 )
 def sync_configs_off(subject: Subject) -> Iterator[Hit]:
@@ -137,7 +137,7 @@ def alter_configs_replaces(subject: Subject) -> Iterator[Hit]:
         yield removal_hit(subject, _ALTER, message)
 
 
-@rule("replication-factor", "error", source="KIP-382", seen=_SEEN)
+@rule("replication-factor", "error", source="KIP-382", seen=_LIVE_TESTS)
 def replication_factor(subject: Subject) -> Iterator[Hit]:
     """A topic needs more replicas than its cluster has brokers and cannot be created.
 
@@ -148,7 +148,7 @@ def replication_factor(subject: Subject) -> Iterator[Hit]:
     storage topics have a factor of 3 by default; where they cannot be created, the workers do not start. Source:
     MirrorSourceConnector, MirrorCheckpointConnector, MirrorHeartbeatConnector, DistributedConfig.
     """
-    for key, cannot, where, default in _made(subject):
+    for key, cannot, where, default in _created_topics(subject):
         brokers = (subject.target_kafka if where == "target" else subject.source_kafka).brokers
         text = subject.get(key, str(default))
         if not _NUMBER.fullmatch(text) or int(text) == -1:
@@ -197,7 +197,7 @@ def _home(subject: Subject) -> str:
     return ids.get(subject.worker.cluster_id, "") if subject.worker.cluster_id else next(by_address, "")
 
 
-def _made(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
+def _created_topics(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
     """Yield the topics a connector creates: factor's key, what fails with a wrong one, cluster, Kafka's default."""
     if subject.type != "source":
         yield f"{subject.type}s.topic.replication.factor", f"its {subject.type}s topic cannot", "target", 3
@@ -213,7 +213,7 @@ def _made(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
     "error",
     needs=(".interval.seconds",),
     source="MirrorMaker's Scheduler",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending(".interval.seconds", ".enabled"),
 )
 def interval_zero(subject: Subject) -> Iterator[Hit]:
@@ -298,19 +298,19 @@ def one_replica(subject: Subject) -> Iterator[Hit]:
     values come from demos with one broker. It is a warning where the cluster is known to have 3 brokers or more, and a
     hint where that is not known. Write 3, or -1 for the brokers' default.
     """
-    found = {key: where for key, _, where, _ in _made(subject) if subject.get(key) == "1"}
-    if not found:
+    place_of = {key: where for key, _, where, _ in _created_topics(subject) if subject.get(key) == "1"}
+    if not place_of:
         return
     brokers = {
-        where: (subject.target_kafka if where == "target" else subject.source_kafka).brokers for where in found.values()
+        where: (subject.target_kafka if where == "target" else subject.source_kafka).brokers for where in place_of.values()
     }
-    single = {key: where for key, where in found.items() if brokers[where] != 1}
+    single = {key: where for key, where in place_of.items() if brokers[where] != 1}
     is_known = any(brokers[where] for where in single.values())
     if single and (is_known or subject.form != "tree"):  # a tree declares what its clusters have
         many = [where for where in single.values() if (brokers[where] or 0) >= _ENOUGH_BROKERS]
-        why = f", and {_so_many(many[0], brokers[many[0]] or 0)}" if many else ""
+        rest = f", and {_so_many(many[0], brokers[many[0]] or 0)}" if many else ""
         names = " and ".join(f"{written(subject, key)}=1" for key in single)
-        message = f"{names}{why}: a lost broker takes mirrored records or offset syncs along"
+        message = f"{names}{rest}: a lost broker takes mirrored records or offset syncs along"
         edits = [Edit(key, str(min(brokers[where] or 3, 3))) for key, where in single.items()]
         hit = edit_hit(subject, message, edits, next(iter(single)), ", or -1 for the brokers' default")
         yield hit if many else replace(hit, severity="info", edits=())  # there may be one broker

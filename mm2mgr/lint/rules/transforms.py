@@ -13,7 +13,7 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.lint.target_names import KAFKAS, naming_of, routers
 from mm2mgr.text import nearest
 
-_SEEN = "tests/lint/test_seen_live_records.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_records.py::"
 _RENAMING = re.compile(r"\w*(RegexRouter|TimestampRouter|TopicRouter|TableRouter|EventRouter|ExtractTopic)")
 # Kafka's transformations that come as $Key and $Value, and what each does with bytes.
 _STRUCT = "needs a Struct with fields, and MirrorMaker's records are bytes"
@@ -28,7 +28,7 @@ _OF_BYTES = {
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _WHOLE = {"ValueToKey": _STRUCT, "InsertHeader": "adds text, which ByteArrayConverter refuses for headers"}
 _FINE = ("DropHeaders", "Filter", "RegexRouter", "TimestampRouter")
-_KNOWN = (*_OF_BYTES, *_WHOLE, *_FINE)
+_JUDGED = (*_OF_BYTES, *_WHOLE, *_FINE)
 _PASS_NULL = ("Cast", "Flatten", "InsertField", "ReplaceField")
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
@@ -75,22 +75,22 @@ def _wrong(subject: Subject, name: str) -> str:
     type_ = subject.get(f"transforms.{name}.type")
     package, _, class_ = type_.rpartition(".")
     simple, _, part = class_.partition("$")
-    if f"{package}." != KAFKAS and (package or simple not in _KNOWN):
+    if f"{package}." != KAFKAS and (package or simple not in _JUDGED):
         return ""
-    if simple not in _KNOWN:
-        return f"write {KAFKAS}{(*nearest(simple, _KNOWN, 0.5), 'DropHeaders')[0]}"
+    if simple not in _JUDGED:
+        return f"write {KAFKAS}{(*nearest(simple, _JUDGED, 0.5), 'DropHeaders')[0]}"
     if simple in _OF_BYTES and (not part or not package or part not in ("Key", "Value")):
         lacks = "its package is not found" if part and not package else "$Key or $Value is abstract"
         return f"{simple} without {lacks}, and Connect refuses it; otherwise it {_OF_BYTES[simple]}"
-    why = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")
-    other_bytes = {"InsertHeader": "header"}.get(simple, part.lower() if why == _OTHER_TYPE else "")
-    if not why or _spared(subject, name, simple, part) or (other_bytes and not _as_bytes(subject, other_bytes)):
+    reason = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")
+    other_bytes = {"InsertHeader": "header"}.get(simple, part.lower() if reason == _OTHER_TYPE else "")
+    if not reason or _spared(subject, name, simple, part) or (other_bytes and not _as_bytes(subject, other_bytes)):
         return ""
     chosen = " that its predicate selects" if subject.get(f"transforms.{name}.predicate") else ""
     which = f"record{' with a key' if part == 'Key' else ''}{chosen}"
     skipped = subject.get("errors.tolerance").lower() == "all"
     effect = f"each {which} is skipped and lost" if skipped else f"the first {which} fails the task"
-    return f"{simple} {why}: {effect}"
+    return f"{simple} {reason}: {effect}"
 
 
 def _spared(subject: Subject, name: str, simple: str, part: str) -> bool:
@@ -117,7 +117,7 @@ def _removal(subject: Subject, name: str, message: str, more: str = "") -> Hit:
     return Hit(message, fix, f"transforms.{name}.type", edits=edits)
 
 
-@rule("transform-renames", "error", needs=("transforms",), source="MirrorSourceConnector, KIP-382", seen=_SEEN)
+@rule("transform-renames", "error", needs=("transforms",), source="MirrorSourceConnector, KIP-382", seen=_LIVE_TESTS)
 def transform_renames(subject: Subject) -> Iterator[Hit]:
     """A transformation writes records to another topic than the one MirrorMaker manages.
 
@@ -162,7 +162,7 @@ def _renames_nothing(subject: Subject, name: str) -> bool:
 _TOPIC = re.compile(r"[\w-]+")  # a pattern of no other name
 
 
-@rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", seen=_SEEN)
+@rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", seen=_LIVE_TESTS)
 def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     """A Filter without a predicate drops every record.
 
@@ -187,7 +187,7 @@ def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     stops=True,
     needs=("transforms", "predicates"),
     source="KIP-66, KIP-585, ConnectorConfig.enrich",
-    seen=f"{_SEEN}test_filter_drops_all",
+    seen=f"{_LIVE_TESTS}test_filter_drops_all",
 )
 def transform_incomplete(subject: Subject) -> Iterator[Hit]:
     """A transformation or a predicate lacks a part, so Connect refuses the config or the task fails.

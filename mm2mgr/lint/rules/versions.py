@@ -45,16 +45,16 @@ def minor_bugs(estate: Estate) -> Iterator[Hit]:
     prints an entry, and [known bugs](../known-bugs.md) lists them with releases, conditions and remedies. An upgrade of
     the workers removes those that are fixed.
     """
-    found: dict[str, tuple[dict[str, Bug], list[Subject]]] = {}
+    minor_of: dict[str, tuple[dict[str, Bug], list[Subject]]] = {}
     for subject in estate.subjects:
         for bug in _bugs(subject, "info"):
-            bugs, subjects = found.setdefault(subject.version, ({}, []))
+            bugs, subjects = minor_of.setdefault(subject.version, ({}, []))
             bugs[bug.id] = bug
             if subject not in subjects[-1:]:
                 subjects.append(subject)
-    for version, (bugs, subjects) in found.items():
-        each = "; ".join(f"{bug.id}: {bug.effect}" for bug in bugs.values())
-        effect = f"concern {number_of(len(subjects), 'connector')}: {each}"
+    for version, (bugs, subjects) in minor_of.items():
+        listed = "; ".join(f"{bug.id}: {bug.effect}" for bug in bugs.values())
+        effect = f"concern {number_of(len(subjects), 'connector')}: {listed}"
         message = f"Kafka {version} has {number_of(len(bugs), 'known bug')} of small or rare effect that {effect}"
         fix = f"mm2mgr explain {next(iter(bugs))} says what to do; upgrade the workers for those that are fixed"
         yield Hit(message, fix, subject=subjects[0], others=tuple(subjects[1:]))
@@ -82,17 +82,17 @@ def upgrade_override_policy(estate: Estate) -> Iterator[Hit]:
     exactly the keys that the connectors use. It may be added before the upgrade, together with `…policy=Allowlist` (4.2
     or newer). Use `--kafka 5.0` to ask for the upgrade. A dedicated MirrorMaker allows all overrides by itself.
     """
-    found: dict[str, list[Subject]] = {}
+    refused_of: dict[str, list[Subject]] = {}
     for subject in estate.subjects:
         if _is_next_major(subject) and subject.form != "dedicated" and _is_open(subject):
-            found.setdefault(subject.connect or subject.spot.connect, []).append(subject)
-    for connect, subjects in found.items():
+            refused_of.setdefault(subject.connect or subject.spot.connect, []).append(subject)
+    for connect, subjects in refused_of.items():
         keys = plain_keys(key for subject in subjects for key in checked_by_policy(subject.kind))
         who = f"the workers of {connect}" if connect else "the workers"
         version = subjects[0].version
         message = (
             f"Kafka {version} refuses client overrides that {who} do not allow: "
-            f"{number_of(len(subjects), 'connector')} would be refused (400): {few([each.name for each in subjects])}"
+            f"{number_of(len(subjects), 'connector')} would be refused (400): {few([subject.name for subject in subjects])}"
         )
         fix = f"write {ALLOWLIST}={','.join(keys)} in the properties of {who}; or {POLICY}=All, which allows every key"
         first, *others = subjects
@@ -141,7 +141,7 @@ def upgrade_deprecated(subject: Subject) -> Iterator[Hit]:
         return
     newest = load().lines[-1]
     for key in subject.config.keys() - {_FORMATS}:  # upgrade-metric-names judges it by its value
-        found = load().find(subject.type, key, newest)
-        if found and found.deprecated:
+        definition = load().find(subject.type, key, newest)
+        if definition and definition.deprecated:
             message = f"{written(subject, key)} is deprecated in Kafka {newest}, and {subject.version} may ignore it"
             yield Hit(message, f"remove {written(subject, key)} once the workers run {subject.version}", key)

@@ -31,7 +31,7 @@ from mm2mgr.truth.explain import PRINCIPAL_KEYS
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import numbers
 
-_SEEN = "tests/lint/test_seen_live_start.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_start.py::"
 POLICY = "connector.client.config.override.policy"
 ALLOWLIST = "connector.client.config.override.allowlist"
 _RECORDS = "producer.override."
@@ -78,12 +78,12 @@ def _refuses_by_default(subject: Subject) -> bool:
 def _allowing(subject: Subject, refused: Sequence[str]) -> str:
     """Say how to allow these keys on the workers without refusing one that they allow now."""
     new = plain_keys(refused)
-    kept = [key for key in plain_keys([*checked_by_policy(subject.kind), *subject.worker.allowed]) if key not in new]
+    allowed = [key for key in plain_keys([*checked_by_policy(subject.kind), *subject.worker.allowed]) if key not in new]
     if _policy(subject) != "Allowlist":
-        return f"set {POLICY}=All on the workers, or Allowlist with {ALLOWLIST}={','.join(sorted([*kept, *new]))}"
+        return f"set {POLICY}=All on the workers, or Allowlist with {ALLOWLIST}={','.join(sorted([*allowed, *new]))}"
     if subject.worker.properties is not None:
         return f"set {ALLOWLIST}={','.join([*_allowlist(subject), *new])} on the workers, or {POLICY}=All"
-    among = f", including {', '.join(kept)}" if kept else ""
+    among = f", including {', '.join(allowed)}" if allowed else ""
     return f"add {','.join(new)} to {ALLOWLIST} of the workers and keep its entries{among}; or set {POLICY}=All"
 
 
@@ -124,7 +124,7 @@ def _allowlist(subject: Subject) -> list[str]:
     return [item.strip() for item in (subject.worker_property(ALLOWLIST) or "").split(",") if item.strip()]
 
 
-@rule("wrong-kafka", "error", source="KIP-458", seen=_SEEN)
+@rule("wrong-kafka", "error", source="KIP-458", seen=_LIVE_TESTS)
 def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     """The records are written to a cluster other than the target.
 
@@ -246,7 +246,7 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, _RECORDS + _ADDRESS, edits=() if subject.form == "tree" else edits)
 
 
-@rule("converter", "error", source="KIP-382", seen=f"{_SEEN}test_converters", reads=keys_ending("converter"))
+@rule("converter", "error", source="KIP-382", seen=f"{_LIVE_TESTS}test_converters", reads=keys_ending("converter"))
 def converter(subject: Subject) -> Iterator[Hit]:
     """A converter other than ByteArrayConverter changes the mirrored data.
 
@@ -256,14 +256,14 @@ def converter(subject: Subject) -> Iterator[Hit]:
     that does not set its converters uses those of the workers, so set all three. mm2.properties does that by itself.
     Where only header.converter is left to unknown workers it is a warning; checkpoints and heartbeats have no headers.
     """
-    found = {key: _converter(subject, key) for key in CONVERTERS}
-    for key, value in found.items():
+    converters = {key: _converter(subject, key) for key in CONVERTERS}
+    for key, value in converters.items():
         name = (value or "").rpartition(".")[2]
         if value is not None and not is_open(value) and name not in ("ByteArrayConverter", "ByteArray"):
             whose = "" if key in subject.config else "the workers' "
             hit = connector_hit(subject, key, CONVERTERS[key], f"{whose}{key} {name} changes the mirrored data")
             yield hit.lowered("info") if key == _HEADERS and subject.type != "source" else hit
-    unset = [key for key, value in found.items() if value is None]
+    unset = [key for key, value in converters.items() if value is None]
     if unset and subject.form != "dedicated":
         effect = "the workers' converters apply, and the defaults change keys, values and headers"
         message = f"{', '.join(unset)} not set: {effect}"
@@ -283,7 +283,7 @@ def _converter(subject: Subject, key: str) -> str | None:
     return "org.apache.kafka.connect.storage.SimpleHeaderConverter" if key == _HEADERS else None
 
 
-@rule("worker-keystore-clash", "error", needs=(f"{_RECORDS}ssl.",), source="KIP-651", seen=_SEEN)
+@rule("worker-keystore-clash", "error", needs=(f"{_RECORDS}ssl.",), source="KIP-651", seen=_LIVE_TESTS)
 def worker_keystore_clash(subject: Subject) -> Iterator[Hit]:
     """The workers' producer has a store of another kind, which an override cannot remove.
 
@@ -319,7 +319,7 @@ def _clash(subject: Subject, store: str) -> tuple[str, str] | None:
     return None
 
 
-@rule("provider-unknown", "error", source="KIP-297", seen=f"{_SEEN}test_unknown_provider")
+@rule("provider-unknown", "error", source="KIP-297", seen=f"{_LIVE_TESTS}test_unknown_provider")
 def provider_unknown(subject: Subject) -> Iterator[Hit]:
     """A placeholder uses a config provider that the workers do not have.
 

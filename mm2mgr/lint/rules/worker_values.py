@@ -41,10 +41,10 @@ def worker_value(estate: Estate) -> Iterator[Hit]:
         properties = subject.worker.properties
         if not properties or not subject.kind.of_known_line:
             continue
-        known = faults.setdefault((id(properties), subject.version), [])
-        if not known:
-            known += (*_faults(properties, subject.version), ("", "", ""))
-        for key, wrong, right in known[:-1]:
+        rest = faults.setdefault((id(properties), subject.version), [])
+        if not rest:
+            rest += (*_faults(properties, subject.version), ("", "", ""))
+        for key, wrong, right in rest[:-1]:
             if key.startswith(_PRODUCER) and subject.written(RECORDS, key.removeprefix(_PRODUCER)):
                 continue
             spot, name = _place(subject, lines, key)
@@ -84,7 +84,7 @@ def _faults(properties: Mapping[str, str], version: str) -> Iterator[tuple[str, 
     size = properties.get(_SIZE, "").strip()
     if re.fullmatch(r"-?[0-9]{1,10}", size) and int(size) < _LEAST_BITS:
         yield _SIZE, "too short for a key", f"{_LEAST_BITS} or more bits, or leave it out,"
-    verified = [each.strip() for each in properties.get(_VERIFICATION, "HmacSHA256").split(",")]
+    verified = [algorithm.strip() for algorithm in properties.get(_VERIFICATION, "HmacSHA256").split(",")]
     signature = properties.get(_SIGNATURE, "HmacSHA256").strip()
     if any(verified) and signature not in verified and not any(map(is_open, (signature, *verified))):
         key = _SIGNATURE if _SIGNATURE in properties else _VERIFICATION
