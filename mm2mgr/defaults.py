@@ -86,7 +86,7 @@ CLIENT_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
                 "one thread commits the offsets of all flows on a worker; a dead source would hold it 60 s for each of"
                 " its partitions"
             ),
-        ),
+        )
     },
     "source_admin": _ADMIN,
     "target_admin": _ADMIN,
@@ -106,7 +106,7 @@ EXACTLY_ONCE_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
             "5000",
             "every poll is a transaction: Kafka's 500 halve the throughput (0.53 measured), with 5000 it is 0.97",
         ),
-    },
+    }
 }
 # The same for workers that the tree declares with one of Kafka's versions from the first on and before the second.
 METRIC_NAMES_VERSIONS = (4, 3), (5, 0)
@@ -114,7 +114,7 @@ _METRIC_NAMES = {
     "metric.names.formats": (
         "legacy,new",
         "Kafka 5.0 removes the old metric names (KIP-1280): dashboards and alerts can move while both are there",
-    ),
+    )
 }
 METRIC_NAMES_DEFAULTS: dict[str, dict[str, tuple[str, str]]] = {
     "source_connector": _METRIC_NAMES,

@@ -70,10 +70,10 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.DIFFERS: "with `--detailed-exitcode`: changes, or connectors that are no longer declared",
     },
     "apply": {
-        ExitCode.NO: f"{_BLOCKED}; a wave broke a connector and halted its Connect cluster, rolled back or not; another process of the "
-        "owner is at work, or the lease was lost",
-        ExitCode.LOOK: "a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), so that its "
-        "Connect cluster waits for a person (apply again continues); or a write could not be read back",
+        ExitCode.NO: f"{_BLOCKED}; a wave broke a connector and halted its Connect cluster, rolled back or not; "
+        "another process of the owner is at work, or the lease was lost",
+        ExitCode.LOOK: "a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), "
+        "so that its Connect cluster waits for a person (apply again continues); or a write could not be read back",
     },
     "drift": {
         ExitCode.NO: _UNREAD,
@@ -95,7 +95,8 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     },
     "link probe": {ExitCode.LOOK: "the round trip between the two is not known: this machine is beside neither"},
     "status": {
-        ExitCode.NO: "a problem, something unknown, a loss that is not acknowledged, or a connector that runs and is no longer declared",
+        ExitCode.NO: "a problem, something unknown, a loss that is not acknowledged, or a connector that runs and is "
+        "no longer declared",
         ExitCode.INTERRUPTED: _LAST_LOOK,
     },
     "describe": {ExitCode.NO: "as for `status`, of this flow"},

@@ -272,8 +272,7 @@ class _Expansion:
         if len(near) != 1:
             count = "no Connect cluster has" if not near else f"{len(near)} Connect clusters have"
             self.problem(
-                path,
-                f"{count} kafka: {target}; set the one that runs flow '{name}' with run_on: {{{target}: NAME}}",
+                path, f"{count} kafka: {target}; set the one that runs flow '{name}' with run_on: {{{target}: NAME}}"
             )
             return None
         return near[0]

@@ -190,9 +190,7 @@ class FileKind:
 
 
 def check_free(path: Path, kind: FileKind) -> bool:
-    """Refuse a path that holds a file of another kind; True where a file may be replaced, False for a pipe or a
-    device.
-    """
+    """Refuse a path that holds a file of another kind; True if it may be replaced, False for a pipe or a device."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return False

@@ -32,9 +32,7 @@ Limit = Literal[
 FETCH_SECONDS = 20.0
 """What one fetch or request may take of request.timeout.ms (30 s): the rule D <= r x 20 s."""
 _SYSTEM_WINDOW = 2_800_000
-"""Bytes in flight of one connection where both ends leave it to the operating system: stock Linux (tcp_rmem,
-tcp_wmem).
-"""
+"""Bytes in flight of one connection where the operating system decides: stock Linux (tcp_rmem, tcp_wmem)."""
 PAYLOAD_SHARE = 0.965
 """Of a link's bandwidth, what headers leave."""
 BATCH_SHARE = 0.88
@@ -51,9 +49,7 @@ partition and offset.
 POLLED_RECORD_BYTES = 1000
 """Records are taken to be at least this large where their size decides how many a poll should return."""
 WORKER_HEAP_BYTES = 128.0 * MIB
-"""Fitted to one worker: 4 tasks of 3 partitions (fetches of 12 MiB, buffers of 32 MiB) left 355 MiB after
-collections.
-"""
+"""Fitted to one worker: 4 tasks of 3 partitions (fetches of 12 MiB, buffers of 32 MiB) left 355 MiB after GC."""
 HEAP_SHARE = 0.7
 """Of -Xmx for what stays alive; the same worker did its full rate with 355 of 512 MiB."""
 USUAL_HEAP_BYTES = 512.0 * MIB

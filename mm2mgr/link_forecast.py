@@ -1,5 +1,6 @@
 """What the link model says of a flow: with the settings of the tree and with two others beside them, in both
-placements, and where the socket buffers of brokers cap it. No I/O."""
+placements, and where the socket buffers of brokers cap it. No I/O.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +78,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """The flow's rate over one quantity: round trip in seconds, tasks, or bytes of a fetch or batch, all else as it
-    is.
-    """
+    """The flow's rate over one quantity, all else as it is: seconds of round trip, tasks, bytes of a fetch or batch."""
 
     over: Quantity
     points: tuple[CurvePoint, ...]
@@ -87,9 +86,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class LinkComparison:
-    """A flow over its link: what decides, what other settings and the other placement would give, and how it
-    changes.
-    """
+    """A flow over its link: what decides, what other settings and placement would give, how it changes."""
 
     flow: str
     route: str
@@ -120,9 +117,7 @@ def _clients_of(flow: Flow) -> Clients:
 
 
 def client_number(flow: Flow, client: str, key: str) -> int:
-    """Return a setting of a client as a number: Kafka's default where the tree unsets mm2mgr's or writes a
-    placeholder.
-    """
+    """Return a client's setting as a number: Kafka's default where the tree unsets it or writes a placeholder."""
     (definition,) = (definition for definition in CLIENTS["source"] if definition.name == client)
     written = flow.client(definition.block or "").get(key, "")
     config = {definition.layers[-1].prefix + key: written} if written.removeprefix("-").isdecimal() else {}

@@ -223,12 +223,10 @@ def _writer(crossing: Crossing) -> dict[str, Text]:
     aim, link = _AIMS[crossing.profile], f"link of {leg.words}"
     rate = _open(leg, target.read and window("target", target.receive_buffer_bytes))
     wish = aim.batches * rate * leg.rtt_seconds / _PIPELINE if crossing.idempotent else math.inf
-    accepted = target.message_bytes * BATCH_SHARE
+    accepted = f"{target.message_bytes} bytes; larger ones are refused and split"
     bounds: dict[str, float] = {
         f"{link}: {_PIPELINE} of them in flight fill {rate / 1e6:.1f} MB/s for one partition": max(wish, _USUAL_BATCH),
-        f"{link}: as large as the target's topics accept ({target.message_bytes} bytes; larger ones are refused and split)": (
-            accepted
-        ),
+        f"{link}: as large as the target's topics accept ({accepted})": target.message_bytes * BATCH_SHARE,
         f"{link}: an eighth of buffer.memory": buffer / 8,
     }
     reason, batch_bytes = min(bounds.items(), key=lambda bound: bound[1])

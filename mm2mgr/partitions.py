@@ -52,7 +52,8 @@ def goes_on(log: Offsets, stored: int | None, begins_at: str = "earliest") -> in
 @dataclass(frozen=True)
 class LogHistory:
     """The end offset of a partition's log at some times (milliseconds since 1970, oldest first), and the mean size of
-    its records in bytes before compression (None: not measured)."""
+    its records in bytes before compression (None: not measured).
+    """
 
     times_ms: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()

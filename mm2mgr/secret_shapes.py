@@ -22,8 +22,10 @@ class SecretShape:
 # What a key is for, before the word key: `signingKey`, `encryption_key`, `client-key-data`. A `primary_key`, a
 # `partition.key` and the `key` of a record are none.
 _KEY_OF = (
-    r"access|account|admin|aes|api|app|application|auth|aws|azure|cipher([._-]?data)?|client|crypto|customer|data[._-]?encryption|decrypt|decryption"
-    r"|deploy|dsa|ec|ecdsa|encrypt|encryption|gcp|gpg|hmac|integration|jwt|keystore|kms|license|mac|master|pgp|root|rsa|sas|server|service"
+    r"access|account|admin|aes|api|app|application|auth|aws|azure|cipher([._-]?data)?|client|crypto|customer"
+    r"|data[._-]?encryption|decrypt|decryption"
+    r"|deploy|dsa|ec|ecdsa|encrypt|encryption|gcp|gpg|hmac|integration|jwt|keystore|kms|license|mac|master|pgp|root"
+    r"|rsa|sas|server|service"
     r"|session|shared|sign|signing|ssh|ssl|storage|subscription|symmetric|tls|unlock|vault|webhook|wrapping|x509"
 )
 
@@ -124,7 +126,8 @@ VALUES = (
         ),
     ),
     SecretShape(
-        r":(?:\\{0,4}/){2}(?P<secret>[^\s/\\\"'<>:@]*:\d{1,5}[/?#][^\s\"'<>@:/]*)@(?=[\w.-]+:\d|localhost\b|[\w-]+\.[\w.-]+)",
+        r":(?:\\{0,4}/){2}(?P<secret>[^\s/\\\"'<>:@]*:\d{1,5}[/?#][^\s\"'<>@:/]*)@(?=[\w.-]+:\d|localhost\b"
+        r"|[\w-]+\.[\w.-]+)",
         ("http://⟨app:123/45⟩@worker:8083/connectors", "http://⟨app:9092/x⟩@worker.example/"),
     ),
     SecretShape(
@@ -152,7 +155,8 @@ VALUES = (
         r"(?<![\w:./@%+$-])(?!(?i:user|group|principal|mailto|e?mail|owner|contact|author|team|by|cc|from|to):)"
         r"[A-Za-z_][\w.-]{0,63}:(?!\d{1,5}@|\d+(?:\.\d+)+@)"
         r"(?=[^\s@]{1,128}@(?:[A-Za-z][\w.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[\da-fA-F:]{2,40}\]):\d{1,5}(?!\w)"
-        r"|[^\s@\d!#$%^*+~?]{0,127}[\d!#$%^*+~?][^\s@]{0,127}@(?![\da-f]{5,64}\b)[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8}(?![\w:@.-]))"
+        r"|[^\s@\d!#$%^*+~?]{0,127}[\d!#$%^*+~?][^\s@]{0,127}@(?![\da-f]{5,64}\b)"
+        r"[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8}(?![\w:@.-]))"
         r"(?P<secret>[^\s:/@,;\"'<>()\[\]{}\\|=&]{1,128})@",
         (
             "app:⟨hunter2⟩@worker:8083 refused",
@@ -234,7 +238,8 @@ VALUES = (
         ("⟨AIzaSyA1234567890abcdefghijklmnopqrstuvw⟩", "⟨ya29.a0AfH6SMBx1234567890⟩", "⟨GOCSPX-1234567890abcdefghij⟩"),
     ),
     SecretShape(
-        r"(?<![\w-])(?P<secret>sk-(?=[\w-]{0,200}?\d)(?=[\w-]{0,200}?[A-Z])[\w-]{20,}|[prs]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,})",
+        r"(?<![\w-])(?P<secret>sk-(?=[\w-]{0,200}?\d)(?=[\w-]{0,200}?[A-Z])[\w-]{20,}|[prs]k_(?:live"
+        r"|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,})",
         (
             "⟨sk-proj-AbCdEf0123456789AbCdEf⟩",
             "⟨sk_live_AbCdEf0123456789⟩",
@@ -243,7 +248,8 @@ VALUES = (
         ),
     ),
     SecretShape(
-        r"\b(?P<secret>npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{20,}|hf_[A-Za-z]{30,}|do[opr]_v1_[a-f0-9]{32,}|dapi[a-f0-9]{32})",
+        r"\b(?P<secret>npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{20,}|hf_[A-Za-z]{30,}|do[opr]_v1_[a-f0-9]{32,}"
+        r"|dapi[a-f0-9]{32})",
         (
             "⟨npm_abcdefghijklmnopqrstuvwxyz0123456789⟩",
             "⟨pypi-AgEIcHlwaS5vcmcCJDAwMDAwMDAw⟩",
@@ -253,7 +259,8 @@ VALUES = (
         ),
     ),
     SecretShape(
-        r"\b(?P<secret>hv[bsr]\.[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|gls?[ac]_[A-Za-z0-9+/=_]{20,}|AVNS_[\w-]{12,})",
+        r"\b(?P<secret>hv[bsr]\.[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"
+        r"|gls?[ac]_[A-Za-z0-9+/=_]{20,}|AVNS_[\w-]{12,})",
         (
             "⟨hvs.CAESIAbCdEf0123456789xyzABC⟩",
             "⟨SG.AbCdEf0123456789xyzA.AbCdEf0123456789xyzA⟩",

@@ -104,9 +104,7 @@ def first_few(lines: Sequence[str], rest: str, most: int = 3) -> list[str]:
 
 
 def in_yaml(text: str) -> str:
-    """Return a text as a value in a list or map of YAML, in quotes where YAML would read something else without
-    them.
-    """
+    """Return a text as a value in YAML, in quotes where YAML would read something else without them."""
     return text if _PLAIN_IN_YAML.fullmatch(text) else "'" + text.replace("'", "''") + "'"
 
 

@@ -109,7 +109,8 @@ class Flow:
     """How many tasks of all flows one worker of its Connect cluster may run, which share its heap."""
     with_heartbeats: bool = False
     """Whether its source connector mirrors the heartbeats of the pair: the first flow by name of those with heartbeats
-    enabled. Plans go on with the one that does live (`reconcile.heartbeats`)."""
+    enabled. Plans go on with the one that does live (`reconcile.heartbeats`).
+    """
 
     @property
     def pair(self) -> str:
@@ -439,9 +440,7 @@ def _unequal(group: Sequence[Flow], shared: str, settings: Iterable[str]) -> Ite
 
 
 def _twins(flows: Iterable[Flow]) -> Iterator[Clash]:
-    """Find flows that name one connector (`connector_name`); names that are made from aliases are compared by
-    render.
-    """
+    """Find flows that name one connector (`connector_name`); names made of aliases are compared by render."""
     flows_by_name: dict[tuple[str, str], Flow] = {}
     for flow, type_, name in connector_names(with_heartbeats_marked(flows)):
         other = flows_by_name.setdefault((flow.connect.name, str(name)), flow)

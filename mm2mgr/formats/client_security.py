@@ -1,7 +1,7 @@
-"""What Strimzi's operator writes for `tls` and `authentication` of a resource, for connectors and for workers. Judges only what it refuses.
+"""What Strimzi's operator makes of `tls` and `authentication`, for connectors and workers, and what it refuses of them.
 
-Secrets stay with Kubernetes: the operator writes placeholders of its config providers. Stores have the form of 1.1 and newer (PEM;
-before PKCS12 files of its own), OAuth that of 0.51, the last with it. Sources: KafkaMirrorMaker2Connectors,
+Secrets stay with Kubernetes: the operator writes placeholders of its config providers. Stores have the form of 1.1 and
+newer (PEM; before PKCS12 files of its own), OAuth that of 0.51, the last with it. Sources: KafkaMirrorMaker2Connectors,
 KafkaConnectConfigurationBuilder and AuthenticationUtils, 0.41 to 1.2.
 """
 
@@ -56,7 +56,7 @@ WRITTEN = (
 
 
 def security(cluster: Node, namespace: str, trusted: str) -> tuple[Entry, ...]:
-    """Return the settings of clients for a cluster, each at the line of its origin; `trusted` is SECRET:KEY of its trusted certificates.
+    """Return a cluster's settings of clients, each at its origin's line; `trusted` is its certificates' SECRET:KEY.
 
     The last is security.protocol. Entries of type custom keep their path, as they can be edited where they are.
     """
@@ -69,8 +69,8 @@ def security(cluster: Node, namespace: str, trusted: str) -> tuple[Entry, ...]:
 
 
 def _object(node: Node | None, name: str) -> Node | None:
-    found = node.get(name) if node else None
-    return found if found and found.kind == "object" else None
+    member = node.get(name) if node else None
+    return member if member and member.kind == "object" else None
 
 
 def _is_sasl(login: Node) -> bool:
@@ -123,7 +123,7 @@ def _oauth(login: Node, alias: str) -> Iterator[tuple[str, str]]:
 
 
 def of_workers(cluster: Node, namespace: str, trusted: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the properties of workers before and behind those of their `config`: their own, and those of their clients."""
+    """Return the properties of workers and of their clients: those before their `config`, and those behind it."""
     *stores_and_login, protocol = security(cluster, namespace, trusted)
     prefixes = ("", "producer.", "consumer.", "admin.")
     before, after = (
@@ -133,23 +133,25 @@ def of_workers(cluster: Node, namespace: str, trusted: str) -> tuple[dict[str, s
     return before, after
 
 
-# --- what the operator refuses -----------------------------------------------------------------------------------------
+# --- what the operator refuses ----------------------------------------------------------------------------------------
 
 
 def refused(cluster: Node | None, *, is_v1: bool) -> Iterator[OperatorNote]:
-    """Yield what API server or operator refuse of the `authentication` of a cluster, and what the operator leaves out."""
+    """Yield what API server or operator refuse of a cluster's `authentication`, and what the operator leaves out."""
     login = _object(cluster, "authentication")
     if cluster is None or login is None:
         return
     note = OperatorNote("authentication", login.line, "", "", "error")
     type_ = login.word("type")
-    known = _TYPES if is_v1 else (*_TYPES, "oauth")
-    if type_ not in known:
-        near = next(iter(nearest(type_.lower(), known, 0.6)), "")
-        message = f"authentication has the type {type_ or '(none)'}, and there are {', '.join(known)}: the API server refuses the resource"
-        fix = f"write type: {near}" if near else f"write one of {', '.join(known)}"
+    types = _TYPES if is_v1 else (*_TYPES, "oauth")
+    if type_ not in types:
+        near = next(iter(nearest(type_.lower(), types, 0.6)), "")
+        effect = "the API server refuses the resource"
+        message = f"authentication has the type {type_ or '(none)'}, and there are {', '.join(types)}: {effect}"
+        fix = f"write type: {near}" if near else f"write one of {', '.join(types)}"
         if type_ == "oauth":
-            fix = f"write type: custom with sasl: true and sasl.mechanism=OAUTHBEARER, sasl.jaas.config and {WRITTEN[3]} in its config"
+            settings = f"sasl.mechanism=OAUTHBEARER, sasl.jaas.config and {WRITTEN[3]}"
+            fix = f"write type: custom with sasl: true and {settings} in its config"
         yield replace(note, message=message, fix=fix)
     elif type_ in _LOGINS:
         lacking = [name for name in ("username", "passwordSecret") if not login.get(name)]
@@ -164,5 +166,6 @@ def refused(cluster: Node | None, *, is_v1: bool) -> Iterator[OperatorNote]:
     elif type_ == "custom":
         ignored = [entry for entry in entries_of(login.get("config") or login) if not entry.key.startswith(_OF_CUSTOM)]
         for entry in ignored if login.get("config") else ():
-            message = f"{entry.key} in the config of authentication is left out by the operator: it takes {' and '.join(f'{each}*' for each in _OF_CUSTOM)}"
+            effect = f"it takes {' and '.join(f'{prefix}*' for prefix in _OF_CUSTOM)}"
+            message = f"{entry.key} in the config of authentication is left out by the operator: {effect}"
             yield OperatorNote(entry.key, entry.line, message, f"write {entry.key} in the config of the cluster")

@@ -20,7 +20,7 @@ EXACTLY_ONCE_KEY = "exactly.once.source.support"
 
 @dataclass(frozen=True)
 class OperatorNote:
-    """What Strimzi's operator refuses or ignores of a resource: the member and its line, the effect, and what to write."""
+    """What Strimzi's operator refuses or ignores of a resource: member, line, effect, and what to write."""
 
     key: str
     line: int
@@ -31,7 +31,7 @@ class OperatorNote:
 
 @dataclass(frozen=True)
 class OperatorResource:
-    """The resource of Strimzi that a connector is of. `workers` names the resource of its workers, with the namespace."""
+    """The resource of Strimzi of a connector. `workers` names the resource of its workers, with the namespace."""
 
     kind: str
     is_v1: bool
@@ -43,7 +43,8 @@ class OperatorResource:
 class FoundWorkers:
     """The Connect workers of a connector, as far as its file says; `policy` is the short name of the override policy.
 
-    `takes_resources`: connectors are created there as resources of Strimzi, where its operator runs them; `notes` is what it refuses of theirs.
+    `takes_resources`: connectors are created there as resources of Strimzi, where its operator runs them; `notes` is
+    what it refuses of theirs.
     """
 
     properties: Mapping[str, str] = field(repr=False)  # may hold secrets
@@ -61,9 +62,10 @@ class FoundWorkers:
 class FoundConnector:
     """A connector that a file declares or that runs.
 
-    `lines` has the line that decides each key of `config`; `entries` is what the file says of it, in order, with duplicate
-    keys and nulls; `unused` are entries of its config that decide nothing, since its file says the same elsewhere. `owner` is the Connect cluster it is meant for, where the file says so; `state` is Connect's.
-    `home` is the path of its config in a JSON or YAML file; `places` are those of keys that belong elsewhere in it.
+    `lines` has the line that decides each key of `config`; `entries` is what the file says of it, in order, with
+    duplicate keys and nulls; `unused` are entries of its config that decide nothing, since its file says the same
+    elsewhere. `owner` is the Connect cluster it is meant for, where the file says so; `state` is Connect's. `home` is
+    the path of its config in a JSON or YAML file; `places` are those of keys that belong elsewhere in it.
     """
 
     name: str

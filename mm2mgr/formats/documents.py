@@ -98,7 +98,7 @@ class _Scanner:
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
         self.count = 0
-        self.starts = [0, *(found.end() for found in re.finditer("\n", text))]
+        self.starts = [0, *(end.end() for end in re.finditer("\n", text))]
 
     def document(self) -> Node:
         node, end = self.value(self.skip(0), (0,))
@@ -115,16 +115,16 @@ class _Scanner:
         line = self.line(index)
         return SpecError([Problem(Place(self.file, line, index - self.starts[line - 1] + 1), message)])
 
-    def unexpected(self, index: int, wanted: str) -> SpecError:
+    def unexpected(self, index: int, expected: str) -> SpecError:
         """Return the error about what should not be there: what it probably is, and what to write."""
-        found = next(
-            (words for sign, words in _SLIPS if re.compile(sign).match(self.text, index)), f"expected {wanted}"
+        advice = next(
+            (words for sign, words in _SLIPS if re.compile(sign).match(self.text, index)), f"expected {expected}"
         )
-        return self.wrong(index, f"not JSON: {found}")
+        return self.wrong(index, f"not JSON: {advice}")
 
     def skip(self, index: int) -> int:
-        found = _BLANK.match(self.text, index)
-        return found.end() if found else index
+        blank = _BLANK.match(self.text, index)
+        return blank.end() if blank else index
 
     def value(self, index: int, path: PathKey) -> tuple[Node, int]:
         sign, line = self.text[index : index + 1], self.line(index)
@@ -142,12 +142,12 @@ class _Scanner:
         if sign == '"':
             text, end = self.string(index)
             return Node("text", line, text, path=path), end
-        found = _PLAIN.match(self.text, index)
-        if not found:
+        match = _PLAIN.match(self.text, index)
+        if not match:
             raise self.unexpected(index, "a value, text in double quotes")
-        word = found[0]
+        word = match[0]
         kind: NodeKind = "null" if word == "null" else "boolean" if word in ("true", "false") else "number"
-        return Node(kind, line, "" if kind == "null" else word, path=path), found.end()
+        return Node(kind, line, "" if kind == "null" else word, path=path), match.end()
 
     def string(self, index: int) -> tuple[str, int]:
         try:
@@ -224,7 +224,7 @@ def _of_value(value: object, path: PathKey, places: Mapping[PathKey, Place], abo
 
 
 def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
-    """Yield every connector below a node: whatever holds `connector.class`, under a name, in a list, in a dump of Connect.
+    """Yield every connector below a node: what holds `connector.class`, under a name, in a list, in a dump of Connect.
 
     `name` is for a bare config: Connect takes it from the URL it is put to.
     """
@@ -241,21 +241,24 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
     for key, _, node in root.members:
         if node.kind in ("object", "list"):
             inner = (
-                _named(each, root) if key == "config" else each
-                for each in connectors(node, own or (name if key in _WRAPPERS else key))
+                _named(connector, root) if key == "config" else connector
+                for connector in connectors(node, own or (name if key in _WRAPPERS else key))
             )
             names = {"name": (*root.path, "name")} if root.get("name") and key in _WRAPPERS else {}
-            yield from (replace(each, state=each.state or state, places=names | {**each.places}) for each in inner)
+            yield from (
+                replace(connector, state=connector.state or state, places=names | {**connector.places})
+                for connector in inner
+            )
 
 
-def _named(found: FoundConnector, wrapper: Node) -> FoundConnector:
-    """Return a connector with the name beside its config, which is what Connect calls it; another one within is unused."""
-    name, own = wrapper.word("name"), found.lines["name"]
+def _named(connector: FoundConnector, wrapper: Node) -> FoundConnector:
+    """Return a connector with the name beside its config, as Connect does; another name within is unused."""
+    name, own = wrapper.word("name"), connector.lines["name"]
     if not name or not own.value.strip() or own.value == name:
-        return found
+        return connector
     line = entry_of("name", wrapper.line, Node("text", wrapper.line, name, path=(*wrapper.path, "name")))
-    config, lines = {**found.config, "name": name}, {**found.lines, "name": line}
-    return replace(found, name=name, config=config, lines=lines, unused=(own,))
+    config, lines = {**connector.config, "name": name}, {**connector.lines, "name": line}
+    return replace(connector, name=name, config=config, lines=lines, unused=(own,))
 
 
 def connector_of(name: str, class_name: str, entries: tuple[Entry, ...], line: int) -> FoundConnector:
@@ -270,7 +273,7 @@ def entries_of(config: Node) -> tuple[Entry, ...]:
 
 
 def entry_of(key: str, line: int, node: Node) -> Entry:
-    """Return an entry; its raw text starts with a quote or a bracket unless the value is a plain word, so `null` is null."""
+    """Return an entry; its raw text is quoted or in brackets unless the value is a plain word, so `null` is null."""
     if node.kind == "null":
         return Entry(key, "", "null", line, node.path)
     if node.kind == "list":

@@ -1,4 +1,4 @@
-"""Translates mm2.properties as MirrorMaker's driver does: the connectors that a file starts, and whose line each one is.
+"""Translates mm2.properties as MirrorMaker's driver does: the connectors that a file starts, and whose line each is.
 
 Follows MirrorMakerConfig: clusterProps, workerConfig, connectorBaseConfig.
 """
@@ -40,7 +40,7 @@ def passed(key: str) -> bool:
 
 
 def is_top_level_name(key: str) -> bool:
-    """Tell whether the driver looks for this very name at the top level, also where a cluster is called like its beginning."""
+    """Tell whether the driver looks for this name at the top level, even where a cluster is called so."""
     return (
         key in _top_level_names() or key in _OWN or (to_worker(key) and bool(truth_keys.load().history("worker", key)))
     )
@@ -48,8 +48,8 @@ def is_top_level_name(key: str) -> bool:
 
 @cache
 def _top_level_names() -> frozenset[str]:
-    known = truth_keys.load()
-    names = {name for scope in CLASSES.values() for name in known.names(scope)}
+    keys = truth_keys.load()
+    names = {name for scope in CLASSES.values() for name in keys.names(scope)}
     return frozenset(
         name
         for name in names
@@ -59,7 +59,7 @@ def _top_level_names() -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Line(Entry):
-    """A line that counts. `aliases` say whose it is: () is the top level, (A,) a cluster, (A, B) a pair; `plain` is the key below them.
+    """A line that counts. `aliases`: () is the top level, (A,) a cluster, (A, B) a pair; `plain` is the key below them.
 
     They are names as the line has them: whether `clusters` lists them is another question.
     """
@@ -98,8 +98,8 @@ class Dedicated:
     @cached_property
     def _prefixes(self) -> list[tuple[str, tuple[str, ...]]]:
         every = [*((alias,) for alias in self.clusters), *self.pairs()]
-        found = [("->".join(aliases) + ".", aliases) for aliases in every]
-        return sorted(found, key=lambda each: len(each[0]), reverse=True)
+        prefixes = [("->".join(aliases) + ".", aliases) for aliases in every]
+        return sorted(prefixes, key=lambda pair: len(pair[0]), reverse=True)
 
     @cached_property
     def clusters(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class Dedicated:
     def misspelt(self, entry: Entry) -> str:
         """Return how the line of a pair is written right, "" when it is right or of no pair."""
         pair, _, tail = entry.key.rpartition(".")
-        if is_misspelt_enabled(tail) and pair in {"->".join(each) for each in self.pairs()}:
+        if is_misspelt_enabled(tail) and pair in {"->".join(names) for names in self.pairs()}:
             return f"{pair}.enabled = true"
         return self.meant_pair(entry)
 
@@ -117,13 +117,13 @@ class Dedicated:
         """Return how a misspelt pair of two listed clusters is written right, "" for every other line."""
         names = "|".join(map(re.escape, sorted(self.clusters, key=len, reverse=True)))
         text = whole(entry)
-        found = names and re.match(rf"({names})({_ARROW}|\.)({names})(\s*(?:\.|->)\s*)([\w.-]+)", text)
-        if not found or (found[2] == "." and found[5] not in ("enabled", "enable")):
+        match = names and re.match(rf"({names})({_ARROW}|\.)({names})(\s*(?:\.|->)\s*)([\w.-]+)", text)
+        if not match or (match[2] == "." and match[5] not in ("enabled", "enable")):
             return ""
-        if (found[2], found[4]) == ("->", ".") and text == entry.key:
-            return f"a pair of two clusters: {found[1]} cannot mirror itself" if found[1] == found[3] else ""
-        key = "enabled" if is_misspelt_enabled(found[5]) else found[5]
-        return f"{found[1]}->{found[3]}.{key} = …"
+        if (match[2], match[4]) == ("->", ".") and text == entry.key:
+            return f"a pair of two clusters: {match[1]} cannot mirror itself" if match[1] == match[3] else ""
+        key = "enabled" if is_misspelt_enabled(match[5]) else match[5]
+        return f"{match[1]}->{match[3]}.{key} = …"
 
     def value(self, key: str) -> str:
         entry = self._last.get(key)
@@ -148,10 +148,10 @@ class Dedicated:
 
 
 def connectors(file: Dedicated) -> Iterator[FoundConnector]:
-    """Yield what the driver starts: three connectors per pair that mirrors, else its heartbeats unless they are disabled.
+    """Yield what the driver starts: three connectors per pair that mirrors, else its heartbeats unless disabled.
 
-    Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level security
-    keys, which no client reads; all clusters have them as their defaults.
+    Two things are left out that decide nothing: `enabled`, which the driver fills in, and the copies of top-level
+    security keys, which no client reads; all clusters have them as their defaults.
     """
     # Those that mirror first: what is found in a line that several pairs have is reported for one of them.
     for source, target in sorted(file.pairs(), key=lambda pair: not file.enabled(*pair)):
@@ -164,7 +164,7 @@ def connectors(file: Dedicated) -> Iterator[FoundConnector]:
 
 def _connector(file: Dedicated, source: str, target: str, class_name: str) -> FoundConnector:
     lines = _config(file, source, target)
-    made = {
+    own = {
         "name": class_name,
         "connector.class": f"{PACKAGE}.{class_name}",
         "source.cluster.alias": source,
@@ -174,7 +174,7 @@ def _connector(file: Dedicated, source: str, target: str, class_name: str) -> Fo
     return FoundConnector(
         f"{pair} {class_name}",
         class_name,
-        made | {key: line.value for key, line in lines.items()},
+        own | {key: line.value for key, line in lines.items()},
         lines,
         (file.lines.get(f"{pair}.enabled") or file.lines["clusters"]).line,
         form="dedicated",
@@ -240,7 +240,7 @@ def whole(entry: Entry) -> str:
     return as_typed(f"{entry.key} {entry.value}") if split else entry.key
 
 
-# --- whose line it is ---------------------------------------------------------------------------------------------------
+# --- whose line it is -------------------------------------------------------------------------------------------------
 
 
 def is_ignored(key: str) -> bool:
@@ -254,32 +254,32 @@ def is_ignored(key: str) -> bool:
 
 
 def _named_in(key: str) -> tuple[str, ...]:
-    """Return the names of clusters in a key that starts with none of the listed ones: a guess, for there may be none."""
+    """Guess the names of clusters in a key that starts with none of the listed ones; () for none."""
     pair = _PAIR.match(key)
     if pair is None:
         alias = _alias_of(key)
         return (alias,) if alias else ()
     target = pair["target"]
-    known = truth_keys.load()
-    for index in (found.start() for found in re.finditer(r"\.", target)):
+    keys = truth_keys.load()
+    for index in (dot.start() for dot in re.finditer(r"\.", target)):
         tail = target[index + 1 :]
-        if tail == "enabled" or tail.startswith(CONNECTOR_PREFIXES) or any(known.history(s, tail) for s in CLIENTS):
+        if tail == "enabled" or tail.startswith(CONNECTOR_PREFIXES) or any(keys.history(s, tail) for s in CLIENTS):
             return pair["source"], target[:index]
     return (pair["source"], target.partition(".")[0]) if "." in target else ()
 
 
 def _alias_of(key: str) -> str | None:
     """Return the name of the cluster before a cluster's key, None for other keys."""
-    known = truth_keys.load()
+    keys = truth_keys.load()
     if "->" in key or passed(key) or to_worker(key) or key.startswith((*_OWN_PREFIXES, *CONNECTOR_PREFIXES)):
         return None
-    if key in _OWN or key in CLUSTER_KEYS or any(known.history(scope, key) for scope in (*CLIENTS, *KINDS, "worker")):
+    if key in _OWN or key in CLUSTER_KEYS or any(keys.history(scope, key) for scope in (*CLIENTS, *KINDS, "worker")):
         return None
     for dot in re.finditer(r"\.", key):
         tail = key[dot.end() :]
         kind, _, plain = tail.partition(".")
-        of_client = kind in KINDS and known.history(kind, plain)
+        of_client = kind in KINDS and keys.history(kind, plain)
         # What can follow a cluster's name: an address or security key, a client's or a worker's setting.
-        if tail in CLUSTER_KEYS or of_client or known.history("worker", tail):
+        if tail in CLUSTER_KEYS or of_client or keys.history("worker", tail):
             return key[: dot.start()]
     return None

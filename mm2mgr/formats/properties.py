@@ -1,4 +1,4 @@
-"""Reads java.util.Properties text as Java does: entries in order, duplicate keys included, each with its line and its raw text."""
+"""Reads java.util.Properties text as Java does: entries in order, duplicates included, each with line and raw text."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _entry(line: int, text: str, file: str) -> Entry:
-    def replaced(found: re.Match[str]) -> str:
-        code = found[1]
+    def replaced(match: re.Match[str]) -> str:
+        code = match[1]
         if code == "u":
             message = r"a \u without four hexadecimal digits, for which Java refuses the whole file: write \\u"
             raise SpecError([Problem(Place(file, line, 1), message)])
@@ -87,23 +87,23 @@ def last(entries: Sequence[Entry]) -> dict[str, Entry]:
 
 def lost_backslashes(entry: Entry) -> str | None:
     """Return the raw value with the backslashes doubled that Java drops, None when it drops none."""
-    doubled = _LOST.sub(lambda found: found[0] + "\\", entry.raw)
+    doubled = _LOST.sub(lambda match: match[0] + "\\", entry.raw)
     return doubled if doubled != entry.raw else None
 
 
 def remark(entry: Entry) -> str | None:
-    """Return the text after ` #` or ` //` that was meant as a comment, None when there is none; quoted text does not count."""
-    hidden = _QUOTED.sub(lambda found: "_" * len(found[0]), entry.value)
-    found = _REMARK.search(hidden)
-    return entry.value[found.start() :] if found else None
+    """Return the text after ` #` or ` //` that was meant as a comment, None for none; quoted text does not count."""
+    hidden = _QUOTED.sub(lambda match: "_" * len(match[0]), entry.value)
+    match = _REMARK.search(hidden)
+    return entry.value[match.start() :] if match else None
 
 
 def meant(entry: Entry) -> str:
-    """Return the value without these mistakes, so that one mistake is one finding and not one of every rule that sees its effect."""
+    """Return the value without these mistakes, so that one mistake is one finding."""
     value = entry.value
     doubled = lost_backslashes(entry)
     if doubled is not None:
-        value = _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), doubled)
+        value = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), doubled)
     after = remark(entry)
     return value.removesuffix(after) if after else value
 

@@ -1,4 +1,4 @@
-"""Recognises a file by its content and reads its connectors: JSON, properties, mm2.properties, Strimzi's resources, dumps of Connect."""
+"""Recognises a file by its content and reads its connectors: JSON, properties, YAML, dumps of Connect."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _PAIR = re.compile(r"[^\s.>-][^\s>]*->[^\s]+\.")
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """A file and its connectors, those of other plugins included; `entries` are those of mm2.properties, `text` has the comments.
+    """A file and its connectors, of other plugins too; `entries` are those of mm2.properties, `text` has the comments.
 
-    `within` are files in its texts: of a ConfigMap, a Secret, or the `configs` of a compose file; their lines are those of this file.
+    `within` are files in its texts: of a ConfigMap, a Secret, or the `configs` of a compose file; their lines are those
+    of this file.
     """
 
     path: str
@@ -39,7 +40,7 @@ class ForeignFile:
 
 
 def read_file(path: Path, content: bytes | None = None) -> ForeignFile:
-    """Read a file, or its future content; raise SpecError with the place of what cannot be read, and for a file of no known kind."""
+    """Read a file, or its future content; raise SpecError for what cannot be read or is of no known kind."""
     file, text = str(path), read_text(path, content)
     syntax = syntax_of(file, text)
     if syntax == "json":
@@ -108,7 +109,7 @@ def _properties(file: str, text: str) -> ForeignFile:
 
 
 def _is_dedicated(file: mm2_properties.Dedicated, keys: Iterable[str]) -> bool:
-    """Tell whether a file is for the driver: one for a connector may hold stray lines of the other kind, but no cluster's address."""
+    """Tell whether a file is for the driver: a connector's may hold stray lines of it, but no cluster's address."""
     if "connector.class" in keys:
         return any(f"{alias}.bootstrap.servers" in keys for alias in file.clusters)
     return any(key == "clusters" or _PAIR.match(key) for key in keys)
@@ -149,36 +150,39 @@ def _yaml(file: str, text: str) -> ForeignFile:
             raise wrong(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
     try:
         return _wrapped(
-            file, "yaml", [documents.of_yaml(each, number) for number, each in enumerate(read)], _utf8(file, text)
+            file,
+            "yaml",
+            [documents.of_yaml(document, number) for number, document in enumerate(read)],
+            _utf8(file, text),
         )
     except RecursionError as error:
         raise wrong(file, "nested too deeply") from error
 
 
 def _wrapped(file: str, syntax: Literal["json", "yaml"], roots: Sequence[Node], text: str) -> ForeignFile:
-    found: list[FoundConnector] = []
+    connectors_read: list[FoundConnector] = []
     workers: dict[str, FoundWorkers] = {}
     within = tuple(inner for root in roots for inner in _within(file, root, text)) if syntax == "yaml" else ()
     for root in roots:
         if _is_confluents(root):
-            found += _of_confluent(root)
+            connectors_read += _of_confluent(root)
             continue
         of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
         for resource in map(strimzi.read_resource, of_operator):
-            found += resource.connectors
+            connectors_read += resource.connectors
             workers |= resource.workers
         if not of_operator:
-            found += documents.connectors(root, Path(file).stem)
-    if not found and not workers and not within:
+            connectors_read += documents.connectors(root, Path(file).stem)
+    if not connectors_read and not workers and not within:
         raise wrong(
             file,
             f"holds no connector: {next(filter(None, map(_why_none, roots)), 'nothing in it has a connector.class')}",
         )
-    connectors = tuple(strimzi.with_workers(each, workers) for each in found)
+    connectors = tuple(strimzi.with_workers(connector, workers) for connector in connectors_read)
     return ForeignFile(file, syntax, text, connectors, within=within)
 
 
-# --- files within a file ------------------------------------------------------------------------------------------------
+# --- files within a file ----------------------------------------------------------------------------------------------
 
 _MEMBERS = {"ConfigMap": "data", "Secret": "stringData"}
 _INNER = re.compile(r"^\s*clusters\s*[=:]|connector\.class|->[^\s=]+\.enabled", re.MULTILINE)
@@ -193,7 +197,7 @@ def _within(file: str, root: Node, text: str) -> Iterator[ForeignFile]:
         if member := _MEMBERS.get(resource.word("kind")):
             texts = [(key, node) for key, _, node in (resource.get(member) or Node("null", 0)).members]
         elif resource.get("services") and (configs := resource.get("configs")):
-            texts = [(key, inner) for key, _, each in configs.members if (inner := each.get("content"))]
+            texts = [(key, inner) for key, _, config in configs.members if (inner := config.get("content"))]
         else:
             continue
         for key, node in texts:
@@ -210,19 +214,22 @@ def _inner(file: str, node: Node, text: str) -> ForeignFile:
     above = LINE_END.split(text)[node.line - 1] if node.line else ""
     inner = "\n" * (node.line if _LITERAL.search(above) else max(node.line - 1, 0)) + node.text
     if inner.lstrip()[:1] in ("{", "["):
-        found = _wrapped(file, "json", [documents.parse(inner, file)], "")
+        file_within = _wrapped(file, "json", [documents.parse(inner, file)], "")
         return replace(
-            found, connectors=tuple(replace(each, home=(), lines=_placeless(each)) for each in found.connectors)
+            file_within,
+            connectors=tuple(
+                replace(connector, home=(), lines=_placeless(connector)) for connector in file_within.connectors
+            ),
         )
     return _properties(file, inner.encode().decode("iso-8859-1"))
 
 
-def _placeless(found: FoundConnector) -> dict[str, Entry]:
-    return {key: replace(entry, path=()) for key, entry in found.lines.items()}
+def _placeless(connector: FoundConnector) -> dict[str, Entry]:
+    return {key: replace(entry, path=()) for key, entry in connector.lines.items()}
 
 
 def _is_confluents(root: Node) -> bool:
-    """Tell whether a document is a Connector of Confluent's operator, which is written much like Strimzi's KafkaConnector."""
+    """Tell whether a document is a Connector of Confluent's operator, which is written much like Strimzi's."""
     return root.word("kind") == "Connector" and root.word("apiVersion").startswith("platform.confluent.io")
 
 
@@ -234,5 +241,5 @@ def _of_confluent(root: Node) -> list[FoundConnector]:
         root, members=tuple((key, line, renamed if key == "spec" else node) for key, line, node in root.members)
     )
     places = {"connector.class": (*spec.path, "class"), "tasks.max": ()}
-    found = strimzi.read_resource(resource).connectors
-    return [replace(each, home=(*spec.path, "configs"), places=places) for each in found]
+    connectors = strimzi.read_resource(resource).connectors
+    return [replace(connector, home=(*spec.path, "configs"), places=places) for connector in connectors]

@@ -1,4 +1,4 @@
-"""Changes keys in the text of properties, JSON and YAML files and leaves all the rest as it is, to the letter: comments, order, indentation.
+"""Changes keys in the text of properties, JSON and YAML files and leaves the rest as it is, comments included.
 
 A change replaces a piece of the original text. One that touches a piece which another one has changed is refused.
 """
@@ -52,7 +52,7 @@ class Pieces:
 
     def claim(self, path: PathKey) -> None:
         """Note a new path; a second one inside of it has to wait until it is there."""
-        if any(path[: len(each)] == each for each in self.written):
+        if any(path[: len(other)] == other for other in self.written):
             raise NotEditable("another fix changes the same key")
         self.written.add(path)
 
@@ -65,8 +65,8 @@ class Pieces:
 
 
 def newline_of(text: str) -> str:
-    found = LINE_END.search(text)
-    return found[0] if found else "\n"
+    match = LINE_END.search(text)
+    return match[0] if match else "\n"
 
 
 def copied(pieces: Pieces) -> Pieces:
@@ -81,10 +81,10 @@ _UNSAFE = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 def escaped(text: str, *, key: bool = False) -> str:
     """Return a key or a value as properties text that Java reads as the same."""
-    found = "".join(_UNSAFE.get(sign) or (sign if ord(sign) < 256 else f"\\u{ord(sign):04x}") for sign in text)
+    result = "".join(_UNSAFE.get(sign) or (sign if ord(sign) < 256 else f"\\u{ord(sign):04x}") for sign in text)
     if key:
-        return re.sub(r"[=: #!]", r"\\\g<0>", found)
-    return f"\\{found}" if found.startswith(" ") else found
+        return re.sub(r"[=: #!]", r"\\\g<0>", result)
+    return f"\\{result}" if result.startswith(" ") else result
 
 
 class PropertiesText:
@@ -93,7 +93,7 @@ class PropertiesText:
     def __init__(self, text: str, pieces: Pieces | None = None) -> None:
         self.pieces = pieces or Pieces(text)
         self.entries = read(text, "")
-        ends = [found.end() for found in LINE_END.finditer(text)]
+        ends = [match.end() for match in LINE_END.finditer(text)]
         self.starts = [0, *ends]
         self.lines = [text[start:end] for start, end in zip(self.starts, [*ends, len(text)], strict=True)]
 
@@ -143,8 +143,8 @@ class PropertiesText:
 
     def _drop(self, entry: Entry) -> None:
         start, end = self._span(entry)
-        found = LINE_END.match(self.pieces.text, end)
-        self.pieces.change(start, found.end() if found else end, "")
+        match = LINE_END.match(self.pieces.text, end)
+        self.pieces.change(start, match.end() if match else end, "")
 
     def _span(self, entry: Entry) -> tuple[int, int]:
         """Return where an entry begins and ends, with the lines that continue it and without the last line's end."""

@@ -1,7 +1,8 @@
 """Reads Strimzi's resources: the connectors that its operator makes of them, and the workers that these run on.
 
-What the operator adds is included, security too (see `client_security`); what it refuses or ignores is in the notes of a resource.
-Sources: KafkaMirrorMaker2Connectors, KafkaMirrorMaker2Cluster and KafkaConnectAssemblyOperator, 0.41 to 1.2.
+What the operator adds is included, security too (see `client_security`); what it refuses or ignores is in the notes of
+a resource. Sources: KafkaMirrorMaker2Connectors, KafkaMirrorMaker2Cluster and KafkaConnectAssemblyOperator, 0.41 to
+1.2.
 """
 
 from __future__ import annotations
@@ -10,13 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.formats import client_security
-from mm2mgr.formats.connectors import (
-    CONVERTERS,
-    FoundConnector,
-    FoundWorkers,
-    OperatorNote,
-    OperatorResource,
-)
+from mm2mgr.formats.connectors import CONVERTERS, FoundConnector, FoundWorkers, OperatorNote, OperatorResource
 from mm2mgr.formats.documents import Node, connector_of, entries_of, entry_of, text_entry
 from mm2mgr.formats.properties import Entry
 from mm2mgr.spec.places import PathKey
@@ -29,7 +24,7 @@ _PARTS = {
     "checkpointConnector": "MirrorCheckpointConnector",
     "heartbeatConnector": "MirrorHeartbeatConnector",
 }
-_PATTERNS = {  # the operator writes these over `config`, on connectors that read the key; of two for one key the later one counts
+_PATTERNS = {  # the operator writes these over `config` where the key is read; of two for one key the later counts
     "topicsPattern": "topics",
     "topicsBlacklistPattern": "topics.exclude",
     "topicsExcludePattern": "topics.exclude",
@@ -141,7 +136,7 @@ def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
     written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
     entries = (text_entry("name", resource.line, name), *written)
     owner = resource.word("metadata", "labels", _LABEL)
-    found = _made(name, spec.word("class"), entries, spec)
+    connector = _made(name, spec.word("class"), entries, spec)
     places = {"connector.class": (*spec.path, "class"), "tasks.max": (*spec.path, "tasksMax")}
     notes = list(_unknown(spec, "resource", is_v1=False)) if resource.word("kind") == "KafkaConnector" else []
     if not owner and resource.word("kind") == "KafkaConnector":
@@ -153,16 +148,16 @@ def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
         )
     workers = f"{resource.word('metadata', 'namespace')}/{owner}" if owner else ""
     of = OperatorResource("KafkaConnector", _is_v1(resource), workers, tuple(notes))
-    return replace(found, state=_state(spec), owner=owner, home=(*spec.path, "config"), places=places, resource=of)
+    return replace(connector, state=_state(spec), owner=owner, home=(*spec.path, "config"), places=places, resource=of)
 
 
 _LABEL, _ANNOTATION = "strimzi.io/cluster", "strimzi.io/use-connector-resources"
 
 
-def with_workers(found: FoundConnector, workers: Mapping[str, FoundWorkers]) -> FoundConnector:
+def with_workers(connector: FoundConnector, workers: Mapping[str, FoundWorkers]) -> FoundConnector:
     """Return a connector with the workers of its file, and a note where these do not take it."""
-    own, of = workers.get(found.owner), found.resource
-    if not found.owner and len(workers) == 1:  # the one that is meant
+    own, of = workers.get(connector.owner), connector.resource
+    if not connector.owner and len(workers) == 1:  # the one that is meant
         [(name, own)] = workers.items()
         notes = (
             tuple(
@@ -174,14 +169,16 @@ def with_workers(found: FoundConnector, workers: Mapping[str, FoundWorkers]) -> 
         )
         of = replace(of, notes=notes) if of else None
     if own and of and of.kind == "KafkaConnector" and not own.takes_resources:
-        message = f"the KafkaConnect {found.owner} has no annotation {_ANNOTATION}: the operator ignores its connectors"
+        message = (
+            f"the KafkaConnect {connector.owner} has no annotation {_ANNOTATION}: the operator ignores its connectors"
+        )
         note = OperatorNote(
-            _ANNOTATION, found.line, message, f'write annotations: {{{_ANNOTATION}: "true"}} in the KafkaConnect'
+            _ANNOTATION, connector.line, message, f'write annotations: {{{_ANNOTATION}: "true"}} in the KafkaConnect'
         )
         of = replace(of, notes=(*of.notes, note))
     if own and of:
         of = replace(of, notes=(*of.notes, *own.notes))
-    return replace(found, workers=own, resource=of)
+    return replace(connector, workers=own, resource=of)
 
 
 def _namespace(resource: Node) -> str:
@@ -193,15 +190,16 @@ def _is_v1(resource: Node) -> bool:
 
 
 def _unknown(
-    node: Node | None, what: str, *, is_v1: bool, hints: Mapping[str, str] | None = None
+    node: Node | None, kind: str, *, is_v1: bool, hints: Mapping[str, str] | None = None
 ) -> Iterator[OperatorNote]:
     """Yield a note for each member that the operator's definition does not have."""
-    known = (*_MEMBERS[what], *(() if is_v1 else _OLD.get(what, ())))
+    members = (*_MEMBERS[kind], *(() if is_v1 else _OLD.get(kind, ())))
     for name, line, _ in node.members if node else ():
-        if name not in known:
-            near = next(iter(nearest(name, known, 0.7)), "")
-            old = " any more" if name in _OLD.get(what, ()) else ""
-            message = f"{name} is no member of a {_CALLED[what]}{old}: the API server refuses or drops it, and the operator never sees it"
+        if name not in members:
+            near = next(iter(nearest(name, members, 0.7)), "")
+            old = " any more" if name in _OLD.get(kind, ()) else ""
+            effect = "the API server refuses or drops it, and the operator never sees it"
+            message = f"{name} is no member of a {_CALLED[kind]}{old}: {effect}"
             fix = (hints or {}).get(name) or (
                 f"write {near}" if near else f"remove {name}, or write it where it is read"
             )
@@ -224,7 +222,8 @@ def _made(
 ) -> FoundConnector:
     """Return a connector of the operator's own entries and its `config`, of which the operator leaves out some keys.
 
-    A number of tasks that is there only is kept, as the one that was meant. The entries `over` are written over `config`.
+    A number of tasks that is there only is kept, as the one that was meant. The entries `over` are written over
+    `config`.
     """
     config, own = _config(spec), {entry.key for entry in entries}
     unused = tuple(entry for entry in config if entry.key in _LEFT_OUT)
@@ -244,26 +243,30 @@ def _state(spec: Node) -> str | None:
 
 def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
     """Return entries of members that the operator converts to config keys."""
-    found = [(key, child) for key in names if (child := node.get(key)) and child.kind not in ("object", "list", "null")]
-    return [entry_of(names[key], child.line, child) for key, child in found]
+    members = [
+        (key, child) for key in names if (child := node.get(key)) and child.kind not in ("object", "list", "null")
+    ]
+    return [entry_of(names[key], child.line, child) for key, child in members]
 
 
 def _worker(spec: Node, kafka: Node, defaults: Mapping[str, str], namespace: str, trusted: str) -> FoundWorkers:
-    """Return the workers of a resource; `kafka` is the part of it that holds their Kafka cluster and their properties."""
+    """Return the workers of a resource; `kafka` is its part that holds their Kafka cluster and properties."""
     login, protocols = client_security.of_workers(kafka, namespace, trusted)
     written = {entry.key: entry.value for entry in _config(kafka)}
-    kept = {key: value for key, value in written.items() if key in _ALLOWED or not key.lower().startswith(_FORBIDDEN)}
+    allowed = {
+        key: value for key, value in written.items() if key in _ALLOWED or not key.lower().startswith(_FORBIDDEN)
+    }
     members = {key: value for name, key in _STORED.items() if (value := kafka.word(name))}
     servers = {"bootstrap.servers": kafka.word("bootstrapServers")}
     own = written.get(_PROVIDERS, "")
     providers = {_PROVIDERS: f"{own},{client_security.PROVIDERS}" if own else client_security.PROVIDERS}
-    properties = {**defaults, **servers, **login, **kept, **members, **providers, **protocols}
+    properties = {**defaults, **servers, **login, **allowed, **members, **providers, **protocols}
     return FoundWorkers(properties, spec.word("version") or None)
 
 
 def _stored(name: str) -> dict[str, str]:
     """Return where the operator lets workers store what they know unless a resource says otherwise."""
-    topics = {f"{what}.storage.topic": f"{name}-{what}s" for what in ("config", "offset")}
+    topics = {f"{kind}.storage.topic": f"{name}-{kind}s" for kind in ("config", "offset")}
     return {"group.id": name, **topics, "status.storage.topic": f"{name}-status"}
 
 
@@ -284,7 +287,7 @@ class _Mirror:
 
 
 def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
-    """Return the connectors of a KafkaMirrorMaker2; its own workers use one of the Kafka clusters and ByteArrayConverter."""
+    """Return the connectors of a KafkaMirrorMaker2; its workers use one of its clusters and ByteArrayConverter."""
     pairs = list(_pairs(spec))
     if not pairs:
         return Resource()
@@ -292,11 +295,13 @@ def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
     namespace, trusted = _namespace(resource), f"{name}-connect-tls-trusted-certs"
     defaults = {**_stored("mirrormaker2-cluster"), **CONVERTERS}
     workers = {name: _worker(spec, own, defaults, namespace, f"{trusted}:{own.word('alias')}-ca.crt")}
-    found = [connector for pair in pairs for connector in _of_pair(name, pair, own, namespace, trusted)]
+    connectors = [connector for pair in pairs for connector in _of_pair(name, pair, own, namespace, trusted)]
     notes = tuple(dict.fromkeys(_notes(resource, spec, pairs, own)))
     of = OperatorResource("KafkaMirrorMaker2", _is_v1(resource), f"{resource.word('metadata', 'namespace')}/{name}")
-    found = [replace(each, resource=replace(of, notes=() if at else notes)) for at, each in enumerate(found)]
-    return Resource(tuple(found), workers)
+    connectors = [
+        replace(connector, resource=replace(of, notes=() if at else notes)) for at, connector in enumerate(connectors)
+    ]
+    return Resource(tuple(connectors), workers)
 
 
 def _notes(resource: Node, spec: Node, pairs: Sequence[_Mirror], own: Node) -> Iterator[OperatorNote]:
@@ -317,17 +322,18 @@ def _notes(resource: Node, spec: Node, pairs: Sequence[_Mirror], own: Node) -> I
 def _refused_aliases(spec: Node) -> Iterator[OperatorNote]:
     """Yield a note for each name of a cluster that spec.clusters does not have, or has twice."""
     clusters = (spec.get("clusters") or Node("list", spec.line)).items
-    known = [cluster.word("alias") for cluster in clusters]
+    aliases = [cluster.word("alias") for cluster in clusters]
     names = [("connectCluster", spec.get("connectCluster"))] if clusters else []
     for mirror in (spec.get("mirrors") or spec).items:
         names += [(end, mirror.get(end)) for end in ("sourceCluster", "targetCluster")]
     for member, node in names:
-        if node and node.text not in known:
-            near = next(iter(nearest(node.text, known, 0.5)), "")
-            message = f"{member} is {node.text}, and spec.clusters has {', '.join(known) or 'none'}: the operator refuses the resource"
+        if node and node.text not in aliases:
+            near = next(iter(nearest(node.text, aliases, 0.5)), "")
+            effect = "the operator refuses the resource"
+            message = f"{member} is {node.text}, and spec.clusters has {', '.join(aliases) or 'none'}: {effect}"
             yield OperatorNote(member, node.line, message, f"write {member}: {near or 'one of these'}", "error")
     for cluster in clusters:
-        if known.count(cluster.word("alias")) > 1:
+        if aliases.count(cluster.word("alias")) > 1:
             message = (
                 f"the alias {cluster.word('alias')} stands twice in spec.clusters: the operator refuses the resource"
             )
@@ -341,7 +347,8 @@ def _refused_target(spec: Node, pair: _Mirror, own: Node) -> Iterator[OperatorNo
         return
     fix = f"write connectCluster: {target}"
     if _addresses(pair.target) == _addresses(own):
-        message = f"connectCluster is {connect.text}, another alias of the target {target}: operators before 0.44 and since 0.49 refuse the resource"
+        effect = "operators before 0.44 and since 0.49 refuse the resource"
+        message = f"connectCluster is {connect.text}, another alias of the target {target}: {effect}"
         yield OperatorNote("connectCluster", connect.line, message, fix)
         return
     message = (
@@ -366,7 +373,8 @@ def _of_mirror(pair: _Mirror, own: Node, *, is_v1: bool) -> Iterator[OperatorNot
     unread = [entry for entry in _config(pair.source) if pair.source is not own and _is_workers(entry.key)]
     if unread:
         names = ", ".join(entry.key for entry in unread)
-        message = f"the workers are configured by {own.word('alias')}, so in the config of {pair.source.word('alias')} {names} does nothing"
+        effect = f"so in the config of {pair.source.word('alias')} {names} does nothing"
+        message = f"the workers are configured by {own.word('alias')}, {effect}"
         fix = f"remove it, or write it under config of {own.word('alias')}"
         yield OperatorNote(unread[0].key, unread[0].line, message, fix, "info")
 
@@ -383,20 +391,20 @@ _OF_CLIENTS = ("producer.", "consumer.", "admin.")
 
 def why_no_mirror(spec: Node) -> str:
     """Return why a KafkaMirrorMaker2 has no connector."""
-    for name, wanted in (
+    for name, members in (
         ("clusters", "alias and bootstrapServers"),
         ("mirrors", "sourceCluster, targetCluster and sourceConnector"),
     ):
         node = spec.get(name)
         if name == "mirrors" and not (node and node.kind == "list" and node.items):
-            return f"spec.mirrors should be a list of entries with {wanted}"
+            return f"spec.mirrors should be a list of entries with {members}"
         if node and node.kind != "list":
-            return f"spec.{name} should be a list of entries with {wanted}"
-    known = ", ".join(_clusters(spec)) or "none"
+            return f"spec.{name} should be a list of entries with {members}"
+    aliases = ", ".join(_clusters(spec)) or "none"
     for mirror in (spec.get("mirrors") or spec).items:
         ends = [mirror.word(end) for end in ("sourceCluster", "targetCluster")]
         if unknown := [end or "(none)" for end in ends if end not in _clusters(spec)]:
-            return f"line {mirror.line}: no cluster {unknown[0]} under spec.clusters, which has {known}"
+            return f"line {mirror.line}: no cluster {unknown[0]} under spec.clusters, which has {aliases}"
     return f"no mirror has {' or '.join(_PARTS)}, of which the operator starts those that are written"
 
 
@@ -433,9 +441,9 @@ def _of_pair(owner: str, pair: _Mirror, own: Node, namespace: str, trusted: str)
         patterns = {key: to for key, to in _PATTERNS.items() if to.partition(".")[0] in _READS.get(part, ())}
         written = {entry.key for entry in _config(node)}
         entries = tuple(entry for entry in entries if entry.key not in written or not _is_security(entry.key))
-        found = _made(name, named["connector.class"], entries, node, _scalars(pair.mirror, patterns))
+        connector = _made(name, named["connector.class"], entries, node, _scalars(pair.mirror, patterns))
         places = dict(_places(pair, node, _READS.get(part, ())))
-        yield replace(found, state=_state(node), owner=owner, home=(*node.path, "config"), places=places)
+        yield replace(connector, state=_state(node), owner=owner, home=(*node.path, "config"), places=places)
 
 
 def _places(pair: _Mirror, node: Node, reads: Sequence[str]) -> Iterator[tuple[str, PathKey]]:
@@ -459,11 +467,11 @@ def _cluster(cluster: Node, prefix: str, namespace: str, trusted: str, *, is_wor
 
     In the cluster of the workers what is for a kind of clients is for theirs.
     """
-    entries = [replace(each, path=()) for each in _scalars(cluster, {"alias": f"{prefix}alias"})]
+    entries = [replace(entry, path=()) for entry in _scalars(cluster, {"alias": f"{prefix}alias"})]
     entries += _scalars(cluster, {"bootstrapServers": f"{prefix}bootstrap.servers"})
     written = {entry.key for entry in _config(cluster)}  # over what the operator makes
-    made = client_security.security(cluster, namespace, f"{trusted}:{cluster.word('alias')}-ca.crt")
-    entries += [replace(entry, key=prefix + entry.key) for entry in made if entry.key not in written]
+    security = client_security.security(cluster, namespace, f"{trusted}:{cluster.word('alias')}-ca.crt")
+    entries += [replace(entry, key=prefix + entry.key) for entry in security if entry.key not in written]
     for entry in _config(cluster):
         of_clients = entry.key.startswith(_OF_CLIENTS)
         if not _is_workers(entry.key) and not (is_workers and of_clients):

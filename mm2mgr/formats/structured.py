@@ -31,10 +31,10 @@ class _Span:
         inner = ((at, span) for name, at, span in reversed(self.members) if name == key)
         if isinstance(key, int) and self.items:
             inner = ((self.start, span) for span in self.items[key : key + 1])
-        begin, found = next(inner, (0, None))
-        if found and found.start < begin:
+        begin, value = next(inner, (0, None))
+        if value and value.start < begin:
             raise NotEditable("an anchor of YAML shares the value")
-        return found
+        return value
 
 
 class StructuredText:
@@ -95,14 +95,14 @@ class StructuredText:
     def remove(self, path: PathKey, line: int = 0) -> None:
         parent = self._find(path[:-1])
         members = parent.members if parent else ()
-        found = [index for index, (name, _, _) in enumerate(members) if name == path[-1]]
-        found = [index for index in found if len(found) == 1 or not line or self._line(members[index][1]) == line]
-        if not parent or not found:
+        indexes = [index for index, (name, _, _) in enumerate(members) if name == path[-1]]
+        indexes = [index for index in indexes if len(indexes) == 1 or not line or self._line(members[index][1]) == line]
+        if not parent or not indexes:
             return
-        if len(parent.members) == len(found):
+        if len(parent.members) == len(indexes):
             self.pieces.change(parent.start, parent.end, "{}")
             return
-        for index in found[:1] if line and len(found) > 1 else found:
+        for index in indexes[:1] if line and len(indexes) > 1 else indexes:
             self._cut(parent, index)
 
     def document(self, path: PathKey) -> int | None:
@@ -111,7 +111,14 @@ class StructuredText:
 
     def ending(self, path: PathKey, line: int) -> PathKey:
         """Return the path of the value on a line whose last names are those of `path`, () for none."""
-        return next((each for each, at in self._paths() if each[-len(path) :] == path and self._line(at) == line), ())
+        return next(
+            (
+                candidate
+                for candidate, at in self._paths()
+                if candidate[-len(path) :] == path and self._line(at) == line
+            ),
+            (),
+        )
 
     def _paths(self) -> Iterator[tuple[PathKey, int]]:
         waiting: list[tuple[PathKey, int, _Span]] = [((number,), 0, root) for number, root in enumerate(self.roots)]
@@ -144,7 +151,7 @@ class StructuredText:
         self.pieces.claim(new)
         for index, (name, start, span) in enumerate(parent.members):
             if name == old[-1]:
-                if any(each == name for each, _, _ in parent.members[index + 1 :]):
+                if any(other == name for other, _, _ in parent.members[index + 1 :]):
                     self._cut(parent, index)
                 else:
                     self.pieces.change(start, span.end, self._member(str(new[-1]), _as(value, self.pieces.text, span)))
@@ -189,8 +196,8 @@ class StructuredText:
 
 
 def _line_end(text: str, index: int) -> int:
-    found = LINE_END.search(text, index)
-    return found.start() if found else len(text)
+    match = LINE_END.search(text, index)
+    return match.start() if match else len(text)
 
 
 def _as(value: Value, text: str, old: _Span) -> Value:
@@ -252,8 +259,8 @@ def _json_value(text: str, index: int) -> _Span:
         if text[index] == "{":
             return _Span(index, at + 1, "object", members=tuple(members))
         return _Span(index, at + 1, "list", items=tuple(items))
-    if found := _STRING.match(text, index):
-        return _Span(index, found.end(), "text")
+    if match := _STRING.match(text, index):
+        return _Span(index, match.end(), "text")
     word = _WORD.match(text, index)
     assert word
     return _Span(index, word.end(), "boolean" if word[0] in ("true", "false") else "number")
@@ -274,5 +281,5 @@ def _of_yaml(node: Any, text: str) -> _Span:
     items = tuple(_of_yaml(item, text) for item in node.value) if kind == "sequence" else ()
     if node.flow_style:
         return _Span(start, node.end_mark.index, "object" if kind == "mapping" else "list", members, items)
-    end = max((span.end for span in (*(each for _, _, each in members), *items)), default=start)
+    end = max((span.end for span in (*(member for _, _, member in members), *items)), default=start)
     return _Span(start, end, "object" if kind == "mapping" else "list", members, items, block=True)

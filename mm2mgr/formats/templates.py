@@ -1,6 +1,7 @@
-"""Recognises what a template engine or a shell fills in before Kafka reads a file: `{{ … }}`, `{% … %}`, `<BROKER>`, `{BROKER}`, `${NAME}`.
+"""Recognises what a template or a shell fills in before Kafka reads it: `{{ … }}`, `{% … %}`, `<BROKER>`, `${NAME}`.
 
-A placeholder of a config provider, `${file:/path:key}`, is none: the workers fill it in, and the config holds it for good.
+A placeholder of a config provider, `${file:/path:key}`, is none: the workers fill it in, and the config holds it for
+good.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _OWN_VARIABLES = ("transforms.", "predicates.", "topic.rename.format")
 
 def template_in(value: str) -> str:
     """Return the first part of a value that a template fills in, "" for none."""
-    found = _MARK.search(value) if "{" in value or "$" in value or "<" in value else None
-    return found[0] if found else ""
+    match = _MARK.search(value) if "{" in value or "$" in value or "<" in value else None
+    return match[0] if match else ""
 
 
 def without_templates(value: str, instead: str) -> str:
@@ -33,15 +34,15 @@ def without_templates(value: str, instead: str) -> str:
 
 
 def is_open(value: str) -> bool:
-    """Tell whether a value is known only when somebody has filled it in: a template, or the workers' config providers."""
+    """Tell whether a value is known only once it is filled in: a template, or the workers' config providers."""
     return "${" in value or bool(template_in(value))
 
 
 def templates(config: Mapping[str, str]) -> dict[str, str]:
     """Return the keys of a config whose values a template fills in, each with the part."""
     marked = ((key, value) for key, value in config.items() if "{" in value or "$" in value or "<" in value)
-    found = ((key, template_in(value)) for key, value in marked if not key.startswith(_OWN_VARIABLES))
-    return {key: part for key, part in found if part}
+    templates_of = ((key, template_in(value)) for key, value in marked if not key.startswith(_OWN_VARIABLES))
+    return {key: part for key, part in templates_of if part}
 
 
 _OWN_LINE = re.compile(

@@ -1,4 +1,4 @@
-"""Classifies config keys, so that one rule of `rules.keys` reports each, and finds a key that works instead. Pure, and cached by key."""
+"""Classifies config keys, so that one rule of `rules.keys` reports each, and finds a key that works instead. Pure."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ RECORD_KEYS = frozenset(
         *("send.buffer.bytes", "receive.buffer.bytes", "transactional.id", "transaction.timeout.ms"),
     ]
 )
-# MirrorMaker hands its clients ready-made (de)serializers, and its consumers are assigned partitions, so they have no group.
+# MirrorMaker hands its clients ready-made (de)serializers, and its consumers are assigned partitions, so they have no
+# group.
 _INSTANCES = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
 _GROUPLESS = frozenset({"group.id"})
 
 
 @dataclass(frozen=True)
 class Context:
-    """What decides about a key besides its name. `types`: the connectors that get it (in mm2.properties all three get a flow's keys)."""
+    """What decides about a key besides its name. `types` are the connectors that get it, in mm2.properties all."""
 
     types: tuple[ConnectorType, ...]
     setting: Setting
@@ -73,7 +74,7 @@ def keys_under(subject: Subject, rule: str) -> tuple[str, ...]:
 
 
 def undisputed(kind: SubjectKind) -> tuple[str, ...] | None:
-    """Return no keys, for `Rule.reads`, where no rule reports a key of this kind whatever the values are; None for other kinds."""
+    """Return (), for `Rule.reads`, where no rule reports a key of this kind whatever its values; else None."""
     return None if _by_rule(context_of(kind), kind.keys, "", "") else ()
 
 
@@ -81,11 +82,11 @@ def undisputed(kind: SubjectKind) -> tuple[str, ...] | None:
 def _rules_of(subject: Subject) -> Mapping[str, tuple[str, ...]]:
     kind, context = subject.kind, context_of(subject.kind)
     if subject.form == "dedicated":
-        found: dict[str, tuple[str, ...]] = {}
+        keys_of: dict[str, tuple[str, ...]] = {}
         for key in subject.scopes:
             if rule := what_is(subject, key):
-                found[rule] = (*found.get(rule, ()), key)
-        return found
+                keys_of[rule] = (*keys_of.get(rule, ()), key)
+        return keys_of
     every = _by_rule(context, kind.keys, "", "")  # most connectors of a kind need no look at their aliases
     return _by_rule(context, kind.keys, *ends(subject)) if "unknown-key" in every else every
 
@@ -95,10 +96,10 @@ _ALIASES = ("source.cluster.alias", "target.cluster.alias")
 
 
 def ends(subject: Subject) -> tuple[str, str]:
-    """Return the aliases of a connector; those it lacks are of the pair that keys of mm2.properties in its config name."""
+    """Return the aliases of a connector; one that it lacks is of the pair that keys of mm2.properties in it name."""
     if all(key in subject.config for key in _ALIASES) or subject.form != "connect":
         return subject.source, subject.target
-    pairs = {found.groups() for key in subject.config if (found := _PAIR.match(key))}
+    pairs = {match.groups() for key in subject.config if (match := _PAIR.match(key))}
     of_pair = pairs.pop() if len(pairs) == 1 else ("", subject.target)
     source, target = (subject.get(key, alias) for key, alias in zip(_ALIASES, of_pair, strict=True))
     return source, target
@@ -119,7 +120,7 @@ def what_is(subject: Subject, key: str) -> str:
 
 
 def of_cluster(subject: Subject, key: str) -> str | None:
-    """Return the name below a cluster of mm2.properties that became this key, None for other keys and for copies that the driver makes."""
+    """Return the name below a cluster of mm2.properties that became this key; None for others and copies."""
     alias, written = subject.scopes.get(key), subject.spots[key].key if key in subject.spots else ""
     if subject.form != "dedicated" or alias not in ((subject.source,), (subject.target,)):
         return None
@@ -129,41 +130,41 @@ def of_cluster(subject: Subject, key: str) -> str | None:
 
 @cache
 def _of_cluster(context: Context, plain: str) -> str:
-    """Classify a line of a cluster: the driver gives it to clients of both sides, and to workers where the cluster is a target."""
-    known = load()
+    """Classify a cluster's line: the driver gives it to clients of both sides, and to workers that write there."""
+    keys = load()
     kind, _, name = plain.partition(".")
-    if known.history("worker", plain):
-        return _dated(context, "worker", plain, known)
+    if keys.history("worker", plain):
+        return _dated(context, "worker", plain, keys)
     if plain.startswith(_OF_WORKERS) or not what(context, f"source.cluster.{plain}"):
         return ""
     if _is_connectors(plain) or plain.startswith(_OF_CONNECTORS):
         return "dead-key"
     if kind in KINDS:
-        return _of_clusters_client(context, kind, name, known)
-    if any(known.history(kind, plain) for kind in KINDS):
+        return _of_clusters_client(context, kind, name, keys)
+    if any(keys.history(kind, plain) for kind in KINDS):
         return "misdirected-key"
     rule = what(context, plain.removeprefix("cluster."))
     return rule if rule in ("unknown-key", "server-key") else "dead-key"
 
 
-def _of_clusters_client(context: Context, kind: str, name: str, known: Keys) -> str:
+def _of_clusters_client(context: Context, kind: str, name: str, keys: Keys) -> str:
     if name.startswith("override."):
-        return "dead-key" if known.history(kind, name.removeprefix("override.")) else "unknown-key"
+        return "dead-key" if keys.history(kind, name.removeprefix("override.")) else "unknown-key"
     prefixes = [f"source.{kind}.", f"target.{kind}.", *(["producer.override."] if kind == "producer" else [])]
     return min(what(context, prefix + name) for prefix in prefixes)  # "" where one of them is of use
 
 
 @cache
 def _by_rule(context: Context, keys: tuple[str, ...], source: str, target: str) -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    keys_of: dict[str, tuple[str, ...]] = {}
     for key in keys:
         if rule := _of_alias(what(context, key), key, source, target):
-            found[rule] = (*found.get(rule, ()), key)
-    return found
+            keys_of[rule] = (*keys_of.get(rule, ()), key)
+    return keys_of
 
 
 def _of_alias(rule: str, key: str, source: str, target: str) -> str:
-    """Report `A.bootstrap.servers`, where A is an alias, as a dead key: it is a line of mm2.properties that no connector reads."""
+    """Report `A.bootstrap.servers`, where A is an alias, as dead: a line of mm2.properties that no connector reads."""
     if rule != "unknown-key" or not key.startswith(tuple(f"{alias}." for alias in (source, target) if alias)):
         return rule
     plain = key.partition(".")[2]
@@ -178,20 +179,20 @@ def _known_to_clients() -> frozenset[str]:
 
 @cache
 def what(context: Context, key: str) -> str:
-    """Return the id of the rule that a key falls under, "" for none; keys of mm2.properties with an alias are not handled here."""
-    known = load()
+    """Return the id of the rule that a key falls under, "" for none; see `what_is` for keys of mm2.properties."""
+    keys = load()
     if key in _ALL_CLUSTER_KEYS:
         return "bare-security"
     for type_ in context.types:
-        if known.history(type_, key):
-            return _dated(context, type_, key, known)
-    return _not_its_own(context, key, known)
+        if keys.history(type_, key):
+            return _dated(context, type_, key, keys)
+    return _not_its_own(context, key, keys)
 
 
-def _not_its_own(context: Context, key: str, known: Keys) -> str:
+def _not_its_own(context: Context, key: str, keys: Keys) -> str:
     """Classify a key that the connector itself does not read."""
-    of_clients = key not in _GROUPLESS and any(known.history(kind, key) for kind in KINDS)
-    if known.history("worker", key) and not of_clients:
+    of_clients = key not in _GROUPLESS and any(keys.history(kind, key) for kind in KINDS)
+    if keys.history("worker", key) and not of_clients:
         return "worker-key"
     if key.startswith(_OF_PLUGINS):
         return ""
@@ -199,28 +200,28 @@ def _not_its_own(context: Context, key: str, known: Keys) -> str:
         return "dead-key"
     if _is_connectors(key) or other_tool(key):
         return "other-connectors-key" if _is_connectors(key) else "other-tools-key"
-    prefix, plain = split(key, known)
-    if of_clients or any(known.history(kind, plain) for kind in KINDS):
-        return _client_key(context, prefix, plain, known)
+    prefix, plain = split(key, keys)
+    if of_clients or any(keys.history(kind, plain) for kind in KINDS):
+        return _client_key(context, prefix, plain, keys)
     behind_prefix = prefix and _is_connectors(plain)
     return "dead-key" if behind_prefix else "server-key" if server_setting(plain) else "unknown-key"
 
 
-def _dated(context: Context, scope: str, name: str, known: Keys) -> str:
+def _dated(context: Context, scope: str, name: str, keys: Keys) -> str:
     """Classify a key by the Kafka lines that have it."""
-    exists_in = known.history(scope, name)[0].exists_in
-    line = known.line(context.setting.version)
+    exists_in = keys.history(scope, name)[0].exists_in
+    line = keys.line(context.setting.version)
     if line in exists_in:
         return "key-deprecated" if name.endswith(".blacklist") and context.version_known else ""
-    if known.lines.index(line) > known.lines.index(exists_in[-1]):
+    if keys.lines.index(line) > keys.lines.index(exists_in[-1]):
         return "key-removed"
     return "key-too-new" if context.version_known else ""
 
 
-def _client_key(context: Context, prefix: str, plain: str, known: Keys) -> str:
+def _client_key(context: Context, prefix: str, plain: str, keys: Keys) -> str:
     every = (client for type_ in context.types for client in clients(type_, context.setting))
     hits = (hit for client in every for hit in seen_by(client, prefix + plain))
-    useful = [hit for hit in hits if known.history(hit.client.kind, plain)]
+    useful = [hit for hit in hits if keys.history(hit.client.kind, plain)]
     if useful and prefix in GENERAL and plain in _ALL_CLUSTER_KEYS:
         return "unscoped-address"
     if useful and all(_is_forced(hit) for hit in useful):
@@ -228,9 +229,9 @@ def _client_key(context: Context, prefix: str, plain: str, known: Keys) -> str:
     if useful:
         if prefix == "producer." and plain in RECORD_KEYS:
             return "misdirected-key"
-        dated = [_dated(context, hit.client.kind, plain, known) for hit in useful]
+        dated = [_dated(context, hit.client.kind, plain, keys) for hit in useful]
         return min(dated)  # "" where one of them knows it
-    if prefix in ("consumer.override.", "admin.override.") and known.history(prefix.partition(".")[0], plain):
+    if prefix in ("consumer.override.", "admin.override.") and keys.history(prefix.partition(".")[0], plain):
         return "dead-override"
     # A heartbeat connector has no client on the source, yet people give all three connectors both addresses: no harm.
     harmless = prefix == "source.cluster." and plain in CLUSTER_KEYS and context.types == ("heartbeat",)
@@ -252,15 +253,15 @@ _MEANT = ("source consumer", "record producer", "checkpoints consumer", "target 
 def instead(subject: Subject, key: str, message: str) -> Hit:
     """Return a hit about a key that no client reads; its fix moves the value to a key that one does, or removes it.
 
-    It is an info where the clients that could be meant have this value anyway, a warning where they have another one by their
-    own keys or the key only names and measures a client.
+    It is an info where the clients that could be meant have this value anyway, a warning where they have another one by
+    their own keys or the key only names and measures a client.
     """
     prefix, plain = parts(subject, key)
-    wanted = dict.fromkeys(_ways(subject, prefix, plain, subject.get(key)))
-    hit = _instead(subject, key, message, list(wanted))
-    if wanted and all(_has(subject, way, plain, subject.get(key)) for way in wanted):
+    ways = dict.fromkeys(_ways(subject, prefix, plain, subject.get(key)))
+    hit = _instead(subject, key, message, list(ways))
+    if ways and all(_has(subject, way, plain, subject.get(key)) for way in ways):
         return hit.lowered("info")
-    decided = bool(wanted) and all(way in subject.config and way != key for way in wanted)
+    decided = bool(ways) and all(way in subject.config and way != key for way in ways)
     return hit.lowered("warning") if decided or plain.startswith(_NAMES_AND_MEASURES) else hit
 
 
@@ -268,26 +269,26 @@ _NAMES_AND_MEASURES = ("client.id", "metric", "auto.include.jmx.reporter", "enab
 
 
 def _has(subject: Subject, way: str, plain: str, value: str) -> bool:
-    """Tell whether the client that a key configures has a value already, by this key, its workers or Kafka's default."""
+    """Tell whether the client of a key has a value already, by this key, its workers or Kafka's default."""
     if way in subject.config:
         return subject.get(way) == value
-    having = [client.name for client in subject.clients if any(seen.key == plain for seen in seen_by(client, way))]
+    having = [client.name for client in subject.clients if any(hit.key == plain for hit in seen_by(client, way))]
     return bool(having) and all(same_value(subject.value(name, plain), value) for name in having)
 
 
-def same_value(one: str | None, other: str) -> bool:
+def same_value(value: str | None, other: str) -> bool:
     """Tell whether two values mean the same to Kafka."""
-    first, second = (each.strip().lower().replace("all", "-1") for each in (one or "", other))
+    first, second = (text.strip().lower().replace("all", "-1") for text in (value or "", other))
     return first == second
 
 
-def _instead(subject: Subject, key: str, message: str, wanted: list[str]) -> Hit:
+def _instead(subject: Subject, key: str, message: str, meant: list[str]) -> Hit:
     value, place, plain = subject.get(key), written(subject, key), parts(subject, key)[1]
-    ways = [way for way in wanted if way not in subject.config or way == key]
-    if not wanted:
+    ways = [way for way in meant if way not in subject.config or way == key]
+    if not meant:
         return removal_hit(subject, key, message, f": a {subject.type} connector has no client that could use it")
     if not ways:
-        there = next(iter(wanted))
+        there = next(iter(meant))
         more = f", or write {spelled(subject, there, shown(subject, key))} if that is meant"
         if subject.get(there) == value:
             more = f": {spelled(subject, there, shown(subject, there))} is there"
@@ -302,7 +303,7 @@ _LISTS = ("topics", "topics.exclude", "groups", "groups.exclude", "config.proper
 
 
 def move_hit(subject: Subject, key: str, right: str, message: str, more: str = "") -> Hit:
-    """Return a hit whose fix moves a value to another key; where that one does not take it, people write what was meant."""
+    """Return a hit whose fix moves a value to another key; where that one refuses it, people write what was meant."""
     value = carried(subject, right, subject.get(key))
     if value is not None:
         return edit_hit(subject, message, [Edit(right, value), Edit(key, None)], key, more)
@@ -311,7 +312,7 @@ def move_hit(subject: Subject, key: str, right: str, message: str, more: str = "
 
 
 def carried(subject: Subject, key: str, value: str) -> str | None:
-    """Return a value of another key as this one takes it, a list without the quotes that would be part of names; None where it cannot."""
+    """Return a value as another key takes it, a list without quotes around its names; None where it cannot."""
     is_list = key in _LISTS and not is_open(value)
     if is_list and any(matches_no_topic(item.strip()) for item in value.split(",") if item.strip()):
         items = meant_items(value)
@@ -321,12 +322,12 @@ def carried(subject: Subject, key: str, value: str) -> str | None:
 
 def parts(subject: Subject, key: str) -> tuple[str, str]:
     """Return prefix and plain key of any spelling, those of mm2.properties included."""
-    known = load()
+    keys = load()
     if (line := of_cluster(subject, key)) is not None:
         side = key.partition(".")[0]
         if _is_connectors(line):
             return f"{side}.cluster.", line
-        prefix, plain = split(line.removeprefix("cluster."), known)
+        prefix, plain = split(line.removeprefix("cluster."), keys)
         kind = prefix.removesuffix("override.")
         return f"{side}.{kind}" if kind in GENERAL else prefix or f"{side}.cluster.", plain
     source, target = ends(subject)
@@ -334,10 +335,10 @@ def parts(subject: Subject, key: str) -> tuple[str, str]:
     rest = key.rpartition("->")[2].partition(".")[2] if "->" in key else key
     for alias in ("", f"{source}.", f"{target}."):
         if alias != "." and rest.startswith(alias):
-            prefix, plain = split(rest.removeprefix(alias), known)
+            prefix, plain = split(rest.removeprefix(alias), keys)
             if _is_known(plain):
                 return prefix or sides.get(alias, ""), plain
-    return split(key, known)
+    return split(key, keys)
 
 
 @cache
@@ -352,24 +353,24 @@ def _is_known(plain: str) -> bool:
 
 def _ways(subject: Subject, prefix: str, plain: str, value: str) -> Iterator[str]:
     """Yield the keys that could have been meant, likelier ones first."""
-    known = load()
+    keys = load()
     if plain in _ALL_CLUSTER_KEYS:
         yield from _cluster_ways(subject, prefix, plain, value)
         return
-    if known.history(subject.type, plain) or (subject.form == "dedicated" and _is_connectors(plain)):
+    if keys.history(subject.type, plain) or (subject.form == "dedicated" and _is_connectors(plain)):
         yield plain
     syncs = subject.client("offset-syncs producer")
     if prefix == "source.producer." and syncs and subject.form != "dedicated":
         # Who writes this prefix means the offset syncs, which are on the other side then.
         yield f"{syncs.layers[-1].prefix}{plain}"
-    asked = [kind for kind in KINDS if kind in prefix.split(".") and known.history(kind, plain)] or list(KINDS)
+    asked = [kind for kind in KINDS if kind in prefix.split(".") and keys.history(kind, plain)] or list(KINDS)
     for name in _MEANT:
         client = subject.client(name)
         # `source.` and `target.` say which admin client; of the producers and consumers there is one that matters.
         other_side = client and client.kind == "admin" and prefix[:7] in ("source.", "target.")
         if client is None or (other_side and not prefix.startswith(client.side)):
             continue
-        if client.kind in asked and known.history(client.kind, plain):
+        if client.kind in asked and keys.history(client.kind, plain):
             yield config_key(subject, name, plain)
 
 
@@ -393,16 +394,16 @@ def _cluster_ways(subject: Subject, prefix: str, plain: str, value: str) -> Iter
 
 
 def near(subject: Subject, key: str) -> tuple[str, float]:
-    """Return the known key that is most similar to a key, or to what follows the cluster of its line, and the similarity (0 to 1)."""
+    """Return the known key most similar to a key, or to its line without the cluster, and how similar (0 to 1)."""
     line = of_cluster(subject, key)
     return _near(key if line is None else line)
 
 
 @cache
 def _near(key: str) -> tuple[str, float]:
-    known = load()
-    found = nearest(key, *split(key, known), known)
-    return (found, SequenceMatcher(None, found, key).ratio()) if found else ("", 0.0)
+    keys = load()
+    name = nearest(key, *split(key, keys), keys)
+    return (name, SequenceMatcher(None, name, key).ratio()) if name else ("", 0.0)
 
 
 _WORDS = re.compile(r"[._-]")
@@ -416,8 +417,8 @@ def is_slip(key: str, right: str) -> bool:
     if "".join(words) == "".join(rights):
         return True
     if len(words) != len(rights):
-        one, other = "".join(words), "".join(rights)
-        return min(len(one), len(other)) >= 2 * _SHORT and slips(one, other) == 1
+        joined, other = "".join(words), "".join(rights)
+        return min(len(joined), len(other)) >= 2 * _SHORT and slips(joined, other) == 1
     return all(_is_slip(word, meant) for word, meant in zip(words, rights, strict=True))
 
 
@@ -438,14 +439,14 @@ def _known_words() -> frozenset[str]:
     return frozenset(word for scope in SCOPES for name in load().names(scope) for word in _WORDS.split(name))
 
 
-def slips(one: str, other: str) -> int:
+def slips(text: str, other: str) -> int:
     """Return how many letters were left out, added, mistaken or exchanged with the next one."""
     before, last = list[int](), list(range(len(other) + 1))
-    for at, char in enumerate(one):
+    for at, char in enumerate(text):
         row = [at + 1]
         for to, right in enumerate(other):
             row.append(min(last[to + 1] + 1, row[to] + 1, last[to] + (char != right)))
-            if at and to and char == other[to - 1] and one[at - 1] == right:
+            if at and to and char == other[to - 1] and text[at - 1] == right:
                 row[-1] = min(row[-1], before[to - 1] + 1)
         before, last = last, row
     return last[-1]
@@ -474,7 +475,9 @@ def better(subject: Subject, key: str, name: str) -> str:
 
 def since(subject: Subject, key: str) -> tuple[str, str | None]:
     """Return the first line that has a key, and its default there."""
-    known, plain = load(), parts(subject, key)[1]
-    found = [known.history(scope, name) for scope, name in ((subject.type, key), *((kind, plain) for kind in SCOPES))]
-    oldest = next(history[0] for history in found if history)
+    keys, plain = load(), parts(subject, key)[1]
+    histories = [
+        keys.history(scope, name) for scope, name in ((subject.type, key), *((kind, plain) for kind in SCOPES))
+    ]
+    oldest = next(history[0] for history in histories if history)
     return oldest.exists_in[0], oldest.default

@@ -1,4 +1,4 @@
-"""Rules of lint, what they report, and how a fix is written in the syntax of its file (YAML tree, connector config, mm2.properties)."""
+"""Rules of lint, what they report, and how a fix is written in the syntax of its file."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, Client, ConnectorType
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-"""Most severe first. error: records are lost, duplicated, blocked or in the wrong place; warning: they may be; info: a hint."""
+"""Most severe first. error: records are lost, duplicated, blocked or misplaced; warning: they may be; info: a hint."""
 
 
 @dataclass(frozen=True)
 class Edit:
     """One change of a fix that a machine can make: a key gets a value, or is removed (None).
 
-    `key` is the key of the connector's config, whatever its file calls it (see `spelled`). `of` is the connector, where it is
-    not the hit's own. Hits over files change the line `at`: its value, its key, or the whole line. `comment` goes above it.
+    `key` is the key of the connector's config, whatever its file calls it (see `spelled`). `of` is the connector, where
+    it is not the hit's own. Hits over files change the line `at`: its value, its key, or the whole line. `comment` goes
+    above it.
     """
 
     key: str
@@ -42,11 +43,11 @@ class Edit:
 class Hit:
     """What a rule found: one sentence about its effect, and the fix. Neither may contain a secret.
 
-    `key` is the connector's config key; rules over an estate set the `subject`, rules over files the `spot`.
-    `others` are the other connectors that are part of it. `edits` do the same as `fix` says, the first way of several; none
-    where a person must decide, or do something outside of the config.
-    `severity` is set where the effect in this config is less severe than the rule's; it is never more severe, since plan and
-    apply ask only the rules that may report an error. `mirrors`: its rule `stops` connectors, and with this fault they mirror all the same.
+    `key` is the connector's config key; rules over an estate set the `subject`, rules over files the `spot`. `others`
+    are the other connectors that are part of it. `edits` do the same as `fix` says, the first way of several; none
+    where a person must decide, or do something outside of the config. `severity` is set where the effect in this config
+    is less severe than the rule's; it is never more severe, since plan and apply ask only the rules that may report an
+    error. `mirrors`: its rule `stops` connectors, and with this fault they mirror all the same.
     """
 
     message: str
@@ -71,18 +72,17 @@ class Hit:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: `check` looks at one connector, `over` at all of them and at the files. The function's docstring is the rule's page.
+    """A rule: `check` looks at one connector, `over` at all of them and at files. The function's docstring is its page.
 
-    `severity` is that of its worst case; a hit may lower it.
-    `types` are the connectors that `check` looks at, and only those with a key that holds one of the texts `needs` (() for all).
-    `reads` returns the keys whose values decide, for connectors of a kind; of addresses only whether there is one. Beside them only the kind, the
-    workers and the file may decide.
-    Of connectors that are equal in these, one without a hit stands for all. None: anything may decide.
-    `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified); one that
-    ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines that are not
-    known here, at which no other rule looks. `stops`: with an error of it a connector mirrors nothing, as it is refused, FAILED or
-    never started, so its fix may change what is mirrored.
-    Plan and apply block every write that an error is about, judged by what the real workers say.
+    `severity` is that of its worst case; a hit may lower it. `types` are the connectors that `check` looks at, and only
+    those with a key that holds one of the texts `needs` (() for all). `reads` returns the keys whose values decide, for
+    connectors of a kind; of addresses only whether there is one. Beside them only the kind, the workers and the file
+    may decide. Of connectors that are equal in these, one without a hit stands for all. None: anything may decide.
+    `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified);
+    one that ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines
+    that are not known here, at which no other rule looks. `stops`: with an error of it a connector mirrors nothing, as
+    it is refused, FAILED or never started, so its fix may change what is mirrored. Plan and apply block every write
+    that an error is about, judged by what the real workers say.
     """
 
     id: str
@@ -151,10 +151,10 @@ def rule(id: str, severity: Severity, **facts: Any) -> Callable[[ConnectorCheck]
     return register
 
 
-def _register(function: ConnectorCheck | EstateCheck, made: Rule) -> None:
-    if made.seen.endswith("::"):
-        made = replace(made, seen=f"{made.seen}test_{function.__name__}")
-    _REGISTERED.setdefault(function.__module__, []).append(made)
+def _register(function: ConnectorCheck | EstateCheck, new_rule: Rule) -> None:
+    if new_rule.seen.endswith("::"):
+        new_rule = replace(new_rule, seen=f"{new_rule.seen}test_{function.__name__}")
+    _REGISTERED.setdefault(function.__module__, []).append(new_rule)
 
 
 def estate_rule(id: str, severity: Severity, **facts: Any) -> Callable[[EstateCheck], EstateCheck]:
@@ -169,17 +169,17 @@ def estate_rule(id: str, severity: Severity, **facts: Any) -> Callable[[EstateCh
 
 def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:
     """Return the rules of these modules, in the order of the modules and of their functions."""
-    return tuple(each for module in modules for each in _REGISTERED[module.__name__])
+    return tuple(registered for module in modules for registered in _REGISTERED[module.__name__])
 
 
 def rule_ids() -> tuple[str, ...]:
     """Return the id of every rule."""
-    return tuple(each.id for rules in _REGISTERED.values() for each in rules)
+    return tuple(registered.id for rules in _REGISTERED.values() for registered in rules)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding, made of a `hit`. `more` counts other connectors where the same line does the same; `silenced` is the reason given.
+    """A finding, made of a `hit`. `more` counts other connectors with the same; `silenced` is the reason given.
 
     `key` is the key it is about; the place has it only where it is set.
     """
@@ -271,8 +271,10 @@ OPERATORS_MEMBERS = frozenset(
 
 def config_key(subject: Subject, client: str, plain: str) -> str:
     """Return the key of the connector's config that gives a client a plain key."""
-    found = subject.client(client) or next(each for each in CLIENTS[subject.type] if each.name == client)
-    return found.layers[-1].prefix + plain
+    of_client = subject.client(client) or next(
+        candidate for candidate in CLIENTS[subject.type] if candidate.name == client
+    )
+    return of_client.layers[-1].prefix + plain
 
 
 def key_for(subject: Subject, client: str, plain: str) -> str:
@@ -328,7 +330,7 @@ def _operators_security(plain: str, value: str) -> str:
 
 
 def line_key(subject: Subject, key: str) -> str:
-    """Return the key in mm2.properties that becomes a key of a connector's config: that of its line, or of a new one."""
+    """Return the key in mm2.properties that becomes a connector's key: that of its line, or of a new one."""
     if place := subject.spots.get(key):
         return place.key
     if _after(key, "producer.override.") in CLUSTER_KEYS:  # the workers' own login, which is that of the target
@@ -377,7 +379,7 @@ def _of_tree(subject: Subject, key: str, value: str) -> str:
         "SYNCS": yaml(syncs),
         "VALUE": yaml(_WORDS.get(value, value)),
     }
-    return re.sub("|".join(words), lambda found: words[found[0]], shape)
+    return re.sub("|".join(words), lambda match: words[match[0]], shape)
 
 
 _LONGEST = 60
@@ -406,12 +408,12 @@ RECORDS, READER = "record producer", "source consumer"
 
 def described(subject: Subject, client: str, plain: str) -> str:
     """Return a setting with its origin for a message: `producer.override.acks=1`, or the workers', or the default."""
-    found = subject.setting_of(client, plain)
-    if found is None or found.written_as is None:
-        return f"{plain}={found.value if found else None}, the default"
-    if found.origin == "workers":
-        return f"{found.written_as}={found.value} of the workers"
-    return f"{written(subject, found.written_as)}={found.value}"
+    setting = subject.setting_of(client, plain)
+    if setting is None or setting.written_as is None:
+        return f"{plain}={setting.value if setting else None}, the default"
+    if setting.origin == "workers":
+        return f"{setting.written_as}={setting.value} of the workers"
+    return f"{written(subject, setting.written_as)}={setting.value}"
 
 
 def failing(client: Client) -> str:
@@ -433,7 +435,7 @@ def client_hit(subject: Subject, client: str, plain: str, value: str, message: s
 
 
 def connector_hit(subject: Subject, key: str, value: str, message: str, more: str = "") -> Hit:
-    """Return a hit about one of the connector's own keys, with the value to write as its fix; `more` continues its text."""
+    """Return a hit about one of the connector's own keys, with the value to write; `more` continues its fix."""
     return edit_hit(subject, message, [Edit(key, value)], key, more)
 
 
@@ -443,18 +445,18 @@ def removal_hit(subject: Subject, key: str, message: str, more: str = "") -> Hit
 
 
 def edit_hit(subject: Subject, message: str, edits: Sequence[Edit], key: str = "", more: str = "") -> Hit:
-    """Return a hit whose fix is made of its edits; a value with `…` is for people to fill in, so no machine applies it."""
+    """Return a hit whose fix is its edits; a value with `…` is for people to fill in, so no machine applies it."""
     fix = f"{phrase(subject, edits, key)}{more}"
     open_ = any("…" in (edit.value or "") for edit in edits)
     return Hit(message, fix, key, subject, edits=() if open_ else tuple(edits))
 
 
 def phrase(subject: Subject, edits: Sequence[Edit], key: str = "") -> str:
-    """Return edits as text, secrets masked: `write A=1, B=2`, `remove C`, `write A=1 instead of C` (unless C is `key`, the fault)."""
+    """Return edits as text, secrets masked: `write A=1`, `remove C`, `write A=1 instead of C` (unless C is `key`)."""
     writes = [
-        spelled(each.of or subject, each.key, _to_show(subject, each)) for each in edits if each.value is not None
+        spelled(edit.of or subject, edit.key, _to_show(subject, edit)) for edit in edits if edit.value is not None
     ]
-    removed = [written(each.of or subject, each.key) for each in edits if each.value is None]
+    removed = [written(edit.of or subject, edit.key) for edit in edits if edit.value is None]
     if not writes:
         return f"remove {', '.join(removed)}"
     removed = [name for name in removed if name != written(subject, key)]

@@ -1,7 +1,7 @@
 """What is made of the edits of findings: new texts of files, or a JSON Patch. Writes no file.
 
-New texts are kept only where the same is mirrored as before, or nothing was because of the fault itself (see `mirroring`), and where
-lint then finds less and nothing worse.
+New texts are kept only where the same is mirrored as before, or nothing was because of the fault itself (see
+`mirroring`), and where lint then finds less and nothing worse.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HINT = "a hint: applied with --fail-on info"
 
 @dataclass(frozen=True)
 class Healed:
-    """Files with fixes: the new `contents` of those that change, what was `fixed`, and what is `left` with the reason."""
+    """Files with fixes: the new `contents` of those that change, what was `fixed`, and what is `left`, with reasons."""
 
     contents: Contents
     fixed: tuple[Finding, ...]
@@ -53,10 +53,10 @@ def heal(
     rules: Sequence[Rule] = RULES,
     severities: Sequence[Severity] = SEVERITIES,
 ) -> Healed:
-    """Apply the fixes of findings, most severe first, and lint again after each round; `read` makes an estate of contents.
+    """Apply the fixes of findings, most severe first, and lint after each round; `read` makes an estate of contents.
 
-    A fix is given up if it changes what is mirrored, if its finding stays, if it brings a finding as severe, or if the files can no
-    longer be read.
+    A fix is given up if it changes what is mirrored, if its finding stays, if it brings a finding as severe, or if the
+    files can no longer be read.
     """
     now, fixed, refused = dict(contents), list[Finding](), dict[object, str]()
     harmful: dict[object, Hit] = {}
@@ -67,37 +67,40 @@ def heal(
     )  # a fix may bring up what another one was hidden behind
     done = 0
     while rounds:
-        decided = [each for each in _decided(before.found) if each[0].severity in severities]
+        decided = [fixable for fixable in _decided(before.found) if fixable[0].severity in severities]
         if len(fixed) > done and all(
-            _identity(each) in refused for each in decided
+            _identity(fixable) in refused for fixable in decided
         ):  # what stood in the way may be fixed
-            done, refused = len(fixed), {each: why for each, why in refused.items() if why.startswith(_CHANGES)}
-        if not (waiting := [each for each in decided if _identity(each) not in refused]):
+            done, refused = (
+                len(fixed),
+                {fixable: reason for fixable, reason in refused.items() if reason.startswith(_CHANGES)},
+            )
+        if not (waiting := [fixable for fixable in decided if _identity(fixable) not in refused]):
             break
         rounds -= 1
         batch, taken = _Batch(now), list[Found]()
-        for each in waiting:
-            why = batch.refuse(harmful.get(_identity(each), each[1]))
-            if not why:
-                taken.append(each)
+        for fixable in waiting:
+            reason = batch.refuse(harmful.get(_identity(fixable), fixable[1]))
+            if not reason:
+                taken.append(fixable)
             elif not taken:
-                refused[_identity(each)] = why
+                refused[_identity(fixable)] = reason
             if len(taken) == size:
                 break  # lines move with each batch, so the others wait
         if not taken:
             continue
         after = _after(batch.contents(), read, rules)
         changed_by = _changed(taken, before, after) if after else ""
-        why = (
+        reason = (
             "with it the file cannot be read"
             if after is None
             else _lost(now, batch.contents()) or changed_by or _worse(taken, before.found, after.found)
         )
-        if after is not None and not why:
+        if after is not None and not reason:
             now, before, fixed, size = (
                 batch.contents(),
                 after,
-                [*fixed, *(_as_done(*each, harmful) for each in taken)],
+                [*fixed, *(_as_done(*fixable, harmful) for fixable in taken)],
                 2 * size,
             )
         elif (
@@ -105,7 +108,7 @@ def heal(
         ):
             harmful[_identity(taken[0])] = gone  # with this value no client should read it
         elif len(taken) == 1:
-            refused[_identity(taken[0])] = why
+            refused[_identity(taken[0])] = reason
         else:
             size = len(taken) // 2
     changed = {file: data for file, data in now.items() if data != contents[file]}
@@ -120,7 +123,7 @@ def heal(
 
 
 def _as_done(finding: Finding, hit: Hit, harmful: Mapping[object, Hit]) -> Finding:
-    """Return a finding with the fix that was made of it: where the value is harmful, its key was removed and written nowhere."""
+    """Return a finding with the fix as made: a harmful value's key was removed and written nowhere."""
     gone = harmful.get(_identity((finding, hit)))
     if gone is None or gone.subject is None:
         return finding
@@ -130,7 +133,7 @@ def _as_done(finding: Finding, hit: Hit, harmful: Mapping[object, Hit]) -> Findi
 
 
 def _lost(before: Contents, after: Contents) -> str:
-    """Return why fixes are given up that take a secret or a login out of a file; "" if each is still there, or is new in another one."""
+    """Return why fixes that take a secret or a login out of a file are given up; "" if each is still somewhere."""
     changed = [file for file, data in after.items() if data != before[file]]
     old, new = ({file: _lasting(_values(file, contents[file])) for file in changed} for contents in (before, after))
     moved = {part: "" for file in changed for part in new[file].keys() - old[file].keys()}
@@ -149,7 +152,7 @@ def _lasting(values: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _missing(old: Mapping[str, str], new: Mapping[str, str], text: str) -> str:
-    """Return the key of what is missing in `new`, "" for nothing; of a JAAS string with mistakes the words may be elsewhere in the text."""
+    """Return the key of what `new` lacks, "" for nothing; words of a broken JAAS string may be elsewhere."""
     there = set(_BETWEEN_WORDS.split(text))
     for part, key in old.items():
         words = set(_BETWEEN_WORDS.split(part)) - {""}
@@ -186,8 +189,8 @@ class _Linted:
 
     @classmethod
     def of(cls, estate: Estate, rules: Sequence[Rule]) -> _Linted:
-        loud = [each for each in found(estate, rules) if each[0].silenced is None]
-        loud.sort(key=lambda each: SEVERITIES.index(each[0].severity))
+        loud = [pair for pair in found(estate, rules) if pair[0].silenced is None]
+        loud.sort(key=lambda pair: SEVERITIES.index(pair[0].severity))
         return cls(estate, loud)
 
 
@@ -199,22 +202,31 @@ def _after(contents: Contents, read: Callable[[Contents], Estate], rules: Sequen
 
 
 def _changed(taken: Sequence[Found], before: _Linted, after: _Linted) -> str:
-    """Return what fixes change of what is mirrored, "" for nothing; where a fault kept a connector from mirroring, that is its fix."""
-    found = changes(before.estate, after.estate)
+    """Return what fixes change of what is mirrored, "" for nothing; connectors that a fault stopped may start."""
+    differences = changes(before.estate, after.estate)
     if len(taken) == 1 and _asks_for_topics(*taken[0]):
-        found = tuple(each for each in found if not each.was_idle)
+        differences = tuple(difference for difference in differences if not difference.was_idle)
     if len(taken) == 1 and stops(*taken[0]):
         rule = taken[0][0].rule
-        stopped = [each for each in before.found if each[0].rule == rule and stops(*each)]
+        stopped = [difference for difference in before.found if difference[0].rule == rule and stops(*difference)]
         connectors = {named_as(hit.subject)[:3] for _, hit in stopped if hit.subject}
         files = {hit.spot.file for _, hit in stopped if hit.spot and not hit.subject}
-        begun = {each.named[1] for each in found if each.starts}
+        begun = {difference.named[1] for difference in differences if difference.starts}
         if slip := next(
-            (hit for each, hit in after.found if each.rule == _SLIP and hit.subject and hit.subject.name in begun), None
+            (
+                hit
+                for difference, hit in after.found
+                if difference.rule == _SLIP and hit.subject and hit.subject.name in begun
+            ),
+            None,
         ):
             return f"to be done by hand: {min(begun)} would start, and {slip.message}"
-        found = tuple(each for each in found if each.named[:3] not in connectors and each.named[0] not in files)
-    return f"{_CHANGES}{found[0].effect}" if found else ""
+        differences = tuple(
+            difference
+            for difference in differences
+            if difference.named[:3] not in connectors and difference.named[0] not in files
+        )
+    return f"{_CHANGES}{differences[0].effect}" if differences else ""
 
 
 def stops(finding: Finding, hit: Hit) -> bool:
@@ -227,9 +239,9 @@ def _asks_for_topics(finding: Finding, hit: Hit) -> bool:
     return finding.severity == "error" and (hit.key or finding.spot.key).rpartition(".")[2] == "topics"
 
 
-def _identity(each: Found) -> tuple[str, str, str, str]:
+def _identity(pair: Found) -> tuple[str, str, str, str]:
     """Return what a finding is recognised by when lines have moved."""
-    finding, hit = each
+    finding, hit = pair
     return finding.rule, finding.spot.file, hit.subject.name if hit.subject else "", hit.key or finding.spot.key
 
 
@@ -239,23 +251,23 @@ def _worse(taken: Sequence[Found], before: Sequence[Found], after: Sequence[Foun
     for identity, count in Counter(map(_identity, taken)).items():
         if still[identity] > there[identity] - count:
             return "its fix does not remove the finding"
-    known = there.copy()
+    allowed = there.copy()
     least = max(SEVERITIES.index(finding.severity) for finding, _ in taken)
-    for finding, hit in (each for each in after if each[0].rule != _MOVED):
-        known[_identity((finding, hit))] -= 1
-        if known[_identity((finding, hit))] < 0 and SEVERITIES.index(finding.severity) <= least:
+    for finding, hit in (pair for pair in after if pair[0].rule != _MOVED):
+        allowed[_identity((finding, hit))] -= 1
+        if allowed[_identity((finding, hit))] < 0 and SEVERITIES.index(finding.severity) <= least:
             return f"its fix would bring {finding.rule}: {finding.message}"
     return ""
 
 
 def _decided(every: Sequence[Found]) -> list[Found]:
-    """Return the findings that a machine can fix: of a line of mm2.properties, for several connectors, only when it can for all of them."""
+    """Return what a machine can fix: a line of mm2.properties only when it can for all of its connectors."""
     open_ = {(finding.rule, finding.spot) for finding, hit in every if not hit.edits and finding.spot.key}
-    return [each for each in every if each[1].edits and (each[0].rule, each[0].spot) not in open_]
+    return [pair for pair in every if pair[1].edits and (pair[0].rule, pair[0].spot) not in open_]
 
 
 def _removal(finding: Finding, hit: Hit) -> Hit | None:
-    """Return the hit with nothing but the removal of its key, which nothing reads; None when its fix is no such move, or moves a login or a slip."""
+    """Reduce a fix that moves an unread key to its removal; None for other fixes, logins and slips."""
     if finding.rule == _SLIP or any(
         is_secret(edit.key) or edit.key.endswith(tuple(CLUSTER_KEYS)) for edit in hit.edits
     ):
@@ -277,12 +289,12 @@ class _Batch:
 
     def refuse(self, hit: Hit) -> str:
         """Make all edits of a hit, or none and return why."""
-        kept = self.sources
-        self.sources = {file: source.copy() for file, source in kept.items()}
+        before = self.sources
+        self.sources = {file: source.copy() for file, source in before.items()}
         try:
             self._apply(hit)
         except NotEditable as error:
-            self.sources = kept
+            self.sources = before
             return str(error)
         return ""
 
@@ -301,7 +313,7 @@ class _Batch:
         return self.sources[file]
 
     def flat(self, file: str) -> Editable:
-        """Return the text of a properties file; in YAML and JSON such lines are within a text, which is left to people."""
+        """Return the text of a properties file; within YAML and JSON such text is left to people."""
         source = self.source(file)
         if isinstance(source, StructuredText):
             raise NotEditable("it is in a text within the file")
@@ -406,14 +418,14 @@ def _flattened(text: str) -> tuple[PathKey, Any]:
     return tuple(path), value
 
 
-# --- as JSON Patch, for tools that keep configs themselves ----------------------------------------------------------------
+# --- as JSON Patch, for tools that keep configs themselves ------------------------------------------------------------
 
 
 def patch(finding: Finding, hit: Hit) -> list[dict[str, str]]:
     """Return a fix as JSON Patch (RFC 6902) of the connector's config, or of the lines of an mm2.properties.
 
-    [] where a fix is none, changes another connector too, would show or lose a secret, or changes what is mirrored, unless nothing was
-    because of its fault.
+    [] where a fix is none, changes another connector too, would show or lose a secret, or changes what is mirrored,
+    unless nothing was because of its fault.
     """
     if not stops(finding, hit) and _changes_mirroring(finding, hit):
         return []
@@ -421,7 +433,7 @@ def patch(finding: Finding, hit: Hit) -> list[dict[str, str]]:
     config |= {edit.at.key: edit.at.value for edit in hit.edits if edit.at}
     if any(edit.of and edit.of is not hit.subject for edit in hit.edits):
         return []
-    gone = [each for each in map(_gone, hit.edits) if each in config]
+    gone = [key for key in map(_gone, hit.edits) if key in config]
     new = {key: value for key, value in config.items() if key not in gone}
     new |= {edit.key: edit.value for edit in hit.edits if edit.value is not None}
     if _missing(_lasting(config.items()), _lasting(new.items()), "\n".join(new.values())):
@@ -447,8 +459,10 @@ def patch(finding: Finding, hit: Hit) -> list[dict[str, str]]:
 
 # Of a line in a file, whose connectors are not at hand: the keys that decide what is mirrored.
 _DECISIVE = re.compile(
-    r"(^|\.)(topics?|groups?|enabled|name|clusters|transforms|predicates|replication\.policy|(source|target)\.cluster|isolation|bootstrap"
-    r"|security|ssl|sasl|auto\.offset|group\.id|offset-syncs|emit|sync\.group|offsets?\.storage|topic\.filter|group\.filter|heartbeats)\b"
+    r"(^|\.)(topics?|groups?|enabled|name|clusters|transforms|predicates|replication\.policy|(source|target)\.cluster"
+    r"|isolation|bootstrap"
+    r"|security|ssl|sasl|auto\.offset|group\.id|offset-syncs|emit|sync\.group|offsets?\.storage|topic\.filter"
+    r"|group\.filter|heartbeats)\b"
 )
 
 
@@ -463,8 +477,8 @@ def _changes_mirroring(finding: Finding, hit: Hit) -> bool:
     config = {**subject.config, **{edit.key: edit.value for edit in edits if edit.value is not None}}
     gone = {edit.key for edit in edits if edit.value is None}
     after = replace(subject, config={key: value for key, value in config.items() if key not in gone})
-    found = difference(subject, after)
-    return found is not None and not (found.was_idle and _asks_for_topics(finding, hit))
+    change = difference(subject, after)
+    return change is not None and not (change.was_idle and _asks_for_topics(finding, hit))
 
 
 def _gone(edit: Edit) -> str | None:

@@ -1,7 +1,7 @@
-"""Source connectors as hops between clusters: which topics each takes, their names on the target, and paths that lead back.
+"""Source connectors as hops between clusters: the topics each takes, their names on the target, paths that lead back.
 
-Clusters are one by their id, else by a shared address; an alias counts where the other ends of its connectors are one cluster. Every
-loop is proved by a topic that is mirrored around it.
+Clusters are one by their id, else by a shared address; an alias counts where the other ends of its connectors are one
+cluster. Every loop is proved by a topic that is mirrored around it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ FILTERS = {
 }
 
 
-def reads_lists(subject: Subject, what: str) -> bool:
+def reads_lists(subject: Subject, kind: str) -> bool:
     """Tell whether Kafka's own filter class reads the lists of `what` (topics, groups, config.properties)."""
-    key, own = FILTERS[what]
+    key, own = FILTERS[kind]
     return subject.get(key, own).rpartition(".")[2] == own
 
 
 def items_of(subject: Subject, key: str) -> Items:
     """Return the items of a LIST key, Kafka's default if it is not set; () where it is unknown."""
-    what = key.removesuffix(".exclude")
+    kind = key.removesuffix(".exclude")
     text = subject.get(key)
-    if not reads_lists(subject, what) or is_open(text):
+    if not reads_lists(subject, kind) or is_open(text):
         return ()
     return _split(text) if key in subject.config else default_of(subject, key)
 
@@ -59,20 +59,20 @@ def default_of(subject: Subject, key: str) -> Items:
 
 @cache
 def _default(type_: str, key: str, version: str) -> Items:
-    found = truth_keys.load().find(type_, key, version)
-    return tuple(item for item in (found.default or "").split(",") if item) if found else ()
+    definition = truth_keys.load().find(type_, key, version)
+    return tuple(item for item in (definition.default or "").split(",") if item) if definition else ()
 
 
 @lru_cache(maxsize=64)  # one rule after the other asks about the same connector
 def selection_of(subject: Subject) -> Selection | None:
     """Return what a source connector takes, None when its filter is unknown."""
-    found, separator = filter_of(subject), separator_of(subject)
-    if found is None:
+    names, separator = filter_of(subject), separator_of(subject)
+    if names is None:
         return None
     own = subject.flag("replication.policy.internal.topic.separator.enabled", default=True)
     internal = separator if own or SEPARATOR not in subject.config or numbers(subject.version) < (3, 6) else "."
     ends = subject.source, subject.target
-    return Selection(found, policy_of(subject), *ends, separator, internal, subject.version)
+    return Selection(names, policy_of(subject), *ends, separator, internal, subject.version)
 
 
 def unread(subject: Subject) -> str:
@@ -81,23 +81,23 @@ def unread(subject: Subject) -> str:
     return next((item for item in every if not _known("topics", item)), "")
 
 
-def filter_of(subject: Subject, what: str = "topics") -> NameFilter | None:
+def filter_of(subject: Subject, kind: str = "topics") -> NameFilter | None:
     """Return a connector's filter of topics or groups, None when it is unknown."""
-    include, exclude = (subject.config.get(key) for key in (what, f"{what}.exclude"))
-    return _names(subject.type, what, include, exclude, subject.version) if reads_lists(subject, what) else None
+    include, exclude = (subject.config.get(key) for key in (kind, f"{kind}.exclude"))
+    return _names(subject.type, kind, include, exclude, subject.version) if reads_lists(subject, kind) else None
 
 
 @lru_cache(maxsize=8192)
-def _names(type_: str, what: str, include: str | None, exclude: str | None, version: str) -> NameFilter | None:
+def _names(type_: str, kind: str, include: str | None, exclude: str | None, version: str) -> NameFilter | None:
     lists = [
         _default(type_, key, version) if text is None else _split(text)
-        for key, text in ((what, include), (f"{what}.exclude", exclude))
+        for key, text in ((kind, include), (f"{kind}.exclude", exclude))
     ]
-    return NameFilter(*lists) if all(_known(what, item) for each in lists for item in each) else None
+    return NameFilter(*lists) if all(_known(kind, item) for items in lists for item in items) else None
 
 
-def _known(what: str, item: str) -> bool:
-    return not is_open(item) and readable(item, topics=what == "topics")
+def _known(kind: str, item: str) -> bool:
+    return not is_open(item) and readable(item, topics=kind == "topics")
 
 
 @lru_cache(maxsize=8192)
@@ -107,7 +107,7 @@ def _split(text: str) -> Items:
 
 
 def carries_heartbeats(subject: Subject) -> bool:
-    """Tell whether a source connector mirrors heartbeats whatever its topics are: before 4.0 each one does (KIP-1089)."""
+    """Tell whether a source connector mirrors heartbeats whatever its topics are: before 4.0 each does (KIP-1089)."""
     old = subject.known_version is not None and numbers(subject.known_version) < (4, 0)
     return old or subject.flag("heartbeats.replication.enabled", default=True)
 
@@ -132,9 +132,9 @@ class Point:
 
 def point(subject: Subject, side: ClusterSide) -> Point:
     """Return one side of a connector."""
-    known = subject.source_kafka if side == "source" else subject.target_kafka
+    kafka = subject.source_kafka if side == "source" else subject.target_kafka
     servers = subject.get(f"{side}.cluster.bootstrap.servers")
-    return _point(subject.get(f"{side}.cluster.alias"), servers, known.cluster_id)
+    return _point(subject.get(f"{side}.cluster.alias"), servers, kafka.cluster_id)
 
 
 @lru_cache(maxsize=8192)  # of thousands of connectors few have sides of their own
@@ -142,51 +142,51 @@ def _point(alias: str, servers: str, cluster_id: str | None) -> Point:
     return Point(alias, addresses(servers), cluster_id)
 
 
-def same(one: Point, other: Point) -> bool:
-    """Tell whether two points are one cluster by their ids, else by an address that both have. Host names that look alike prove nothing."""
-    if one.cluster_id and other.cluster_id:
-        return one.cluster_id == other.cluster_id
-    return bool(one.addresses & other.addresses)
+def same(point_here: Point, other: Point) -> bool:
+    """Tell whether two points are one cluster: by their ids, else by a shared address. Similar names prove nothing."""
+    if point_here.cluster_id and other.cluster_id:
+        return point_here.cluster_id == other.cluster_id
+    return bool(point_here.addresses & other.addresses)
 
 
 @lru_cache(maxsize=4)
 def clusters(subjects: tuple[Subject, ...]) -> Mapping[Subject, tuple[int, int]]:
-    """Number the clusters of these connectors, and return those of each: source and target. One number may have several aliases."""
+    """Number the clusters of these connectors; return the source and target of each. One may have several aliases."""
     ends_of = {subject: (point(subject, "source"), point(subject, "target")) for subject in subjects}
     ends = dict.fromkeys(ends_of.values())
-    points = list(dict.fromkeys(each for pair in ends for each in pair))
+    points = list(dict.fromkeys(place for pair in ends for place in pair))
     groups = _JoinedPoints(points)
     by_id: dict[str, Point] = {}
     by_address: dict[str, Point] = {}
-    for each in points:
-        if each.cluster_id:
-            groups.join(each, by_id.setdefault(each.cluster_id, each))
-        for address in each.addresses:
-            other = by_address.setdefault(address, each)
-            if same(each, other):
-                groups.join(each, other)
-    for one, other in ends:
-        groups.keep_apart(one, other)
+    for place in points:
+        if place.cluster_id:
+            groups.join(place, by_id.setdefault(place.cluster_id, place))
+        for address in place.addresses:
+            other = by_address.setdefault(address, place)
+            if same(place, other):
+                groups.join(place, other)
+    for source, other in ends:
+        groups.keep_apart(source, other)
     _join_aliases(points, groups)
-    return {each: (groups.number[one], groups.number[other]) for each, (one, other) in ends_of.items()}
+    return {place: (groups.number[source], groups.number[other]) for place, (source, other) in ends_of.items()}
 
 
 def _join_aliases(points: list[Point], groups: _JoinedPoints) -> None:
-    """Join points with one alias where the other ends are one cluster, or where one of them is nothing but the alias."""
-    named = sorted((each for each in points if each.alias), key=_is_bare)
+    """Join points with one alias where the other ends are one cluster, or where one of them is only the alias."""
+    named = sorted((place for place in points if place.alias), key=_is_bare)
     joined = True
     while joined:  # which may show that other ends are one cluster
         joined = False
         alike: dict[tuple[str, int | None], list[Point]] = defaultdict(list)  # by alias, and by alias and other end
-        for each in named:
-            ends = [None] if _is_bare(each) else groups.facing[groups.number[each]]
-            candidates = (other for end in ends for other in alike[each.alias, end])
-            other = next((one for one in candidates if groups.may_join(each, one)), None)
+        for place in named:
+            ends = [None] if _is_bare(place) else groups.facing[groups.number[place]]
+            candidates = (other for end in ends for other in alike[place.alias, end])
+            other = next((candidate for candidate in candidates if groups.may_join(place, candidate)), None)
             if other:
-                groups.join(each, other)
+                groups.join(place, other)
                 joined = True
-            for end in (None, *groups.facing[groups.number[each]]):
-                alike[each.alias, end].append(each)
+            for end in (None, *groups.facing[groups.number[place]]):
+                alike[place.alias, end].append(place)
 
 
 def _is_bare(point: Point) -> bool:
@@ -197,33 +197,33 @@ class _JoinedPoints:
     """Points in numbered groups that can be joined, and the groups that must stay separate."""
 
     def __init__(self, points: Iterable[Point]) -> None:
-        self.number = {each: number for number, each in enumerate(points)}
-        self.members = {number: [each] for each, number in self.number.items()}
+        self.number = {place: number for number, place in enumerate(points)}
+        self.members = {number: [place] for place, number in self.number.items()}
         self.facing: dict[int, set[int]] = defaultdict(set)
 
-    def keep_apart(self, one: Point, other: Point) -> None:
+    def keep_apart(self, place: Point, other: Point) -> None:
         """Keep the groups of two points separate, unless they are one already."""
-        first, second = self.number[one], self.number[other]
+        first, second = self.number[place], self.number[other]
         if first != second:
             self.facing[first].add(second)
             self.facing[second].add(first)
 
-    def may_join(self, one: Point, other: Point) -> bool:
-        """Tell whether two points can be one cluster: not the two ends of a connector, nor one already, nor with different ids."""
-        mine, theirs = self.number[one], self.number[other]
+    def may_join(self, place: Point, other: Point) -> bool:
+        """Tell whether two points can be one cluster: not a connector's two ends, not joined, no two ids."""
+        mine, theirs = self.number[place], self.number[other]
         if mine == theirs or theirs in self.facing[mine]:
             return False
         return len(self.ids(mine) | self.ids(theirs)) < 2
 
     def ids(self, number: int) -> set[str]:
-        return {each.cluster_id for each in self.members[number] if each.cluster_id}
+        return {place.cluster_id for place in self.members[number] if place.cluster_id}
 
-    def join(self, one: Point, other: Point) -> None:
-        gone, stays = self.number[one], self.number[other]
+    def join(self, place: Point, other: Point) -> None:
+        gone, stays = self.number[place], self.number[other]
         if gone == stays:
             return
-        for each in self.members[gone]:
-            self.number[each] = stays
+        for member in self.members[gone]:
+            self.number[member] = stays
         self.members[stays] += self.members.pop(gone)
         for opposite in self.facing.pop(gone, set()):
             self.facing[opposite].discard(gone)
@@ -237,7 +237,7 @@ HEARTBEATS = (".*heartbeats",)  # every policy puts the alias before these, so t
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """One source connector: from cluster number `source` to `target`; `selection` and `policy` are None when they are unknown."""
+    """One source connector, between two numbered clusters; `selection` and `policy` are None when they are unknown."""
 
     subject: Subject
     source: int
@@ -268,7 +268,7 @@ class Hop:
     def naming(self) -> tuple[object, ...]:
         """What a custom policy or transformations make names of: two hops for which it is equal name a topic alike."""
         own = ("replication.policy.", "transforms", "predicates", "source.cluster.alias", "target.cluster.alias")
-        return tuple(sorted(each for each in self.subject.config.items() if each[0].startswith(own)))
+        return tuple(sorted(setting for setting in self.subject.config.items() if setting[0].startswith(own)))
 
     @cached_property
     def asks(self) -> tuple[object, ...]:
@@ -291,17 +291,17 @@ class Circle:
 @lru_cache(maxsize=4)
 def hops(subjects: tuple[Subject, ...]) -> tuple[Hop, ...]:
     """Return a hop for each source connector."""
-    known = clusters(subjects)
+    ends_of = clusters(subjects)
     return tuple(
-        Hop(subject, *known[subject], policy_of(subject), separator_of(subject), selection_of(subject))
+        Hop(subject, *ends_of[subject], policy_of(subject), separator_of(subject), selection_of(subject))
         for subject in subjects
         if subject.type == "source"
     )
 
 
-def by_pair(found: Sequence[Hop]) -> dict[tuple[int, int], list[Hop]]:
+def by_pair(members: Sequence[Hop]) -> dict[tuple[int, int], list[Hop]]:
     groups: dict[tuple[int, int], list[Hop]] = defaultdict(list)
-    for hop in found:
+    for hop in members:
         groups[hop.pair].append(hop)
     return groups
 
@@ -320,25 +320,26 @@ def overlapping(
         if hop.selection and not (running and hop.subject.off):
             names = (hop.selection.prefix if alike else "") if hop.plain else hop.naming
             groups[hop.pair, names].append((hop, hop.selection))
-    found: list[tuple[Hop, Hop, Shared]] = []
+    pairs: list[tuple[Hop, Hop, Shared]] = []
     for group in groups.values():
         every = overlaps([selection for _, selection in group], budget=budget)
-        found += [(group[before][0], group[later][0], shared) for before, later, shared in every]
-    return tuple(found)
+        pairs += [(group[before][0], group[later][0], shared) for before, later, shared in every]
+    return tuple(pairs)
 
 
-def names_alike(one: Hop, other: Hop, topic: str) -> bool:
+def names_alike(hop: Hop, other: Hop, topic: str) -> bool:
     """Tell whether two hops give a topic the same name on the target; True where that is unknown."""
-    return not one.selection or not other.selection or one.selection.names_alike(other.selection, topic)
+    return not hop.selection or not other.selection or hop.selection.names_alike(other.selection, topic)
 
 
 def arriving_alike(
-    ones: Iterable[Hop], others: Iterable[Hop], catalog: Catalog
+    own_hops: Iterable[Hop], others: Iterable[Hop], catalog: Catalog
 ) -> Iterator[tuple[Hop, Hop, list[str]]]:
-    """Yield two hops of one source with the topics of which records of both arrive under the same name, sorted. Unknown ways to rename,
-    and to drop records, are alike where all their settings are."""
+    """Yield two hops of one source with the topics of which records of both arrive under the same name, sorted. Unknown
+    ways to rename, and to drop records, are alike where all their settings are.
+    """
     arrivals: dict[object, dict[str, _Arrival]] = {}
-    ours, theirs = _by_effect(ones), _by_effect(others)
+    ours, theirs = _by_effect(own_hops), _by_effect(others)
     for effect, alike in (ours | theirs).items():
         arrivals[effect] = dict(_arrivals(alike[0], catalog))
     meeting_at: dict[tuple[str, TargetName], list[tuple[object, tuple[Settings, ...]]]] = defaultdict(list)
@@ -379,9 +380,9 @@ def _arrivals(hop: Hop, catalog: Catalog) -> Iterator[tuple[str, _Arrival]]:
             yield topic, (hop.target_names(topic), filters)
 
 
-def moving(found: Sequence[Hop]) -> list[Hop]:
+def moving(members: Sequence[Hop]) -> list[Hop]:
     """Return the active hops between two clusters whose effect is predictable."""
-    return [hop for hop in found if hop.plain and not hop.subject.off and hop.source != hop.target]
+    return [hop for hop in members if hop.plain and not hop.subject.off and hop.source != hop.target]
 
 
 @dataclass(frozen=True)
@@ -393,14 +394,14 @@ class WaysBack:
 
 
 def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
-    """Return circles that begin with one of `starts`; over the same clusters only those with a hop that is in no other."""
+    """Return circles that begin with one of `starts`; over the same clusters only those with a new hop."""
     on_a_way_back = on_circles(every)
     leaving: dict[int, list[Hop]] = defaultdict(list)
     for hop in every:
         if hop in on_a_way_back:
             leaving[hop.source].append(hop)
-    found: list[Circle] = []
-    known: dict[frozenset[int], set[Hop]] = defaultdict(set)
+    circles_reported: list[Circle] = []
+    hops_of: dict[frozenset[int], set[Hop]] = defaultdict(set)
     open_: dict[frozenset[int], tuple[Hop, Hop, str]] = {}
     budget = Budget()
     for start in starts:
@@ -409,28 +410,28 @@ def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
             circles = walk.circles()
             for circle in circles:
                 places = frozenset(hop.source for hop in circle.hops)
-                if not known[places].issuperset(circle.hops):
-                    found.append(circle)
-                    known[places].update(circle.hops)
+                if not hops_of[places].issuperset(circle.hops):
+                    circles_reported.append(circle)
+                    hops_of[places].update(circle.hops)
             if walk.undecided and not circles:
                 open_.setdefault(frozenset((start.source, start.target)), walk.undecided)
-    reported = {places for places in open_ if not any(places <= proved for proved in known)}
-    return WaysBack(tuple(found), tuple(open_[places] for places in open_ if places in reported))
+    reported = {places for places in open_ if not any(places <= proved for proved in hops_of)}
+    return WaysBack(tuple(circles_reported), tuple(open_[places] for places in open_ if places in reported))
 
 
 def on_circles(every: Sequence[Hop]) -> set[Hop]:
-    """Return the hops whose target leads back to their source, whatever they take; the others cannot be part of a loop."""
+    """Return the hops whose target leads back to their source, whatever they take; no other can be in a loop."""
     after: dict[int, set[int]] = defaultdict(set)
     for hop in every:
         after[hop.source].add(hop.target)
     reached: dict[int, set[int]] = {}
     for first in list(after):
-        seen, waiting = set[int](), [first]
+        reachable, waiting = set[int](), [first]
         while waiting:
-            new = after.get(waiting.pop(), set()) - seen
-            seen |= new
+            new = after.get(waiting.pop(), set()) - reachable
+            reachable |= new
             waiting += new
-        reached[first] = seen
+        reached[first] = reachable
     return {hop for hop in every if hop.source in reached.get(hop.target, ())}
 
 
@@ -445,30 +446,30 @@ class _Walk:
         self.undecided: tuple[Hop, Hop, str] | None = None
 
     def circles(self) -> list[Circle]:
-        """Return the circles, endless ones first; where there are none, `undecided` may say what could not be decided."""
-        found = filter(None, (self.closed(way, topic) for way, topic in self.ways()))
-        return sorted(found, key=lambda circle: not circle.endless)
+        """Return the circles, endless ones first; where there are none, `undecided` may say what is open."""
+        circles = filter(None, (self.closed(way, topic) for way, topic in self.ways()))
+        return sorted(circles, key=lambda circle: not circle.endless)
 
     def ways(self) -> Iterator[tuple[_Way, str]]:
         """Yield paths that lead back, each with a topic that is mirrored around."""
         waiting: deque[tuple[_Way, str]] = deque()
-        seen: set[object] = set()
-        self.push(waiting, seen, (self.start,), "")
+        tried: set[object] = set()
+        self.push(waiting, tried, (self.start,), "")
         while waiting:
             way, topic = waiting.popleft()
             if way[-1].target == self.start.source:
                 yield way, topic
             elif len(way) < _LONGEST_WAY:
                 for hop in self.leaving.get(way[-1].target, ()):
-                    self.push(waiting, seen, (*way, hop), topic)
+                    self.push(waiting, tried, (*way, hop), topic)
 
-    def push(self, waiting: deque[tuple[_Way, str]], seen: set[object], way: _Way, topic: str) -> None:
+    def push(self, waiting: deque[tuple[_Way, str]], tried: set[object], way: _Way, topic: str) -> None:
         """Add a path if some topic can take it. Paths with equal requirements count as one."""
         key = way[-1].target, put_before(way)[-1], frozenset(hop.asks for hop in way)
-        if key in seen:
+        if key in tried:
             return
-        seen.add(key)
-        if len(seen) > _MOST_WAYS:
+        tried.add(key)
+        if len(tried) > _MOST_WAYS:
             self.undecided = self.undecided or (self.start, way[-1], "too many ways lead back")
             return
         if not topic or _along(way, topic) is None:

@@ -1,7 +1,8 @@
-"""What a connector mirrors, and what a change of configs changes of it: topics, their names, clusters, state, logins. Pure.
+"""What a connector mirrors, and what a change of configs changes of it: topics, names, clusters, state, logins. Pure.
 
-Every form of file is judged alike: what counts is the config that the connector gets in the end. Nothing else may decide that a
-machine applies a fix: two configs mirror the same only where it is proved here; what is not decided counts as a change.
+Every form of file is judged alike: what counts is the config that the connector gets in the end. Nothing else may
+decide that a machine applies a fix: two configs mirror the same only where it is proved here; what is not decided
+counts as a change.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
 
 _OTHER_NAME = "offsets are stored by the connector's name: under another one all of its topics are mirrored again"
 Named = tuple[str, str, str, int]
-"""Which connector it is for Connect: its file or Connect cluster, name and type, and a number where several have one name."""
+"""Which connector it is for Connect: file or Connect cluster, name, type, and a number where several have one name."""
 
 _MOST_STATES = 20_000
 _LOGIN_KEYS = (CLUSTER_KEYS | SECURITY_KEYS) - {"bootstrap.servers"}
@@ -47,7 +48,8 @@ _EMITS = {
 class Difference:
     """What of one connector would be otherwise; `effect` says it as the end of a sentence, with what it costs.
 
-    `was_idle`: it is only the topics, and before it took no topic that can exist. `starts`: there was no such connector before.
+    `was_idle`: it is only the topics, and before it took no topic that can exist. `starts`: there was no such connector
+    before.
     """
 
     named: Named
@@ -59,22 +61,22 @@ class Difference:
 def changes(before: Estate, after: Estate) -> tuple[Difference, ...]:
     """Return what is mirrored otherwise after a change of configs, connector by connector; () where nothing is."""
     old, new = (_by_name(_as_kafka_reads(estate)) for estate in (before, after))
-    found = []
+    differences = []
     for named in sorted(old.keys() - new.keys()):
         others = {other[2] for other in new.keys() - old.keys() if other[0] == named[0]}
-        found.append(Difference(named, _OTHER_NAME if named[2] in others else f"{named[1]} would be gone"))
+        differences.append(Difference(named, _OTHER_NAME if named[2] in others else f"{named[1]} would be gone"))
     for named, subject in new.items():
         if named not in old:
             if not subject.off:
                 start = ", from the first record on" if subject.type == "source" else ""
-                found.append(Difference(named, f"{named[1]} would start{start}", starts=True))
+                differences.append(Difference(named, f"{named[1]} would start{start}", starts=True))
         elif other := difference(old[named], subject):
-            found.append(replace(other, named=named))
-    return tuple(found)
+            differences.append(replace(other, named=named))
+    return tuple(differences)
 
 
 def _as_kafka_reads(estate: Estate) -> Iterator[Subject]:
-    """Yield connectors with the values that Kafka gets: the reader repairs lost backslashes and comments behind a value."""
+    """Yield connectors with the values that Kafka gets: the reader repairs lost backslashes and trailing comments."""
     got = {
         (file.path, entry.line): entry.value
         for file in estate.files
@@ -89,10 +91,10 @@ def _as_kafka_reads(estate: Estate) -> Iterator[Subject]:
 
 
 def _by_name(subjects: Iterable[Subject]) -> dict[Named, Subject]:
-    found: dict[Named, Subject] = {}
+    by_name: dict[Named, Subject] = {}
     for subject in subjects:
-        found[_next(named_as(subject), found)] = subject
-    return found
+        by_name[_next(named_as(subject), by_name)] = subject
+    return by_name
 
 
 def _next(named: Named, taken: Mapping[Named, Subject]) -> Named:
@@ -107,7 +109,7 @@ def named_as(subject: Subject) -> Named:
 
 
 def difference(before: Subject, after: Subject) -> Difference | None:
-    """Return what one connector does otherwise under another config, the costliest effect; None where it is proved to do the same."""
+    """Return what one connector does otherwise under another config, the costliest effect; None if proved none."""
     if dict(before.config) == dict(after.config) and before.worker == after.worker and before.state == after.state:
         return None
     old, new = _with_new_names(before), _with_new_names(after)
@@ -159,7 +161,8 @@ def _names(before: Subject, after: Subject) -> str:
     if before.type == "heartbeat" or (naming_of(before) == naming_of(after) and len(separators) == 1):
         return ""
     return (
-        f"the topics of {before.pair} would get other names on {after.target}: all of them are mirrored again under these, "
+        f"the topics of {before.pair} would get other names on {after.target}: all of them are mirrored again under "
+        "these, "
         "and consumers find the old ones without new records"
     )
 
@@ -183,17 +186,17 @@ def _takes_nothing(subject: Subject) -> bool:
     """Tell whether it is proved that a connector takes no topic."""
     selection = selection_of(subject)
     include = machine_of(selection.names.include) if selection else None
-    found = _search([include], refused_by(selection)) if selection and include else None
-    return found is not None and found.word is None and not found.open
+    search = _search([include], refused_by(selection)) if selection and include else None
+    return search is not None and search.word is None and not search.open
 
 
-def _example(one: Subject, other: Subject) -> str:
+def _example(subject: Subject, other: Subject) -> str:
     """Return a topic that one connector takes and the other does not, "" where none is known."""
-    selections = selection_of(one), selection_of(other)
+    selections = selection_of(subject), selection_of(other)
     if selections[0] is None or selections[1] is None:
         return ""
-    found = missing(selections[0], selections[1])
-    return (found.word if found else "") or ""
+    search = missing(selections[0], selections[1])
+    return (search.word if search else "") or ""
 
 
 def _groups(before: Subject, after: Subject) -> str:
@@ -291,27 +294,27 @@ def _transformations(subject: Subject) -> tuple[object, ...]:
 
 def is_same_selection(before: Subject, after: Subject) -> bool:
     """Tell whether it is proved that two source or checkpoint connectors take the same topics."""
-    one, other = selection_of(before), selection_of(after)
-    if one is None or other is None:
-        return (one is None) == (other is None) and _raw(before, "topic") == _raw(after, "topic")
-    return one == other or _is_same_language(one, other)
+    mine, other = selection_of(before), selection_of(after)
+    if mine is None or other is None:
+        return (mine is None) == (other is None) and _raw(before, "topic") == _raw(after, "topic")
+    return mine == other or _is_same_language(mine, other)
 
 
-def _raw(subject: Subject, what: str) -> tuple[object, ...]:
+def _raw(subject: Subject, kind: str) -> tuple[object, ...]:
     """Return the settings of a filter that is not understood."""
-    own = sorted(item for item in subject.config.items() if item[0].startswith((f"{what}.filter.", f"{what}s")))
+    own = sorted(item for item in subject.config.items() if item[0].startswith((f"{kind}.filter.", f"{kind}s")))
     return *own, policy_of(subject), subject.get("replication.policy.class")
 
 
-def _is_same_list(one: NameFilter, other: NameFilter) -> bool:
-    return (set(one.include), set(one.exclude)) == (set(other.include), set(other.exclude))
+def _is_same_list(names: NameFilter, other: NameFilter) -> bool:
+    return (set(names.include), set(names.exclude)) == (set(other.include), set(other.exclude))
 
 
 @lru_cache(maxsize=1024)
-def _is_same_language(one: Selection, other: Selection) -> bool:
-    if _is_same_list(one.names, other.names) and _about_names(one) == _about_names(other):
+def _is_same_language(selection: Selection, other: Selection) -> bool:
+    if _is_same_list(selection.names, other.names) and _about_names(selection) == _about_names(other):
         return True
-    searches = missing(one, other), missing(other, one)
+    searches = missing(selection, other), missing(other, selection)
     return all(search is not None and search.word is None and not search.open for search in searches)
 
 
@@ -321,18 +324,20 @@ def _about_names(selection: Selection) -> tuple[object, ...]:
 
 
 @lru_cache(maxsize=1024)
-def missing(one: Selection, other: Selection) -> Search | None:
+def missing(selection_here: Selection, other: Selection) -> Search | None:
     """Search for a topic that one takes and the other does not; None where their lists are no regular languages."""
-    lists = [names for selection in (one, other) for names in (selection.names.include, selection.names.exclude)]
+    lists = [
+        names for selection in (selection_here, other) for names in (selection.names.include, selection.names.exclude)
+    ]
     include, _, other_include, _ = machines = [machine_of(items) for items in lists]
     if None in machines or include is None or other_include is None:
         return None
-    refused = refused_by(one)
-    found = _search([include], [*refused, other_include])
+    refused = refused_by(selection_here)
+    search = _search([include], [*refused, other_include])
     for machine in refused_by(other):
-        if found.word is None and not found.open:
-            found = _search([include, machine], refused)
-    return found
+        if search.word is None and not search.open:
+            search = _search([include, machine], refused)
+    return search
 
 
 def _search(required: Iterable[Machine], refused: Iterable[Machine]) -> Search:

@@ -76,7 +76,8 @@ class Surroundings:
 def subject_of(found: FoundConnector, place: Spot, worker: WorkerFacts | None = None) -> Subject | None:
     """Return a connector of the file or the Connect cluster at `place` as lint sees it, None for one of another plugin.
 
-    `worker` is what its workers report; else it is what the file says. JSON has no comments, so keys of the config silence rules.
+    `worker` is what its workers report; else it is what the file says. JSON has no comments, so keys of the config
+    silence rules.
     """
     if found.type is None:
         return None
@@ -124,7 +125,7 @@ def read_files(
     surroundings: Surroundings = Surroundings(),
     contents: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Estate:
-    """Read every file; connectors of other plugins are skipped. Raises SpecError with the place of everything unreadable.
+    """Read every file; connectors of other plugins are skipped. Raises SpecError with all that is unreadable.
 
     `contents` are read instead of the files of these names.
     """
@@ -164,7 +165,7 @@ def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
 
 
 def read_worker(path: Path) -> WorkerFacts:
-    """Read the properties of Connect workers (connect-distributed.properties). Raises SpecError when it is another kind of file."""
+    """Read the properties of Connect workers (connect-distributed.properties); SpecError for another kind of file."""
     file = str(path)
     values = {key: meant(entry) for key, entry in last(read(read_text(path), file)).items()}
     for key, kind in (("connector.class", "a connector's config"), ("clusters", "an mm2.properties")):
@@ -193,7 +194,7 @@ def is_tree(path: Path) -> bool:
 
 
 def completed(estate: Estate, known: Surroundings) -> Estate:
-    """Fill in unknown facts from what the user knows; the user's Kafka version wins, so that an upgrade can be tried."""
+    """Fill in unknown facts from what the user knows; the user's Kafka version wins, so an upgrade can be tried."""
     if known == Surroundings():
         return estate
     return replace(estate, subjects=tuple(_completed(subject, known) for subject in estate.subjects))
@@ -238,7 +239,7 @@ def _identity(subject: Subject) -> tuple[str, ...]:
 
 
 def _twin(subject: Subject, running: Mapping[tuple[str, ...], Sequence[Subject]]) -> Subject | None:
-    """Return the running connector of a declared one; None where several Connect clusters run it and none is declared."""
+    """Return the running connector of a declared one; None where several Connect clusters run it undeclared."""
     found = running.get(_identity(subject), ())
     here = [each for each in found if each.spot.connect == subject.connect] or found
     return here[0] if len(here) == 1 else None

@@ -1,6 +1,7 @@
-"""The routes of one topic over all hops: which source connectors take it, what it is called behind each, where it came from. Pure.
+"""The routes of a topic over all hops: which connectors take it, its name behind each, where it came from. Pure.
 
-A route ends where nothing takes the topic, where its name is not known (a policy of one's own, transformations), where it was before, or after ten hops.
+A route ends where nothing takes the topic, where its name is not known (a policy of one's own, transformations), where
+it was before, or after ten hops.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class TopicPlace:
 
 @dataclass(frozen=True)
 class TopicHop:
-    """What one source connector does with a topic of its source: `end` is None where it is not mirrored, or under an unknown name.
+    """What a source connector does with a topic: `end` is None where it is not mirrored, or under an unknown name.
 
     `why` says why it is not mirrored although its list names it, or why that, or the name, is not known.
     """
@@ -53,64 +54,64 @@ class Routes:
     @classmethod
     def of(cls, subjects: tuple[Subject, ...], declared: Iterable[KafkaCluster]) -> Routes:
         """Number the clusters of these connectors; `declared` ones have their alias of the tree."""
-        found = tuple(hop for hop in hops(subjects) if hop.source != hop.target)
-        return cls(found, dict(_names(subjects, tuple(declared))))
+        between_clusters = tuple(hop for hop in hops(subjects) if hop.source != hop.target)
+        return cls(between_clusters, dict(_names(subjects, tuple(declared))))
 
     def legs(self, start: TopicPlace) -> tuple[TopicHop, ...]:
-        """Return what the connectors that read this cluster do with the topic, those that have nothing to do with it left out."""
+        """Return what the connectors that read this cluster do with the topic, where they have to do with it."""
         if start not in self._legs:
-            found = (leg(hop, start.topic) for hop in self.every if hop.source == start.cluster)
-            self._legs[start] = tuple(each for each in found if each)
+            hops_here = (leg(hop, start.topic) for hop in self.every if hop.source == start.cluster)
+            self._legs[start] = tuple(topic_hop for topic_hop in hops_here if topic_hop)
         return self._legs[start]
 
     def onward(self, start: TopicPlace, way: Route = ()) -> Iterator[Route]:
         """Yield the routes from here to each end; the empty one where nothing takes the topic."""
-        seen = {each.start for each in way}
-        nexts = [each for each in self.legs(start) if each.takes and start not in seen]
+        visited = {next_hop.start for next_hop in way}
+        nexts = [next_hop for next_hop in self.legs(start) if next_hop.takes and start not in visited]
         if not nexts or len(way) >= LONGEST:
             yield way
             return
-        for each in nexts:
-            if each.end is None:
-                yield (*way, each)
+        for next_hop in nexts:
+            if next_hop.end is None:
+                yield (*way, next_hop)
             else:
-                yield from self.onward(each.end, (*way, each))
+                yield from self.onward(next_hop.end, (*way, next_hop))
 
     def back(self, end: TopicPlace, way: Route = ()) -> Iterator[Route]:
-        """Yield the routes that lead here, each from where the topic was written first; the empty one if this is where."""
-        seen = {each.end for each in way}
-        before = [] if end in seen else list(self.into(end))
+        """Yield the routes that lead here from where the topic was written first; the empty one if that is here."""
+        visited = {last_hop.end for last_hop in way}
+        before = [] if end in visited else list(self.into(end))
         if not before or len(way) >= LONGEST:
             yield way
             return
-        for each in before:
-            yield from self.back(each.start, (each, *way))
+        for last_hop in before:
+            yield from self.back(last_hop.start, (last_hop, *way))
 
     def into(self, end: TopicPlace) -> Iterator[TopicHop]:
         """Yield the connectors that mirror a topic to this name."""
         for hop in self.every:
             upstream = hop.selection.upstream(end.topic) if hop.selection and hop.target == end.cluster else None
-            found = leg(hop, upstream) if upstream else None
-            if found and found.end == end:
-                yield found
+            hop_here = leg(hop, upstream) if upstream else None
+            if hop_here and hop_here.end == end:
+                yield hop_here
 
     def stops(self, topic: str) -> list[TopicPlace]:
-        """Return where a topic of this name is mirrored to; if it is nowhere a renamed one, also where it may be written."""
+        """Return where a topic of this name is mirrored to; if nowhere renamed, also where it may be written."""
         every = [TopicPlace(number, topic) for number in sorted({n for hop in self.every for n in hop.pair})]
         arriving = [stop for stop in every if any(self.into(stop))]
-        if any(each.start.topic != topic for stop in arriving for each in self.into(stop)):
+        if any(last_hop.start.topic != topic for stop in arriving for last_hop in self.into(stop)):
             return arriving
         return [stop for stop in every if stop in arriving or self.legs(stop)]
 
     def through(self, stop: TopicPlace) -> list[Route]:
         """Return the whole routes that pass a stop, each once."""
-        found: dict[Route, None] = {}
+        routes: dict[Route, None] = {}
         for before in self.back(stop):
             for whole in self.onward(stop, before):
-                found[whole] = None
-                if len(found) >= _MOST_ROUTES:
-                    return list(found)
-        return list(found)
+                routes[whole] = None
+                if len(routes) >= _MOST_ROUTES:
+                    return list(routes)
+        return list(routes)
 
 
 def leg(hop: Hop, topic: str) -> TopicHop | None:
@@ -120,8 +121,8 @@ def leg(hop: Hop, topic: str) -> TopicHop | None:
         return TopicHop(
             hop, start, takes=None, why="which topics it takes is not known: a filter class of its own, or placeholders"
         )
-    if why := selection.refusal(topic):
-        return TopicHop(hop, start, takes=False, why=why)
+    if reason := selection.refusal(topic):
+        return TopicHop(hop, start, takes=False, why=reason)
     as_heartbeats = carries_heartbeats(hop.subject) and selection.takes_heartbeats(topic)
     if not (selection.takes(topic) or as_heartbeats):
         return None
@@ -134,15 +135,15 @@ def leg(hop: Hop, topic: str) -> TopicHop | None:
 def _names(subjects: tuple[Subject, ...], declared: Sequence[KafkaCluster]) -> Iterator[tuple[int, str]]:
     """Yield each cluster's number with its alias of the tree, else with the one in its connectors and an address."""
     ours = [
-        Point(each.alias, addresses(",".join(each.model.bootstrap_servers)), each.model.cluster_id) for each in declared
+        Point(end.alias, addresses(",".join(end.model.bootstrap_servers)), end.model.cluster_id) for end in declared
     ]
     points: dict[int, list[Point]] = {}
     for subject, (source, target) in clusters(subjects).items():
         points.setdefault(source, []).append(point(subject, "source"))
         points.setdefault(target, []).append(point(subject, "target"))
-    for number, found in points.items():
-        known = next((one.alias for one in ours for each in found if same(one, each)), "")
-        alias = next((each.alias for each in found if each.alias), "?")
-        address = next((min(each.addresses) for each in found if each.addresses), "")
-        is_taken = any(one.alias == alias for one in ours)
-        yield number, known or (f"{alias} ({address})" if is_taken and address else alias)
+    for number, ends in points.items():
+        declared_alias = next((cluster.alias for cluster in ours for end in ends if same(cluster, end)), "")
+        alias = next((end.alias for end in ends if end.alias), "?")
+        address = next((min(end.addresses) for end in ends if end.addresses), "")
+        is_taken = any(cluster.alias == alias for cluster in ours)
+        yield number, declared_alias or (f"{alias} ({address})" if is_taken and address else alias)

@@ -1,4 +1,4 @@
-"""The input of lint: connectors with the place of each key, and the known facts about workers, Kafka clusters and links.
+"""The input of lint: connectors with the place of each key, and known facts about workers, Kafka clusters and links.
 
 Unknown facts are None; a rule that needs one reports nothing.
 """
@@ -62,14 +62,14 @@ Form = Literal["tree", "connect", "dedicated"]
 
 @lru_cache(maxsize=4096)
 def addresses(servers: str) -> frozenset[str]:
-    """Return the `host:port` parts of a bootstrap.servers value, without a listener name before them, and without templates."""
+    """Return the `host:port` parts of a bootstrap.servers value, without listener names and templates."""
     items = (item.strip().lower().rpartition("://")[2] for item in servers.split(",") if not template_in(item))
     return frozenset(item for item in items if item)
 
 
 @dataclass(frozen=True, order=True)
 class Spot:
-    """Where a finding is: a line of a file, or a key of a connector that runs on a Connect cluster; "" and 0 are unknown."""
+    """Where a finding is: a line of a file, or a key of a connector on a Connect cluster; "" and 0 are unknown."""
 
     file: str = ""
     line: int = 0
@@ -91,8 +91,9 @@ class Spot:
 class WorkerFacts:
     """Known facts about Connect workers. `policy` is the short name (None, Principal, All, Allowlist, or a class).
 
-    `plugins` are the classes of the connectors that they have, `others` those of transformations, predicates and converters; workers
-    before 3.2 do not list the latter. `servers` are the addresses of their own Kafka cluster where a tree declares which it is.
+    `plugins` are the classes of the connectors that they have, `others` those of transformations, predicates and
+    converters; workers before 3.2 do not list the latter. `servers` are the addresses of their own Kafka cluster where
+    a tree declares which it is.
     """
 
     version: str | None = None
@@ -109,7 +110,7 @@ class WorkerFacts:
 
 @dataclass(frozen=True)
 class KafkaFacts:
-    """Known facts about a Kafka cluster; sizes in bytes. `unanswered` says why its brokers, which were asked, did not answer.
+    """Known facts about a Kafka cluster; sizes in bytes. `unanswered` says why brokers that were asked did not answer.
 
     `topic_settings` are the settings that apply to topics, by topic and key.
     """
@@ -127,7 +128,8 @@ class KafkaFacts:
 class LinkFacts:
     """The link between source and target: round trip in seconds, bandwidth in bytes per second (None: no known limit).
 
-    A tree also declares the `route` of its workers, what brokers allow, and the heap of a worker that so many tasks share.
+    A tree also declares the `route` of its workers, what brokers allow, and the heap of a worker that so many tasks
+    share.
     """
 
     rtt_seconds: float
@@ -150,7 +152,7 @@ class Silence:
 
 @dataclass(frozen=True)
 class DeclaredLogin:
-    """One login of mm2mgr itself. `exposed` is an address that receives what it `sends` over a network without TLS, "" for none.
+    """A login of mm2mgr itself. `exposed` is an address that gets what it `sends` without TLS, "" for none.
 
     `inline` are the keys whose secrets are in the tree, with their places.
     """
@@ -164,7 +166,7 @@ class DeclaredLogin:
 
 @dataclass(frozen=True, eq=False)
 class SubjectKind:
-    """What connectors with the same keys share: their clients, and the key that sets each value. Thousands of connectors are of few kinds."""
+    """What connectors with the same keys share: clients, and the key of each value. Thousands are of few kinds."""
 
     type: ConnectorType
     setting: Setting
@@ -224,11 +226,11 @@ def _newest() -> str:
 class Subject:
     """A connector as lint sees it. `spots` has the place of each key that has its own; `state` is Connect's.
 
-    `flows` and `connect` are the names of its flows and of its Connect cluster in a tree. `records_kafka` is the cluster at
-    the addresses that its record producer has instead of the workers'. In mm2.properties `scopes` has the clusters at the
-    start of each key's line: () for the top level, (A,) for a cluster, (A, B) for a pair.
-    In a JSON or YAML file `home` is the path of its config, and `paths` that of each key;
-    `unused` are entries of the config that decide nothing, since the file says the same elsewhere.
+    `flows` and `connect` are the names of its flows and of its Connect cluster in a tree. `records_kafka` is the
+    cluster at the addresses that its record producer has instead of the workers'. In mm2.properties `scopes` has the
+    clusters at the start of each key's line: () for the top level, (A,) for a cluster, (A, B) for a pair. In a JSON or
+    YAML file `home` is the path of its config, and `paths` that of each key; `unused` are entries of the config that
+    decide nothing, since the file says the same elsewhere.
     """
 
     name: str
@@ -303,7 +305,7 @@ class Subject:
 
     @cached_property
     def exactly_once(self) -> bool:
-        """Tell whether it runs transactionally: on exactly-once workers, or it requires such and the workers are unknown."""
+        """Tell whether it is transactional: on exactly-once workers, or it requires such and they are unknown."""
         if self.worker.exactly_once is None:
             required = self.get("exactly.once.support").lower() == "required"
             return required and numbers(self.version) >= (3, 3)  # KIP-618
@@ -330,7 +332,7 @@ class Subject:
         return self.kind.clients
 
     def client(self, name: str) -> Client | None:
-        """Return a client by name (`record producer`, `source consumer`, `source admin`, …), None when there is none."""
+        """Return a client by name (`record producer`, `source consumer`, `source admin`, …), None for none."""
         return self.kind.client_by_name.get(name)
 
     @cached_property
@@ -404,7 +406,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class CatchUpFacts:
-    """A catch-up limit of a tree, and the measured traffic of the connectors that share it, in bytes per second (None: not measured)."""
+    """A catch-up limit of a tree, and its connectors' measured traffic, in bytes per second (None: not measured)."""
 
     bytes_per_second: float
     traffic: float | None
@@ -413,7 +415,7 @@ class CatchUpFacts:
 
 @dataclass(frozen=True)
 class Estate:
-    """Everything that is linted together. `complete`: it contains every connector of these clusters (a tree, a live Connect)."""
+    """All that is linted together. `complete`: every connector of these clusters is in it (a tree, a live Connect)."""
 
     subjects: tuple[Subject, ...]
     files: tuple[SourceFile, ...] = ()

@@ -1,8 +1,8 @@
-"""What a source connector calls topics on the target: what its replication policy makes of a name, then its transformations. Pure.
+"""What a source connector calls topics on the target: its replication policy's name, then its transformations'. Pure.
 
-Kafka's own policies, and RegexRouter where its expression means in Java what it means here, are computed; a name that no automaton of
-its expression accepts stays. Whatever else may rename is unknown: two connectors name a topic alike there only if all settings of it
-are equal.
+Kafka's own policies, and RegexRouter where its expression means in Java what it means here, are computed; a name that
+no automaton of its expression accepts stays. Whatever else may rename is unknown: two connectors name a topic alike
+there only if all settings of it are equal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def separator_of(subject: Subject) -> str:
 
 @dataclass(frozen=True)
 class TargetName:
-    """A name as far as it is known: `unknown` are the settings of what changes `text` from there on, in an unknown way."""
+    """A name as far as it is known: `unknown` are the settings of what changes `text` further, in an unknown way."""
 
     text: str
     unknown: tuple[Settings, ...] = ()
@@ -71,7 +71,7 @@ class Transformation:
         return replacement_of(regex, self._values.get("replacement", "")) if regex and is_like_python(regex) else None
 
     def renamed(self, name: str) -> str | None:
-        """Return a name behind it, None where that is unknown. A name that its expression does not match stays, whatever else is unknown."""
+        """Return a name behind it, None where unknown. A name that its expression does not match stays in any case."""
         matches = self.regex is None or _matches(self.regex, name)
         if matches is False:
             return name
@@ -83,7 +83,7 @@ class Transformation:
         return self._replaced(name) or name
 
     def selects(self, name: str) -> bool | None:
-        """Tell whether its predicate lets it act on a topic of that name, None where that is unknown or what a record holds decides."""
+        """Tell whether its predicate selects a topic of that name, None where unknown or where the record decides."""
         if not (predicate := self._values.get("predicate")):
             return True
         matches = _matches(self._values.get("predicate.pattern", ""), name) if predicate == _BY_NAME else None
@@ -134,7 +134,7 @@ def naming_of(subject: Subject) -> Naming:
 
 
 def filters_of(subject: Subject, topic: str) -> tuple[Settings, ...] | None:
-    """Return the settings of filters that drop some records of a topic, () where there are none; None where it is dropped as a whole."""
+    """Return the settings of filters that drop some records of a topic, None where it is dropped as a whole."""
     if not subject.get("transforms"):
         return ()
     plain = replace(naming_of(subject), steps=())(topic)

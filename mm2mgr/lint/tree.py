@@ -56,7 +56,7 @@ def from_tree(
     spec: Spec | None = None,
     contents: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Estate:
-    """Return every connector of a tree. With `spec`, places are exact where a flow has none, and comments silence rules.
+    """Return every connector of a tree. With `spec`, places are exact, and comments silence rules.
 
     `contents` are read instead of the files of these names.
     """
@@ -72,15 +72,15 @@ def from_tree(
 
 def _files(paths: Sequence[str], contents: Mapping[str, bytes]) -> tuple[SourceFile, ...]:
     """Read the silences in comments; a file that cannot be read any more has none."""
-    found = []
+    files = []
     for path in paths:
         try:
             data = contents[path] if path in contents else read_bytes(Path(path), MOST_BYTES)
         except Unreadable:
             continue
         if silences := silences_of(data.decode("utf-8", errors="replace"), path, inline=True):
-            found.append(SourceFile(path, "tree", silences=silences))
-    return tuple(found)
+            files.append(SourceFile(path, "tree", silences=silences))
+    return tuple(files)
 
 
 @dataclass
@@ -160,10 +160,10 @@ class _TreeSubjects:
     def kafka(self, alias: str) -> KafkaFacts:
         if alias not in self.kafkas:
             cluster = self.topology.clusters.get(alias)
-            found = KafkaFacts(cluster_id=cluster.model.cluster_id if cluster else None)
+            facts = KafkaFacts(cluster_id=cluster.model.cluster_id if cluster else None)
             if cluster and cluster.limits.read:
-                found = replace(found, message_max_bytes=cluster.limits.message_bytes)
-            self.kafkas[alias] = found
+                facts = replace(facts, message_max_bytes=cluster.limits.message_bytes)
+            self.kafkas[alias] = facts
         return self.kafkas[alias]
 
 
@@ -175,8 +175,8 @@ def _limits(flows: Mapping[str, Flow], subjects: Iterable[Subject]) -> Iterator[
             sharing.setdefault(limit, []).append(subject)
     for limit, alike in sharing.items():
         measured = [flows[subject.flows[0]].measured_bytes_per_second for subject in alike]
-        known = [each for each in measured if each is not None]
-        yield CatchUpFacts(limit.bytes_per_second, sum(known) if known else None, tuple(alike))
+        rates = [rate for rate in measured if rate is not None]
+        yield CatchUpFacts(limit.bytes_per_second, sum(rates) if rates else None, tuple(alike))
 
 
 # --- what is no tree --------------------------------------------------------------------------------------------------
@@ -184,16 +184,16 @@ def _limits(flows: Mapping[str, Flow], subjects: Iterable[Subject]) -> Iterator[
 
 def invalid(error: SpecError) -> list[Finding]:
     """Return errors of loader and expansion as findings of the rule invalid-declaration."""
-    found = []
+    findings = []
     for problem in error.problems:
         place = problem.place
         spot = Spot(place.file, place.line) if isinstance(place, Place) else Spot(str(place))
-        what, *instead = _INSTEAD.split(problem.message, 1)
+        problem_text, *instead = _INSTEAD.split(problem.message, 1)
         fix = "".join(instead) or error.hint or "correct the declaration; no command reads the tree until then"
-        if "template" in what and "render" in what:
+        if "template" in problem_text and "render" in problem_text:
             fix = "lint what it renders to (helm template, envsubst, ansible)"
-        found.append(Finding("invalid-declaration", "error", spot, what, fix))
-    return found
+        findings.append(Finding("invalid-declaration", "error", spot, problem_text, fix))
+    return findings
 
 
 def logins(topology: Topology, spec: Spec) -> tuple[DeclaredLogin, ...]:
@@ -212,9 +212,11 @@ class _Logins:
             yield from self.on_the_way(name, path, model)
         for alias, cluster in topology.clusters.items():
             metrics, path = cluster.model.metrics, ("clusters", alias)
-            if metrics and (one := metrics.prometheus):
+            if metrics and (prometheus := metrics.prometheus):
                 where = (*path, "metrics", "prometheus")
-                yield from self.rest(f"Prometheus of '{alias}'", where, [one.url or ""], one.auth, one.tls)
+                yield from self.rest(
+                    f"Prometheus of '{alias}'", where, [prometheus.url or ""], prometheus.auth, prometheus.tls
+                )
             if metrics and (other := metrics.cruise_control):
                 where = (*path, "metrics", "cruise_control")
                 yield from self.rest(f"Cruise Control of '{alias}'", where, [other.url or ""], other.auth, other.tls)

@@ -15,7 +15,7 @@ from mm2mgr.lint.target_names import policy_of
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact that some rules need. `open` is what is not judged without it, `give` what supplies it; `lacking` are the connectors without.
+    """A fact that some rules need. `open` is what is not judged without it, `give` what supplies it.
 
     `asked`: brokers report it, and those that were asked and did not answer are reasons.
     """
@@ -42,7 +42,9 @@ class NotJudged:
 
 def _each(lacks: Callable[[Subject], bool], *types: str) -> Callable[[Estate], Iterator[Subject]]:
     """Return what yields the connectors of an estate (of some types only) that lack something."""
-    return lambda estate: (each for each in estate.subjects if (not types or each.type in types) and lacks(each))
+    return lambda estate: (
+        subject for subject in estate.subjects if (not types or subject.type in types) and lacks(subject)
+    )
 
 
 def _other_addresses(estate: Estate) -> Iterator[Subject]:
@@ -66,8 +68,10 @@ _OF_EXACTLY_ONCE = ("exactly.once.support", "producer.override.bootstrap.servers
 
 
 def _of_unknown_delivery(subject: Subject) -> bool:
-    known = subject.worker.exactly_once is not None or subject.worker.properties is not None or subject.form == "tree"
-    return not known and any(subject.get(key) for key in _OF_EXACTLY_ONCE)
+    is_known = (
+        subject.worker.exactly_once is not None or subject.worker.properties is not None or subject.form == "tree"
+    )
+    return not is_known and any(subject.get(key) for key in _OF_EXACTLY_ONCE)
 
 
 def _of_unread_brokers(subject: Subject) -> bool:
@@ -148,7 +152,8 @@ FACTS = (
     Fact(
         "classes that are not Kafka's",
         "whether the workers have them, and of the right kind",
-        "--connect for transformations, predicates and converters (workers of 3.2 and newer list them); plan, which asks workers to validate, for others",
+        "--connect for transformations, predicates and converters (workers of 3.2 and newer list them); plan, which "
+        "asks workers to validate, for others",
         ("class-refused",),
         _each(lambda subject: any(foreign_classes(subject))),
     ),
@@ -177,7 +182,8 @@ FACTS = (
         "mm2mgr check, for a tree",
         ("request-below-records", "request-above-target", "batch-above-topic", "record-refused"),
         _each(
-            lambda each: None in (each.source_kafka.message_max_bytes, each.target_kafka.message_max_bytes), "source"
+            lambda subject: None in (subject.source_kafka.message_max_bytes, subject.target_kafka.message_max_bytes),
+            "source",
         ),
     ),
     Fact(
@@ -242,6 +248,6 @@ def _not_judged(estate: Estate, rules: Collection[str]) -> Iterator[NotJudged]:
         needing = tuple(rule for rule in fact.rules if rule in rules)
         lacking = list(fact.lacking(estate)) if needing else []
         if lacking:
-            kafkas = (each for subject in lacking for each in subject.kafkas) if fact.asked else ()
-            reasons = tuple(dict.fromkeys(each.unanswered for each in kafkas if each.unanswered))
+            kafkas = (kafka for subject in lacking for kafka in subject.kafkas) if fact.asked else ()
+            reasons = tuple(dict.fromkeys(kafka.unanswered for kafka in kafkas if kafka.unanswered))
             yield NotJudged(fact.name, fact.open, fact.give, needing, len(lacking), reasons)

@@ -117,7 +117,7 @@ _OPEN_WEIGHT, _MOST_WEIGHT = 4, 14  # three repetitions without an end, and two 
 
 
 def _is_costly(node: Node) -> bool:
-    """Tell whether a matcher that goes back and tries again may take very long: too many choices, or one inside a repetition."""
+    """Tell whether backtracking may take very long: too many choices, or one inside a repetition."""
     return _choices(node) > _MOST_WEIGHT
 
 
@@ -153,7 +153,7 @@ _EMPTY = Seq()
 
 @dataclass(frozen=True)
 class Part:
-    """One step of an expression; `char` is set when it is exactly this character, `repeated` says that a sign repeats it."""
+    """A step of an expression; `char` is set when it is exactly this one, `repeated` says that a sign repeats it."""
 
     samples: tuple[str, ...]
     node: Node
@@ -163,7 +163,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Shape:
-    """What an expression looks like: samples with FILL in them, the literal ends, the text when it is one plain name."""
+    """What an expression looks like: samples with FILL, the literal ends, the text when it is one plain name."""
 
     samples: tuple[str, ...]
     prefix: str
@@ -228,11 +228,7 @@ def _tree(branches: Sequence[Sequence[Part]]) -> Node:
     return nodes[0] if len(nodes) == 1 else Alt(tuple(nodes))
 
 
-_SIMPLE = {
-    "^": Part(("",), Edge("start")),
-    "$": Part(("",), Edge("end")),
-    ".": Part((".", "x"), Chars(CHARS)),
-}
+_SIMPLE = {"^": Part(("",), Edge("start")), "$": Part(("",), Edge("end")), ".": Part((".", "x"), Chars(CHARS))}
 _LOOKS = {"=": (False, False), "!": (False, True), "<=": (True, False), "<!": (True, True)}  # behind, negative
 _EDGES = {"A": Edge("start"), "Z": Edge("end"), "z": Edge("end")}
 _COUNTS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
@@ -377,7 +373,7 @@ class _RegexReader:
         return CHARS - chars if char == "P" else chars
 
     def char_set(self) -> tuple[str, frozenset[str]]:
-        """Read a set after its bracket; return a character that is likely to be in it, and all of a topic's that are."""
+        """Read a set after its bracket; return a character that is likely in it, and all that are."""
         negated, start, members = bool(self.take("^")), self.at, ""
         chars: set[str] = set()
         others: list[frozenset[str]] = []  # what is before each &&

@@ -1,7 +1,7 @@
-"""What a MirrorSourceConnector takes: filters of topics and groups, the names of topics on both sides, machines of what is left out.
+"""What a MirrorSourceConnector takes: filters, the names of topics on both sides, machines of what is left out.
 
-A list of Java expressions may hold thousands of plain names. Tests hold `takes` and the machines together. Sources: DefaultTopicFilter,
-MirrorSourceConnector, KIP-382, DefaultReplicationPolicy, IdentityReplicationPolicy.
+A list of Java expressions may hold thousands of plain names. Tests hold `takes` and the machines together. Sources:
+DefaultTopicFilter, MirrorSourceConnector, KIP-382, DefaultReplicationPolicy, IdentityReplicationPolicy.
 """
 
 from __future__ import annotations
@@ -27,18 +27,7 @@ from mm2mgr.topics.automaton import (
     relax,
     shortest,
 )
-from mm2mgr.topics.java_regex import (
-    CHARS,
-    FILL,
-    PLAIN,
-    Alt,
-    Chars,
-    Lookaround,
-    Repeat,
-    Seq,
-    Shape,
-    shape,
-)
+from mm2mgr.topics.java_regex import CHARS, FILL, PLAIN, Alt, Chars, Lookaround, Repeat, Seq, Shape, shape
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
 
@@ -68,7 +57,7 @@ def literal(item: str) -> str | None:
 
 @cache
 def readable(item: str, *, topics: bool = True) -> bool:
-    """Tell whether it is known here what an item matches; names of groups and keys of settings hold other characters than topics."""
+    """Tell whether it is known what an item matches; names of groups and settings hold other characters than topics."""
     if literal(item) is not None or is_like_python(item):
         return True
     return (topics or _alike(item)) and (
@@ -118,7 +107,7 @@ QUOTES = "\"'`\u2018\u2019\u201c\u201d"
 
 
 def meant_items(value: str) -> list[str]:
-    """Return the items of a list without the quotes, brackets, semicolons and blanks that its writer took for syntax."""
+    """Return the items of a list without quotes, brackets, semicolons and blanks that its writer took for syntax."""
     bare = re.sub(f"[{QUOTES}]", "", value.strip())
     if bare.startswith("[") and bare.endswith("]") and "[" not in bare[1:]:
         bare = bare[1:-1]
@@ -127,7 +116,7 @@ def meant_items(value: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def matches_no_topic(item: str) -> bool:
-    """Tell whether it is proved that no topic can have a name that an item matches; False for `^$`, which says so itself."""
+    """Tell whether it is proved that an item matches no possible name of a topic; False for `^$`, which is meant."""
     if _OF_NAMES.fullmatch(item):
         return False
     shape = shape_of("".join(char if char.isascii() else _NEVER for char in item))
@@ -272,8 +261,8 @@ POLICIES: dict[str, PolicyName] = {"DefaultReplicationPolicy": "default", "Ident
 class Selection:
     """What one source connector takes, its heartbeats aside. `policy` is None for a class that is not Kafka's.
 
-    `separator` is as it is configured, "" included; `internal_separator` is that of internal names (KIP-949); `version` is the
-    workers', "" for the newest.
+    `separator` is as it is configured, "" included; `internal_separator` is that of internal names (KIP-949); `version`
+    is the workers', "" for the newest.
     """
 
     names: NameFilter
@@ -289,7 +278,7 @@ class Selection:
         return self.names.takes(topic) and not self.is_internal(topic) and not self.is_cycle(topic)
 
     def refusal(self, topic: str) -> str:
-        """Return why a topic is not mirrored although the include list names it; "" where it is mirrored, or not named."""
+        """Return why a topic that the include list names is not mirrored; "" where it is mirrored, or not named."""
         if not self.names.wanted(topic) or self.takes(topic):
             return ""
         if item := next((pattern for pattern in self.names.exclude if NameFilter((pattern,), ()).matches(topic)), ""):
@@ -313,7 +302,7 @@ class Selection:
 
     @property
     def checkpoints_topic(self) -> str:
-        """The topic on the target that the checkpoints of this source are written to (ReplicationPolicy.checkpointsTopic)."""
+        """The topic on the target with the checkpoints of this source (ReplicationPolicy.checkpointsTopic)."""
         return f"{self.source}{self._checkpoints}"
 
     @property
@@ -354,7 +343,7 @@ class Selection:
         return self.renamed(topic) == other.renamed(topic)
 
     def upstream(self, topic: str) -> str | None:
-        """Return which source topic is mirrored to this topic of the target; None when none is, or the policy is not known."""
+        """Return which source topic is mirrored to this topic of the target; None for none, or an unknown policy."""
         if self.policy is None:
             return None
         upstream = topic.removeprefix(f"{self.source}{self.separator}")
@@ -363,14 +352,14 @@ class Selection:
         return topic if self.renamed(topic) == topic else None
 
     def is_heartbeats(self, topic: str) -> bool:
-        """Tell whether a topic holds heartbeats, the source's own or mirrored ones (ReplicationPolicy.isHeartbeatsTopic)."""
+        """Tell whether a topic holds heartbeats, own or mirrored ones (ReplicationPolicy.isHeartbeatsTopic)."""
         *_, name = (
             topic.split(self.separator) if self.separator else [""]
         )  # from the left: of a___heartbeats it is _heartbeats
         return name == HEARTBEATS
 
     def takes_heartbeats(self, topic: str) -> bool:
-        """Tell whether it mirrors a topic as heartbeats, whatever its lists name, where it mirrors heartbeats at all."""
+        """Tell whether it mirrors a topic as heartbeats, whatever its lists name, if it mirrors heartbeats."""
         return self.is_heartbeats(topic) and not self.is_internal(topic) and not self.is_cycle(topic)
 
     @cached_property
@@ -414,7 +403,7 @@ def _cycles(policy: PolicyName, target: str, separator: str) -> Machine | None:
 
 
 class _Cycle:
-    """The topics that DefaultReplicationPolicy takes for ones that have been on the target, as a machine (`Selection.is_cycle`)."""
+    """A machine for the topics that DefaultReplicationPolicy takes for mirrored from the target (`is_cycle`)."""
 
     start: Hashable = ("maybe", "")
 
@@ -423,7 +412,7 @@ class _Cycle:
         self.letters = frozenset(frozenset(char) for char in target + separator)
 
     def step(self, state: Hashable, char: str) -> Hashable:
-        """States: a part that `maybe` becomes the target's alias, an `other` part, what is read `behind` that alias, `seen`."""
+        """States: `maybe` becomes the target's alias, an `other` part, read `behind` that alias, `seen`."""
         assert isinstance(state, tuple)
         kind, read = state
         text = read + char

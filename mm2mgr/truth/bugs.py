@@ -1,6 +1,7 @@
-"""Known bugs of Kafka that concern MirrorMaker's connectors: which releases have them, for which configs, what to do. Pure data.
+"""Known bugs of Kafka that concern MirrorMaker's connectors: releases, configs, what to do. Pure data.
 
-The releases are those whose git history lacks the fix, compared up to 3.9.0, and for newer ones what the jars and the issue say.
+The releases are those whose git history lacks the fix, compared up to 3.9.0, and for newer ones what the jars and the
+issue say.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _OPEN = ""
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug: `releases` are spans from the first to the last release that has it, an empty last one while it is not fixed.
+    """A bug: `releases` are spans of first and last release that have it, the last one empty while it is not fixed.
 
-    `when` asks a connector's config, and `condition` says the same in words. `rule` is the rule of lint that reports it instead of
-    `known-bug`, "" where a config does not tell whether it matters. `evidence` names the live test that showed it.
-    `twins`: other issues that report the same.
+    `when` asks a connector's config, and `condition` says the same in words. `rule` is the rule of lint that reports it
+    instead of `known-bug`, "" where a config does not tell whether it matters. `evidence` names the live test that
+    showed it. `twins`: other issues that report the same.
     """
 
     id: str
@@ -57,7 +58,7 @@ class Bug:
     twins: tuple[str, ...] = ()
 
     def affects(self, version: str) -> bool:
-        """Tell whether a version has it; of a line without a patch (a vendor's own) only when no release of the line is fixed."""
+        """Tell whether a version has it; a vendor's line without a patch only when no release of it is fixed."""
         asked = numbers(version)
         asked = asked if len(asked) > 2 else (*asked, 999)
         return any(numbers(first) <= asked and (not last or asked <= numbers(last)) for first, last in self.releases)
@@ -97,7 +98,7 @@ def _tolerates(connector: Configured) -> bool:
 
 
 def _has_placeholder(connector: Configured) -> bool:
-    """Tell whether a secret may be gone that a value names; those that Strimzi's operator writes are there as long as its resource is."""
+    """Tell whether a value names a secret that may be gone; those of Strimzi's operator live as its resource."""
     return any("${" in value.replace("${strimzi", "") for value in connector.config.values())
 
 
@@ -149,7 +150,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-9747",
         "warning",
-        "a worker that does not lead cannot hand over new task configs of a connector whose name needs escaping in a URL: it has no tasks, and keeps old ones",
+        "a worker that does not lead cannot hand over new task configs of a connector whose name needs escaping in a "
+        "URL: it has no tasks, and keeps old ones",
         "give the connector a name of letters, digits, dots and hyphens, or upgrade the workers",
         ((_FIRST, "2.8.0"), ("3.0.0", "3.0.0")),
         condition="with signs other than letters, digits, dots and hyphens in its name, such as A->B",
@@ -159,7 +161,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-9981",
         "info",
-        "in a dedicated MirrorMaker of several nodes, nodes that do not lead drop changes of tasks: new topics and partitions are not mirrored",
+        "in a dedicated MirrorMaker of several nodes, nodes that do not lead drop changes of tasks: new topics and "
+        "partitions are not mirrored",
         "run one node, or upgrade to 3.5 with dedicated.mode.enable.internal.rest=true",
         ((_FIRST, "3.4.1"),),
         condition="in mm2.properties",
@@ -168,7 +171,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-12226",
         "info",
-        "the commit of source offsets waits until all records on their way are written: under load it times out again and again, and a restart mirrors the records since the last commit once more",
+        "the commit of source offsets waits until all records on their way are written: under load it times out again "
+        "and again, and a restart mirrors the records since the last commit once more",
         "lower producer.override.buffer.memory or raise offset.flush.timeout.ms of the workers, or upgrade them",
         ((_FIRST, "3.0.0"),),
         types=_SOURCE,
@@ -176,7 +180,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-12252",
         "info",
-        "after another worker became the leader, requests between the workers may be refused (403) until the session key is renewed: new task configs do not arrive",
+        "after another worker became the leader, requests between the workers may be refused (403) until the session "
+        "key is renewed: new task configs do not arrive",
         "restart the workers one after the other, or upgrade them",
         ((_FIRST, "2.7.1"), ("2.8.0", "2.8.0")),
         twins=("KAFKA-12262",),
@@ -184,7 +189,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-12254",
         "info",
-        "MirrorMaker creates topics with the defaults of the target and copies the source's settings minutes later: until then records of a compacted topic may be deleted",
+        "MirrorMaker creates topics with the defaults of the target and copies the source's settings minutes later: "
+        "until then records of a compacted topic may be deleted",
         "create the topics on the target beforehand, or upgrade the workers",
         ((_FIRST, "2.7.2"),),
         types=_SOURCE,
@@ -192,7 +198,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-12468",
         "warning",
-        "translated offsets may be ahead of the records that consumers still need, or beyond the end of the topic: consumers that fail over skip records (KAFKA-13659: and go back after a restart)",
+        "translated offsets may be ahead of the records that consumers still need, or beyond the end of the topic: "
+        "consumers that fail over skip records (KAFKA-13659: and go back after a restart)",
         "let consumers start by timestamp after a failover, or upgrade the workers",
         ((_FIRST, "3.4.0"),),
         types=_FAILOVER,
@@ -212,14 +219,16 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-12525",
         "info",
-        "a late status of an earlier assignment may hide a newer one: a running task is shown UNASSIGNED until its next change of state",
+        "a late status of an earlier assignment may hide a newer one: a running task is shown UNASSIGNED until its "
+        "next change of state",
         "restart the task that is shown so before anything else is done about it, or upgrade the workers",
         ((_FIRST, "3.5.2"),),
     ),
     Bug(
         "KAFKA-12558",
         "info",
-        "an offset sync that could not be written is counted as written: offsets of its partition are translated too late",
+        "an offset sync that could not be written is counted as written: offsets of its partition are translated too "
+        "late",
         "upgrade the workers",
         ((_FIRST, "3.4.0"),),
         types=_SOURCE,
@@ -227,7 +236,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-12635",
         "warning",
-        "group offsets are written for partitions without an offset sync, beyond the end of the target's partition: lag is negative, and consumers that fail over may reset",
+        "group offsets are written for partitions without an offset sync, beyond the end of the target's partition: "
+        "lag is negative, and consumers that fail over may reset",
         "set sync.group.offsets.enabled=false until the workers are upgraded",
         (("2.7.0", "3.2.3"),),
         types=_FAILOVER,
@@ -268,7 +278,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-13719",
         "warning",
-        "a restart of a connector with its tasks by REST may leave its old tasks beside the new ones: records arrive twice until the workers restart",
+        "a restart of a connector with its tasks by REST may leave its old tasks beside the new ones: records arrive "
+        "twice until the workers restart",
         "restart connector and tasks by requests of their own, or upgrade the workers",
         (("3.0.0", "3.1.0"),),
     ),
@@ -288,7 +299,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-14079",
         "warning",
-        "the first record that cannot be written stops the commit of source offsets for good, and memory fills up: a restart mirrors everything since then once more",
+        "the first record that cannot be written stops the commit of source offsets for good, and memory fills up: a "
+        "restart mirrors everything since then once more",
         "set errors.tolerance=none, or upgrade the workers",
         (("3.2.0", "3.2.0"),),
         condition="with errors.tolerance=all",
@@ -298,7 +310,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-14420",
         "info",
-        "each sync of topic settings replaces all settings of the target's topics: those that config.properties.exclude names are lost, too",
+        "each sync of topic settings replaces all settings of the target's topics: those that "
+        "config.properties.exclude names are lost, too",
         "set sync.topic.configs.enabled=false, or upgrade the workers",
         ((_FIRST, "3.4.1"),),
         types=_SOURCE,
@@ -319,7 +332,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-14653",
         "warning",
-        "the driver replaces ${…} before it passes the settings on: secrets are stored in clear in the configs topic of the target",
+        "the driver replaces ${…} before it passes the settings on: secrets are stored in clear in the configs topic "
+        "of the target",
         "restrict who may read mm2-configs.*.internal, or upgrade MirrorMaker",
         ((_FIRST, "3.4.1"),),
         condition="in mm2.properties with placeholders ${…}",
@@ -328,7 +342,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-14837",
         "info",
-        "all checkpoint tasks restart whenever a consumer group of the source comes or goes, whether or not it is one of theirs",
+        "all checkpoint tasks restart whenever a consumer group of the source comes or goes, whether or not it is one "
+        "of theirs",
         "name the groups, or upgrade the workers",
         ((_FIRST, "3.4.0"),),
         types=_FAILOVER,
@@ -340,7 +355,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-15059",
         "warning",
-        "tasks that write exactly once do not start while a rebalance is pending: the connector fails and has to be restarted",
+        "tasks that write exactly once do not start while a rebalance is pending: the connector fails and has to be "
+        "restarted",
         "restart a connector that failed so once the rebalance is over, or upgrade the workers",
         (("3.5.0", "3.5.2"),),
         types=_SOURCE,
@@ -359,7 +375,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-15202",
         "info",
-        "offsets of groups that are behind are translated to much older ones than necessary: consumers that fail over read many records again",
+        "offsets of groups that are behind are translated to much older ones than necessary: consumers that fail over "
+        "read many records again",
         "upgrade the workers",
         (("3.4.1", "3.5.1"),),
         types=_FAILOVER,
@@ -367,7 +384,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-15372",
         "warning",
-        "a dedicated MirrorMaker of several nodes may go on with the old configuration when another node leads after a restart",
+        "a dedicated MirrorMaker of several nodes may go on with the old configuration when another node leads after "
+        "a restart",
         "restart all nodes at the same time after a change, or upgrade MirrorMaker",
         ((_FIRST, "3.6.1"),),
         condition="in mm2.properties",
@@ -376,7 +394,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-15607",
         "info",
-        "a group whose offset on the target was reset to a negative one, as some clients do, stops the sync of its group offsets (NullPointerException)",
+        "a group whose offset on the target was reset to a negative one, as some clients do, stops the sync of its "
+        "group offsets (NullPointerException)",
         "upgrade the workers",
         (("2.7.0", "3.5.1"), ("3.6.0", "3.6.0")),
         types=_FAILOVER,
@@ -396,7 +415,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-15800",
         "warning",
-        "one record in the offsets topic that cannot be read hides the offsets behind it: connectors begin at the first record again",
+        "one record in the offsets topic that cannot be read hides the offsets behind it: connectors begin at the "
+        "first record again",
         "let nobody else write into offset.storage.topic, or upgrade the workers",
         (("3.5.0", "3.5.1"), ("3.6.0", "3.6.0")),
         types=_SOURCE,
@@ -404,7 +424,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-15827",
         "info",
-        "a checkpoint task that is stopped before it has begun to read offset syncs leaves its clients open: connections and threads of the workers grow",
+        "a checkpoint task that is stopped before it has begun to read offset syncs leaves its clients open: "
+        "connections and threads of the workers grow",
         "restart the workers now and then, or upgrade them",
         ((_FIRST, "3.7.2"),),
         types=_FAILOVER,
@@ -412,7 +433,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-15905",
         "info",
-        "a restart of the checkpoint task forgets the earlier offset syncs: groups that are behind get no checkpoints until they catch up",
+        "a restart of the checkpoint task forgets the earlier offset syncs: groups that are behind get no checkpoints "
+        "until they catch up",
         "let groups catch up before a planned failover, or upgrade the workers",
         (("3.4.1", "3.7.0"),),
         types=_FAILOVER,
@@ -421,7 +443,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-15906",
         "info",
-        "the last offset syncs of a partition without new records are never written: translated offsets stop short of its end, by up to offset.lag.max records",
+        "the last offset syncs of a partition without new records are never written: translated offsets stop short of "
+        "its end, by up to offset.lag.max records",
         "write offset.lag.max=0 for topics with few records, or upgrade the workers",
         (("3.4.1", "3.6.2"),),
         types=_SOURCE,
@@ -444,7 +467,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-16837",
         "warning",
-        "an update fails or restarts tasks in vain when earlier task configs of the connector hold a ${…} that can no longer be resolved",
+        "an update fails or restarts tasks in vain when earlier task configs of the connector hold a ${…} that can no "
+        "longer be resolved",
         "keep earlier secrets until the update is through, or upgrade the workers",
         ((_FIRST, "3.7.0"),),
         condition="with placeholders ${…}",
@@ -454,7 +478,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-17049",
         "info",
-        "after rebalances the tasks of one connector may pile up on one worker, since workers are dealt tasks without regard to their connectors",
+        "after rebalances the tasks of one connector may pile up on one worker, since workers are dealt tasks without "
+        "regard to their connectors",
         "look at the tasks of each worker after a rebalance, and restart the worker that has too many of one connector",
         ((_FIRST, _OPEN),),
         condition="with tasks.max above 1",
@@ -474,7 +499,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-17232",
         "info",
-        "a checkpoint connector whose groups do not load within admin.timeout.ms at its start has no tasks until the next refresh, and its state is RUNNING",
+        "a checkpoint connector whose groups do not load within admin.timeout.ms at its start has no tasks until the "
+        "next refresh, and its state is RUNNING",
         "raise admin.timeout.ms where the source has many groups, or upgrade the workers",
         ((_FIRST, "3.8.1"),),
         types=_FAILOVER,
@@ -482,14 +508,16 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-19012",
         "warning",
-        "the producer may use a buffer again while it is being sent, when a batch expires or a broker disconnects: records arrive in another topic or partition, with a right checksum",
+        "the producer may use a buffer again while it is being sent, when a batch expires or a broker disconnects: "
+        "records arrive in another topic or partition, with a right checksum",
         "upgrade the workers: their kafka-clients jar has the fault",
         (("2.8.0", "3.9.1"), ("4.0.0", "4.0.1"), ("4.1.0", "4.1.1")),
     ),
     Bug(
         "KAFKA-19794",
         "info",
-        "the sync of group offsets may move a group back that is active on the target, when it became active or could not be asked just then",
+        "the sync of group offsets may move a group back that is active on the target, when it became active or could "
+        "not be asked just then",
         "leave groups that run on the target out of groups",
         (("2.7.0", _OPEN),),
         types=_FAILOVER,
@@ -500,7 +528,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-20017",
         "info",
-        "the workers log the warning 'Could not alter configuration of topic' for every topic at every sync, also where it worked",
+        "the workers log the warning 'Could not alter configuration of topic' for every topic at every sync, also "
+        "where it worked",
         "do not alert on it, or upgrade the workers",
         (("4.0.0", "4.2.0"),),
         types=_SOURCE,
@@ -511,8 +540,10 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "KAFKA-20163",
         "info",
-        "message.timestamp.before.max.ms and after.max.ms of the source's topics are copied to the target, which then refuses records that were within the limit when they were written: their task fails for good",
-        "add message\\.timestamp\\.before\\.max\\.ms and message\\.timestamp\\.after\\.max\\.ms to config.properties.exclude, beside Kafka's own list",
+        "message.timestamp.before.max.ms and after.max.ms of the source's topics are copied to the target, which then "
+        "refuses records that were within the limit when they were written: their task fails for good",
+        "add message\\.timestamp\\.before\\.max\\.ms and message\\.timestamp\\.after\\.max\\.ms to "
+        "config.properties.exclude, beside Kafka's own list",
         (("3.6.0", _OPEN),),
         types=_SOURCE,
         condition="unless sync.topic.configs.enabled=false, or config.properties.exclude names both",

@@ -1,7 +1,7 @@
 """Keys whose value is the name of a class: what Kafka must be able to create from it, and when. Pure.
 
-Kafka's own classes are in `keys.json`, written by `tools/kafka_keys` from its jars. Classes of others are not judged: whether
-they are there only the workers know.
+Kafka's own classes are in `keys.json`, written by `tools/kafka_keys` from its jars. Classes of others are not judged:
+whether they are there only the workers know.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ INTERFACES = {
     "transformation": "org.apache.kafka.connect.transforms.Transformation",
     "predicate": "org.apache.kafka.connect.transforms.predicates.Predicate",
 }
-# always: whenever the connector or client is made; the others only with such a security.protocol, or never (its class is loaded).
+# always: whenever the connector or client is made; the others only with such a security.protocol, or never (its class
+# is loaded).
 Use = Literal["always", "SASL", "SSL", "never"]
 # (scopes, key) -> what it is for, and when Kafka creates it.
 OF_CONNECTORS: dict[str, dict[str, str]] = {
@@ -79,7 +80,7 @@ PLUGINS = ("converter", "header converter", "transformation", "predicate")  # wh
 
 
 def wanted(scope: str, key: str) -> tuple[str, Use] | None:
-    """Return what the class in a key of a connector or client is for, and when Kafka creates it; None for any other key."""
+    """Return the purpose of the class in a key, and when Kafka creates it; None for any other key."""
     if scope in _OF_CLIENTS:
         return _OF_CLIENTS[scope].get(key) or _OF_EVERY_CLIENT.get(key)
     purpose = OF_CONNECTORS[scope].get(key) or _OF_EVERY_CONNECTOR.get(key)
@@ -97,8 +98,8 @@ def problem(purpose: str, name: str, version: str, *, created: bool) -> str:
 
     `created` is False where Kafka loads the class and does no more.
     """
-    known = load()
-    own, every = known.classes(purpose, version), _every_class(version)
+    keys = load()
+    own, every = keys.classes(purpose, version), _every_class(version)
     if not _NAME.fullmatch(name):
         return "no name of a class" if name else "empty: Kafka looks for a class without a name"
     if name in own or (name in every and not created) or (purpose in PLUGINS and _is_plugin(purpose, name, version)):
@@ -108,30 +109,30 @@ def problem(purpose: str, name: str, version: str, *, created: bool) -> str:
     if right := _in_other_letters(purpose, name, version):
         return f"written in other letters than {right}"
     if "." not in name and purpose not in PLUGINS:
-        whole = next((each for each in own if each.rpartition(".")[2] == name), "")
+        whole = next((class_name for class_name in own if class_name.rpartition(".")[2] == name), "")
         return f"a name without its package{f': {whole}' if whole else ''}"
-    return f"no class of Kafka {known.line(version)}" if name.startswith(KAFKA) or "." not in name else ""
+    return f"no class of Kafka {keys.line(version)}" if name.startswith(KAFKA) or "." not in name else ""
 
 
 def _is_plugin(purpose: str, name: str, version: str) -> bool:
-    """Tell whether Connect may know a short name: that of a plugin of Kafka or, as far as is known, of somebody else."""
-    known = load()
-    of_other_lines = any(name in _short_names(purpose, line) for line in known.lines)
+    """Tell whether Connect may know a short name: of a plugin of Kafka or, as far as is known, of somebody else."""
+    keys = load()
+    of_other_lines = any(name in _short_names(purpose, line) for line in keys.lines)
     is_known = of_other_lines or name in _every_class(version) or bool(_in_other_letters(purpose, name, version))
-    return name in _short_names(purpose, known.line(version)) or ("." not in name and not is_known)
+    return name in _short_names(purpose, keys.line(version)) or ("." not in name and not is_known)
 
 
 def _in_other_letters(purpose: str, name: str, version: str) -> str:
     """Return the name of Kafka that differs only in the case of its letters: Java tells them apart."""
-    known = (*load().classes(purpose, version), *(_short_names(purpose, version) if purpose in PLUGINS else ()))
-    return next((each for each in known if each != name and each.lower() == name.lower()), "")
+    candidates = (*load().classes(purpose, version), *(_short_names(purpose, version) if purpose in PLUGINS else ()))
+    return next((candidate for candidate in candidates if candidate != name and candidate.lower() == name.lower()), "")
 
 
 @cache
 def _every_class(version: str) -> frozenset[str]:
     """Return the classes of Kafka that are known by name, interfaces and the short names of plugins included."""
-    created = (each for purpose in INTERFACES for each in load().classes(purpose, version))
-    short = (each for purpose in PLUGINS for each in _short_names(purpose, version))
+    created = (class_name for purpose in INTERFACES for class_name in load().classes(purpose, version))
+    short = (class_name for purpose in PLUGINS for class_name in _short_names(purpose, version))
     interfaces = (interface for purpose, interface in INTERFACES.items() if load().classes(purpose, version))
     return frozenset({*created, *short, *interfaces})
 
@@ -161,7 +162,7 @@ def own_class(purpose: str, name: str, version: str) -> str:
     own = load().classes(purpose, version)
     if name in own:
         return name
-    return next((each for each in own if name in _short(purpose, each)), "")
+    return next((class_name for class_name in own if name in _short(purpose, class_name)), "")
 
 
 def is_of_other_lines(purpose: str, name: str) -> bool:
@@ -171,7 +172,7 @@ def is_of_other_lines(purpose: str, name: str) -> bool:
 
 def is_among(purpose: str, name: str, plugins: frozenset[str]) -> bool:
     """Tell whether Connect finds a plugin by this name among the classes that a worker lists."""
-    return name in plugins or any(name in _short(purpose, each) for each in plugins)
+    return name in plugins or any(name in _short(purpose, plugin) for plugin in plugins)
 
 
 def names(purpose: str, version: str) -> tuple[str, ...]:

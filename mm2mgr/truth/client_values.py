@@ -1,7 +1,7 @@
 """The one place that says what a client of a connector gets for a key, and who decides it. Pure.
 
-In this order: the connector's config (the spelling with the highest rank), the workers' properties, what Connect or MirrorMaker sets,
-Kafka's default; keys that cannot be set get the last two only.
+In this order: the connector's config (the spelling with the highest rank), the workers' properties, what Connect or
+MirrorMaker sets, Kafka's default; keys that cannot be set get the last two only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def framework(client: Client) -> str:
 
 @dataclass(frozen=True)
 class Value:
-    """One setting of a client; `written_as` is the key that sets it, of the connector or of its workers, None for a default."""
+    """A setting of a client; `written_as` is the key that sets it, of connector or workers, None for a default."""
 
     key: str
     value: str
@@ -58,7 +58,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class ConfiguredClient:
-    """One client of a connector, with the connector's config; `workers` are the properties of its workers, empty where unknown.
+    """A client of a connector, with the connector's config and its workers' properties, empty where unknown.
 
     `written` has the key of the config that sets each plain key (see `winners`).
     """
@@ -86,8 +86,8 @@ class ConfiguredClient:
 
     def value(self, plain: str, keys: Keys | None = None) -> Value | None:
         """Return what the client gets, None where nothing sets it and Kafka has no default."""
-        found = None if plain in self.client.forced else self.configured(plain)
-        return found or self._default(plain, keys or load())
+        configured = None if plain in self.client.forced else self.configured(plain)
+        return configured or self._default(plain, keys or load())
 
     def _default(self, plain: str, keys: Keys) -> Value | None:
         default = framework_defaults(self.client, self.setting, keys).get(plain)
@@ -99,22 +99,22 @@ class ConfiguredClient:
     def values(self, keys: Keys) -> list[Value]:
         """Return what is set, by key."""
         names = {*self.written, *framework_defaults(self.client, self.setting, keys)}
-        found = [value for name in names if (value := self.value(name, keys))]
+        values = [value for name in names if (value := self.value(name, keys))]
         if self.client.worker_prefixes and not self.configured("bootstrap.servers"):
-            found.append(Value("bootstrap.servers", "the workers' own", "Connect worker"))
-        return sorted(found, key=lambda each: each.key)
+            values.append(Value("bootstrap.servers", "the workers' own", "Connect worker"))
+        return sorted(values, key=lambda setting: setting.key)
 
     def left(self, keys: Keys) -> list[Value]:
         """Return Kafka's own defaults of the keys that nothing sets."""
-        known = {value.key for value in self.values(keys)}
-        names = (name for name in keys.names(self.client.kind, self.setting.version) if name not in known)
+        decided = {value.key for value in self.values(keys)}
+        names = (name for name in keys.names(self.client.kind, self.setting.version) if name not in decided)
         return [value for name in names if (value := self.value(name, keys))]
 
 
 def configured_clients(
     type_: ConnectorType, config: Mapping[str, str], setting: Setting | None = None
 ) -> dict[str, ConfiguredClient]:
-    """Return the clients of a connector by name; without a setting those of the newest Kafka on workers of which nothing is known."""
+    """Return the clients of a connector by name; without a setting those of the newest Kafka on unknown workers."""
     setting = setting or Setting.of(config)
     return {
         client.name: ConfiguredClient(client, setting, config, {}, winners(client, config))
@@ -125,6 +125,6 @@ def configured_clients(
 def text_of(type_: ConnectorType, config: Mapping[str, str], client: str, plain: str) -> str:
     """Return what a client of a connector gets as far as the config alone shows, "" for nothing or no such client."""
     setting = Setting.of(config)
-    own = next((each for each in clients(type_, setting) if each.name == client), None)
+    own = next((candidate for candidate in clients(type_, setting) if candidate.name == client), None)
     value = ConfiguredClient(own, setting, config, {}, winners(own, config)).value(plain) if own else None
     return value.value if value else ""

@@ -1,6 +1,7 @@
 """Which lines of mm2.properties MirrorMaker's driver gives to the workers of its pairs, and which it reads itself.
 
-Follows MirrorMakerConfig.workerConfig and MirrorMakerConfig.config, which are alike from 2.7 to 4.3 but for its REST server (3.5).
+Follows MirrorMakerConfig.workerConfig and MirrorMakerConfig.config, which are alike from 2.7 to 4.3 but for its REST
+server (3.5).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ _WORKER_PREFIXES = (
     *("task", "worker", "replication.policy", "config.providers"),
 )
 REST_PREFIXES = ("listeners", "admin.listeners", "rest.", "access.control.", "response.http.headers.")
-"""Settings of the REST server that a dedicated MirrorMaker has with dedicated.mode.enable.internal.rest (KIP-710, 3.5)."""
+"""Settings of a dedicated MirrorMaker's REST server, with dedicated.mode.enable.internal.rest (KIP-710, 3.5)."""
 PROVIDERS = "config.providers."
 
 
@@ -26,5 +27,8 @@ def place_of_worker_key(key: str) -> str:
             f"in mm2.properties, {key} reaches the workers of all pairs, and B.{key} those of the pairs that write to B"
         )
     if key.startswith(REST_PREFIXES):
-        return f"in mm2.properties, {key} is a setting of the driver's own REST server (dedicated.mode.enable.internal.rest, since 3.5)"
+        return (
+            f"in mm2.properties, {key} is a setting of the driver's own REST server "
+            "(dedicated.mode.enable.internal.rest, since 3.5)"
+        )
     return f"in mm2.properties, B.{key} reaches the workers of the pairs that write to B; {key} alone reaches no worker"

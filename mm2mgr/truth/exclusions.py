@@ -1,4 +1,4 @@
-"""What Kafka's code refuses of settings that its definitions allow: values that exclude each other in one client, and a few alone. Pure.
+"""What Kafka's code refuses of settings that its definitions allow, mostly values that exclude each other. Pure.
 
 Each row names the code that throws. `tools/kafka_refusals` compares all of this with Kafka's classes.
 """
@@ -20,7 +20,7 @@ _BEGIN = "-----BEGIN "
 
 
 class Settings:
-    """What a client gets. `given` are the settings that somebody wrote, or Connect for its producer; others are Kafka's defaults."""
+    """What a client gets. `is_given`: somebody wrote it, or Connect for its producer; others are Kafka's defaults."""
 
     def __init__(self, client: ConfiguredClient) -> None:
         self._client = client
@@ -28,11 +28,11 @@ class Settings:
 
     def text(self, plain: str) -> str:
         """Return a setting, "" for none."""
-        found = self._client.value(plain)
-        return found.value.strip() if found else ""
+        setting = self._client.value(plain)
+        return setting.value.strip() if setting else ""
 
     def number(self, plain: str) -> float:
-        """Return a setting as a number; NaN, with which nothing compares, where it is none (invalid-value reports that)."""
+        """Return a setting as a number; NaN, which compares with nothing, for none (invalid-value reports that)."""
         try:
             return int(self.text(plain))
         except ValueError:
@@ -73,8 +73,8 @@ class Settings:
 class Exclusion:
     """One refusal. `keys`: it can only apply where one of them is set; the finding is at the first that is.
 
-    `why` returns a phrase that follows `KEY=VALUE `, "" where the client is made. `write` is a value for the key that ends
-    it, None where it is to be removed; `by_hand` where a person must decide.
+    `why` returns a phrase that follows `KEY=VALUE `, "" where the client is made. `write` is a value for the key that
+    ends it, None where it is to be removed; `by_hand` where a person must decide.
     """
 
     kinds: tuple[str, ...]
@@ -113,8 +113,8 @@ def _consumer_protocol(client: Settings) -> str:
 
 
 def _share(client: Settings) -> str:
-    given = [plain for plain in _SHARE if client.given(plain) and client.text(plain)]
-    return "is for share groups, and MirrorMaker's consumers are none" if given else ""
+    conflicting = [plain for plain in _SHARE if client.given(plain) and client.text(plain)]
+    return "is for share groups, and MirrorMaker's consumers are none" if conflicting else ""
 
 
 _SHARE = ("share.acknowledgement.mode", "share.acquire.mode")
@@ -179,7 +179,7 @@ def _keystore(client: Settings) -> str:
     )
     empty = any(client.written(plain) and not client.text(plain) for plain in _PEM)
     lacks = path and not password and client.text("ssl.keystore.type") != "PEM"
-    found = (
+    problems = (
         (empty, "has an empty PEM value, which Kafka takes for one"),
         (any(map(client.has_no_pem, _PEM)), "holds no PEM (-----BEGIN … and lines)"),
         (key and path, "is a second key beside ssl.keystore.location"),
@@ -188,14 +188,14 @@ def _keystore(client: Settings) -> str:
         (lacks, "needs ssl.keystore.password"),
         (password and not path, "has a store password without ssl.keystore.location"),
     )
-    return next((phrase for applies, phrase in found if applies), "") if _over_tls(client) else ""
+    return next((phrase for applies, phrase in problems if applies), "") if _over_tls(client) else ""
 
 
 def _truststore(client: Settings) -> str:
     certificates, path, password = (
         client.written(f"ssl.truststore.{part}") for part in ("certificates", "location", "password")
     )
-    found = (
+    problems = (
         (
             certificates and not client.text("ssl.truststore.certificates"),
             "is empty, which Kafka takes for a certificate",
@@ -205,7 +205,7 @@ def _truststore(client: Settings) -> str:
         (certificates and password, "has a store password, and Kafka refuses one for PEM"),
         (password and not path, "has a store password without ssl.truststore.location"),
     )
-    return next((phrase for applies, phrase in found if applies), "") if _over_tls(client) else ""
+    return next((phrase for applies, phrase in problems if applies), "") if _over_tls(client) else ""
 
 
 _PEM = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
@@ -230,8 +230,8 @@ def _enabled(client: Settings) -> str:
 
 def _identification(client: Settings) -> str:
     name = client.text("ssl.endpoint.identification.algorithm")
-    known = name.lower() in ("", "https", "ldap", "ldaps")
-    return "is none that Java knows (https, or empty for none)" if _over_tls(client) and not known else ""
+    is_known = name.lower() in ("", "https", "ldap", "ldaps")
+    return "is none that Java knows (https, or empty for none)" if _over_tls(client) and not is_known else ""
 
 
 _KAFKAS_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
@@ -249,7 +249,7 @@ def _mechanism(client: Settings) -> str:
 
 
 def _module(client: Settings) -> str:
-    """Report login modules of Kafka beside a mechanism that they do not serve, of clients that jaas-module does not look at."""
+    """Report Kafka's login modules beside a mechanism they do not serve, where jaas-module does not look."""
     name, login = client.text("sasl.mechanism"), client.text("sasl.jaas.config")
     if not client.protocol.startswith("SASL_") or not name or "org.apache.kafka.common.security." not in login:
         return ""
@@ -335,6 +335,7 @@ def _token(client: Settings) -> str:
 
 
 _URL = re.compile(r"(https?|file):", re.IGNORECASE)
+_OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _ENDPOINT, _RETRIEVER = "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwt.retriever.class"
 
 
@@ -469,7 +470,7 @@ EXCLUSIONS = (
         ("sasl.mechanism",),
         _token,
         "OAuthBearerUnsecuredLoginCallbackHandler, OAuthBearerLoginCallbackHandler",
-        by_hand="write sasl.login.callback.handler.class (org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler) and sasl.oauthbearer.token.endpoint.url beside it",
+        by_hand=f"write sasl.login.callback.handler.class ({_OAUTH_HANDLER}) and {_ENDPOINT} beside it",
     ),
 )
 
@@ -484,7 +485,7 @@ _ONLY_WHETHER = ("bootstrap.servers", "bootstrap.controllers", "password", "loca
 # Every key that a row reads, so that connectors which differ only in others get their answer from memory.
 READ = frozenset(
     [
-        *(plain for each in EXCLUSIONS for plain in each.keys),
+        *(plain for exclusion in EXCLUSIONS for plain in exclusion.keys),
         *("security.protocol", "sasl.jaas.config", "sasl.mechanism", "request.timeout.ms", "group.protocol", _GROUP),
         *("acks", "retries", "enable.idempotence", "transaction.timeout.ms", "ssl.engine.factory.class"),
         *("ssl.keystore.type", "ssl.truststore.type", "partition.assignment.strategy", _ENDPOINT, _RETRIEVER),

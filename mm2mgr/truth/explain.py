@@ -48,14 +48,14 @@ def define_all(
     scopes: Sequence[str], name: str, types: Sequence[ConnectorType], version: str, keys: Keys
 ) -> tuple[Definition, ...]:
     """Return the definitions of a key in several scopes; equal ones are merged."""
-    found: dict[Definition, list[str]] = {}
+    scopes_of: dict[Definition, list[str]] = {}
     for scope in scopes:
-        found.setdefault(replace(define(scope, name, types, version, keys), scope=""), []).append(scope)
-    return tuple(replace(each, scope=", ".join(same)) for each, same in found.items())
+        scopes_of.setdefault(replace(define(scope, name, types, version, keys), scope=""), []).append(scope)
+    return tuple(replace(definition, scope=", ".join(same)) for definition, same in scopes_of.items())
 
 
 def define(scope: str, name: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Definition:
-    """Return the definition of a key; that of its last line if `version` does not have it. `types` select the defaults to add."""
+    """Return a key's definition, its last one if `version` has none. `types` select the defaults to add."""
     history = keys.history(scope, name)
     now = keys.find(scope, name, version) or history[-1]
     first, last = now.exists_in[0], now.exists_in[-1]
@@ -74,8 +74,8 @@ def _other_defaults(kind: str, plain: str, types: Sequence[ConnectorType], versi
         if (value := framework_defaults(client, Setting(version), keys).get(plain)) is not None:
             yield f"{client.name}: {value} ({framework(client)})"
         if client.block and plain in CLIENT_DEFAULTS.get(client.block, {}):
-            value, why = CLIENT_DEFAULTS[client.block][plain]
-            yield f"{client.block}: {value} (mm2mgr: {why})"
+            value, reason = CLIENT_DEFAULTS[client.block][plain]
+            yield f"{client.block}: {value} (mm2mgr: {reason})"
 
 
 def _changes(history: Sequence[Key]) -> Iterator[str]:
@@ -88,12 +88,12 @@ def _changes(history: Sequence[Key]) -> Iterator[str]:
 
 
 KINDS = ("producer", "consumer", "admin")
-_BLOCKS = sorted({client.block for each in CLIENTS.values() for client in each if client.block})
+_BLOCKS = sorted({client.block for of_type in CLIENTS.values() for client in of_type if client.block})
 _PAIR = re.compile(r"[^.\s]+->(?P<target>[^.\s]+)\.")  # of mm2.properties
 RENAMED = {f"{name}.blacklist": f"{name}.exclude" for name in ("topics", "groups", "config.properties")}  # KIP-629
 GENERAL = ("consumer.", "producer.", "admin.")
 # Prefixes that some client looks at, and those that people try although none does; the longest match is what was meant.
-_LIVE = {layer.prefix for each in CLIENTS.values() for client in each for layer in client.layers}
+_LIVE = {layer.prefix for of_type in CLIENTS.values() for client in of_type for layer in client.layers}
 _DEAD = {f"{side}.cluster.{kind}." for side in ("source", "target") for kind in KINDS} | {
     *("offset-syncs.producer.", "offset-syncs.consumer.", "source.producer.override.", "target.producer.override."),
     *("source.consumer.override.", "target.consumer.override.", "source.override.", "target.override."),
@@ -113,7 +113,7 @@ _CONDITIONAL = ("syncs on target", "own offsets", "framework admin")
 
 @dataclass(frozen=True)
 class Effect:
-    """A client that gets the key. `outranked_by` are prefixes that override this spelling; `does` is False when the client ignores it."""
+    """A client that gets the key. `outranked_by` are prefixes over this spelling; not `does`: the client ignores it."""
 
     connector: str
     client: str
@@ -126,7 +126,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Instead:
-    """How to set the key for one client: in YAML (None: only in a template of your own), and in a raw connector config."""
+    """How to set the key for one client: in YAML (None: only in your own template), and in a raw connector config."""
 
     connectors: tuple[str, ...]
     client: str
@@ -187,7 +187,9 @@ def split(key: str, keys: Keys) -> tuple[str, str]:
 
 
 def _effects(prefix: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[Effect]:
-    for type_, client in ((each, client) for each in types for client in clients_of_line(each, version)):
+    for type_, client in (
+        (connector_type, client) for connector_type in types for client in clients_of_line(connector_type, version)
+    ):
         key = prefix + plain
         if prefix[:-1] in _BLOCKS:
             key = client.layers[-1].prefix + plain if client.block == prefix[:-1] else ""
@@ -231,7 +233,10 @@ def _why_nothing(prefix: str, plain: str, effects: Sequence[Effect]) -> str:
     if not prefix:
         return "no client reads a connector's key without a prefix, and Connect reports no error"
     if prefix.startswith(("source.cluster.", "target.cluster.")):
-        return f"{prefix[:15]} passes only bootstrap.servers, security.protocol, ssl.* and sasl.*, and drops other keys without an error"
+        return (
+            f"{prefix[:15]} passes only bootstrap.servers, security.protocol, ssl.* and sasl.*, and drops other keys "
+            "without an error"
+        )
     return f"no client of these connectors reads {prefix}*"
 
 
@@ -240,21 +245,21 @@ def _instead(plain: str, prefix: str, types: Sequence[ConnectorType], version: s
     if plain in CLUSTER_KEYS:
         yield from _cluster_ways(plain, types)
         return
-    found: dict[tuple[str | None, str], tuple[list[str], list[str]]] = {}
+    ways: dict[tuple[str | None, str], tuple[list[str], list[str]]] = {}
     for type_ in types:
         # Connect's rarely created clients count if the key has their prefix.
         rare = [
-            each
-            for each in clients_of_line(type_, version)
-            if each.layers[-1].prefix == prefix and each.exists in _CONDITIONAL
+            rare_client
+            for rare_client in clients_of_line(type_, version)
+            if rare_client.layers[-1].prefix == prefix and rare_client.exists in _CONDITIONAL
         ]
         for client in (*clients(type_, Setting(version)), *rare):
             if keys.find(client.kind, plain, version) and plain not in client.forced:
                 yaml = f"{client.block}: {{{plain}: …}}" if client.block else None
-                names = found.setdefault((yaml, client.layers[-1].prefix + plain), ([], []))
+                names = ways.setdefault((yaml, client.layers[-1].prefix + plain), ([], []))
                 names[0].append(type_)
                 names[1].append(client.name)
-    for (yaml, raw), (of_types, of_clients) in found.items():
+    for (yaml, raw), (of_types, of_clients) in ways.items():
         names_once = ", ".join(dict.fromkeys(of_clients))
         yield Instead(tuple(dict.fromkeys(of_types)), names_once, yaml, raw, policy_of(raw))
 
@@ -273,7 +278,7 @@ def _cluster_ways(plain: str, types: Sequence[ConnectorType]) -> Iterator[Instea
 
 
 def policy_of(raw: str) -> str:
-    """Return what the worker's connector.client.config.override.policy must be for a raw key, "" if it does not matter."""
+    """Return what connector.client.config.override.policy must be for a raw key, "" if it does not matter."""
     _, override, plain = raw.partition(".override.")
     if not override:
         return ""
@@ -285,7 +290,10 @@ def _notes(prefix: str, plain: str, effects: Sequence[Effect]) -> Iterator[str]:
     if prefix.endswith("producer.") and prefix != "record_producer.":
         yield "mirrored records are written by Connect's own producer, which only producer.override.* reaches"
     if prefix in ("consumer.override.", "admin.override."):
-        yield "these are Connect's own clients for offsets, not the clients with which MirrorMaker reads and creates topics"
+        yield (
+            "these are Connect's own clients for offsets, not the clients with which MirrorMaker reads and creates "
+            "topics"
+        )
     if prefix in GENERAL and plain in CLUSTER_KEYS and effects:
         yield f"{prefix}{plain} applies to clients of both clusters, and overrides source.cluster. and target.cluster."
     if plain in ("enable.idempotence", "transactional.id"):
@@ -294,12 +302,12 @@ def _notes(prefix: str, plain: str, effects: Sequence[Effect]) -> Iterator[str]:
         yield "only in mm2.properties does it have an effect without a prefix"
 
 
-# --- lines of mm2.properties -------------------------------------------------------------------------------------------
+# --- lines of mm2.properties ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _DriverKey:
-    """A line that MirrorMaker's driver reads itself (MirrorMakerConfig), with its definition and the line of Kafka that brought it."""
+    """A line that MirrorMaker's driver reads itself (MirrorMakerConfig), with the line of Kafka that brought it."""
 
     does: str
     definition: Definition
@@ -317,7 +325,8 @@ _OF_DRIVER = {
         Definition(_DRIVER, "list", "", None, True, (), "since 2.7 or earlier", ()),
     ),
     "dedicated.mode.enable.internal.rest": _DriverKey(
-        "starts a REST server on each node of a dedicated MirrorMaker, by which nodes forward changes of connectors and tasks "
+        "starts a REST server on each node of a dedicated MirrorMaker, by which nodes forward changes of connectors "
+        "and tasks "
         "to the one that leads (KIP-710); without it several nodes miss new topics and partitions (KAFKA-9981)",
         Definition(_DRIVER, "boolean", "", "false", False, (), "since 3.5", ()),
         (3, 5),
@@ -344,12 +353,13 @@ _BEGINS = "is a line of mm2.properties"
 def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the key in parts
     key: str, target: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys
 ) -> Explanation:
-    """Explain a line `A->B.…`, the last layer of MirrorMakerConfig.connectorBaseConfig: the pair's connectors have its rest as a key."""
+    """Explain a line `A->B.…` (MirrorMakerConfig.connectorBaseConfig): the pair's connectors get the rest."""
     pair = key.removesuffix(f".{plain}")
     notes: tuple[str, ...]
     if plain == "enabled":
         switch = (
-            f"true starts all three connectors of {pair}; otherwise it mirrors nothing, and only its heartbeat connector runs "
+            f"true starts all three connectors of {pair}; otherwise it mirrors nothing, and only its heartbeat "
+            "connector runs "
             "(emit.heartbeats.enabled, which is true by default)",
             f"only true counts, in any letters: yes, on and 1 leave {pair} switched off",
         )
@@ -370,7 +380,7 @@ def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the
 
 
 def _line_of_cluster(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation | None:
-    """Explain a line `A.…` of a cluster, which MirrorMakerConfig.clusterProps reads; None where what follows no dot is a key of a cluster."""
+    """Explain a line `A.…` of a cluster (MirrorMakerConfig.clusterProps); None if no cluster's key follows."""
     for dot in re.finditer(r"\.", key):
         alias, tail = key[: dot.start()], key[dot.end() :]
         kind, _, plain = tail.partition(".")
@@ -399,7 +409,7 @@ def _line_of_cluster(key: str, types: Sequence[ConnectorType], version: str, key
         sides = ("source.cluster.", "target.cluster.")
         effects = tuple(effect for side in sides for effect in _effects(side, tail, types, version, keys))
         verdict = f"{begins} reaches all clients of {alias}, and {on_workers}"
-        definitions = define_all([each for each in KINDS if keys.history(each, tail)], tail, types, version, keys)
+        definitions = define_all([scope for scope in KINDS if keys.history(scope, tail)], tail, types, version, keys)
         return Explanation(key, version, tail, verdict, effects, tuple(_cluster_ways(tail, types)), definitions, notes)
     definitions = (define("worker", tail, (), version, keys),)
     return Explanation(key, version, tail, f"{begins} reaches {on_workers}", (), (), definitions, notes)
@@ -409,7 +419,7 @@ def _place_on_workers(key: str, keys: Keys) -> tuple[str, ...]:
     return (place_of_worker_key(key),) if key not in CLUSTER_KEYS and keys.history("worker", key) else ()
 
 
-# --- keys of connectors, and unknown keys ------------------------------------------------------------------------------
+# --- keys of connectors, and unknown keys -----------------------------------------------------------------------------
 
 
 def _connector_key(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:
@@ -468,7 +478,7 @@ def _elsewhere(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the ke
 
 def nearest(key: str, prefix: str, plain: str, keys: Keys) -> str | None:
     """Return the most similar known key, with the original prefix if it is a client's key."""
-    found = [(prefix + near, near, plain) for kind in KINDS if (near := keys.nearest(plain, kind))]
-    found += [(near, near, key) for scope in (*CLIENTS, "worker") if (near := keys.nearest(key, scope))]
-    ratios = [(SequenceMatcher(None, near, meant).ratio(), spelled) for spelled, near, meant in found]
+    candidates = [(prefix + near, near, plain) for kind in KINDS if (near := keys.nearest(plain, kind))]
+    candidates += [(near, near, key) for scope in (*CLIENTS, "worker") if (near := keys.nearest(key, scope))]
+    ratios = [(SequenceMatcher(None, near, meant).ratio(), spelled) for spelled, near, meant in candidates]
     return max(ratios)[1] if ratios else None

@@ -1,7 +1,7 @@
-"""What Kafka knows of a config key, per line (2.7 … 4.3): type, default, valid values, where it exists; and Kafka's versions.
+"""What Kafka knows of a config key, per line (2.7 … 4.3): type, default, valid values; and Kafka's versions.
 
-The data are in `keys.json` beside this module, written by `tools/kafka_keys` from Kafka's real jars. It starts no Java and
-imports nothing outside the standard library; which client a key reaches is the subject of `reach`.
+The data are in `keys.json` beside this module, written by `tools/kafka_keys` from Kafka's real jars. It starts no Java
+and imports nothing outside the standard library; which client a key reaches is the subject of `reach`.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Key:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Return the values that Kafka accepts, () unless it is a choice; an item such as `by_duration:…` is a pattern."""
-        found = _CHOICES.match(self.valid)
-        if not found or "..." in self.valid:
+        """Return the values that Kafka accepts, () unless a choice; an item such as `by_duration:…` is a pattern."""
+        match = _CHOICES.match(self.valid)
+        if not match or "..." in self.valid:
             return ()
-        return tuple(item.strip() for item in found["items"].split(","))
+        return tuple(item.strip() for item in match["items"].split(","))
 
     @property
     def any_case(self) -> bool:
@@ -82,9 +82,9 @@ class Keys:
 
         Raises ValueError for text that does not start like `4.3`, and for versions before the oldest known line.
         """
-        wanted = _number(version)
+        number = _number(version)
         for line in reversed(self.lines):
-            if _number(line) <= wanted:
+            if _number(line) <= number:
                 return line
         raise ValueError(f"Kafka {version} is not known: {self.lines[0]} to {self.lines[-1]} are")
 
@@ -108,12 +108,14 @@ class Keys:
 
     def _history(self, scope: str, name: str) -> tuple[Key, ...]:
         rows = self._keys[scope]
-        known = name if name in rows else self._pattern_of(scope, name)
-        if known is None:
+        key_name = name if name in rows else self._pattern_of(scope, name)
+        if key_name is None:
             return ()
-        spans = [self._span(row["in"]) for row in rows[known]]
+        spans = [self._span(row["in"]) for row in rows[key_name]]
         exists_in = tuple(line for line in self.lines if any(line in span for span in spans))
-        return tuple(_key(scope, known, row, span, exists_in) for row, span in zip(rows[known], spans, strict=True))
+        return tuple(
+            _key(scope, key_name, row, span, exists_in) for row, span in zip(rows[key_name], spans, strict=True)
+        )
 
     def names(self, scope: str, version: str | None = None) -> list[str]:
         """Return the names a scope has in one version, or in any."""
@@ -142,11 +144,11 @@ class Keys:
         )
 
     def settings(self, plugin: str, version: str) -> tuple[Key, ...]:
-        """Return the settings that a transformation, predicate or converter of Kafka has in one version; X$Key and X$Value are X."""
+        """Return the settings of Kafka's plugin (a transformation, …) in one version; X$Key and X$Value are X."""
         if (plugin, version) not in self._settings:
             scope = plugin.removeprefix("org.apache.kafka.").partition("$")[0]
-            found = (self.find(scope, name, version) for name in self._keys.get(scope, ()))
-            self._settings[plugin, version] = tuple(key for key in found if key)
+            definitions = (self.find(scope, name, version) for name in self._keys.get(scope, ()))
+            self._settings[plugin, version] = tuple(key for key in definitions if key)
         return self._settings[plugin, version]
 
     def _set_by_framework(self, client: str, line: str) -> Iterator[tuple[str, str]]:
@@ -154,7 +156,7 @@ class Keys:
             yield from ((name, row["value"]) for row in rows if line in self._span(row["in"]))
 
     def _pattern_of(self, scope: str, name: str) -> str | None:
-        return next((known for known, shape in _patterns(tuple(self._keys[scope])) if shape.fullmatch(name)), None)
+        return next((pattern for pattern, shape in _patterns(tuple(self._keys[scope])) if shape.fullmatch(name)), None)
 
     def _span(self, text: str) -> tuple[str, ...]:
         first, _, last = text.partition("-")
@@ -176,8 +178,8 @@ def server_setting(name: str) -> Literal["topic", "broker"] | None:
 
 @cache
 def _servers() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(SERVERS.read_text(encoding="utf-8"))
-    return found
+    servers: dict[str, list[str]] = json.loads(SERVERS.read_text(encoding="utf-8"))
+    return servers
 
 
 def _key(scope: str, name: str, row: Mapping[str, Any], lines: tuple[str, ...], exists_in: tuple[str, ...]) -> Key:
@@ -210,10 +212,10 @@ def _patterns(names: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]
 
 @cache
 def _number(version: str) -> tuple[int, int]:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if not found:
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if not match:
         raise ValueError(f"not a Kafka version: {version!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(\.\d+)?(?:\.\d+)*(.*)", re.DOTALL)  # more digits Python refuses to read
@@ -223,18 +225,18 @@ _CONFLUENT = {5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0)}
 
 
 def kafka_version(text: str) -> str | None:
-    """Return the Kafka version that a version string stands for: a release, or only the line when a vendor counts patches itself."""
-    found = _VERSION.fullmatch(text.strip())
-    if not found or found[4][:1] not in {"", "-", ".", "+"}:
+    """Return the Kafka version that a text stands for: a release, or the line when a vendor counts patches itself."""
+    match = _VERSION.fullmatch(text.strip())
+    if not match or match[4][:1] not in {"", "-", ".", "+"}:
         return None
-    major, minor = int(found[1]), int(found[2])
-    if re.match(r"-(ccs|ce)\b", found[4]):
+    major, minor = int(match[1]), int(match[2])
+    if re.match(r"-(ccs|ce)\b", match[4]):
         if major not in _CONFLUENT:
             return None
         line, more = _CONFLUENT[major]
         return f"{line}.{minor + more}"
     # One number of the patch: vendors append their own (`2.8.2.1`).
-    return f"{major}.{minor}{found[3] or ''}" if major <= _NEWEST_MAJOR else None
+    return f"{major}.{minor}{match[3] or ''}" if major <= _NEWEST_MAJOR else None
 
 
 _RANGE = re.compile(r"\[(?P<low>[^,\]]+),\.\.\.(?:,(?P<high>[^\]]+))?\](?P<unset> or -1)?")
@@ -292,7 +294,7 @@ def _list_problem(key: Key, text: str) -> str:
 
 
 def item_problem(items: Sequence[str], *, doubles: bool) -> str:
-    """Return the fault of a list for Kafka since 4.2 (KIP-1161), in words that follow `is`; `doubles` tells whether they are one."""
+    """Return the fault of a list since Kafka 4.2 (KIP-1161), in words that follow `is`; `doubles` are one if set."""
     if "" in items:
         return "a list with an empty item (a comma too many)"
     twice = next((item for place, item in enumerate(items) if item in items[:place]), None) if doubles else None
@@ -309,16 +311,16 @@ def allowed(key: Key) -> str:
         return "a list with commas between, each item once and none empty"
     if key.type not in _NUMBERS:
         return f"a value of type {key.type}{f' ({key.valid})' if key.valid else ''}"
-    found = _RANGE.search(key.valid)
-    if not found:
+    limits = _RANGE.search(key.valid)
+    if not limits:
         return f"a {_NUMBERS[key.type]}"
-    span = f"from {found['low']} to {found['high']}" if found["high"] else f"of at least {found['low']}"
-    return f"a {_NUMBERS[key.type]} {span}{', or -1' if found['unset'] else ''}"
+    span = f"from {limits['low']} to {limits['high']}" if limits["high"] else f"of at least {limits['low']}"
+    return f"a {_NUMBERS[key.type]} {span}{', or -1' if limits['unset'] else ''}"
 
 
 def _header_problem(text: str) -> str:
     """Return the fault of response headers, as RestServerConfig.validateHttpResponseHeaderConfig finds it."""
-    for rule in (found[0].strip('" ') for found in _RULE.finditer(text)):
+    for rule in (match[0].strip('" ') for match in _RULE.finditer(text)):
         action, _, header = rule.strip().replace("\t", " ").partition(" ")
         name, *values = header.strip().rstrip(":").split(":")
         named = bool(name.strip()) and " " not in name.strip()
@@ -337,8 +339,8 @@ def _choice_problem(key: Key, text: str) -> str:
     if key.valid == "header rules":
         return _header_problem(text)
     if "algorithm of the JVM" in key.valid:
-        known = _MAC if "MAC" in key.valid else _KEY_GENERATOR
-        return "" if known.match(text) else "no algorithm of Java"
+        pattern = _MAC if "MAC" in key.valid else _KEY_GENERATOR
+        return "" if pattern.match(text) else "no algorithm of Java"
     forms = tuple(choice.partition(":")[0] + ":" for choice in key.choices if ":" in choice)
     allowed = [choice.lower() if key.any_case else choice for choice in key.choices if ":" not in choice]
     if allowed and (text.lower() if key.any_case else text) not in allowed:
@@ -351,12 +353,12 @@ def _number_problem(key: Key, text: str) -> str:
     number = _number_of(key.type, text)
     if number is None:
         return f"too large for its type, {key.type}" if _WHOLE.fullmatch(text) else f"no {_NUMBERS[key.type]}"
-    found = _RANGE.search(key.valid)
-    if not found or (found["unset"] and number == -1):
+    limits = _RANGE.search(key.valid)
+    if not limits or (limits["unset"] and number == -1):
         return ""
-    if number < float(found["low"]):
-        return f"less than {found['low']}"
-    return f"more than {found['high']}" if found["high"] and number > float(found["high"]) else ""
+    if number < float(limits["low"]):
+        return f"less than {limits['low']}"
+    return f"more than {limits['high']}" if limits["high"] and number > float(limits["high"]) else ""
 
 
 def _number_of(type_: str, text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Keys of other mirroring tools, which stay in configs after a migration, and the keys of MirrorMaker's connectors that do the same."""
+"""Keys of other mirroring tools, left in configs by migrations, and the connector's keys that do the same."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _PREFIXES = {
 
 @dataclass(frozen=True)
 class OtherKey:
-    """A key of another tool ("" for a common guess); `instead` is the connector's key of the same meaning, "" for none."""
+    """A key of another tool ("" for a common guess), and the connector's key of the same meaning, "" for none."""
 
     tool: str
     instead: str
@@ -83,8 +83,8 @@ class OtherKey:
 
 def other_tool(key: str) -> OtherKey | None:
     """Return whose key this is, None when no other tool is known for it."""
-    if found := _KEYS.get(key):
-        return OtherKey(*found)
+    if other := _KEYS.get(key):
+        return OtherKey(*other)
     for prefix, (tool, ours) in _PREFIXES.items():
         if key.startswith(prefix):
             plain = key.removeprefix(prefix)

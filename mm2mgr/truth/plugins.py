@@ -1,7 +1,7 @@
 """What the code of Kafka's transformations and converters refuses of settings that their definitions allow. Pure.
 
-The definitions are in `keys.json`. Each function here names the code that throws; `tools/kafka_refusals` compares all of it with
-Kafka's classes.
+The definitions are in `keys.json`. Each function here names the code that throws; `tools/kafka_refusals` compares all
+of it with Kafka's classes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Settings = Mapping[str, str]  # what is written, without blanks around it
 
 @dataclass(frozen=True)
 class Refusal:
-    """A setting, what is wrong with it in words that follow it, and what finds that: Connect's validation, each task's start, or its first record."""
+    """A setting, its fault in words that follow it, and what finds it: validation, a task's start or first record."""
 
     setting: str
     wrong: str
@@ -31,7 +31,7 @@ class Refusal:
 
 
 def refusal(name: str, settings: Settings, line: tuple[int, ...]) -> Refusal | None:
-    """Return what a transformation or converter of Kafka, by its simple name, refuses in a Kafka line such as (3, 8)."""
+    """Return what a transformation or converter of Kafka, by simple name, refuses in a line such as (3, 8)."""
     if name == "StringConverter" and line < (3, 8):
         return None  # it fails at records
     judge = _BY_CLASS.get(name)

@@ -1,7 +1,7 @@
-"""Which client of a MirrorMaker connector reads a key, which spelling wins when several set it, and the settings that clients get.
+"""Which client of a connector reads a key, which spelling wins when several set it, and the clients' settings.
 
-Sources: MirrorConnectorConfig and Connect's Worker. A test compares every row with what these classes of each line answer,
-and a live test with the client settings on workers of the oldest and the newest line that the sandbox runs.
+Sources: MirrorConnectorConfig and Connect's Worker. A test compares every row with what these classes of each line
+answer, and a live test with the client settings on workers of the oldest and the newest line that the sandbox runs.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Setting:
 
     @classmethod
     def of(cls, config: Mapping[str, str], version: str = "4.3.1", *, exactly_once: bool = False) -> Setting:
-        """Read the facts from a connector's config; exactly-once is a fact about the worker. Older lines do not know some of the keys."""
+        """Read the facts from a connector's config, as far as the version knows them; exactly-once is the workers'."""
         line = numbers(version)
         return cls(
             version,
@@ -169,7 +169,7 @@ def _own(  # noqa: PLR0913, PLR0917 - a row of the table
 def _syncs(
     kind: ClientKind, on_source: str | None, on_target: str, since: tuple[int, ...] = ()
 ) -> tuple[Client, Client]:
-    """Return a client of the offset-syncs topic for either place of it, with the block of a flow that stands for each."""
+    """Return a client of the offset-syncs topic for either place of it, with the flow's block for each."""
     name = f"offset-syncs {kind}"
     return (
         _own(name, kind, "source", f"offset-syncs-source-{kind}", "syncs on source", on_source, since),
@@ -215,7 +215,8 @@ def _framework(records_block: str | None) -> tuple[Client, ...]:
     )
 
 
-# What an exactly-once worker decides itself, whatever anybody writes (Worker.exactlyOnceSourceTaskProducerConfigs, KIP-618).
+# What an exactly-once worker decides itself, whatever anybody writes (Worker.exactlyOnceSourceTaskProducerConfigs,
+# KIP-618).
 EXACTLY_ONCE_FORCES = {
     "record producer": frozenset({"enable.idempotence", "transactional.id"}),
     "framework offsets consumer": frozenset({"isolation.level"}),
@@ -255,18 +256,20 @@ CLIENTS: dict[ConnectorType, tuple[Client, ...]] = {
 
 def clients(type_: ConnectorType, setting: Setting) -> tuple[Client, ...]:
     """Return the clients of such a connector."""
-    found = tuple(client for client in clients_of_line(type_, setting.version) if setting.has(client.exists))
+    existing = tuple(client for client in clients_of_line(type_, setting.version) if setting.has(client.exists))
     if not setting.exactly_once:
-        return found
-    return tuple(replace(each, forced=each.forced | EXACTLY_ONCE_FORCES.get(each.name, frozenset())) for each in found)
+        return existing
+    return tuple(
+        replace(client, forced=client.forced | EXACTLY_ONCE_FORCES.get(client.name, frozenset())) for client in existing
+    )
 
 
 @lru_cache
 def clients_of_line(type_: ConnectorType, version: str) -> tuple[Client, ...]:
     """Return the clients that such connectors can have in a Kafka version, whatever their config."""
     line = numbers(version)
-    found = (client for client in CLIENTS[type_] if client.since <= line)
-    return tuple(_of_line(client, line) for client in found)
+    existing = (client for client in CLIENTS[type_] if client.since <= line)
+    return tuple(_of_line(client, line) for client in existing)
 
 
 def _of_line(client: Client, line: tuple[int, ...]) -> Client:

@@ -1,7 +1,7 @@
-"""All rules of lint, and how they run over an estate: hits become findings with a place, equal findings of one line are merged, silences apply.
+"""All rules of lint, and how they run: hits become findings, equal ones of a line are merged, silences apply.
 
-A rule is a decorated function in one of these modules; a new module needs its name in one of the lists here. `RULES` and
-`BY_ID` import all of them when they are first asked for; plan and apply import only those that may block a write.
+A rule is a decorated function in one of these modules; a new module needs its name in one of the lists here. `RULES`
+and `BY_ID` import all of them when they are first asked for; plan and apply import only those that may block a write.
 """
 
 from __future__ import annotations
@@ -98,17 +98,17 @@ def _key(hit: Hit) -> str:
 
 
 def silence_of(rule: str, spot: Spot, subjects: Iterable[Subject], files: Iterable[SourceFile]) -> str | None:
-    """Return the reason of the first silence: those of connectors cover all of them, those in comments their line and the next one."""
-    silences = [each for subject in subjects for each in subject.silences]
+    """Return the reason of the first silence: a connector's cover all of it, a comment's its line and the next."""
+    silences = [silence for subject in subjects for silence in subject.silences]
     silences += [
-        each
+        silence
         for file in files
         if file.path == spot.file
-        for each in file.silences
-        if spot.line - each.spot.line in (0, 1)
+        for silence in file.silences
+        if spot.line - silence.spot.line in (0, 1)
     ]
     # One without a reason switches nothing off.
-    return next((each.reason for each in silences if each.rule == rule and each.reason), None)
+    return next((silence.reason for silence in silences if silence.rule == rule and silence.reason), None)
 
 
 def _hits(rules: Sequence[Rule], estate: Estate) -> Iterator[tuple[Rule, Hit]]:
@@ -169,13 +169,14 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
     first: dict[object, Finding] = {}
     for finding in findings:
         spot = finding.spot
-        # Connector and key, for a whole answer of Connect may be on one line; without a key a line may have several faults,
+        # Connector and key, for a whole answer of Connect may be on one line; without a key a line may have several
+        # faults,
         # in a tree one that becomes several keys.
         of_tree = (
             finding.hit and finding.hit.subject and finding.hit.subject.form == "tree" and finding.rule != "known-bug"
         )
         where = (finding.rule, spot, "" if spot.line and (spot.key or of_tree) else finding.message)
-        known = first.setdefault(where, finding)
-        if known is not finding:
-            first[where] = replace(known, more=known.more + 1)
+        merged = first.setdefault(where, finding)
+        if merged is not finding:
+            first[where] = replace(merged, more=merged.more + 1)
     return list(first.values())

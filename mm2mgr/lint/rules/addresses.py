@@ -1,4 +1,4 @@
-"""Rules about the text of bootstrap.servers, for every client that gets one: what Kafka refuses, ignores, or reads otherwise than meant."""
+"""Rules about the text of bootstrap.servers, for every client: what Kafka refuses, ignores or misreads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.truth.reach import numbers
 
 _ADDRESS = "bootstrap.servers"
-# Utils.getHost and getPort, before and since KAFKA-16824: what is before the last address was passed over. The jars of 3.9.2 are as before.
+# Utils.getHost and getPort, before and since KAFKA-16824: what is before the last address was passed over. The jars of
+# 3.9.2 are as before.
 _LOOSE = re.compile(r".*?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _STRICT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://")
@@ -32,11 +33,12 @@ _PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 def bad_address(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot read an address, or reads it otherwise than meant.
 
-    bootstrap.servers is a list of host:port with commas between. A client that finds no port, or one above 65535, quotes,
-    a path, blanks or semicolons throws "Invalid url in bootstrap.servers" or "Invalid port in bootstrap.servers" when it
-    is created: Connect accepts the config, and the connector is FAILED, with producer.override. the tasks. Up to 3.7, and
-    again in 3.9.2, `a:9092;b:9092` is no error, and only the last address is used (KAFKA-16824). An empty item, as behind a trailing
-    comma, is refused since 4.2 (KIP-1161) and skipped before. A scheme (`SASL_SSL://host:9092`) is allowed and ignored.
+    bootstrap.servers is a list of host:port with commas between. A client that finds no port, or one above 65535,
+    quotes, a path, blanks or semicolons throws "Invalid url in bootstrap.servers" or "Invalid port in
+    bootstrap.servers" when it is created: Connect accepts the config, and the connector is FAILED, with
+    producer.override. the tasks. Up to 3.7, and again in 3.9.2, `a:9092;b:9092` is no error, and only the last address
+    is used (KAFKA-16824). An empty item, as behind a trailing comma, is refused since 4.2 (KIP-1161) and skipped
+    before. A scheme (`SASL_SSL://host:9092`) is allowed and ignored.
     """
     for key, client in keys_with_clients(subject.kind, _ADDRESS):
         servers = subject.get(key)
@@ -45,14 +47,12 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
             if wrong.endswith(_NO_HOST):
                 effect = f"the {client.name} looks for brokers on its worker's machine"
             message = f"{written(subject, key)}: {wrong}: {effect}"
-            found = connector_hit(subject, key, _meant(servers, subject.version), message)
+            hit = connector_hit(subject, key, _meant(servers, subject.version), message)
             perhaps = wrong.endswith(_NO_HOST) or (
                 wrong == _EMPTY and servers.strip(", ") and not subject.known_version
             )
-            found = replace(
-                found, mirrors=_ONLY in wrong
-            )  # from the last broker alone, which may be of another cluster
-            yield replace(found, severity="warning") if perhaps else found
+            hit = replace(hit, mirrors=_ONLY in wrong)  # from the last broker alone, which may be of another cluster
+            yield replace(hit, severity="warning") if perhaps else hit
 
 
 @lru_cache(maxsize=4096)
@@ -61,7 +61,7 @@ def _fault(servers: str, version: str) -> str:
     items = [item.strip() for item in servers.split(",")]
     if not servers or is_open(servers):
         return ""  # missing-required reports the former
-    wrong = next((why for item in items if item and (why := _wrong(item, numbers(version)))), "")
+    wrong = next((problem for item in items if item and (problem := _wrong(item, numbers(version)))), "")
     if not wrong and "" in items and (numbers(version) >= (4, 2) or not any(items)):
         return _EMPTY
     return wrong
@@ -78,17 +78,17 @@ def _is_loose(version: tuple[int, ...]) -> bool:
 
 def _wrong(item: str, version: tuple[int, ...]) -> str:
     """Return what is wrong with one address, "" for nothing."""
-    found = _STRICT.fullmatch(item)
+    match = _STRICT.fullmatch(item)
     shown = "'{}'".format(re.sub(r"[^/\s]*@", "…@", item))  # who writes a user there may write a password, too
-    if not found and _is_loose(version) and (last := _LOOSE.fullmatch(item)):
+    if not match and _is_loose(version) and (last := _LOOSE.fullmatch(item)):
         return f"of {shown} Kafka {'.'.join(map(str, version))}{_ONLY}'{last['host']}:{last['port']}'"
-    if not found:
+    if not match:
         return f"{shown} {_reason(item)}"
-    if not 0 < int(found["port"]) <= 65535:
+    if not 0 < int(match["port"]) <= 65535:
         return f"the port of {shown} is not between 1 and 65535"
-    if not found["host"]:
+    if not match["host"]:
         return f"{shown} {_NO_HOST}"
-    return f"{shown} has two ports" if ":" in found["host"] and not _is_ipv6(found["host"]) else ""
+    return f"{shown} has two ports" if ":" in match["host"] and not _is_ipv6(match["host"]) else ""
 
 
 _REASONS = (  # of an address without its scheme, the first that applies
@@ -132,13 +132,13 @@ def address_scheme(subject: Subject) -> Iterator[Hit]:
     """The scheme before an address does not select the protocol.
 
     Kafka reads `SASL_SSL://host:9092` as host:9092 and ignores the scheme, which is the syntax of a broker's listeners.
-    The protocol is security.protocol, PLAINTEXT where it is not set: a client that speaks PLAINTEXT to a TLS port gets no
-    answer, and the connector is RUNNING without tasks or records. http:// and https:// are no protocols of Kafka: the
-    port may be that of a REST service.
+    The protocol is security.protocol, PLAINTEXT where it is not set: a client that speaks PLAINTEXT to a TLS port gets
+    no answer, and the connector is RUNNING without tasks or records. http:// and https:// are no protocols of Kafka:
+    the port may be that of a REST service.
     """
     for key, client in keys_with_clients(subject.kind, _ADDRESS):
-        found = _SCHEME.match(subject.get(key))
-        scheme = found[1].upper() if found else ""
+        match = _SCHEME.match(subject.get(key))
+        scheme = match[1].upper() if match else ""
         message = f"{written(subject, key)}: Kafka ignores {scheme}://"
         if scheme in ("HTTP", "HTTPS"):
             more = ", and check that the ports are those of brokers"

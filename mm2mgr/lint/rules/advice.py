@@ -1,4 +1,4 @@
-"""Rules about what hand-written configs leave to defaults although another value serves a mirror better; most are hints.
+"""Rules about what hand-written configs leave to defaults although another value serves a mirror better: hints.
 
 They report only keys that are not set: a value that is written down is meant.
 """
@@ -33,14 +33,14 @@ def one_task(subject: Subject) -> Iterator[Hit]:
     """
     if _TASKS in subject.config or subject.off:
         return
-    items, known = items_of(subject, "topics"), partitions(subject)
-    if not items or known == 1:
+    items, count = items_of(subject, "topics"), partitions(subject)
+    if not items or count == 1:
         return
     named = all(plain_name(item) for item in items)
-    what = f"all {known} partitions" if known else "all its topics" if named else "every topic that matches"
-    message = f"{_TASKS} is not set, so one task mirrors {what}"
-    hit = connector_hit(subject, _TASKS, str(min(known or 4, 4)), message, ", or what the traffic needs")
-    yield hit if known > _MANY_PARTITIONS else hit.lowered("info")
+    topics = f"all {count} partitions" if count else "all its topics" if named else "every topic that matches"
+    message = f"{_TASKS} is not set, so one task mirrors {topics}"
+    hit = connector_hit(subject, _TASKS, str(min(count or 4, 4)), message, ", or what the traffic needs")
+    yield hit if count > _MANY_PARTITIONS else hit.lowered("info")
 
 
 @rule("tasks-idle", "info", types=("checkpoint", "heartbeat"), source="MirrorCheckpointConnector.taskConfigs")
@@ -50,20 +50,23 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
     A heartbeat connector has one task, whatever tasks.max says. A checkpoint connector divides the consumer groups
     among its tasks, at most one task per group; each task reads the whole offset-syncs topic and, at its start, all
     checkpoints, so tasks beyond a few multiply that work instead of sharing it. Records are mirrored by the source
-    connector: its tasks.max is the one that matters; in mm2.properties one line is for all three. Source: MirrorCheckpointConnector, MirrorHeartbeatConnector.
+    connector: its tasks.max is the one that matters; in mm2.properties one line is for all three. Source:
+    MirrorCheckpointConnector, MirrorHeartbeatConnector.
     """
     text = subject.get(_TASKS)
     number = whole_number(text)
-    wanted, useful, why = 1 if number is None else number, 1, "a heartbeat connector has one task"
+    configured, useful, reason = 1 if number is None else number, 1, "a heartbeat connector has one task"
     if subject.type == "checkpoint":
         items = items_of(subject, "groups") if "groups" in subject.config else ()
         if items and all(plain_name(item) for item in items):
-            useful, why = len(items), f"there is at most one task per group, and groups has {len(items)}"
+            useful, reason = len(items), f"there is at most one task per group, and groups has {len(items)}"
         else:
-            wanted = wanted if wanted > _MANY_CHECKPOINT_TASKS else 1
-            why = "each task reads all offset syncs and all checkpoints, so more tasks add work instead of sharing it"
-    if wanted > useful and not subject.off and subject.form != "dedicated":
-        yield connector_hit(subject, _TASKS, str(useful), f"{written(subject, _TASKS)}={text}: {why}")
+            configured = configured if configured > _MANY_CHECKPOINT_TASKS else 1
+            reason = (
+                "each task reads all offset syncs and all checkpoints, so more tasks add work instead of sharing it"
+            )
+    if configured > useful and not subject.off and subject.form != "dedicated":
+        yield connector_hit(subject, _TASKS, str(useful), f"{written(subject, _TASKS)}={text}: {reason}")
 
 
 @rule("offset-lag-large", "warning", types=("source",), needs=(_LAG,), source="OffsetSyncWriter, KAFKA-15906")
@@ -82,7 +85,8 @@ def offset_lag_large(subject: Subject) -> Iterator[Hit]:
         return
     since = subject.known_version is not None and numbers(subject.known_version) >= (3, 7)
     how = "for up to one commit interval" if since else f"by up to {text} records per partition"
-    message = f"{written(subject, _LAG)}={text}: translated offsets lag behind {how}, so consumers that fail over read these records again"
+    effect = f"translated offsets lag behind {how}, so consumers that fail over read these records again"
+    message = f"{written(subject, _LAG)}={text}: {effect}"
     hit = removal_hit(subject, _LAG, message)
     yield hit.lowered("info") if since else hit
 
@@ -98,7 +102,8 @@ def group_offsets_off(subject: Subject) -> Iterator[Hit]:
     with either value, to say which is meant.
     """
     if _GROUPS not in subject.config and not subject.off and subject.flag("emit.checkpoints.enabled", default=True):
-        message = f"{_GROUPS} is not set: groups that move to {subject.target} find no offsets there and start at their auto.offset.reset"
+        effect = f"groups that move to {subject.target} find no offsets there and start at their auto.offset.reset"
+        message = f"{_GROUPS} is not set: {effect}"
         yield connector_hit(subject, _GROUPS, "true", message, " if consumers are to continue on the target")
 
 
@@ -121,10 +126,12 @@ def client_defaults(subject: Subject) -> Iterator[Hit]:
     is unavailable. mm2mgr gives every flow better values, each with its reason (docs/reference/defaults.md). A key that
     is set on the connector or its workers is not reported, whatever its value.
     """
-    found = {config_key(subject, each[0].name, each[1]): each for each in _forgotten(subject)}
-    if found and not subject.off:
-        edits = [Edit(key, value) for key, (_, _, value, _) in found.items()]
-        reasons = "; ".join(f"{plain} of the {client.name} ({why})" for client, plain, _, why in found.values())
+    forgotten = {config_key(subject, default[0].name, default[1]): default for default in _forgotten(subject)}
+    if forgotten and not subject.off:
+        edits = [Edit(key, value) for key, (_, _, value, _) in forgotten.items()]
+        reasons = "; ".join(
+            f"{plain} of the {client.name} ({reason})" for client, plain, _, reason in forgotten.values()
+        )
         yield edit_hit(subject, f"not set: {reasons}", edits, edits[0].key)
 
 
@@ -143,8 +150,8 @@ def _matters(subject: Subject, plain: str) -> bool:
     if plain == "retry.backoff.ms":
         return subject.known_version is None or numbers(subject.known_version) >= (4, 0)
     if plain == "max.block.ms":  # offset-syncs-block knows where the workers are known
-        known = subject.connect or subject.spot.connect or subject.worker_property("bootstrap.servers")
-        return not (known or subject.exactly_once or subject.form == "dedicated")
+        cluster = subject.connect or subject.spot.connect or subject.worker_property("bootstrap.servers")
+        return not (cluster or subject.exactly_once or subject.form == "dedicated")
     return True
 
 
@@ -157,9 +164,9 @@ def no_heartbeats(estate: Estate) -> Iterator[Hit]:
     `mm2mgr status`). The connector's own target is the source of the flow. Reported where everything is known that runs
     (a live Connect), or where a checkpoint connector shows that the files are a whole set.
     """
-    known = clusters(estate.subjects)
-    written_into = {known[each][1] for each in estate.subjects if each.type == "heartbeat"}
-    sets = {known[each] for each in estate.subjects if each.type == "checkpoint"}
+    ends_of = clusters(estate.subjects)
+    written_into = {ends_of[subject][1] for subject in estate.subjects if subject.type == "heartbeat"}
+    sets = {ends_of[subject] for subject in estate.subjects if subject.type == "checkpoint"}
     reported = set[tuple[int, int]]()
     for hop in hops(estate.subjects):
         subject = hop.subject
@@ -167,8 +174,10 @@ def no_heartbeats(estate: Estate) -> Iterator[Hit]:
         if not whole or subject.form != "connect" or hop.source in written_into or hop.pair in reported or subject.off:
             continue
         reported.add(hop.pair)
-        message = f"no heartbeat connector writes into {subject.source}, so a broken {subject.pair} looks like one without traffic"
+        effect = f"so a broken {subject.pair} looks like one without traffic"
+        message = f"no heartbeat connector writes into {subject.source}, {effect}"
         fix = f"create a MirrorHeartbeatConnector with target.cluster.alias={subject.source} and its addresses"
         if subject.resource:  # whose heartbeatConnector writes into the target, and is gone in v1
-            fix = f"create a KafkaConnector of class MirrorHeartbeatConnector with target.cluster.alias={subject.source} and its addresses"
+            remedy = f"target.cluster.alias={subject.source} and its addresses"
+            fix = f"create a KafkaConnector of class MirrorHeartbeatConnector with {remedy}"
         yield Hit(message, fix, "", subject)

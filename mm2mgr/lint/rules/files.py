@@ -1,4 +1,4 @@
-"""Rules about the text of files: lines that the driver of mm2.properties ignores, mistakes that a parser reads as something else, silences without a reason.
+"""Rules about the text of files: lines that the driver ignores, text that a parser reads as something else, silences.
 
 Hits never show a value that could be a secret.
 """
@@ -10,14 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY
-from mm2mgr.formats.mm2_properties import (
-    CONNECTOR_PREFIXES,
-    Dedicated,
-    Line,
-    is_ignored,
-    passed,
-    whole,
-)
+from mm2mgr.formats.mm2_properties import CONNECTOR_PREFIXES, Dedicated, Line, is_ignored, passed, whole
 from mm2mgr.formats.properties import Entry, lost_backslashes, meant, remark
 from mm2mgr.formats.templates import is_open, template_in
 from mm2mgr.lint.classify import is_slip, slips
@@ -35,7 +28,7 @@ _DRIVER = "MirrorMakerConfig of Kafka's connect-mirror"
 
 
 class _DriverFile:
-    """An mm2.properties file with the questions that the rules ask; `pair` is one to write examples with, one that mirrors if any."""
+    """An mm2.properties file with what the rules ask; `pair` is for examples, one that mirrors if any."""
 
     def __init__(self, file: SourceFile) -> None:
         self.file = file
@@ -58,7 +51,7 @@ class _DriverFile:
         return (Edit(free[0], text, at=entry), *(Edit(key, text) for key in free[1:]))
 
     def is_too_early(self, entry: Entry, right: str) -> bool:
-        """Tell whether a line would enable a pair while others are not read: it would start without the topics or names that were meant."""
+        """Tell whether a line would enable a pair too early: while others, meant for it, are not read."""
         return right.endswith(".enabled") and any(
             self.driver.misspelt(other)
             or (len(aliases := self.driver.aliases(other.key)) == 2 and not set(aliases) <= set(self.clusters))
@@ -72,7 +65,7 @@ class _DriverFile:
 
     @property
     def without_commas(self) -> list[str]:
-        """The names in `clusters` where something else separates them and each of them starts a line; [] where commas do."""
+        """The names in `clusters` that no comma separates, where each starts a line; [] where commas do."""
         names = [name.strip("\"'[]") for name in re.split(r"[,;\s]+", self.driver.value("clusters"))]
         names = [name for name in names if name]
         if len(names) < 2 or names == list(self.clusters):
@@ -81,7 +74,7 @@ class _DriverFile:
         return names if begun == names else []
 
     def lines(self) -> Iterator[Line]:
-        """Yield what counts of the file: the last line of each key, without pairs that another rule reports as misspelt."""
+        """Yield the last line of each key, without pairs that another rule reports as misspelt."""
         yield from (line for line in self.driver.lines.values() if not self.driver.meant_pair(line))
 
     def top_level(self) -> Iterator[Line]:
@@ -149,20 +142,20 @@ def _below(file: _DriverFile, key: str) -> tuple[str, list[str] | None]:
 
 def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list[str] | None]:
     """Return where to write a line of Kafka's own."""
-    known, targets = truth_keys.load(), [target for _, target in file.mirroring()]
+    definitions, targets = truth_keys.load(), [target for _, target in file.mirroring()]
     if key.startswith("topic.creation."):
         return "remove it: MirrorMaker creates its topics itself", []
-    if any(known.history(scope, key) for scope in CLIENTS) or key.startswith(CONNECTOR_PREFIXES):
+    if any(definitions.history(scope, key) for scope in CLIENTS) or key.startswith(CONNECTOR_PREFIXES):
         return f"write it under each pair: {file.pair}.{key} = …", [f"{pair}.{key}" for pair in pairs]
-    if known.history("worker", key):
+    if definitions.history("worker", key):
         fix = f"write it under the target, whose workers read it: {file.target}.{key} = …"
         return fix, [f"{target}.{key}" for target in targets]
     for kind in KINDS:
-        if known.history(kind, key):
+        if definitions.history(kind, key):
             fix = f"write it for a cluster's clients: {file.target}.{kind}.{key} = …"
             return fix, [f"{target}.{kind}.{key}" for target in targets]
-    names = [name for scope in CLIENTS for name in known.names(scope) if passed(name)]
-    names += [name for name in known.names("worker") if to_worker(name)]
+    names = [name for scope in CLIENTS for name in definitions.names(scope) if passed(name)]
+    names += [name for name in definitions.names("worker") if to_worker(name)]
     near = nearest(key, [*names, "clusters"], 0.8)
     if near:
         return f"write {near[0]}", near[:1] if is_slip(key, near[0]) else None
@@ -212,11 +205,12 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
         if names := file.without_commas:
             entry = file.driver.lines["clusters"]
             right = ", ".join(names)
-            message = f"clusters lists {' and '.join(map(repr, file.clusters))}: names are separated by commas, and none starts a line"
+            effect = "names are separated by commas, and none starts a line"
+            message = f"clusters lists {' and '.join(map(repr, file.clusters))}: {effect}"
             yield file.hit(entry, message, f"write clusters = {right}", (Edit("clusters", right, at=entry),))
             continue
         for entry in file.lines() if file.clusters else ():  # no-flow-enabled reports a file without clusters
-            strange = [each for each in entry.aliases if each not in file.clusters]
+            strange = [alias for alias in entry.aliases if alias not in file.clusters]
             if strange:
                 named = ", ".join(file.clusters)
                 near = [name for name in nearest(strange[0], file.clusters, 0.5, 3) if " " not in name]
@@ -231,12 +225,12 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
 
 
 def _is_slip(file: _DriverFile, alias: str, meant: str) -> bool:
-    """Tell whether an alias is another one misspelt, and no cluster of its own: dc3 is none for dc1, nor what has other brokers."""
+    """Tell whether an alias is misspelt, and no cluster of its own: dc3 is none for dc1, nor one with other brokers."""
     if all(f"{name}.bootstrap.servers" in file.driver.lines for name in (alias, meant)):
         return False
-    one, other = alias.lower(), meant.lower()
-    same = re.findall(r"\d+", one) == re.findall(r"\d+", other)
-    return one == other or (same and min(len(one), len(other)) > 2 and slips(one, other) == 1)
+    text, other = alias.lower(), meant.lower()
+    same = re.findall(r"\d+", text) == re.findall(r"\d+", other)
+    return text == other or (same and min(len(text), len(other)) > 2 and slips(text, other) == 1)
 
 
 @estate_rule("pair-key-spelling", "error", stops=True, source=_DRIVER)
@@ -286,10 +280,10 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
         elif len(file.clusters) < 2:
             message = "clusters lists fewer than two names, so there is no pair"
             yield file.hit(entry, message, "write clusters = A, B")
-        elif not any(_is_told(file, each) for each in file.driver.entries):
+        elif not any(_is_told(file, line) for line in file.driver.entries):
             message = f"none of the pairs of {', '.join(file.clusters)} is enabled, so no record is mirrored"
             pairs = ["->".join(pair) for pair in file.driver.pairs()]
-            begun = [pair for pair in pairs if any(each.key.startswith(f"{pair}.") for each in file.lines())]
+            begun = [pair for pair in pairs if any(line.key.startswith(f"{pair}.") for line in file.lines())]
             edits = tuple(
                 Edit(f"{pair}.enabled", "true") for pair in begun if f"{pair}.enabled" not in file.driver.lines
             )
@@ -302,9 +296,10 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
 def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
     """A pair has settings and is not enabled, so it mirrors nothing.
 
-    Each direction needs `A->B.enabled = true`. The driver starts a pair without that line for its heartbeats only, so its topics,
-    groups and clients are configured in vain while the other pairs of the file work. `enabled = yes`, `on` or `1` count as false
-    (Boolean.parseBoolean), without an error. A pair that has `enabled = false` is switched off on purpose and not reported.
+    Each direction needs `A->B.enabled = true`. The driver starts a pair without that line for its heartbeats only, so
+    its topics, groups and clients are configured in vain while the other pairs of the file work. `enabled = yes`, `on`
+    or `1` count as false (Boolean.parseBoolean), without an error. A pair that has `enabled = false` is switched off on
+    purpose and not reported.
     """
     for file in _driver_files(estate):
         pairs = file.driver.pairs()
@@ -313,8 +308,12 @@ def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
         for pair in pairs:
             name = f"{pair[0]}->{pair[1]}.enabled"
             line = file.driver.lines.get(name)
-            own = [each for each in file.lines() if each.aliases == pair and each is not line]
-            own = [each for each in own if "heartbeats" not in each.plain and not file.driver.misspelt(each)]
+            own = [other_line for other_line in file.lines() if other_line.aliases == pair and other_line is not line]
+            own = [
+                other_line
+                for other_line in own
+                if "heartbeats" not in other_line.plain and not file.driver.misspelt(other_line)
+            ]
             if line and line.value.strip().lower() not in ("true", "false") and not is_open(line.value):
                 message = f"{name} = {line.value} counts as false: {pair[0]} is not mirrored to {pair[1]}"
                 yield file.hit(line, message, f"write {name} = true, or false")
@@ -327,9 +326,9 @@ def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
 def consumer_of_target(estate: Estate) -> Iterator[Hit]:
     """Consumer settings are written for a cluster that no pair reads.
 
-    `B.consumer.` configures the consumer of the pairs that read B. With A->B only, records are read by `A.consumer.`, and the
-    line reaches nothing but the consumers of checkpoints and of the topics in which the workers store configs and offsets.
-    Write it for the source. Addresses and logins are needed there and not reported.
+    `B.consumer.` configures the consumer of the pairs that read B. With A->B only, records are read by `A.consumer.`,
+    and the line reaches nothing but the consumers of checkpoints and of the topics in which the workers store configs
+    and offsets. Write it for the source. Addresses and logins are needed there and not reported.
     """
     for file in _driver_files(estate):
         pairs = [pair for pair in file.driver.pairs() if file.driver.enabled(*pair)]
@@ -344,7 +343,7 @@ def consumer_of_target(estate: Estate) -> Iterator[Hit]:
             if sources and not any(source == alias for source, _ in pairs):
                 message = f"{line.key} reads no records: no pair mirrors from {alias}"
                 fix = f"write it for the source: {sources[0]}.{line.plain} = {_shown(line.key, line.value)}"
-                yield file.hit(line, message, fix, file.moved(line, (f"{each}.{line.plain}" for each in sources)))
+                yield file.hit(line, message, fix, file.moved(line, (f"{source}.{line.plain}" for source in sources)))
 
 
 _INTERNAL_REST = "dedicated.mode.enable.internal.rest"
@@ -354,9 +353,9 @@ _INTERNAL_REST = "dedicated.mode.enable.internal.rest"
 def internal_rest_too_new(estate: Estate) -> Iterator[Hit]:
     """The internal REST server of dedicated nodes does not exist in this version.
 
-    dedicated.mode.enable.internal.rest lets the nodes of a dedicated MirrorMaker pass changes to the one that leads (KIP-710,
-    since 3.5). Older versions ignore the line, and nodes that do not lead drop changes of tasks: new topics and partitions are not
-    mirrored until a restart (KAFKA-9981). Run one node, or upgrade.
+    dedicated.mode.enable.internal.rest lets the nodes of a dedicated MirrorMaker pass changes to the one that leads
+    (KIP-710, since 3.5). Older versions ignore the line, and nodes that do not lead drop changes of tasks: new topics
+    and partitions are not mirrored until a restart (KAFKA-9981). Run one node, or upgrade.
     """
     versions = {subject.spot.file: subject.known_version for subject in estate.subjects if subject.form == "dedicated"}
     for file in _driver_files(estate):
@@ -376,7 +375,8 @@ def _is_told(file: _DriverFile, entry: Entry) -> bool:
 
 
 _PROPERTIES = ("properties", "dedicated")
-# Kafka trims nearly every value (ConfigDef.parseType). These are read past it: by Connect's plugin loader and REST names,
+# Kafka trims nearly every value (ConfigDef.parseType). These are read past it: by Connect's plugin loader and REST
+# names,
 # and by the replication policies, which are handed the originals.
 _UNTRIMMED = ("name", "connector.class", "replication.policy.separator")
 
@@ -506,8 +506,8 @@ def null_value(estate: Estate) -> Iterator[Hit]:
     """Connect refuses values that are not text: null, lists and objects.
 
     A connector's config is flat text. Connect answers null with 400, `Null value can not be supplied as the
-    configuration value`, a list or an object with 400 or 500; the connector is not created, or stays unchanged. To use a default, leave the key out. A list is one text with commas; a nested object becomes
-    several keys with dots.
+    configuration value`, a list or an object with 400 or 500; the connector is not created, or stays unchanged. To use
+    a default, leave the key out. A list is one text with commas; a nested object becomes several keys with dots.
     """
     for file in estate.files:
         for entry in file.entries if file.kind == "json" else ():

@@ -1,4 +1,4 @@
-"""Rules about keys that no client reads, or the wrong one, or not in this Kafka version. One rule reports each key (see `classify`)."""
+"""Rules about keys that no client reads, or the wrong one, or not this version; one rule per key (see `classify`)."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
     `source.cluster.` and `target.cluster.` pass only addresses, security.protocol, ssl.* and sasl.*. A client key
     without a prefix, or behind `target.producer.` (offset syncs are on the source by default), `offset-syncs.producer.`
     or the arrow of mm2.properties, is accepted, stored and never used: there is no error and no log line, and the
-    client keeps its default. This holds for all lines from 2.7 to 4.3. Use a prefix that reaches a client.
-    In mm2.properties the driver gives a cluster's lines to its clients and workers only: no connector reads
-    `A.tasks.max` or `A.topics`. A dead key that asks for what the connector or its client does anyway is reported as info,
-    one that another key decides as a warning.
+    client keeps its default. This holds for all lines from 2.7 to 4.3. Use a prefix that reaches a client. In
+    mm2.properties the driver gives a cluster's lines to its clients and workers only: no connector reads `A.tasks.max`
+    or `A.topics`. A dead key that asks for what the connector or its client does anyway is reported as info, one that
+    another key decides as a warning.
     """
     for key in keys_under(subject, "dead-key"):
         line = of_cluster(subject, key)
@@ -71,8 +71,8 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
             and any(load().history(type_, line) for type_ in ("source", "checkpoint"))
         ):
             continue  # reported for the connectors that it is meant for; those of heartbeats run for other pairs, too
-        why = _why_dead(subject, key) if line is None else _NO_CONNECTOR.format(line)
-        message = f"{written(subject, key)} does nothing: {why}"
+        reason = _why_dead(subject, key) if line is None else _NO_CONNECTOR.format(line)
+        message = f"{written(subject, key)} does nothing: {reason}"
         if _is_harmless(subject, key):
             yield removal_hit(subject, key, message).lowered("info")
         else:
@@ -80,11 +80,13 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
 
 
 def _is_harmless(subject: Subject, key: str) -> bool:
-    """Tell whether a dead key asks for nothing, or for a value that the connector has anyway: the one that is set, or the default."""
+    """Tell whether a dead key asks for nothing, or for a value that the connector has anyway."""
     plain = parts(subject, key)[1]
     types = CLIENTS if subject.form == "dedicated" else (subject.type,)
-    known = next(filter(None, (load().find(type_, plain, subject.version) for type_ in types)), None)
-    return key in OF_DEDICATED or (known is not None and subject.get(plain, known.default or "") == subject.get(key))
+    definition = next(filter(None, (load().find(type_, plain, subject.version) for type_ in types)), None)
+    return key in OF_DEDICATED or (
+        definition is not None and subject.get(plain, definition.default or "") == subject.get(key)
+    )
 
 
 def _why_dead(subject: Subject, key: str) -> str:
@@ -116,13 +118,14 @@ def dead_override(subject: Subject) -> Iterator[Hit]:
     for key in keys_under(subject, "dead-override"):
         if _prepared(subject, key):
             continue
-        message = f"{written(subject, key)} does nothing: Connect has no such client for this connector, and MirrorMaker's clients do not read it"
+        effect = "Connect has no such client for this connector, and MirrorMaker's clients do not read it"
+        message = f"{written(subject, key)} does nothing: {effect}"
         cluster = parts(subject, key)[1] in CLUSTER_KEYS
         yield removal_hit(subject, key, message) if cluster else instead(subject, key, message)
 
 
 def _prepared(subject: Subject, key: str) -> bool:
-    """Tell whether an override repeats the record producer's address or security, as exactly-once workers need it (KIP-618)."""
+    """Tell whether an override repeats the record producer's address or security, for exactly-once (KIP-618)."""
     plain = key.partition(".override.")[2]
     same = subject.get(key) == subject.get(f"producer.override.{plain}")
     return subject.worker.exactly_once is None and plain in CLUSTER_KEYS and same
@@ -174,9 +177,10 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
     consumer.*, producer.* and admin.* configure every MirrorMaker client of that kind, whichever cluster it connects
     to, and outrank source.cluster.* and target.cluster.*. With admin.bootstrap.servers the admin client of the target
     connects to the source, or the reverse. With consumer.bootstrap.servers a checkpoint connector reads both of its
-    topics from one cluster. producer.* moves the offset syncs, never the records: with producer.security.protocol=PLAINTEXT
-    beside a source with TLS no offset is translated. Write addresses and logins for the source or the target. A security
-    setting that reaches clients of one side only, and says nothing else than that side does, is a hint.
+    topics from one cluster. producer.* moves the offset syncs, never the records: with
+    producer.security.protocol=PLAINTEXT beside a source with TLS no offset is translated. Write addresses and logins
+    for the source or the target. A security setting that reaches clients of one side only, and says nothing else than
+    that side does, is a hint.
     """
     for key in keys_under(subject, "unscoped-address"):
         reached = [client for client in subject.clients if seen_by(client, key)]
@@ -193,12 +197,13 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
 
 
 def _outranked(subject: Subject, key: str, reached: Sequence[Client]) -> Iterator[Hit]:
-    """Report a setting that every client of this connector takes from another key, such as that of the cluster's own line."""
+    """Report a setting that every client takes from another key, such as that of the cluster's own line."""
     plain = parts(subject, key)[1]
     winners = dict.fromkeys(winner for client in reached if (winner := subject.written(client.name, plain)))
     if winners:
-        message = f"{written(subject, key)} has no effect: {' and '.join(written(subject, each) for each in winners)} outranks it"
-        repeated = all(subject.get(each) == subject.get(key) for each in winners)
+        effect = f"{' and '.join(written(subject, winner) for winner in winners)} outranks it"
+        message = f"{written(subject, key)} has no effect: {effect}"
+        repeated = all(subject.get(winner) == subject.get(key) for winner in winners)
         yield removal_hit(subject, key, message).lowered("info" if repeated else "warning")
 
 
@@ -221,10 +226,11 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     """No Kafka line knows this key; it is probably misspelt.
 
     Connect stores every key it receives and copies it into the tasks without a check, so a misspelt key has no effect
-    and no error. The rule compares with the keys of 2.7 to 4.3. Only a slip of the pen is taken for the known key: one that
-    exists for another purpose, or does not take the value, was not meant. Where custom classes are configured (filters, policies,
-    interceptors, transforms, reporters), it reports only names that are very similar to a known key, because those
-    classes may read keys of their own. For keys of librdkafka it names what Java's clients have instead.
+    and no error. The rule compares with the keys of 2.7 to 4.3. Only a slip of the pen is taken for the known key: one
+    that exists for another purpose, or does not take the value, was not meant. Where custom classes are configured
+    (filters, policies, interceptors, transforms, reporters), it reports only names that are very similar to a known
+    key, because those classes may read keys of their own. For keys of librdkafka it names what Java's clients have
+    instead.
     """
     strange = keys_under(subject, "unknown-key")
     own = bool(strange) and _has_own_classes(subject)
@@ -232,15 +238,21 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
         name, likeness = near(subject, key)
         if own and likeness < _SURE:
             continue
-        known = load()
-        message = f"{written(subject, key)} does nothing: no Kafka from {known.lines[0]} to {known.lines[-1]} knows it"
+        definitions = load()
+        message = f"{written(subject, key)} does nothing: no Kafka from {definitions.lines[0]} to {definitions.lines[-1]} knows it"
         if key in _OF_SINKS:
-            message = f"{written(subject, key)} does nothing: only sink connectors read it, and those of MirrorMaker are sources"
+            effect = "only sink connectors read it, and those of MirrorMaker are sources"
+            message = f"{written(subject, key)} does nothing: {effect}"
             yield removal_hit(subject, key, message)
             continue
         right = better(subject, key, name) if name else ""
         other_tool = next(
-            (words for one, words in LIBRDKAFKA_KEYS.items() if "." in one and f".{key}".endswith(f".{one}")), ""
+            (
+                words
+                for other_key, words in LIBRDKAFKA_KEYS.items()
+                if "." in other_key and f".{key}".endswith(f".{other_key}")
+            ),
+            "",
         )
         if other_tool:
             yield removal_hit(subject, key, f"{message}: {other_tool}")
@@ -273,8 +285,8 @@ def _outranking(subject: Subject, key: str, right: str) -> str:
 # Of Connect's SinkConnectorConfig.
 _OF_SINKS = (
     *(
-        f"errors.deadletterqueue.{each}"
-        for each in ("topic.name", "topic.replication.factor", "context.headers.enable")
+        f"errors.deadletterqueue.{name}"
+        for name in ("topic.name", "topic.replication.factor", "context.headers.enable")
     ),
     "topics.regex",
 )
@@ -304,8 +316,9 @@ def kafka_unknown(subject: Subject) -> Iterator[Hit]:
     would say about the same configuration, use `--kafka 3.9`.
     """
     if not subject.kind.of_known_line:
-        known = load().lines
-        message = f"Kafka {subject.version} is not known: {known[0]} to {known[-1]} are. No other rule looks at this connector"
+        lines = load().lines
+        effect = f"{lines[0]} to {lines[-1]} are. No other rule looks at this connector"
+        message = f"Kafka {subject.version} is not known: {effect}"
         yield Hit(message, "upgrade the workers, or use --kafka VERSION to judge by another version")
 
 
@@ -341,8 +354,10 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
     rule uses the newest Kafka line, and it is a warning; where the new name is there with the same value, a hint.
     """
     for key in keys_under(subject, "key-removed"):
-        known, plain = load(), parts(subject, key)[1]
-        last = next(h[0].exists_in[-1] for kind in SCOPES for name in (key, plain) if (h := known.history(kind, name)))
+        definitions, plain = load(), parts(subject, key)[1]
+        last = next(
+            h[0].exists_in[-1] for kind in SCOPES for name in (key, plain) if (h := definitions.history(kind, name))
+        )
         new = RENAMED.get(key)
         judged_by = (
             subject.version
@@ -400,8 +415,8 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
             ways = (spelled(replace(subject, type=owner), key, value) for owner in owners)
             place = f"write {' or '.join(dict.fromkeys(ways))} if it is wanted"
         hit = removal_hit(subject, key, message, f"; {place}")
-        found = load().find(owners[0], key, subject.version)
-        yield hit.lowered("info") if found and same_value(found.default, subject.get(key)) else hit
+        definition = load().find(owners[0], key, subject.version)
+        yield hit.lowered("info") if definition and same_value(definition.default, subject.get(key)) else hit
 
 
 @lru_cache(maxsize=4096)
@@ -414,13 +429,7 @@ def _of_general(kind: SubjectKind) -> tuple[str, ...] | None:
     return None if _general(kind) else ()
 
 
-@rule(
-    "shadowed-key",
-    "warning",
-    source="MirrorConnectorConfig",
-    seen=REACH,
-    reads=_of_general,
-)
+@rule("shadowed-key", "warning", source="MirrorConnectorConfig", seen=REACH, reads=_of_general)
 def shadowed_key(subject: Subject) -> Iterator[Hit]:
     """A more specific key overrides this setting for every client.
 
@@ -439,10 +448,10 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
 
 def _shadow(subject: Subject, key: str) -> str | None:
     plain = key.partition(".")[2]
-    found = {subject.written(client.name, plain) for client in subject.clients if seen_by(client, key)}
-    if plain in CLUSTER_KEYS or what_is(subject, key) or not found or key in found or "" in found:
+    deciding = {subject.written(client.name, plain) for client in subject.clients if seen_by(client, key)}
+    if plain in CLUSTER_KEYS or what_is(subject, key) or not deciding or key in deciding or "" in deciding:
         return None
-    winner = min(found)
+    winner = min(deciding)
     return winner if subject.get(winner) != subject.get(key) else None
 
 
@@ -460,10 +469,13 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
         if subject.get(key).lower() == _FORCED_VALUES.get(plain) or "ByteArray" in subject.get(key):
             continue
         who = "Connect" if any(plain in forced for forced in EXACTLY_ONCE_FORCES.values()) else "MirrorMaker"
-        what = f"does nothing: {who} sets {plain} itself"
+        effect = f"does nothing: {who} sets {plain} itself"
         if plain == "group.id":
-            what = "does not share work (partitions are assigned), but offsets committed by this group may decide where a new flow starts"
-        yield removal_hit(subject, key, f"{written(subject, key)} {what}")
+            effect = (
+                "does not share work (partitions are assigned), but offsets committed by this group may decide where "
+                "a new flow starts"
+            )
+        yield removal_hit(subject, key, f"{written(subject, key)} {effect}")
 
 
 @rule("worker-key", "warning", source="DistributedConfig", seen=START, reads=undisputed)
@@ -488,11 +500,11 @@ def worker_key(subject: Subject) -> Iterator[Hit]:
 def server_key(subject: Subject) -> Iterator[Hit]:
     """A setting of topics or of brokers is configured on a connector.
 
-    retention.ms or min.insync.replicas are settings of topics, log.retention.hours of brokers. On a connector, behind any
-    prefix, Connect stores them and nothing reads them. MirrorMaker copies the settings of the source's topics to those of
-    the target (sync.topic.configs.enabled), except the ones in config.properties.exclude, which by default include
-    min.insync.replicas. Set the others on the source's topics, and these on the target's; settings of brokers belong in
-    their own properties.
+    retention.ms or min.insync.replicas are settings of topics, log.retention.hours of brokers. On a connector, behind
+    any prefix, Connect stores them and nothing reads them. MirrorMaker copies the settings of the source's topics to
+    those of the target (sync.topic.configs.enabled), except the ones in config.properties.exclude, which by default
+    include min.insync.replicas. Set the others on the source's topics, and these on the target's; settings of brokers
+    belong in their own properties.
     """
     keys = keys_under(subject, "server-key")
     excluded = NameFilter(items_of(subject, "config.properties.exclude") if keys else (), ())
@@ -531,13 +543,13 @@ def other_tools_key(subject: Subject) -> Iterator[Hit]:
 
     Configs that were moved from Confluent Replicator (topic.whitelist, src.kafka.*, dest.kafka.*, topic.rename.format),
     Mirus (topics.whitelist, destination.topic.name.*), MirrorMaker 1 (whitelist, num.streams), uReplicator or Brooklin
-    keep keys that Connect accepts and nothing reads; topics.whitelist, topics.include and groups.include were never keys
-    of MirrorMaker 2. It is an error where the key selects topics or groups, because the defaults take all of them, and
-    a warning otherwise. Write the key of MirrorMaker with the same meaning. Where custom classes are configured, which may
-    read such keys, nothing is reported.
+    keep keys that Connect accepts and nothing reads; topics.whitelist, topics.include and groups.include were never
+    keys of MirrorMaker 2. It is an error where the key selects topics or groups, because the defaults take all of them,
+    and a warning otherwise. Write the key of MirrorMaker with the same meaning. Where custom classes are configured,
+    which may read such keys, nothing is reported.
     """
-    found = keys_under(subject, "other-tools-key")
-    for key in () if found and _has_own_classes(subject) else found:
+    reported = keys_under(subject, "other-tools-key")
+    for key in () if reported and _has_own_classes(subject) else reported:
         other = other_tool(key)
         if other is None:
             continue

@@ -1,4 +1,4 @@
-"""Rules about a known long link: what stalls on it, and what leaves it unfilled. All of them ask the one model, `mm2mgr.link`."""
+"""Rules about a known long link: what stalls on it, and what leaves it unfilled, by the model `mm2mgr.link`."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def on_link(subject: Subject) -> LinkedConnector | None:
     if wire is None or clients is None:
         return None
     route = wire.route or Route.over(Leg(wire.rtt_seconds, wire.bytes_per_second), _placement(subject))
-    known = wire.source
-    if not known.read and subject.source_kafka.brokers:
-        known = replace(known, brokers=subject.source_kafka.brokers)
+    limits = wire.source
+    if not limits.read and subject.source_kafka.brokers:
+        limits = replace(limits, brokers=subject.source_kafka.brokers)
     accepted = replace(wire.target, message_bytes=known_limit(subject) or wire.target.message_bytes)
-    wire = replace(wire, source=known, target=accepted)
+    wire = replace(wire, source=limits, target=accepted)
     traffic = FlowTraffic(partitions(subject) or tasks(subject), tasks(subject))
-    return LinkedConnector(wire, route, clients, traffic, predict(route, clients, traffic, known, accepted))
+    return LinkedConnector(wire, route, clients, traffic, predict(route, clients, traffic, limits, accepted))
 
 
 def _placement(subject: Subject) -> Placement:
@@ -104,7 +104,7 @@ def _placement(subject: Subject) -> Placement:
 
 
 def _addresses(text: str) -> set[str]:
-    return {each.strip() for each in text.split(",") if each.strip()}
+    return {address.strip() for address in text.split(",") if address.strip()}
 
 
 @rule("fetch-stalls", "error", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
@@ -118,21 +118,24 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     "Disconnecting from node". Seen with a 50 MiB fetch, and with Kafka's defaults at 200 ms and 17 partitions per task.
     Measured on 4.3.1.
     """
-    found = on_link(subject)
-    if found is None or (leg := found.route.reading) is None:
+    link = on_link(subject)
+    if link is None or (leg := link.route.reading) is None:
         return
     timeout, seconds, fetch = (
-        found.clients.fetch_timeout_ms / 1000,
-        found.forecast.fetch_seconds,
-        found.forecast.fetch_bytes,
+        link.clients.fetch_timeout_ms / 1000,
+        link.forecast.fetch_seconds,
+        link.forecast.fetch_bytes,
     )
     if seconds <= timeout:
         return
     rate = fetch / (seconds - leg.rtt_seconds)
     limit = max(int(rate * timeout * FETCH_SECONDS / 30), 65536)
-    message = f"a fetch of {size(fetch)} takes {seconds:.0f} s at {rate / 1e6:.2f} MB/s per connection (round trip {leg.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout:.0f} s): no record arrives"
+    message = (
+        f"a fetch of {size(fetch)} takes {seconds:.0f} s at {rate / 1e6:.2f} MB/s per connection (round trip "
+        f"{leg.rtt_seconds * 1000:.0f} ms), longer than request.timeout.ms ({timeout:.0f} s): no record arrives"
+    )
     edits, more = [client_edit(subject, READER, FETCH, str(limit))], ""
-    if found.clients.receive_buffer_bytes == BY_SYSTEM:
+    if link.clients.receive_buffer_bytes == BY_SYSTEM:
         more = ", or set socket.send.buffer.bytes=-1 on the source's brokers and silence this rule"
     else:
         edits.append(client_edit(subject, READER, _WINDOW, "-1"))
@@ -146,21 +149,24 @@ def window_small(subject: Subject) -> Iterator[Hit]:
 
     receive.buffer.bytes (64 KiB by default) limits a connection to that much per round trip: 0.8 MB/s at 100 ms. A
     fetch of 16 MiB then takes 20 s, one of 50 MiB over a minute, which exceeds request.timeout.ms: the consumer
-    disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a link that is known to
-    be long, without such fetches, it is a hint. Set -1, so that the operating system sizes the window. Source: measured over an emulated link, 4.3.1.
+    disconnects and starts again, and nothing is mirrored while the state is RUNNING. On a link that is known to be
+    long, without such fetches, it is a hint. Set -1, so that the operating system sizes the window. Source: measured
+    over an emulated link, 4.3.1.
     """
     if subject.wire is None:
         if fetch_of_one(subject) < _LONG_FETCH or subject.number(READER, _WINDOW) != _KAFKAS_WINDOW:
             return
-        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
+        effect = "from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
+        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): {effect}"
         yield replace(client_hit(subject, READER, _WINDOW, "-1", message), key=key_for(subject, READER, PARTITION))
         return
-    found = on_link(subject)
-    leg = found.route.reading if found else None
-    if found and leg and leg.rtt_seconds >= _LONG_LINK and (gain := found.gain(receive_buffer_bytes=BY_SYSTEM)):
-        rate = window("consumer", found.clients.receive_buffer_bytes) / leg.rtt_seconds / 1e6
+    link = on_link(subject)
+    leg = link.route.reading if link else None
+    if link and leg and leg.rtt_seconds >= _LONG_LINK and (gain := link.gain(receive_buffer_bytes=BY_SYSTEM)):
+        rate = window("consumer", link.clients.receive_buffer_bytes) / leg.rtt_seconds / 1e6
         trip = leg.rtt_seconds * 1000
-        message = f"{described(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a round trip of {trip:.0f} ms, and {gain[1] / 1e6:.2f} MB/s without that limit"
+        effect = f"round trip of {trip:.0f} ms, and {gain[1] / 1e6:.2f} MB/s without that limit"
+        message = f"{described(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a {effect}"
         yield client_hit(subject, READER, _WINDOW, "-1", message).lowered("info")
 
 
@@ -173,20 +179,21 @@ def fetch_small(subject: Subject) -> Iterator[Hit]:
     Mbit/s, with 16 MiB 15 MB/s. Each task may hold a fetch twice, so raise it only as far as the heap allows. Reported
     where receive.buffer.bytes is not the limit, and not for values that mm2mgr itself chose for the link.
     """
-    found = on_link(subject)
-    if found is None or (leg := found.route.reading) is None or _by_mm2mgr(subject, READER, PARTITION):
+    link = on_link(subject)
+    if link is None or (leg := link.route.reading) is None or _by_mm2mgr(subject, READER, PARTITION):
         return
-    share = found.forecast.fetch_bytes / max(found.forecast.fetch_seconds - leg.rtt_seconds, 1e-9)
-    wanted = min(16 * MIB, int(share * FETCH_SECONDS))
-    polled = max(records_of(wanted), found.clients.poll_records)
-    fetch = max(wanted, found.clients.fetch_bytes)
-    larger = {"partition_fetch_bytes": wanted, "fetch_bytes": fetch, "poll_records": polled}
-    if found.with_().limit == "request/response" and (gain := found.gain(**larger)):
-        message = f"{described(subject, READER, PARTITION)}: one partition carries {rate_text(gain[0])} at {leg.words}, {LIMITS['request/response']}; {rate_text(gain[1])} with {size(wanted)}"
-        edits = [client_edit(subject, READER, PARTITION, str(wanted))]
-        if wanted > found.clients.fetch_bytes:
-            edits.append(client_edit(subject, READER, FETCH, str(wanted)))
-        if polled > found.clients.poll_records:
+    share = link.forecast.fetch_bytes / max(link.forecast.fetch_seconds - leg.rtt_seconds, 1e-9)
+    enough = min(16 * MIB, int(share * FETCH_SECONDS))
+    polled = max(records_of(enough), link.clients.poll_records)
+    fetch = max(enough, link.clients.fetch_bytes)
+    larger = {"partition_fetch_bytes": enough, "fetch_bytes": fetch, "poll_records": polled}
+    if link.with_().limit == "request/response" and (gain := link.gain(**larger)):
+        effect = f"{leg.words}, {LIMITS['request/response']}; {rate_text(gain[1])} with {size(enough)}"
+        message = f"{described(subject, READER, PARTITION)}: one partition carries {rate_text(gain[0])} at {effect}"
+        edits = [client_edit(subject, READER, PARTITION, str(enough))]
+        if enough > link.clients.fetch_bytes:
+            edits.append(client_edit(subject, READER, FETCH, str(enough)))
+        if polled > link.clients.poll_records:
             edits.append(client_edit(subject, READER, "max.poll.records", str(polled)))
         yield edit_hit(subject, message, edits, key_for(subject, READER, PARTITION))
 
@@ -200,12 +207,13 @@ def request_stalls(subject: Subject) -> Iterator[Hit]:
     although its records may have arrived: the link carries the same records over and over. Fewer tasks, smaller batches
     or a longer time-out end it.
     """
-    found = on_link(subject)
-    if found is None or (leg := found.route.writing) is None:
+    link = on_link(subject)
+    if link is None or (leg := link.route.writing) is None:
         return
-    timeout, seconds = found.clients.request_timeout_ms / 1000, found.forecast.request_seconds
+    timeout, seconds = link.clients.request_timeout_ms / 1000, link.forecast.request_seconds
     if seconds > timeout:
-        message = f"a produce request takes {seconds:.0f} s over {leg.words} shared by {tasks(subject)} tasks, longer than request.timeout.ms ({timeout:.0f} s): it is sent again and again"
+        effect = f"longer than request.timeout.ms ({timeout:.0f} s): it is sent again and again"
+        message = f"a produce request takes {seconds:.0f} s over {leg.words} shared by {tasks(subject)} tasks, {effect}"
         yield client_hit(subject, RECORDS, "request.timeout.ms", str(int(seconds * 1.5) * 1000), message)
 
 
@@ -219,12 +227,13 @@ def batch_small(subject: Subject) -> Iterator[Hit]:
     idempotence, fill the link with one partition: 23.6 MB/s measured over 200 Mbit/s. Compression does not help: a
     batch is full before it is compressed. Not reported for values that mm2mgr itself chose for the link.
     """
-    found = on_link(subject)
-    if found is None or (leg := found.route.writing) is None or _by_mm2mgr(subject, RECORDS, _BATCH):
+    link = on_link(subject)
+    if link is None or (leg := link.route.writing) is None or _by_mm2mgr(subject, RECORDS, _BATCH):
         return
-    right = found.largest_batch
-    if right > found.clients.batch_bytes and (gain := found.gain(batch_bytes=right)):
-        message = f"{described(subject, RECORDS, _BATCH)}: one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with {size(right)}"
+    right = link.largest_batch
+    if right > link.clients.batch_bytes and (gain := link.gain(batch_bytes=right)):
+        effect = f"one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with {size(right)}"
+        message = f"{described(subject, RECORDS, _BATCH)}: {effect}"
         edits = [client_edit(subject, RECORDS, _BATCH, str(right))]
         if (number(subject, "linger.ms") or 0) < _LINGER_MS:
             edits.append(client_edit(subject, RECORDS, "linger.ms", str(_LINGER_MS)))
@@ -241,15 +250,16 @@ def one_in_flight(subject: Subject) -> Iterator[Hit]:
     may write the topic (KIP-679); older ones ask for IdempotentWrite on the cluster. mm2mgr sets it for flows that
     write over a link where the target's version is known (`mm2mgr link read`) or the target has no security.
     """
-    found = on_link(subject)
-    if found is None or (leg := found.route.writing) is None or found.clients.in_flight > 1:
+    link = on_link(subject)
+    if link is None or (leg := link.route.writing) is None or link.clients.in_flight > 1:
         return
-    if gain := found.gain(in_flight=5):
-        message = f"{described(subject, RECORDS, _FLYING)}: one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with five requests in flight"
+    if gain := link.gain(in_flight=5):
+        effect = f"{leg.words}; {rate_text(gain[1])} with five requests in flight"
+        message = f"{described(subject, RECORDS, _FLYING)}: one partition sends {rate_text(gain[0])} over {effect}"
         edits = [client_edit(subject, RECORDS, _FLYING, "5")]
         if not subject.exactly_once:
             edits += [
-                client_edit(subject, RECORDS, *each) for each in (("enable.idempotence", "true"), ("acks", "all"))
+                client_edit(subject, RECORDS, *setting) for setting in (("enable.idempotence", "true"), ("acks", "all"))
             ]
         more = " if the target's brokers are 2.8 or newer, or allow IdempotentWrite"
         yield edit_hit(subject, message, edits, key_for(subject, RECORDS, _FLYING), more)
@@ -262,11 +272,12 @@ def send_window_small(subject: Subject) -> Iterator[Hit]:
     send.buffer.bytes (128 KiB by default) limits what a producer has on its way to a broker: about 345 kB, 3.5 MB/s at
     100 ms. Set -1, so that the operating system sizes it. Reported where the target's brokers are known to allow more.
     """
-    found = on_link(subject)
-    if found is None or (leg := found.route.writing) is None:
+    link = on_link(subject)
+    if link is None or (leg := link.route.writing) is None:
         return
-    if found.forecast.task_limit == "client window" and (gain := found.gain(send_buffer_bytes=BY_SYSTEM)):
-        message = f"{described(subject, RECORDS, _SENT)}: one connection carries {rate_text(gain[0])} over {leg.words}, {rate_text(gain[1])} without that limit"
+    if link.forecast.task_limit == "client window" and (gain := link.gain(send_buffer_bytes=BY_SYSTEM)):
+        effect = f"{leg.words}, {rate_text(gain[1])} without that limit"
+        message = f"{described(subject, RECORDS, _SENT)}: one connection carries {rate_text(gain[0])} over {effect}"
         yield client_hit(subject, RECORDS, _SENT, "-1", message)
 
 
@@ -280,15 +291,16 @@ def broker_window(subject: Subject) -> Iterator[Hit]:
     Both are static: every broker needs a restart, one after the other. Until then more tasks make up for it, each with
     connections of its own; one partition cannot. Reported where `mm2mgr link read` has read the brokers.
     """
-    found = on_link(subject)
-    if found is None:
+    link = on_link(subject)
+    if link is None:
         return
-    known, count = partitions(subject), tasks(subject)
-    traffic = FlowTraffic(known or max(ENOUGH_PARTITIONS, count), count)
-    for each in ceilings(found.route, found.clients, traffic, found.wire.source, found.wire.target):
-        cluster = (subject.source if each.end == "source" else subject.target) or f"the {each.end}"
-        message = f"{each.key} of the brokers of {cluster} caps the link ({each.leg.words}): {rate_text(each.now)} per partition, {rate_text(each.lifted)} without that limit"
-        yield Hit(message, f"{each.advice(cluster)}; {each.meanwhile(count)}", "")
+    total, count = partitions(subject), tasks(subject)
+    traffic = FlowTraffic(total or max(ENOUGH_PARTITIONS, count), count)
+    for ceiling in ceilings(link.route, link.clients, traffic, link.wire.source, link.wire.target):
+        cluster = (subject.source if ceiling.end == "source" else subject.target) or f"the {ceiling.end}"
+        effect = f"{rate_text(ceiling.now)} per partition, {rate_text(ceiling.lifted)} without that limit"
+        message = f"{ceiling.key} of the brokers of {cluster} caps the link ({ceiling.leg.words}): {effect}"
+        yield Hit(message, f"{ceiling.advice(cluster)}; {ceiling.meanwhile(count)}", "")
 
 
 @rule("link-memory", "warning", types=("source",), source="measured: a heap of 512 MiB, fetches of 12 and 50 MiB")
@@ -299,21 +311,25 @@ def link_memory(subject: Subject) -> Iterator[Hit]:
     backlog, and the workers fail with OutOfMemoryError one after the other. The heap is `workers: {memory: …}` of the
     Connect cluster, 512 MiB where that is not declared. Without the key mm2mgr chooses sizes that fit.
     """
-    found = on_link(subject)
-    if found is None or found.wire.route is None:
+    link = on_link(subject)
+    if link is None or link.wire.route is None:
         return
-    heap, sharing = found.wire.heap_bytes or USUAL_HEAP_BYTES, found.wire.worker_tasks
+    heap, sharing = link.wire.heap_bytes or USUAL_HEAP_BYTES, link.wire.worker_tasks
     by_hand = [
         (client, plain)
         for client, plain in ((READER, FETCH), (READER, PARTITION), (RECORDS, "buffer.memory"))
         if subject.written(client, plain) and not _by_mm2mgr(subject, client, plain)
     ]
-    if by_hand and not found.forecast.fits(heap, sharing):
-        need = found.forecast.task_heap_bytes * sharing
+    if by_hand and not link.forecast.fits(heap, sharing):
+        need = link.forecast.task_heap_bytes * sharing
         client, plain = by_hand[0]
-        message = f"{described(subject, client, plain)}: {sharing} tasks on a worker may need {size(need)} beside what it needs itself, and its heap is {size(heap)}"
-        more = f", so that mm2mgr chooses sizes that fit, or declare more memory (connect: {subject.connect}: workers: memory)"
-        fix = f"{phrase(subject, [Edit(key_for(subject, *each), None) for each in by_hand])}{more}"
+        effect = f"beside what it needs itself, and its heap is {size(heap)}"
+        message = f"{described(subject, client, plain)}: {sharing} tasks on a worker may need {size(need)} {effect}"
+        more = (
+            f", so that mm2mgr chooses sizes that fit, or declare more memory (connect: {subject.connect}: workers: "
+            "memory)"
+        )
+        fix = f"{phrase(subject, [Edit(key_for(subject, *setting), None) for setting in by_hand])}{more}"
         yield Hit(message, fix, key_for(subject, *by_hand[0]))
 
 
@@ -326,14 +342,15 @@ def link_placement(subject: Subject) -> Iterator[Hit]:
     where both kinds of brokers let it (`mm2mgr link read`), for flows whose workers read over the link. With many
     partitions more tasks do the same.
     """
-    found = on_link(subject)
-    if found is None or found.wire.route is None or (leg := found.route.reading) is None or found.route.writing:
+    link = on_link(subject)
+    if link is None or link.wire.route is None or (leg := link.route.reading) is None or link.route.writing:
         return
-    sent = Clients(send_buffer_bytes=BY_SYSTEM, batch_bytes=found.largest_batch, in_flight=5)
-    there = predict(Route.over(leg, "source"), sent, FlowTraffic(), found.wire.source, found.wire.target).partition
-    here = found.with_().partition
+    sent = Clients(send_buffer_bytes=BY_SYSTEM, batch_bytes=link.largest_batch, in_flight=5)
+    there = predict(Route.over(leg, "source"), sent, FlowTraffic(), link.wire.source, link.wire.target).partition
+    here = link.with_().partition
     if here and there > _PLACEMENT_GAIN * here:
-        message = f"one partition cannot exceed {rate_text(here)} on this link ({leg.words}) while the workers read over it; beside {subject.source}, they can send {rate_text(there)}"
+        effect = f"read over it; beside {subject.source}, they can send {rate_text(there)}"
+        message = f"one partition cannot exceed {rate_text(here)} on this link ({leg.words}) while the workers {effect}"
         yield Hit(
             message,
             f"run the flow on a Connect cluster beside {subject.source} (run_on) if a single partition needs more",
@@ -357,12 +374,13 @@ def limit_below_traffic(estate: Estate) -> Iterator[Hit]:
     """A catch-up limit is not above the usual traffic, so that a lag is never caught up.
 
     The limit is a quota on all that is written, new records too. What is left above the traffic works off a backlog: at
-    or below it the lag grows for ever, and just above it takes very long. The traffic is what `mm2mgr size` measured, of
-    all flows that share the limit.
+    or below it the lag grows for ever, and just above it takes very long. The traffic is what `mm2mgr size` measured,
+    of all flows that share the limit.
     """
     for limit in estate.limits:
         if limit.traffic and limit.bytes_per_second <= limit.traffic:
-            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is not above the traffic of {rate_text(limit.traffic)}: a lag never gets smaller"
+            effect = f"{rate_text(limit.traffic)}: a lag never gets smaller"
+            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is not above the traffic of {effect}"
             yield _of_limit(limit, message, "raise it, so that enough is left for a backlog, or remove catch_up")
 
 
@@ -376,7 +394,8 @@ def limit_above_link(estate: Estate) -> Iterator[Hit]:
         route = limit.subjects[0].wire and limit.subjects[0].wire.route
         carried = min((leg.payload for leg in route.legs), default=0.0) if route else 0.0
         if 0 < carried <= limit.bytes_per_second:
-            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is above the {rate_text(carried)} that the link carries: it holds nothing back"
+            effect = f"{rate_text(carried)} that the link carries: it holds nothing back"
+            message = f"the catch-up limit of {rate_text(limit.bytes_per_second)} is above the {effect}"
             yield _of_limit(limit, message, "lower it, or remove catch_up")
 
 

@@ -1,4 +1,4 @@
-"""Rules about logins: sasl.jaas.config as Kafka's parser reads it, modules and mechanisms that fit, and whose login a client has.
+"""Rules about logins: sasl.jaas.config as Kafka parses it, modules and mechanisms, and whose login a client has.
 
 No message may repeat a part of a JAAS string but the name of its module: whatever else is there may be a secret.
 """
@@ -49,8 +49,8 @@ class _Jaas:
 def _read(text: str) -> _Jaas | None:
     """Read a JAAS string as JaasConfig and JaasContext do; None where a placeholder decides about its form."""
     held = re.sub(r"\$\{[^}]*\}", _HELD, without_templates(text, _HELD))
-    tokens = [(found.lastgroup, found[found.lastgroup or 0]) for found in _TOKEN.finditer(held)]
-    tokens = [each for each in tokens if each[0] != "comment"]
+    tokens = [(match.lastgroup, match[match.lastgroup or 0]) for match in _TOKEN.finditer(held)]
+    tokens = [token for token in tokens if token[0] != "comment"]
     if any(kind != "quoted" and _HELD in token for kind, token in tokens):
         return None
     module = tokens[0][1] if tokens else ""
@@ -65,7 +65,7 @@ def _read(text: str) -> _Jaas | None:
     while at < len(tokens) and tokens[at][1] != ";":
         name, equals, value = (*tokens[at : at + 3], ("", ""), ("", ""))[:3]
         if equals[1] != "=" or value[0] not in ("word", "quoted"):
-            return _Jaas(module, tuple(options), _why(held, len(tokens) > at + 3))
+            return _Jaas(module, tuple(options), _reason_cut(held, len(tokens) > at + 3))
         options.append(name[1].strip("\"'") if name[0] == "quoted" else name[1])
         at += 3
     if at == len(tokens):
@@ -78,7 +78,7 @@ _UNSEEN_END = "has a quote that does not end, or a slash without quotes, so its 
 _SECTION = "is a section of a JAAS file; only the entry between the braces belongs here"
 
 
-def _why(text: str, more: bool) -> str:
+def _reason_cut(text: str, more: bool) -> str:
     """Return the likely reason why an option has no value."""
     if '=\\"' in text:
         return 'has \\" where only " belongs (escaped once too often)'
@@ -101,24 +101,24 @@ def jaas_syntax(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot parse a JAAS string.
 
     sasl.jaas.config is the class of a login module, a control flag (required), options as name="value" separated by
-    blanks, and a semicolon. Kafka parses it when it creates the client and throws IllegalArgumentException, such as "JAAS
-    config entry not terminated by semi-colon": the connector is FAILED, with producer.override. the tasks. Values need
-    double quotes unless they consist of letters, digits, `-`, `_`, `$` and dots and begin with a letter. Text behind a
-    bare slash is a comment. Placeholders count as values and are not looked into.
+    blanks, and a semicolon. Kafka parses it when it creates the client and throws IllegalArgumentException, such as
+    "JAAS config entry not terminated by semi-colon": the connector is FAILED, with producer.override. the tasks. Values
+    need double quotes unless they consist of letters, digits, `-`, `_`, `$` and dots and begin with a letter. Text
+    behind a bare slash is a comment. Placeholders count as values and are not looked into.
     """
     reported: set[str] = set()
     for key, client in _logins(subject):
-        found = _read(subject.get(key))
-        if found and found.wrong and key not in reported:
+        jaas = _read(subject.get(key))
+        if jaas and jaas.wrong and key not in reported:
             reported.add(key)
-            yield _of_syntax(subject, key, found, f"{written(subject, key)} {found.wrong}: {failing(client)}")
+            yield _of_syntax(subject, key, jaas, f"{written(subject, key)} {jaas.wrong}: {failing(client)}")
 
 
-def _of_syntax(subject: Subject, key: str, found: _Jaas, message: str) -> Hit:
-    text, module = subject.get(key), found.module
+def _of_syntax(subject: Subject, key: str, jaas: _Jaas, message: str) -> Hit:
+    text, module = subject.get(key), jaas.module
     # Only a word that cannot be a secret is repeated.
     right = f'{module if module.endswith("LoginModule") else PLAIN} required username="…" password="…";'
-    if found.wrong == _NO_END and (done := _read(f"{text};")) and not done.wrong:
+    if jaas.wrong == _NO_END and (done := _read(f"{text};")) and not done.wrong:
         right = f"{text};"
     elif module and (done := _read(text.replace(module, f"{module} required", 1))) and not done.wrong:
         right = text.replace(module, f"{module} required", 1)
@@ -156,46 +156,48 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
 
     Each module logs in for its mechanism: PlainLoginModule for PLAIN, ScramLoginModule for SCRAM-SHA-256 and -512,
     OAuthBearerLoginModule for OAUTHBEARER, Krb5LoginModule for GSSAPI, Amazon's IAMLoginModule for AWS_MSK_IAM.
-    Otherwise Kafka has no SASL client for the mechanism, whose name must be in capitals, and no connection succeeds: the
-    connector is RUNNING without tasks as with a wrong password, or FAILED at once. With PlainLoginModule and SCRAM it may
-    seem to work while another connector of the same worker uses ScramLoginModule. PLAIN and SCRAM need the options
-    username and password, GSSAPI the option serviceName or the key sasl.kerberos.service.name. A module is named with its
-    package, and Kafka refuses Java's own for JNDI (since 3.4) and LDAP. Modules of others are not judged.
+    Otherwise Kafka has no SASL client for the mechanism, whose name must be in capitals, and no connection succeeds:
+    the connector is RUNNING without tasks as with a wrong password, or FAILED at once. With PlainLoginModule and SCRAM
+    it may seem to work while another connector of the same worker uses ScramLoginModule. PLAIN and SCRAM need the
+    options username and password, GSSAPI the option serviceName or the key sasl.kerberos.service.name. A module is
+    named with its package, and Kafka refuses Java's own for JNDI (since 3.4) and LDAP. Modules of others are not
+    judged.
     """
     reported: set[str] = set()
     for key, client in _logins(subject):
-        found = _read(subject.get(key))
-        if found and found.wrong in {"", _NO_END} and key not in reported:
-            for hit in _module_hits(subject, key, client, found):
+        jaas = _read(subject.get(key))
+        if jaas and jaas.wrong in {"", _NO_END} and key not in reported:
+            for hit in _module_hits(subject, key, client, jaas):
                 reported.add(key)
                 yield hit
 
 
-def _module_hits(subject: Subject, key: str, client: Client, found: _Jaas) -> Iterator[Hit]:
+def _module_hits(subject: Subject, key: str, client: Client, jaas: _Jaas) -> Iterator[Hit]:
     mechanism = configured(subject, client.name, _MECHANISM)
-    if (found.module.startswith("org.apache.kafka.") or "." not in found.module) and found.module not in MODULES:
-        yield _no_module(subject, key, client, found.module)
-    elif numbers(subject.version) >= _NOT_ALLOWED.get(found.module, _NEVER):
-        message = f"{written(subject, key)}: Kafka lets no client use {found.module}: {failing(client)}"
+    if (jaas.module.startswith("org.apache.kafka.") or "." not in jaas.module) and jaas.module not in MODULES:
+        yield _no_module(subject, key, client, jaas.module)
+    elif numbers(subject.version) >= _NOT_ALLOWED.get(jaas.module, _NEVER):
+        message = f"{written(subject, key)}: Kafka lets no client use {jaas.module}: {failing(client)}"
         yield Hit(message, "use the module of the brokers' mechanism, such as ScramLoginModule", key)
-    elif mechanism and not is_open(mechanism) and mechanism not in MODULES.get(found.module, (mechanism,)):
-        yield _unfit(subject, key, client, found.module)
+    elif mechanism and not is_open(mechanism) and mechanism not in MODULES.get(jaas.module, (mechanism,)):
+        yield _unfit(subject, key, client, jaas.module)
     elif re.search(r"=\s*[\u2018-\u201f]", subject.get(key)):
         effect = "which become part of the values: no connection succeeds"
         message = f"{written(subject, key)} has typographic quotes, {effect}"
         right = re.sub(r"[\u2018-\u201f]", '"', subject.get(key))
         yield edit_hit(subject, message, [Edit(key, right)], key)
-    elif found.module.endswith(".Krb5LoginModule") and not _has_service(subject, client, found):
+    elif jaas.module.endswith(".Krb5LoginModule") and not _has_service(subject, client, jaas):
         message = f"{written(subject, key)} has no serviceName, and {_SERVICE} is not set: {failing(client)}"
         yield edit_hit(subject, message, [Edit(f"{key.removesuffix(_JAAS)}{_SERVICE}", "kafka")], key)
-    elif missing := _missing(subject, client, found):
+    elif missing := _missing(subject, client, jaas):
         message = f"{written(subject, key)} has no {' and no '.join(missing)}: no connection succeeds"
-        right = f'{found.module} required username="…" password="…";'
+        right = f'{jaas.module} required username="…" password="…";'
         yield edit_hit(subject, message, [Edit(key, right)], key)
 
 
 _NEVER = (9999,)
-# org.apache.kafka.disallowed.login.modules has the first since 3.4 (CVE-2023-25194), the second since 3.9.1 and 4.0; before, it asked
+# org.apache.kafka.disallowed.login.modules has the first since 3.4 (CVE-2023-25194), the second since 3.9.1 and 4.0;
+# before, it asked
 # Kafka's handler for a password, which has none.
 _NOT_ALLOWED = {
     "com.sun.security.auth.module.JndiLoginModule": (3, 4),
@@ -205,31 +207,32 @@ _NOT_ALLOWED = {
 
 def _no_module(subject: Subject, key: str, client: Client, module: str) -> Hit:
     """Return a hit about a class that is not there: of a name without its package only Kafka's own is repeated."""
-    simple = {each.rpartition(".")[2]: each for each in MODULES}
+    simple = {name.rpartition(".")[2]: name for name in MODULES}
     if "." in module:
-        right, what = nearest(module, MODULES, 0.5)[0], f"Kafka has no class {module}"
+        right, problem = nearest(module, MODULES, 0.5)[0], f"Kafka has no class {module}"
     else:
         right = simple[(*nearest(module, simple, 0.6), PLAIN.rpartition(".")[2])[0]]
-        what = f"{module if module in simple else 'the login module'} is named without its package"
-    message = f"{written(subject, key)}: {what}: {failing(client)}"
+        problem = f"{module if module in simple else 'the login module'} is named without its package"
+    message = f"{written(subject, key)}: {problem}: {failing(client)}"
     return edit_hit(subject, message, [_with_module(subject, key, module, right)], key)
 
 
-def _has_service(subject: Subject, client: Client, found: _Jaas) -> bool:
-    return "serviceName" in found.options or bool(configured(subject, client.name, _SERVICE))
+def _has_service(subject: Subject, client: Client, jaas: _Jaas) -> bool:
+    return "serviceName" in jaas.options or bool(configured(subject, client.name, _SERVICE))
 
 
-def _missing(subject: Subject, client: Client, found: _Jaas) -> list[str]:
+def _missing(subject: Subject, client: Client, jaas: _Jaas) -> list[str]:
     """Return the options that PLAIN and SCRAM need and this login lacks; a class of somebody else may provide them."""
-    handlers = (f"sasl.{each}.callback.handler.class" for each in ("client", "login"))
-    if found.module not in (PLAIN, SCRAM) or any(configured(subject, client.name, each) for each in handlers):
+    handlers = (f"sasl.{handler}.callback.handler.class" for handler in ("client", "login"))
+    if jaas.module not in (PLAIN, SCRAM) or any(configured(subject, client.name, handler) for handler in handlers):
         return []
-    return [name for name in ("username", "password") if name not in found.options]
+    return [name for name in ("username", "password") if name not in jaas.options]
 
 
 def _unfit(subject: Subject, key: str, client: Client, module: str) -> Hit:
     mechanism, works = configured(subject, client.name, _MECHANISM), MODULES[module]
-    message = f"{module.rpartition('.')[2]} in {written(subject, key)} does not log in with {_MECHANISM}={mechanism}: no connection succeeds"
+    effect = f"{_MECHANISM}={mechanism}: no connection succeeds"
+    message = f"{module.rpartition('.')[2]} in {written(subject, key)} does not log in with {effect}"
     by_mechanism = subject.written(client.name, _MECHANISM) or f"{key.removesuffix(_JAAS)}{_MECHANISM}"
     if module == PLAIN and mechanism in _MECHANISMS:
         edit = _with_module(subject, key, module, _MECHANISMS[mechanism])
@@ -269,9 +272,9 @@ def login_of_other_side(estate: Estate) -> Iterator[Hit]:
 
 @lru_cache(maxsize=4096)
 def _beside_admins(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client], ...]:
-    """Return the keys, each with a client, that give a plain key to other clients than the admin clients of the two sides."""
+    """Return the keys, each with a client, that give a plain key to others than the two sides' admin clients."""
     admins = [kind.winners.get(f"{side} admin", {}).get(plain) for side in ("source", "target")]
-    return tuple(each for each in keys_with_clients(kind, plain) if each[0] not in admins)
+    return tuple(pair for pair in keys_with_clients(kind, plain) if pair[0] not in admins)
 
 
 def _other_mechanism(subject: Subject) -> Iterator[Hit]:
@@ -281,7 +284,8 @@ def _other_mechanism(subject: Subject) -> Iterator[Hit]:
     for key, client in others if all(own) and own[0] != own[1] else ():
         here, there = own if client.side == "source" else own[::-1]
         if client.side != "offsets" and subject.get(key) == there != here:
-            message = f"{written(subject, key)}={there}: the {client.name} uses the mechanism of the other side; all else on this one has {here}"
+            effect = f"the {client.name} uses the mechanism of the other side; all else on this one has {here}"
+            message = f"{written(subject, key)}={there}: {effect}"
             yield edit_hit(subject, message, [Edit(key, here)], key)
 
 
@@ -292,8 +296,8 @@ def _login(subject: Subject, client: str) -> str:
 
 def _swapped(estate: Estate) -> Iterator[Hit]:
     """Report pairs of connectors that use two logins for two clusters the other way round, the later one."""
-    known = clusters(estate.subjects)
-    seen: dict[tuple[int, int, str, str], Subject] = {}
+    ends_of = clusters(estate.subjects)
+    subject_of: dict[tuple[int, int, str, str], Subject] = {}
     for subject in estate.subjects:
         logins = (
             [_login(subject, f"{side} admin") for side in ("source", "target")]
@@ -302,12 +306,13 @@ def _swapped(estate: Estate) -> Iterator[Hit]:
         )
         if len(set(logins)) < 2 or not all(logins):
             continue
-        (source, target), (of_source, of_target) = known[subject], logins
-        other = seen.get((source, target, of_target, of_source))
+        (source, target), (of_source, of_target) = ends_of[subject], logins
+        other = subject_of.get((source, target, of_target, of_source))
         if other:
             key = subject.written("source admin", _JAAS)
-            message = f"{other.name} uses the same two logins for the same two clusters the other way round: one of the two is wrong"
+            effect = "one of the two is wrong"
+            message = f"{other.name} uses the same two logins for the same two clusters the other way round: {effect}"
             fix = f"exchange the logins of source and target in {subject.name} or in {other.name}"
             yield Hit(message, fix, key, subject, others=(other,))
-        seen.setdefault((source, target, of_source, of_target), subject)
-        seen.setdefault((target, source, of_target, of_source), subject)
+        subject_of.setdefault((source, target, of_source, of_target), subject)
+        subject_of.setdefault((target, source, of_target, of_source), subject)

@@ -1,4 +1,4 @@
-"""Rules about records that return to the cluster they were written on or arrive twice, and about the aliases and separators behind it."""
+"""Rules about records that return to where they were written or arrive twice, and the aliases and separators behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from mm2mgr.lint.target_names import policy_of, separator_of
 from mm2mgr.topics.names import samples
 from mm2mgr.topics.shared import Budget, meeting
 
-_SEEN = "tests/lint/test_seen_live_pairs.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_pairs.py::"
 _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 _TARGET, _SOURCE = "target.cluster.alias", "source.cluster.alias"
 _LONGEST_WAY, _MOST_WAYS, _MOST_CHOICES = 4, 1000, 200
@@ -44,7 +44,7 @@ _Edges = Mapping[int, Mapping[int, Sequence[Hop]]]
 _Clusters = tuple[int, ...]
 
 
-@estate_rule("loop", "error", source="KIP-382", seen=f"{_SEEN}test_loop_by_alias")
+@estate_rule("loop", "error", source="KIP-382", seen=f"{_LIVE_TESTS}test_loop_by_alias")
 def loop(estate: Estate) -> Iterator[Hit]:
     """Records return to the cluster they were written on, because a connector does not recognise them.
 
@@ -56,12 +56,12 @@ def loop(estate: Estate) -> Iterator[Hit]:
     """
     for circle in default_circles(estate.subjects):
         last = circle.hops[-1].subject
-        key, right, why, fix = _cause(circle)
+        key, right, cause, fix = _cause(circle)
         edits = [Edit(key, right)]
         if key == _TARGET and right == last.source:  # else both of its ends had one alias
             edits.append(Edit(_SOURCE, circle.hops[-2].subject.target))
         writes = ", ".join(spelled(last, edit.key, edit.value or "") for edit in edits)
-        message, others = f"{_goes_round(circle)}: {why}", _others(circle.hops, last)
+        message, others = f"{_goes_round(circle)}: {cause}", _others(circle.hops, last)
         yield Hit(message, f"{fix}{writes}", key, last, others=others, edits=tuple(edits))
 
 
@@ -85,15 +85,18 @@ def _cause(circle: Circle) -> tuple[str, str, str, str]:
     """Return the key of the last connector that is wrong, its right value, why, and how the fix begins."""
     first, last = circle.hops[0].subject, circle.hops[-1].subject
     if _TARGET not in last.config:
-        why = f"target.cluster.alias is not set, so {last.name} calls its target 'target', not '{first.source}'"
-        return _TARGET, first.source, why, "write "
+        reason = f"target.cluster.alias is not set, so {last.name} calls its target 'target', not '{first.source}'"
+        return _TARGET, first.source, reason, "write "
     if last.target != first.source:
-        why = f"{first.name} calls the cluster '{first.source}' and {last.name} calls it '{last.target}'"
-        return _TARGET, first.source, why, "use one alias everywhere: "
+        reason = f"{first.name} calls the cluster '{first.source}' and {last.name} calls it '{last.target}'"
+        return _TARGET, first.source, reason, "use one alias everywhere: "
     usual = circle.hops[0].separator
     other = next((hop for hop in circle.hops if hop.separator != usual), circle.hops[-1])
-    why = f"the separators '{usual}' and '{other.separator}' differ, so topics mirrored with one are not recognised with the other"
-    return _SEPARATOR, usual, why, "use one separator everywhere: "
+    reason = (
+        f"the separators '{usual}' and '{other.separator}' differ, so topics mirrored with one are not recognised "
+        "with the other"
+    )
+    return _SEPARATOR, usual, reason, "use one separator everywhere: "
 
 
 def _goes_round(circle: Circle) -> str:
@@ -104,7 +107,7 @@ def _goes_round(circle: Circle) -> str:
     return f"topic '{circle.topic}' is mirrored {way} and returns {name}, {again}"
 
 
-@estate_rule("identity-loop", "error", source="KAFKA-9914", seen=_SEEN)
+@estate_rule("identity-loop", "error", source="KAFKA-9914", seen=_LIVE_TESTS)
 def identity_loop(estate: Estate) -> Iterator[Hit]:
     """Topics that keep their names are mirrored in a loop.
 
@@ -130,15 +133,15 @@ def identity_rounds(subjects: tuple[Subject, ...]) -> WaysBack:
     return rounds([hop for hop in every if hop.policy == "identity"], every)
 
 
-@rule("self-mirror", "error", types=("source",), source="KIP-382", seen=_SEEN)
+@rule("self-mirror", "error", types=("source",), source="KIP-382", seen=_LIVE_TESTS)
 def self_mirror(subject: Subject) -> Iterator[Hit]:
     """A connector reads the cluster that it writes to.
 
     Source and target have the same cluster id, or share an address. With unchanged names every record is read again as
-    soon as it is written, in an endless loop, or nothing is mirrored at all if both sides have one alias. With DefaultReplicationPolicy topics get copies named A.t on the same
-    cluster; if both sides have one alias, or the copies do not match `topics`, it stops there (a warning), otherwise
-    `.*` matches the copies too: A.A.t, A.A.A.t, one level at each refresh. Usually an address was copied and not
-    changed. Seen on 4.3.1 with 59 topics after 30 s.
+    soon as it is written, in an endless loop, or nothing is mirrored at all if both sides have one alias. With
+    DefaultReplicationPolicy topics get copies named A.t on the same cluster; if both sides have one alias, or the
+    copies do not match `topics`, it stops there (a warning), otherwise `.*` matches the copies too: A.A.t, A.A.A.t, one
+    level at each refresh. Usually an address was copied and not changed. Seen on 4.3.1 with 59 topics after 30 s.
     """
     source, target = point(subject, "source"), point(subject, "target")
     if not same(source, target) or _differ(source, target):
@@ -150,20 +153,21 @@ def self_mirror(subject: Subject) -> Iterator[Hit]:
     yield Hit(message, fix, key, severity=severity)
 
 
-def _differ(one: Point, other: Point) -> bool:
-    """Tell whether two lists share an address and each has others, as lists of two clusters do of which one was copied wrongly."""
-    ids = one.cluster_id and one.cluster_id == other.cluster_id
-    return not ids and bool(one.addresses - other.addresses and other.addresses - one.addresses)
+def _differ(first: Point, other: Point) -> bool:
+    """Tell whether two lists share an address and each has others: two clusters, one list copied wrongly."""
+    ids = first.cluster_id and first.cluster_id == other.cluster_id
+    return not ids and bool(first.addresses - other.addresses and other.addresses - first.addresses)
 
 
 @estate_rule("addresses-of-two-clusters", "error", source="ClientUtils.parseAndValidateAddresses, NetworkClient")
 def addresses_of_two_clusters(estate: Estate) -> Iterator[Hit]:
     """One list of addresses has hosts of two clusters.
 
-    A client connects to any address of bootstrap.servers and learns the brokers of the cluster that answers. With an address
-    of another cluster in the list it reads or writes that one, now and then and after a restart: topics seem to be missing or
-    empty, or a cluster is mirrored to itself. Reported where lists with different aliases, or the two ends of a connector, share
-    an address and each has others of its own. If all of them are one cluster, give it one alias and one list.
+    A client connects to any address of bootstrap.servers and learns the brokers of the cluster that answers. With an
+    address of another cluster in the list it reads or writes that one, now and then and after a restart: topics seem to
+    be missing or empty, or a cluster is mirrored to itself. Reported where lists with different aliases, or the two
+    ends of a connector, share an address and each has others of its own. If all of them are one cluster, give it one
+    alias and one list.
     """
     ends: dict[tuple[str, str, str | None], tuple[Subject, ClusterSide]] = {}
     for subject in estate.subjects:
@@ -186,14 +190,16 @@ def addresses_of_two_clusters(estate: Estate) -> Iterator[Hit]:
 def _of_two(subject: Subject, side: ClusterSide, here: Point, there: Point) -> Hit:
     shared = ", ".join(sorted(here.addresses & there.addresses))
     key = f"{side}.cluster.bootstrap.servers"
-    message = f"{shared} is in the list of '{here.alias}' and in that of '{there.alias}', which differ otherwise: clients of one of them connect to the other cluster, by chance"
-    fix = f"leave only addresses of '{here.alias}' in {spelled(subject, key, '…')}, and only those of '{there.alias}' in the other list"
+    effect = "which differ otherwise: clients of one of them connect to the other cluster, by chance"
+    message = f"{shared} is in the list of '{here.alias}' and in that of '{there.alias}', {effect}"
+    remedy = f"and only those of '{there.alias}' in the other list"
+    fix = f"leave only addresses of '{here.alias}' in {spelled(subject, key, '…')}, {remedy}"
     return Hit(message, fix, key, subject)
 
 
 def _own_copies(subject: Subject) -> tuple[str, Severity]:
     """Return what happens, and how severe it is."""
-    found, policy = filter_of(subject), policy_of(subject)
+    names, policy = filter_of(subject), policy_of(subject)
     if policy == "identity" and subject.source == subject.target:
         return (
             "with one alias for both, every topic counts as mirrored from the target, so nothing is mirrored",
@@ -201,11 +207,11 @@ def _own_copies(subject: Subject) -> tuple[str, Severity]:
         )
     if policy == "identity":
         return "each record is read again as soon as it is written, in an endless loop", "error"
-    include, prefix = found.include if found else (), f"{subject.source}{separator_of(subject)}"
+    include, prefix = names.include if names else (), f"{subject.source}{separator_of(subject)}"
     named = next((name for item in include if (name := plain_name(item))), "")
     like = named or next((name for item in include for name in samples(item)), "t")
     copy = f"{prefix}{named or 'TOPIC'}"
-    if policy == "default" and found and found.takes(f"{prefix}{like}") and subject.source != subject.target:
+    if policy == "default" and names and names.takes(f"{prefix}{like}") and subject.source != subject.target:
         return f"it mirrors its own copies too, {copy}, {prefix}{copy}, one level more at each refresh", "error"
     return f"each topic gets a copy on the same cluster, {copy}", "warning" if policy else "error"
 
@@ -237,9 +243,9 @@ def two_ways(estate: Estate) -> Iterator[Hit]:
         for way in islice(_ways(edges, (start,)), _MOST_WAYS):
             by_end[way[-1]].append(way)
         for end, ways in by_end.items():
-            for one, other in combinations(ways, 2):
-                if (start, end) not in reported and set(one[1:-1]).isdisjoint(other[1:-1]):
-                    hit = _arrives_twice(edges, one, other, budget)
+            for way_there, other in combinations(ways, 2):
+                if (start, end) not in reported and set(way_there[1:-1]).isdisjoint(other[1:-1]):
+                    hit = _arrives_twice(edges, way_there, other, budget)
                     if hit:
                         reported.add((start, end))
                         yield hit
@@ -254,9 +260,9 @@ def _ways(edges: _Edges, way: _Clusters) -> Iterator[_Clusters]:
                 yield from _ways(edges, (*way, target))
 
 
-def _arrives_twice(edges: _Edges, one: _Clusters, other: _Clusters, budget: Budget) -> Hit | None:
+def _arrives_twice(edges: _Edges, way_there: _Clusters, other: _Clusters, budget: Budget) -> Hit | None:
     # The source connectors along a way, one for each step.
-    ways = (product(*(edges[source][target] for source, target in pairwise(way))) for way in (one, other))
+    ways = (product(*(edges[source][target] for source, target in pairwise(way))) for way in (way_there, other))
     for first, second in islice(product(*ways), _MOST_CHOICES):
         before, after = put_before(first), put_before(second)
         if before[-1] != after[-1]:
@@ -297,20 +303,21 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
         subject = hop.subject
         for key, number in ((_SOURCE, hop.source), (_TARGET, hop.target)):
             alias = subject.get(key)
-            known = first[alias]
-            if not alias or number in [at for _, at in known]:
+            users = first[alias]
+            if not alias or number in [at for _, at in users]:
                 continue
-            other = next((each.subject for each, _ in known if set(each.pair) & set(hop.pair)), None)
-            known.append((hop, number))
+            other = next((user.subject for user, _ in users if set(user.pair) & set(hop.pair)), None)
+            users.append((hop, number))
             if other:
                 whose = "on its other side" if other is subject else f"for {other.name}"
-                message = f"'{alias}' is one cluster for {subject.name} and a different one {whose}: their topics, offsets and checkpoints are mixed"
+                effect = "their topics, offsets and checkpoints are mixed"
+                message = f"'{alias}' is one cluster for {subject.name} and a different one {whose}: {effect}"
                 right = next((name for name in called[number] if name not in ("", alias)), f"{alias}2")
                 fix = f"give each cluster its own alias: {spelled(subject, key, right)}"
                 yield Hit(message, fix, key, subject, others=() if other is subject else (other,))
 
 
-@estate_rule("cluster-two-aliases", "error", source="KIP-382", seen=_SEEN)
+@estate_rule("cluster-two-aliases", "error", source="KIP-382", seen=_LIVE_TESTS)
 def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     """One cluster has two aliases.
 
@@ -320,9 +327,9 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     4.3.1.
     """
     reported = {hop.source for circle in default_circles(estate.subjects) for hop in circle.hops}
-    for one, other, shared in overlapping(estate.subjects, running=False):
-        if shared.topic and one.subject.source != other.subject.source:
-            reported.add(one.source)
+    for earlier, other, shared in overlapping(estate.subjects, running=False):
+        if shared.topic and earlier.subject.source != other.subject.source:
+            reported.add(earlier.source)
     called: dict[int, dict[str, list[tuple[Subject, ClusterSide]]]] = defaultdict(lambda: defaultdict(list))
     for subject in estate.subjects:
         for number, side in zip(clusters(estate.subjects)[subject], SIDES, strict=True):
@@ -332,14 +339,15 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
         usual = max(aliases, key=lambda alias: len(aliases[alias]))
         first, its = aliases[usual][0]
         for alias, ((subject, own), *more) in aliases.items():
-            its_own = {one for one, _ in (*aliases[usual], *aliases[alias])} == {subject} == {first}
+            its_own = {earlier for earlier, _ in (*aliases[usual], *aliases[alias])} == {subject} == {first}
             if (
                 alias == usual or number in reported or its_own
             ):  # self-mirror reports one connector whose ends are one cluster
                 continue
             if not _differ(point(subject, own), point(first, its)):  # else see addresses-of-two-clusters
                 key = _SOURCE if subject.source == alias else _TARGET
-                message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: MirrorMaker treats them as two clusters"
+                effect = "MirrorMaker treats them as two clusters"
+                message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: {effect}"
                 hit = connector_hit(subject, key, usual, message)
                 if subject.form == "tree":
                     fix = f"keep one entry for it, {spelled(subject, key, usual)}, and use it in every flow"
@@ -355,11 +363,12 @@ def _has_blank_alias(subject: Subject) -> bool:
 def alias_blank(subject: Subject) -> Iterator[Hit]:
     """An alias is blank, so names of topics have an empty part and loops are not recognised.
 
-    A blank source.cluster.alias makes the topic `.orders`, with a blank separator `orders`; offset syncs and checkpoints of all
-    such flows go to topics of one name, and a topic that returns is mirrored again, since the target's alias is in no name.
-    Some recipes do this to keep the names of topics: that is what IdentityReplicationPolicy is for (since 3.0), with aliases that
-    tell the clusters apart. In mm2.properties the line overrides the names in `clusters` for every pair. Changing it for a flow
-    that runs gives its topics other names, or begins them again at the first record. Source: DefaultReplicationPolicy.
+    A blank source.cluster.alias makes the topic `.orders`, with a blank separator `orders`; offset syncs and
+    checkpoints of all such flows go to topics of one name, and a topic that returns is mirrored again, since the
+    target's alias is in no name. Some recipes do this to keep the names of topics: that is what
+    IdentityReplicationPolicy is for (since 3.0), with aliases that tell the clusters apart. In mm2.properties the line
+    overrides the names in `clusters` for every pair. Changing it for a flow that runs gives its topics other names, or
+    begins them again at the first record. Source: DefaultReplicationPolicy.
     """
     blank = [key for key in (_SOURCE, _TARGET) if key in subject.config and not subject.get(key)]
     if blank:
@@ -367,7 +376,8 @@ def alias_blank(subject: Subject) -> Iterator[Hit]:
         names = "topics keep their names" if keeps else "names of topics have an empty part"
         keys = " and ".join(written(subject, key) for key in blank)
         verb = "are" if blank[1:] else "is"
-        message = f"{keys} {verb} blank: {names}, internal topics of all such flows have one name, and loops are not recognised"
+        effect = f"{names}, internal topics of all such flows have one name, and loops are not recognised"
+        message = f"{keys} {verb} blank: {effect}"
         identity = f"write {spelled(subject, _POLICY, POLICIES['identity'])} to keep names"
         own = "remove the line, so that clusters names them" if subject.form == "dedicated" else "write an alias"
         fix = f"{identity}, and {own}" if policy_of(subject) == "default" else own
@@ -387,8 +397,8 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     DefaultReplicationPolicy splits us.west.t at the separator and takes `us` for the cluster. It does not recognise its
     own topics: their settings are never synced, it tries to create them at every refresh, and in flows that lead back
     to a cluster, topics are mirrored repeatedly, with one more prefix each time. Use a hyphen in the alias, or another
-    separator everywhere. An empty separator, which splits names into letters, is contained in every alias. In the target's
-    alias it is a warning: it matters where flows lead back. Source: DefaultReplicationPolicy.topicSource.
+    separator everywhere. An empty separator, which splits names into letters, is contained in every alias. In the
+    target's alias it is a warning: it matters where flows lead back. Source: DefaultReplicationPolicy.topicSource.
     """
     separator = separator_of(subject)
     if policy_of(subject) != "default" or _has_blank_alias(subject):
@@ -400,12 +410,13 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     for key, alias in ((_SOURCE, subject.source), (_TARGET, subject.target)):
         if separator in alias and not is_open(alias):
             parts = alias.split(separator)
-            message = f"the alias '{alias}' contains the separator '{separator}': topic names are read as if they came from '{parts[0]}'"
+            effect = f"topic names are read as if they came from '{parts[0]}'"
+            message = f"the alias '{alias}' contains the separator '{separator}': {effect}"
             hit = connector_hit(subject, key, ("_" if separator == "-" else "-").join(parts), message)
             yield hit if key == _SOURCE else hit.lowered("warning")
 
 
-@estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=_SEEN)
+@estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=_LIVE_TESTS)
 def separator_differs(estate: Estate) -> Iterator[Hit]:
     """Flows that share a cluster use different separators.
 
@@ -426,11 +437,14 @@ def separator_differs(estate: Estate) -> Iterator[Hit]:
             differing.setdefault(frozenset(hop.pair), []).append((hop, other))
     returning = on_circles(every)
     for (hop, other), *more in differing.values():  # one finding per pair, which concerns all its connectors
-        message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
+        effect = f"shares a cluster with it, '{other.separator}': neither recognises the other's topics as mirrored"
+        message = f"{hop.subject.name} has the separator '{hop.separator}' and {other.subject.name}, which {effect}"
         hit = connector_hit(hop.subject, _SEPARATOR, other.separator, message)
         concerned = (other.subject, *(subject for pair in more for subject in (pair[0].subject, pair[1].subject)))
         pairs = [(hop, other), *more]
         severity: Severity | None = None if any({*pair} <= returning for pair in pairs) else "info"
-        if severity and any(one.target == two.source or two.target == one.source for one, two in pairs):
+        if severity and any(
+            earlier.target == next_one.source or next_one.target == earlier.source for earlier, next_one in pairs
+        ):
             severity = "warning"  # of a chain: clients on its end find no source of the topics
         yield replace(hit, others=tuple(dict.fromkeys(concerned)), severity=severity)

@@ -1,4 +1,4 @@
-"""Rules about several connectors of one pair of clusters: topics, heartbeats, names that must be unique, offset syncs and checkpoints."""
+"""Rules about several connectors of a pair of clusters: topics, heartbeats, unique names, offset syncs, checkpoints."""
 
 from __future__ import annotations
 
@@ -58,34 +58,35 @@ class ConnectorsOfPair:
 @lru_cache(maxsize=4)
 def pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], ConnectorsOfPair]:
     """Group source and checkpoint connectors by their two clusters."""
-    known = clusters(subjects)
-    found = {pair: ConnectorsOfPair(group, []) for pair, group in by_pair(hops(subjects)).items()}
+    ends_of = clusters(subjects)
+    connectors_of = {pair: ConnectorsOfPair(group, []) for pair, group in by_pair(hops(subjects)).items()}
     for subject in subjects:
         if subject.type == "checkpoint":
-            found.setdefault(known[subject], ConnectorsOfPair([], [])).checkpoints.append(subject)
-    return found
+            connectors_of.setdefault(ends_of[subject], ConnectorsOfPair([], [])).checkpoints.append(subject)
+    return connectors_of
 
 
-_SEEN = "tests/lint/test_seen_live_pairs.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_pairs.py::"
 _BEATS = "heartbeats.replication.enabled"
 
 
-@estate_rule("overlap", "error", source="KIP-382", seen=_SEEN)
+@estate_rule("overlap", "error", source="KIP-382", seen=_LIVE_TESTS)
 def overlap(estate: Estate) -> Iterator[Hit]:
     """Two source connectors of one pair mirror the same topic, so its records arrive twice.
 
     Each MirrorSourceConnector keeps its own offsets under its own name: both read the topic from the beginning and
     write to the same topic on the target. The order of the two copies is random, the offset syncs of both are mixed,
     and everything is RUNNING. Make the patterns disjoint: remove the topic from one connector, or add it to
-    topics.exclude of one. Dots matter: `a.b` also matches a-b. Where one alias has other addresses in the two, they may be two
-    clusters with one alias, whose records are mixed (see alias-reused). Source: KIP-382; seen on 4.3.1.
+    topics.exclude of one. Dots matter: `a.b` also matches a-b. Where one alias has other addresses in the two, they may
+    be two clusters with one alias, whose records are mixed (see alias-reused). Source: KIP-382; seen on 4.3.1.
     """
     for first, later, shared in overlapping(estate.subjects, running=True, alike=True):
         if topic := shared.topic:
             items = (item for hop in (first, later) if hop.names for item in hop.names.include)
             is_named = any(topic == plain_name(item) for item in items)  # others are generated from patterns
             names = f"'{topic}'" if is_named else f"topics such as '{topic}'"
-            message = f"{first.subject.name} and {later.subject.name} both mirror {names} from {later.subject.source}: their records arrive twice"
+            effect = f"{later.subject.source}: their records arrive twice"
+            message = f"{first.subject.name} and {later.subject.name} both mirror {names} from {effect}"
             in_tree = later.subject.form == "tree"
             place = "topics: {exclude: […]}" if in_tree else written(later.subject, "topics.exclude")
             more = f"the pattern of one to {place} of the other"
@@ -94,7 +95,11 @@ def overlap(estate: Estate) -> Iterator[Hit]:
                 more = f"{escaped} to {place} of one of them"
             fix = f"remove it from one of them, or add {more}"
             if side := _elsewhere_by_address(first.subject, later.subject):
-                message = f"{first.subject.name} and {later.subject.name} both mirror {names}, and '{later.subject.get(f'{side}.cluster.alias')}' has other addresses in the two: one cluster, and the records arrive twice, or two clusters with one alias, whose {_MIXED[side]}"
+                message = (
+                    f"{first.subject.name} and {later.subject.name} both mirror {names}, and "
+                    f"'{later.subject.get(f'{side}.cluster.alias')}' has other addresses in the two: one cluster, and "
+                    f"the records arrive twice, or two clusters with one alias, whose {_MIXED[side]}"
+                )
                 fix = f"give each cluster its own alias; or, if it is one cluster, {fix}"
             yield Hit(message, fix, "topics", later.subject, others=(first.subject,))
 
@@ -102,10 +107,10 @@ def overlap(estate: Estate) -> Iterator[Hit]:
 _MIXED = {"source": "records are mixed in one topic", "target": "offset syncs are mixed"}
 
 
-def _elsewhere_by_address(one: Subject, other: Subject) -> str:
+def _elsewhere_by_address(subject: Subject, other: Subject) -> str:
     """Return the side on which nothing but the alias says that it is one cluster, "" for none."""
     for side in SIDES:
-        here, there = point(one, side), point(other, side)
+        here, there = point(subject, side), point(other, side)
         if here.addresses and there.addresses and not same(here, there):
             return side
     return ""
@@ -127,20 +132,20 @@ def overlap_undecided(estate: Estate) -> Iterator[Hit]:
     running = by_pair([hop for hop in hops(estate.subjects) if not hop.subject.off])
     for hop in (hop for group in running.values() for hop in group if hop.selection is None):
         back = running.get(hop.pair[::-1], []) if hop.policy == "identity" else []
-        other = next((each for each in (*running[hop.pair], *back) if each is not hop), None)
+        other = next((candidate for candidate in (*running[hop.pair], *back) if candidate is not hop), None)
         if other and (pattern := unread(hop.subject)):
             yield _open(hop.subject, other.subject, "share a topic", pattern)
     for start, last, pattern in identity_rounds(estate.subjects).undecided:
         yield _open(start.subject, last.subject, "mirror a topic in a loop", pattern)
 
 
-def _open(subject: Subject, other: Subject, what: str, pattern: str) -> Hit:
-    message = f"not decided whether {other.name} and {subject.name} {what}: {pattern}"
+def _open(subject: Subject, other: Subject, question: str, pattern: str) -> Hit:
+    message = f"not decided whether {other.name} and {subject.name} {question}: {pattern}"
     fix = "compare the patterns yourself, or write them without lookarounds, backreferences and possessive repetitions"
     return Hit(message, fix, "topics", subject, others=(other,))
 
 
-@estate_rule("renamed", "warning", source="KIP-875", seen=_SEEN)
+@estate_rule("renamed", "warning", source="KIP-875", seen=_LIVE_TESTS)
 def renamed(estate: Estate) -> Iterator[Hit]:
     """A new connector for topics that another one has mirrored starts again at the first record.
 
@@ -155,18 +160,21 @@ def renamed(estate: Estate) -> Iterator[Hit]:
         old, new = (first, later) if first.subject.off or not later.subject.off else (later, first)
         if topic is None or new.subject.off or (not old.subject.off and names_alike(old, new, topic)):
             continue
-        what = (
+        difference = (
             f"is {old.subject.state or 'not enabled'}"
             if old.subject.off
             else f"calls the source '{old.subject.source}'"
         )
-        message = f"{new.subject.name} mirrors '{topic}', which {old.subject.name} mirrors as well and {what}: offsets are stored by name and alias, so it is mirrored again from the beginning"
+        effect = "offsets are stored by name and alias, so it is mirrored again from the beginning"
+        message = (
+            f"{new.subject.name} mirrors '{topic}', which {old.subject.name} mirrors as well and {difference}: {effect}"
+        )
         ways = "GET and PATCH /connectors/…/offsets while both are STOPPED"
         fix = f"copy the offsets ({ways}) and delete the old connector"
         yield Hit(message, fix, "", new.subject, others=(old.subject,))
 
 
-@estate_rule("heartbeats-twice", "warning", source="KIP-1089", seen=f"{_SEEN}test_heartbeats")
+@estate_rule("heartbeats-twice", "warning", source="KIP-1089", seen=f"{_LIVE_TESTS}test_heartbeats")
 def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     """Several source connectors of a pair mirror the heartbeats.
 
@@ -174,18 +182,20 @@ def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     connectors per pair each heartbeat arrives twice, and the number of heartbeats has no meaning. Since 4.0 (KIP-1089)
     set heartbeats.replication.enabled=false on all but one of a pair; up to 3.9 only a custom policy class prevents it.
     """
-    known = clusters(estate.subjects)
-    written_into = {known[subject][1] for subject in _heartbeat_connectors(estate)}
+    ends_of = clusters(estate.subjects)
+    written_into = {ends_of[subject][1] for subject in _heartbeat_connectors(estate)}
     for (source, _), pair in pairs(estate.subjects).items():
         carrying = [hop.subject for hop in pair.sources if not hop.subject.off and carries_heartbeats(hop.subject)]
         if source in written_into and len(carrying) > 1:
             first, later, *more = carrying
-            message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: each heartbeat arrives {len(carrying)} times"
+            effect = f"each heartbeat arrives {len(carrying)} times"
+            message = f"{first.name} and {later.name} both mirror the heartbeats of {first.source}: {effect}"
             if numbers(later.version) < (4, 0):
-                fix = "mirror these topics with one connector, or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+                remedy = "or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+                fix = f"mirror these topics with one connector, {remedy}"
                 yield Hit(message, fix, _BEATS, later, others=(first, *more))
                 continue
-            edits = [Edit(_BEATS, "false", each) for each in (later, *more)]
+            edits = [Edit(_BEATS, "false", subject) for subject in (later, *more)]
             hit = edit_hit(later, message, edits, _BEATS, " in all but one of them")
             yield replace(hit, fix=f"{phrase(later, edits[:1])} in all but one of them", others=(first, *more))
 
@@ -199,23 +209,26 @@ def _heartbeat_connectors(estate: Estate) -> list[Subject]:
 def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
     """Heartbeats are written into a cluster, and no connector mirrors them from there.
 
-    With heartbeats.replication.enabled=false (KIP-1089, since 4.0) a source connector leaves the topic `heartbeats` out. Where
-    all source connectors of a cluster have it, the heartbeats written into that cluster arrive nowhere: A.heartbeats on B
-    stays empty or is missing, as if A→B were broken. Let one connector of each pair mirror them, or write none.
+    With heartbeats.replication.enabled=false (KIP-1089, since 4.0) a source connector leaves the topic `heartbeats`
+    out. Where all source connectors of a cluster have it, the heartbeats written into that cluster arrive nowhere:
+    A.heartbeats on B stays empty or is missing, as if A→B were broken. Let one connector of each pair mirror them, or
+    write none.
     """
-    known = clusters(estate.subjects)
+    ends_of = clusters(estate.subjects)
     running = [hop for hop in hops(estate.subjects) if not hop.subject.off]
     carried = {hop.source for hop in running if carries_heartbeats(hop.subject)}
     for sender in _heartbeat_connectors(estate):
-        cluster = known[sender][1]
+        cluster = ends_of[sender][1]
         if sender.off or cluster in carried:
             continue
         leaving = [hop.subject for hop in running if hop.source == cluster]
         if leaving:
             carried.add(cluster)
             first = leaving[0]
-            message = f"{sender.name} writes heartbeats into {sender.target}, and no source connector mirrors them: {written(first, _BEATS)}=false"
-            fix = f"write {spelled(first, _BEATS, 'true')} in one of {first.pair}, or do not write heartbeats into {sender.target}"
+            effect = f"and no source connector mirrors them: {written(first, _BEATS)}=false"
+            message = f"{sender.name} writes heartbeats into {sender.target}, {effect}"
+            remedy = f"or do not write heartbeats into {sender.target}"
+            fix = f"write {spelled(first, _BEATS, 'true')} in one of {first.pair}, {remedy}"
             yield Hit(message, fix, _BEATS, first, others=(sender, *leaving[1:]))
 
 
@@ -229,16 +242,18 @@ def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
 def heartbeats_excluded(subject: Subject) -> Iterator[Hit]:
     """The exclude list names heartbeats, which are mirrored anyway.
 
-    A source connector mirrors the heartbeats topics of its source whatever its lists say (shouldReplicateTopic), so the item in
-    topics.exclude does nothing. Since 4.0 heartbeats.replication.enabled=false leaves them out (KIP-1089); before, only a
-    cluster without heartbeats has none to mirror. Source: MirrorSourceConnector.shouldReplicateTopic.
+    A source connector mirrors the heartbeats topics of its source whatever its lists say (shouldReplicateTopic), so the
+    item in topics.exclude does nothing. Since 4.0 heartbeats.replication.enabled=false leaves them out (KIP-1089);
+    before, only a cluster without heartbeats has none to mirror. Source: MirrorSourceConnector.shouldReplicateTopic.
     """
     items = [item for item in items_of(subject, "topics.exclude") if "heartbeats" in item]
     if "topics.exclude" in subject.config and items and carries_heartbeats(subject) and not subject.off:
-        message = f"{written(subject, 'topics.exclude')}: '{items[0]}' does not keep heartbeats back: they are mirrored whatever the lists say"
+        effect = "they are mirrored whatever the lists say"
+        message = f"{written(subject, 'topics.exclude')}: '{items[0]}' does not keep heartbeats back: {effect}"
         fix = f"write {spelled(subject, _BEATS, 'false')}"
         if numbers(subject.version) < (4, 0):
-            fix = "write no heartbeats into the source (emit.heartbeats.enabled=false), or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+            remedy = "or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
+            fix = f"write no heartbeats into the source (emit.heartbeats.enabled=false), {remedy}"
         yield Hit(message, f"{fix}, or remove '{items[0]}'", "topics.exclude")
 
 
@@ -252,17 +267,18 @@ def heartbeats_excluded(subject: Subject) -> Iterator[Hit]:
 def heartbeats_off(subject: Subject) -> Iterator[Hit]:
     """A heartbeat connector has emit.heartbeats.enabled=false, so it has no task and writes nothing.
 
-    It is RUNNING without a task, as if its cluster were unavailable, and whatever watches heartbeats reports the pair as broken.
-    Delete the connector instead, or pause it. In mm2.properties the key is the usual way to have no heartbeats, and is not
-    reported.
+    It is RUNNING without a task, as if its cluster were unavailable, and whatever watches heartbeats reports the pair
+    as broken. Delete the connector instead, or pause it. In mm2.properties the key is the usual way to have no
+    heartbeats, and is not reported.
     """
     key = "emit.heartbeats.enabled"
     if not subject.flag(key, default=True) and subject.form != "dedicated" and not subject.off:
-        message = f"{written(subject, key)}=false on a heartbeat connector: it is RUNNING without a task and writes no heartbeat"
+        effect = "it is RUNNING without a task and writes no heartbeat"
+        message = f"{written(subject, key)}=false on a heartbeat connector: {effect}"
         yield Hit(message, f"delete the connector, or {spelled(subject, key, 'true')}", key)
 
 
-@estate_rule("heartbeats-never-cross", "warning", source="KIP-382", seen=f"{_SEEN}test_heartbeats")
+@estate_rule("heartbeats-never-cross", "warning", source="KIP-382", seen=f"{_LIVE_TESTS}test_heartbeats")
 def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     """Heartbeats are written to the target of the flow instead of its source.
 
@@ -271,22 +287,23 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     into A (its target is A): then A→B mirrors the heartbeats to A.heartbeats on B. mm2.properties does this by itself.
     Strimzi's operator writes them into the target: in a KafkaMirrorMaker2 it is a hint. Source: KIP-382.
     """
-    known = clusters(estate.subjects)
+    ends_of = clusters(estate.subjects)
     senders = _heartbeat_connectors(estate)
-    written_into = {known[subject][1] for subject in senders}
+    written_into = {ends_of[subject][1] for subject in senders}
     flows = {hop.pair for hop in hops(estate.subjects) if not hop.subject.off}
     starts = {start for start, _ in flows}
     for subject in senders:
-        source, target = known[subject]
+        source, target = ends_of[subject]
         if (source, target) in flows and source not in written_into and target not in starts:
-            message = f"{subject.name} writes heartbeats into {subject.target} itself and not into {subject.source}: they do not show whether {subject.pair} works"
+            effect = f"and not into {subject.source}: they do not show whether {subject.pair} works"
+            message = f"{subject.name} writes heartbeats into {subject.target} itself {effect}"
             fix = f"swap source and target of the heartbeat connector: its target must be {subject.source}"
             hit = Hit(message, fix, "target.cluster.alias", subject, edits=_swapped(subject))
             yield hit.lowered("info") if subject.name == f"{subject.pair}.MirrorHeartbeatConnector" else hit
 
 
 def _swapped(subject: Subject) -> tuple[Edit, ...]:
-    """Return the edits that make the source of a connector its target; () where its login is not known for both sides."""
+    """Return the edits that make a connector's source its target; () where a login is not known for both sides."""
     sides = ("source.cluster.", "target.cluster.")
     of = [{key[len(side) :]: value for key, value in subject.config.items() if key.startswith(side)} for side in sides]
     others = {key for key in subject.config if ".override." in key} - {"producer.override.bootstrap.servers"}
@@ -320,7 +337,7 @@ def same_name(estate: Estate) -> Iterator[Hit]:
             continue
         folder = "" if subject.spot.connect else subject.spot.file.rpartition("/")[0]
         others = named[subject.spot.connect, folder, subject.name]
-        if other := next((each for each in others if not _elsewhere(each, subject)), None):
+        if other := next((candidate for candidate in others if not _elsewhere(candidate, subject)), None):
             where = f" ({other.spot})" if other.spot.file else ""
             message = (
                 f"another connector has the name {subject.name}{where}: the one created later overwrites the other"
@@ -339,14 +356,14 @@ def _one_mirror(first: Subject, later: Subject) -> str:
     alias = "or give the source another alias there, which its topics then have in their names"
     if first.resource != later.resource and first.spot.file != later.spot.file:
         return f"leave the mirror to one of the resources, {alias}"
-    patterns = dict.fromkeys(item for each in (first, later) for item in items_of(each, "topics"))
+    patterns = dict.fromkeys(item for subject in (first, later) for item in items_of(subject, "topics"))
     return f"write one mirror with topicsPattern: {yaml('|'.join(patterns))}, {alias}"
 
 
-def _elsewhere(one: Subject, other: Subject) -> bool:
+def _elsewhere(subject: Subject, other: Subject) -> bool:
     """Tell whether two connectors run on different Connect clusters: their workers' Kafka or group differs."""
-    kafkas = [addresses(each.worker_property("bootstrap.servers") or "") for each in (one, other)]
-    groups = {group for each in (one, other) if (group := each.worker_property("group.id"))}
+    kafkas = [addresses(connector.worker_property("bootstrap.servers") or "") for connector in (subject, other)]
+    groups = {group for connector in (subject, other) if (group := connector.worker_property("group.id"))}
     return len(groups) > 1 or (all(kafkas) and not kafkas[0] & kafkas[1])
 
 
@@ -372,7 +389,8 @@ def fan_in(estate: Estate) -> Iterator[Hit]:
             places = frozenset((group[before].source, group[after].source))
             if shared.topic and places not in reported:
                 reported.add(places)
-                message = f"'{shared.topic}' of {first.source} and of {later.source} is written to one topic of {later.target}: records are mixed and topic settings overwrite each other"
+                effect = f"of {later.target}: records are mixed and topic settings overwrite each other"
+                message = f"'{shared.topic}' of {first.source} and of {later.source} is written to one topic {effect}"
                 fix = f"write {spelled(later, _POLICY, POLICIES['default'])}, or mirror different topics"
                 yield Hit(message, fix, "topics", later, others=(first,))
 
@@ -382,7 +400,9 @@ _LOCATION = "offset-syncs.topic.location"
 _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 
 
-@estate_rule("checkpoint-without-syncs", "error", source="KIP-1031", seen=f"{_SEEN}test_checkpoints_that_never_come")
+@estate_rule(
+    "checkpoint-without-syncs", "error", source="KIP-1031", seen=f"{_LIVE_TESTS}test_checkpoints_that_never_come"
+)
 def checkpoint_without_syncs(estate: Estate) -> Iterator[Hit]:
     """A checkpoint connector has no offset syncs to translate, or is disabled.
 
@@ -425,7 +445,7 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
     "error",
     types=("source",),
     source="KIP-1031",
-    seen=f"{_SEEN}test_checkpoint_refused",
+    seen=f"{_LIVE_TESTS}test_checkpoint_refused",
     reads=keys_ending(),
 )
 def syncs_with_off(subject: Subject) -> Iterator[Hit]:
@@ -443,7 +463,9 @@ def syncs_with_off(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [Edit(key, None) for key in keys], keys[0])
 
 
-@estate_rule("pair-disagrees", "error", source="KIP-716, KIP-690", seen=f"{_SEEN}test_checkpoints_that_never_come")
+@estate_rule(
+    "pair-disagrees", "error", source="KIP-716, KIP-690", seen=f"{_LIVE_TESTS}test_checkpoints_that_never_come"
+)
 def pair_disagrees(estate: Estate) -> Iterator[Hit]:
     """The source and the checkpoint connector of a pair use different internal topics.
 
@@ -457,7 +479,8 @@ def pair_disagrees(estate: Estate) -> Iterator[Hit]:
             source = next((hop.subject for hop in pair.sources if _differ(hop.subject, subject, key)), None)
             if source:
                 theirs = _of_pair(source, key)
-                message = f"{key} is {_of_pair(subject, key) or 'empty'} here and {theirs or 'empty'} in {source.name}: offsets of the pair are not translated correctly"
+                effect = f"and {theirs or 'empty'} in {source.name}: offsets of the pair are not translated correctly"
+                message = f"{key} is {_of_pair(subject, key) or 'empty'} here {effect}"
                 yield connector_hit(subject, key, theirs, message, f", as in {source.name}")
 
 
@@ -471,7 +494,7 @@ def _differ(source: Subject, checkpoint: Subject, key: str) -> bool:
 
 
 def _separates(subject: Subject) -> bool:
-    """Tell whether the separator is in a name: of remote topics, unless the policy keeps names, or of internal ones since 3.1."""
+    """Tell whether the separator is in a name: of remote topics unless names are kept, since 3.1 of internal ones."""
     if not subject.get(_POLICY).endswith("IdentityReplicationPolicy"):
         return True
     own = subject.flag("replication.policy.internal.topic.separator.enabled", default=True)
@@ -488,32 +511,38 @@ def _of_pair(subject: Subject, key: str) -> str:
     "checkpoint-other-topics",
     "warning",
     source="MirrorCheckpointTask.shouldCheckpointTopic",
-    seen=f"{_SEEN}test_checkpoints_that_never_come",
+    seen=f"{_LIVE_TESTS}test_checkpoints_that_never_come",
 )
 def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
     """The checkpoint connector takes no topic that a source connector of the pair mirrors.
 
-    Its `topics` and `topics.exclude` are about names on the source, as those of the source connector: a group's offsets are
-    translated for topics that both connectors take. Names of the target (A.orders), topics that are mirrored elsewhere, or an
-    exclude list that holds all that is mirrored give no checkpoint, and the connector stays RUNNING, possibly without a task.
-    Remove the list, or use the same as the source connector. Source: MirrorCheckpointConnector, DefaultTopicFilter.
+    Its `topics` and `topics.exclude` are about names on the source, as those of the source connector: a group's offsets
+    are translated for topics that both connectors take. Names of the target (A.orders), topics that are mirrored
+    elsewhere, or an exclude list that holds all that is mirrored give no checkpoint, and the connector stays RUNNING,
+    possibly without a task. Remove the list, or use the same as the source connector. Source:
+    MirrorCheckpointConnector, DefaultTopicFilter.
     """
     for pair in pairs(estate.subjects).values():
         selections = [hop.selection for hop in pair.sources]
         for subject in pair.checkpoints:
             names = filter_of(subject) if _TOPIC_LISTS & subject.config.keys() else None
-            if not names or not selections or any(each is None or _alike(names, each) for each in selections):
+            if (
+                not names
+                or not selections
+                or any(selection is None or _alike(names, selection) for selection in selections)
+            ):
                 continue
-            if any(each and _share(names, each) for each in selections):
+            if any(selection and _share(names, selection) for selection in selections):
                 continue
-            known = [each.names for each in selections if each]
+            filters = [selection.names for selection in selections if selection]
             without = NameFilter(names.include, ())
-            excluded = any(_share(without, each) for each in selections if each)
+            excluded = any(_share(without, selection) for selection in selections if selection)
             key, says = ("topics.exclude", "excludes") if excluded else ("topics", "names")
-            lists = [each.exclude if excluded else each.include for each in known]
-            right = ",".join(dict.fromkeys(item for each in lists for item in each))
+            lists = [selection.exclude if excluded else selection.include for selection in filters]
+            right = ",".join(dict.fromkeys(item for selection in lists for item in selection))
             listed = ", ".join(items_of(subject, key)[:3])
-            message = f"{written(subject, key)} {says} {listed}: it takes no topic that a source connector of {subject.pair} mirrors, so no offset is translated"
+            effect = f"it takes no topic that a source connector of {subject.pair} mirrors, so no offset is translated"
+            message = f"{written(subject, key)} {says} {listed}: {effect}"
             yield connector_hit(subject, key, right, message, f": topics of {subject.source}, as mirrored")
 
 
@@ -551,11 +580,12 @@ def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
         # Nodes with a file each are one MirrorMaker.
         running = [subject for subject in running if subject not in driven[1:]]
         for later, subject in enumerate(running):
-            shared = ((each, _group_of_both(each, subject)) for each in running[:later])
-            first, group = next(((each, group) for each, group in shared if group), (None, None))
+            shared = ((earlier, _group_of_both(earlier, subject)) for earlier in running[:later])
+            first, group = next(((earlier, group) for earlier, group in shared if group), (None, None))
             if first:
                 topic = separator_of(subject).join((subject.source, "checkpoints", "internal"))
-                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{group}' into {topic}: the last record may be the older one"
+                effect = f"into {topic}: the last record may be the older one"
+                message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{group}' {effect}"
                 fix = f"delete one of them, or give each different groups: {spelled(subject, 'groups', '…')}"
                 yield Hit(message, fix, "groups", subject, others=(first,))
 
@@ -565,8 +595,8 @@ def _group_of_both(first: Subject, later: Subject) -> str | None:
     if (first.source, separator_of(first)) != (later.source, separator_of(later)):
         return None
     shared = None
-    for what in ("topics", "groups"):
-        filters = [found for each in (first, later) if (found := filter_of(each, what))]
+    for kind in ("topics", "groups"):
+        filters = [name_filter for subject in (first, later) if (name_filter := filter_of(subject, kind))]
         # A policy that knows no aliases: nothing but the two filters decides.
         shared = meeting([Selection(names, None, "", "") for names in filters]).topic if len(filters) == 2 else None
         if shared is None:

@@ -1,6 +1,7 @@
-"""Rules about patterns that match less than they say: no legal name at all, or only the name where its beginning was meant.
+"""Rules about patterns that match less than they say: no legal name at all, or a name where its beginning was meant.
 
-Kafka joins the items of a list with | to one expression, which has to match a whole name (MirrorUtils.compilePatternList, Matcher.matches).
+Kafka joins the items of a list with | to one expression, which has to match a whole name
+(MirrorUtils.compilePatternList, Matcher.matches).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LISTS = {
 }
 """The lists of patterns of each type of connector."""
 OF_LISTS = keys_ending("topics", "groups", ".exclude", ".filter.class", "config.properties")
-_SEEN = "tests/lint/test_seen_live_topics.py::test_patterns_that_match_less_than_they_say"
+_LIVE_TESTS = "tests/lint/test_seen_live_topics.py::test_patterns_that_match_less_than_they_say"
 _SIGNS = {
     **dict.fromkeys(QUOTES, "quotes"),
     **{
@@ -49,18 +50,19 @@ _GROUP = re.compile(r"\(\?[<=!:>]*")
     stops=True,
     types=_BOTH,
     source="Kafka's Topic.validate, MirrorUtils.compilePatternList",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=OF_LISTS,
 )
 def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
     """No topic can have a name that the pattern matches.
 
-    Names of topics have 1 to 249 letters, digits, dots, underscores and hyphens, and a pattern has to match a whole name. Java
-    keeps quotes of a properties file, so `"orders.*"` looks for a topic with quotes in its name; `a;b` and `a b` are one
-    name each, since only commas separate; `a/.*` is the habit of other brokers; `!a` is no negation; `[a, b]` is one set of
-    letters; `^(?!a)` without `.*` behind it matches only the empty name. Connect accepts them all: the connector is RUNNING
-    and mirrors nothing (error); with other items in the list, or in an exclude list, the item does nothing (warning). For ids of groups only quotes, semicolons,
-    brackets and blanks count. An expression such as `^$`, which takes nothing on purpose, is not reported.
+    Names of topics have 1 to 249 letters, digits, dots, underscores and hyphens, and a pattern has to match a whole
+    name. Java keeps quotes of a properties file, so `"orders.*"` looks for a topic with quotes in its name; `a;b` and
+    `a b` are one name each, since only commas separate; `a/.*` is the habit of other brokers; `!a` is no negation; `[a,
+    b]` is one set of letters; `^(?!a)` without `.*` behind it matches only the empty name. Connect accepts them all:
+    the connector is RUNNING and mirrors nothing (error); with other items in the list, or in an exclude list, the item
+    does nothing (warning). For ids of groups only quotes, semicolons, brackets and blanks count. An expression such as
+    `^$`, which takes nothing on purpose, is not reported.
     """
     for key in LISTS[subject.type]:
         items = items_of(subject, key) if key in subject.config else ()
@@ -68,11 +70,11 @@ def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
         brackets = _in_brackets(subject.get(key), items)
         if not brackets and (not empty or any(shape_of(item) is None for item in items)):
             continue  # bad-pattern reports a list that is cut inside braces
-        what = "group" if key.startswith("groups") else "topic" if key.startswith("topics") else "setting of a topic"
-        verb = "probably matches" if what == "group" else "matches"
-        why = brackets or f"{_reason(empty[0], what)}, so '{empty[0]}' {verb} nothing"
+        kind = "group" if key.startswith("groups") else "topic" if key.startswith("topics") else "setting of a topic"
+        verb = "probably matches" if kind == "group" else "matches"
+        reason = brackets or f"{_reason(empty[0], kind)}, so '{empty[0]}' {verb} nothing"
         whole = bool(brackets) or len(empty) == len(items)
-        message = f"{written(subject, key)}: {why}: {_effect(key, whole=whole)}"
+        message = f"{written(subject, key)}: {reason}: {_effect(key, whole=whole)}"
         hit = _repaired(subject, key, message, empty)
         yield hit if key == "topics" and whole else hit.lowered("warning")
 
@@ -87,13 +89,13 @@ def _sign(item: str) -> str:
     return next((char for char in signs if char in _SIGNS), next(iter(re.findall(r"[^\x20-\x7e]", item)), ""))
 
 
-def _reason(item: str, what: str) -> str:
+def _reason(item: str, kind: str) -> str:
     sign = _sign(item)
-    if what == "group":
+    if kind == "group":
         return f"Kafka allows {_SIGNS.get(sign, 'a blank')} in the id of a group, and hardly anybody has one"
     if sign in _SIGNS:
-        return f"no {what} has {_SIGNS[sign]} in its name"
-    return f"no {what} has '{sign}' in its name" if sign else f"a pattern has to match the whole name of a {what}"
+        return f"no {kind} has {_SIGNS[sign]} in its name"
+    return f"no {kind} has '{sign}' in its name" if sign else f"a pattern has to match the whole name of a {kind}"
 
 
 def _in_brackets(value: str, items: Sequence[str]) -> str:
@@ -134,16 +136,16 @@ def _repaired(subject: Subject, key: str, message: str, empty: Sequence[str]) ->
     "warning",
     types=_BOTH,
     source="Matcher.matches in DefaultTopicFilter and DefaultGroupFilter",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
 )
 def pattern_exact(subject: Subject) -> Iterator[Hit]:
     """An anchor suggests that names begin or end with a text, but only the text itself matches.
 
-    Kafka compares a pattern with the whole name (Matcher.matches), so ^ and $ around it change nothing: `^billing` is the topic
-    billing and not billing.invoices, and `^(tmp|staging)` in topics.exclude leaves staging.orders to be mirrored. There is no
-    error. For all names that begin with it write `billing.*`; for the name alone leave the anchor out. Patterns with .* or
-    another open end, and those with both anchors, are as they look. Where the source's topics are known, only a topic that is
-    left out by it counts.
+    Kafka compares a pattern with the whole name (Matcher.matches), so ^ and $ around it change nothing: `^billing` is
+    the topic billing and not billing.invoices, and `^(tmp|staging)` in topics.exclude leaves staging.orders to be
+    mirrored. There is no error. For all names that begin with it write `billing.*`; for the name alone leave the anchor
+    out. Patterns with .* or another open end, and those with both anchors, are as they look. Where the source's topics
+    are known, only a topic that is left out by it counts.
     """
     for key in LISTS[subject.type]:
         for item in items_of(subject, key) if key in subject.config else ():
@@ -156,7 +158,8 @@ def pattern_exact(subject: Subject) -> Iterator[Hit]:
             other = f"{names[0]}-x" if end == "start" else f"x-{names[0]}"
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             whole = f"{bare}.*" if end == "start" else f".*{bare}"
-            message = f"{written(subject, key)}: '{item}' matches '{names[0]}'{more} and nothing longer, such as '{other}': Kafka compares whole names"
+            effect = f"such as '{other}': Kafka compares whole names"
+            message = f"{written(subject, key)}: '{item}' matches '{names[0]}'{more} and nothing longer, {effect}"
             begin = "begin" if end == "start" else "end"
             yield Hit(message, f"write {whole} for all that {begin} with it, or {bare} for the name alone", key)
 
@@ -164,8 +167,8 @@ def pattern_exact(subject: Subject) -> Iterator[Hit]:
 @lru_cache(maxsize=65536)
 def _one_anchor(item: str) -> str:
     """Return the only edge that an item with a fixed number of names has, "" for other items."""
-    found = shape_of(item) if "^" in item or "$" in item else None
-    tree = found.tree if found else None
+    shape = shape_of(item) if "^" in item or "$" in item else None
+    tree = shape.tree if shape else None
     for branch in tree.nodes if isinstance(tree, Alt) else (tree,):
         if isinstance(branch, Seq) and branch.nodes and not _is_open(branch):
             edges = [node.at for node in (branch.nodes[0], branch.nodes[-1]) if isinstance(node, Edge)]
@@ -185,12 +188,12 @@ def _is_open(node: Node) -> bool:
 
 def _matters(subject: Subject, key: str, names: Sequence[str], end: str) -> bool:
     """Tell whether a longer name is there that the list does not take; True where the source's topics are not known."""
-    known = subject.source_kafka.partitions
-    if known is None or not key.startswith("topics"):
+    topics = subject.source_kafka.partitions
+    if topics is None or not key.startswith("topics"):
         return True
-    found = filter_of(subject)
-    longer = [topic for topic in known if topic not in names and _continues(topic, names, end)]
-    return found is None or any(found.takes(topic) == key.endswith(".exclude") for topic in longer)
+    topic_filter = filter_of(subject)
+    longer = [topic for topic in topics if topic not in names and _continues(topic, names, end)]
+    return topic_filter is None or any(topic_filter.takes(topic) == key.endswith(".exclude") for topic in longer)
 
 
 def _continues(topic: str, names: Sequence[str], end: str) -> bool:
@@ -202,15 +205,15 @@ def _continues(topic: str, names: Sequence[str], end: str) -> bool:
     "warning",
     types=_BOTH,
     source="java.util.regex.Pattern, MirrorUtils.compilePatternList",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=OF_LISTS,
 )
 def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:
     """A flag such as (?i) also applies to the items behind it.
 
-    Kafka joins the items of a list to one expression, in which a flag holds up to its end: with `(?i)orders.*,Payments` topics
-    that are called payments or PAYMENTS are mirrored too. There is no error. Keep a flag to its item with `(?i:orders.*)`. In
-    an exclude list it is a hint. Source: MirrorUtils.compilePatternList.
+    Kafka joins the items of a list to one expression, in which a flag holds up to its end: with `(?i)orders.*,Payments`
+    topics that are called payments or PAYMENTS are mirrored too. There is no error. Keep a flag to its item with
+    `(?i:orders.*)`. In an exclude list it is a hint. Source: MirrorUtils.compilePatternList.
     """
     for key in LISTS[subject.type]:
         items = items_of(subject, key) if "(?" in subject.get(key) else ()
@@ -219,7 +222,8 @@ def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:
             behind = [other for other in items[at + 1 :] if re.search("[A-Za-z]", other) and not _FLAGS.match(other)]
             if flags and behind:
                 right = f"{flags[0][:-1]}:{item[flags.end() :]})"
-                message = f"{written(subject, key)}: {flags[0]} of '{item}' also applies to the items behind it, such as '{behind[0]}'"
+                effect = f"{flags[0]} of '{item}' also applies to the items behind it, such as '{behind[0]}'"
+                message = f"{written(subject, key)}: {effect}"
                 hit = Hit(message, f"write {right} instead of {item}", key)
                 yield hit.lowered("info") if key.endswith(".exclude") else hit
                 break

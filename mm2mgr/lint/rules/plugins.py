@@ -33,11 +33,11 @@ def plugin_settings(subject: Subject) -> Iterator[Hit]:
     """A transformation, a predicate or a converter cannot work with its settings.
 
     Each of them defines settings of its own behind its alias or key: transforms.ALIAS.regex, predicates.ALIAS.pattern,
-    value.converter.schemas.enable. Connect validates those of transformations and predicates when the config is submitted: what is
-    missing, or not valid, is a 400. What their code checks when they are made is found by each task, which is then FAILED:
-    InsertField without a field, TimestampConverter to a string without a format, HeaderFrom with lists that differ in
-    length, a pattern that SimpleDateFormat does not know. The rule uses the definitions of the workers' Kafka line. Classes that are
-    not Kafka's are not judged.
+    value.converter.schemas.enable. Connect validates those of transformations and predicates when the config is
+    submitted: what is missing, or not valid, is a 400. What their code checks when they are made is found by each task,
+    which is then FAILED: InsertField without a field, TimestampConverter to a string without a format, HeaderFrom with
+    lists that differ in length, a pattern that SimpleDateFormat does not know. The rule uses the definitions of the
+    workers' Kafka line. Classes that are not Kafka's are not judged.
     """
     for plugin in _plugins(subject.kind):
         if plugin.alias and plugin.alias not in subject.items(plugin.listed):
@@ -61,7 +61,7 @@ class _Plugin:
 @lru_cache(maxsize=4096)
 def _plugins(kind: SubjectKind) -> tuple[_Plugin, ...]:
     purposes = {"transforms": "transformation", "predicates": "predicate"}
-    found = [
+    plugins = [
         _Plugin(key, key.removesuffix("type"), purposes[match["kind"]], match["kind"], match["alias"])
         for key in kind.keys
         if (match := _TYPE.fullmatch(key))
@@ -69,21 +69,23 @@ def _plugins(kind: SubjectKind) -> tuple[_Plugin, ...]:
     for part, purpose in _CONVERTERS.items():
         key = f"{part}.converter"
         if key in kind.keys and any(other.startswith(f"{key}.") for other in kind.keys):
-            found.append(_Plugin(key, f"{key}.", purpose))
-    return tuple(found)
+            plugins.append(_Plugin(key, f"{key}.", purpose))
+    return tuple(plugins)
 
 
 def _first(subject: Subject, plugin: _Plugin, name: str) -> Hit | None:
     """Return the first thing that Kafka refuses of a plugin."""
     definitions = load().settings(name, subject.version)
     settings = {
-        each.name: subject.get(plugin.prefix + each.name)
-        for each in definitions
-        if plugin.prefix + each.name in subject.config
+        definition.name: subject.get(plugin.prefix + definition.name)
+        for definition in definitions
+        if plugin.prefix + definition.name in subject.config
     }
     validated = _REFUSED if plugin.alias or numbers(subject.version) >= _VALIDATED else _FAILED
-    if lacking := [each.name for each in definitions if each.required and each.name not in settings]:
-        keys = [plugin.prefix + each for each in lacking]
+    if lacking := [
+        definition.name for definition in definitions if definition.required and definition.name not in settings
+    ]:
+        keys = [plugin.prefix + definition for definition in lacking]
         message = f"{written(subject, plugin.key)}={subject.get(plugin.key)} needs {' and '.join(keys)}: {validated}"
         return Hit(message, f"write {', '.join(spelled(subject, key) for key in keys)}", plugin.key)
     for definition in definitions:
@@ -110,10 +112,10 @@ def _fault(definition: Key, version: str, value: str) -> str:
 
 
 def _by_code(subject: Subject, plugin: _Plugin, name: str, settings: Mapping[str, str], validated: str) -> Hit | None:
-    found = refusal(name.rpartition(".")[2].partition("$")[0], settings, numbers(subject.version)[:2])
-    if found is None or any(map(is_open, settings.values())):
+    reason = refusal(name.rpartition(".")[2].partition("$")[0], settings, numbers(subject.version)[:2])
+    if reason is None or any(map(is_open, settings.values())):
         return None
-    key = plugin.prefix + found.setting
-    effect = {"validation": validated, "start": _FAILED, "record": _AT_RECORDS}[found.by]
-    message = f"{written(subject, key)}={shown(subject, key)} {found.wrong}: {effect}"
+    key = plugin.prefix + reason.setting
+    effect = {"validation": validated, "start": _FAILED, "record": _AT_RECORDS}[reason.by]
+    message = f"{written(subject, key)}={shown(subject, key)} {reason.wrong}: {effect}"
     return Hit(message, f"correct {written(subject, key)}, or remove '{plugin.alias or plugin.key}'", key)

@@ -60,7 +60,8 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     """
     level = subject.value(READER, "isolation.level") or ""
     if _is_required(subject) and _declares(subject) and level != "read_committed" and not is_open(level):
-        message = f"{written(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: Connect refuses the config"
+        effect = "Connect refuses the config"
+        message = f"{written(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: {effect}"
         edit = client_edit(subject, READER, "isolation.level", "read_committed")
         yield edit_hit(subject, message, [edit], _KEY)
 
@@ -83,26 +84,22 @@ def exactly_once_worker(subject: Subject) -> Iterator[Hit]:
 def _is_off(subject: Subject) -> bool:
     if subject.worker.exactly_once is not None:
         return not subject.worker.exactly_once
-    known = subject.worker.properties is not None
-    return known and (subject.worker_property("exactly.once.source.support") or "").lower() != "enabled"
+    is_known = subject.worker.properties is not None
+    return is_known and (subject.worker_property("exactly.once.source.support") or "").lower() != "enabled"
 
 
-@rule(
-    "exactly-once-unsupported",
-    "error",
-    needs=(_KEY,),
-    source="KIP-618",
-    seen=_REFUSED,
-)
+@rule("exactly-once-unsupported", "error", needs=(_KEY,), source="KIP-618", seen=_REFUSED)
 def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required of a connector that does not declare it.
 
     Checkpoint and heartbeat connectors, and before 3.5 source connectors too, do not declare support for exactly-once,
-    and Connect refuses `required` for such a connector. On exactly-once workers they write in transactions anyway. In mm2.properties the keys of a pair apply
-    to all three connectors, so the setting for the records makes the two others fail.
+    and Connect refuses `required` for such a connector. On exactly-once workers they write in transactions anyway. In
+    mm2.properties the keys of a pair apply to all three connectors, so the setting for the records makes the two others
+    fail.
     """
     if _is_required(subject) and not _declares(subject):
-        message = f"a {subject.type} connector{'' if subject.type != 'source' else ' before 3.5'} does not declare exactly-once: Connect refuses {written(subject, _KEY)}=required"
+        effect = f"declare exactly-once: Connect refuses {written(subject, _KEY)}=required"
+        message = f"a {subject.type} connector{'' if subject.type != 'source' else ' before 3.5'} does not {effect}"
         yield removal_hit(subject, _KEY, message)
 
 
@@ -133,7 +130,8 @@ def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
         fix = f"write {', '.join(key for key, _ in pairs)} as for producer.override."
         edits = tuple(Edit(key, subject.get(_RECORDS + plain)) for key, plain in pairs)
         if subject.form == "tree":
-            fix = f"write connect: {{{yaml(subject.connect or '…')}: {{exactly_once: true}}}}: mm2mgr then configures all three"
+            remedy = "mm2mgr then configures all three"
+            fix = f"write connect: {{{yaml(subject.connect or '…')}: {{exactly_once: true}}}}: {remedy}"
             edits = ()
         message = f"offsets are written to the cluster of {_RECORDS}*, and {outcome}"
         yield Hit(message, fix, _RECORDS + _ADDRESS, edits=edits)
@@ -172,12 +170,13 @@ def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
     """The connector is configured to define its own transactions, which MirrorMaker cannot do.
 
     transaction.boundary=connector is for connectors that define their own transactions (KIP-618). MirrorMaker's
-    connectors do not, and workers since 3.3 refuse the config, exactly-once or not; a standalone worker ignores the key. With
-    `poll`, the default, each poll of the source is a transaction; `interval` groups polls by time.
+    connectors do not, and workers since 3.3 refuse the config, exactly-once or not; a standalone worker ignores the
+    key. With `poll`, the default, each poll of the source is a transaction; `interval` groups polls by time.
     """
     key = "transaction.boundary"
     if subject.get(key).lower() == "connector" and numbers(subject.version) >= (3, 3):
-        message = f"{written(subject, key)}=connector: MirrorMaker does not define transactions, and Connect refuses the config"
+        effect = "MirrorMaker does not define transactions, and Connect refuses the config"
+        message = f"{written(subject, key)}=connector: {effect}"
         yield connector_hit(subject, key, "interval", message, ", or remove it")
 
 
@@ -196,7 +195,7 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [client_edit(subject, READER, "max.poll.records", "5000")], _KEY, more)
 
 
-_SEEN = "tests/lint/test_seen_live_records.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_records.py::"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _IDEMPOTENCE = "enable.idempotence"
 _RESET = "auto.offset.reset"
@@ -223,12 +222,13 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
         return
     in_flight = subject.number(RECORDS, _IN_FLIGHT)
     if in_flight is not None and in_flight > 1 and subject.number(RECORDS, "retries") != 0:
-        message = f"{described(subject, RECORDS, _IN_FLIGHT)} without idempotence: a retried request can arrive after later ones, so records change their order"
+        effect = "a retried request can arrive after later ones, so records change their order"
+        message = f"{described(subject, RECORDS, _IN_FLIGHT)} without idempotence: {effect}"
         edit = client_edit(subject, RECORDS, _IDEMPOTENCE, "true")
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, _IN_FLIGHT))
 
 
-@rule("idempotence-conflict", "error", source="KIP-98", seen=_SEEN, reads=_OF_PRODUCERS)
+@rule("idempotence-conflict", "error", source="KIP-98", seen=_LIVE_TESTS, reads=_OF_PRODUCERS)
 def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     """The producer settings contradict idempotence.
 
@@ -247,7 +247,8 @@ def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     }
     for plain, (right, is_wrong) in conflicts.items():
         if is_wrong:
-            message = f"{described(subject, RECORDS, plain)} conflicts with an idempotent producer: every task fails when it starts"
+            effect = "every task fails when it starts"
+            message = f"{described(subject, RECORDS, plain)} conflicts with an idempotent producer: {effect}"
             key = subject.written(RECORDS, plain) or subject.written(RECORDS, _IDEMPOTENCE)
             yield edit_hit(subject, message, [client_edit(subject, RECORDS, plain, right)], key)
 
@@ -266,7 +267,8 @@ def acks_weak(subject: Subject) -> Iterator[Hit]:
     Source: Connect's Worker.baseProducerConfigs.
     """
     if subject.is_set(RECORDS, "acks") and subject.value(RECORDS, "acks") in ("0", "1") and not _idempotent(subject):
-        message = f"{described(subject, RECORDS, 'acks')}: records are lost when a target broker fails, although their offsets are stored"
+        effect = "records are lost when a target broker fails, although their offsets are stored"
+        message = f"{described(subject, RECORDS, 'acks')}: {effect}"
         yield client_hit(subject, RECORDS, "acks", "all", message)
 
 
@@ -275,24 +277,29 @@ def compression_level_idle(subject: Subject) -> Iterator[Hit]:
     """A compression level has no effect, because another compression is configured, or none.
 
     compression.gzip.level, compression.lz4.level and compression.zstd.level (KIP-390) are each read for their own
-    compression.type only, which is none by default: records cross the link uncompressed, without an error. Write the type for
-    the same client.
+    compression.type only, which is none by default: records cross the link uncompressed, without an error. Write the
+    type for the same client.
     """
     for client in _PRODUCERS:
         for codec in ("gzip", "lz4", "zstd"):
             plain = f"compression.{codec}.level"
             key = subject.written(client, plain)
             type_ = subject.value(client, "compression.type") or "none"
-            known = load().find("producer", plain, subject.version) if key else None
-            if known and type_.lower() != codec and not is_open(type_):
+            definition = load().find("producer", plain, subject.version) if key else None
+            if definition and type_.lower() != codec and not is_open(type_):
                 message = f"{written(subject, key)} does nothing: compression.type of the {client} is {type_}"
                 right = Edit(f"{key.removesuffix(plain)}compression.type", codec)
                 hit = Hit(message, f"{phrase(subject, [right])}, or remove the level", key)
-                yield hit.lowered("info") if subject.get(key) == known.default else hit
+                yield hit.lowered("info") if subject.get(key) == definition.default else hit
 
 
 @rule(
-    "errors-tolerated", "error", types=("source",), source="KIP-779", seen=_SEEN, reads=keys_ending("errors.tolerance")
+    "errors-tolerated",
+    "error",
+    types=("source",),
+    source="KIP-779",
+    seen=_LIVE_TESTS,
+    reads=keys_ending("errors.tolerance"),
 )
 def errors_tolerated(subject: Subject) -> Iterator[Hit]:
     """Records that cannot be written are skipped permanently.
@@ -303,7 +310,8 @@ def errors_tolerated(subject: Subject) -> Iterator[Hit]:
     Exactly-once tasks still fail when a write fails. Keep the default none: a FAILED task loses nothing.
     """
     if subject.get("errors.tolerance").lower() == "all":
-        message = "errors.tolerance=all: a record that the target refuses is skipped and its offset stored, so it is lost without an error"
+        effect = "a record that the target refuses is skipped and its offset stored, so it is lost without an error"
+        message = f"errors.tolerance=all: {effect}"
         yield connector_hit(subject, "errors.tolerance", "none", message)
 
 
@@ -312,28 +320,29 @@ _EXCLUDE = "config.properties.exclude"
 _NO_LIMIT = 2**63 - 1
 
 
-@rule("record-refused", "warning", types=("source",), source="Kafka's LogValidator; KAFKA-20163", seen=_SEEN)
+@rule("record-refused", "warning", types=("source",), source="Kafka's LogValidator; KAFKA-20163", seen=_LIVE_TESTS)
 def record_refused(subject: Subject) -> Iterator[Hit]:
     """The target's topics refuse records that the source still has.
 
-    A broker compares the timestamp of a record with message.timestamp.before.max.ms of its topic when it is written, so a mirror
-    that begins, or that was behind, brings records that are too old by then. MirrorMaker itself copies that limit from the source's
-    topic unless config.properties.exclude names it, and no release's default does (KAFKA-20163). A compacted topic refuses records
-    without a key. The task is FAILED with InvalidRecordException, and again after each restart; with errors.tolerance=all the record
-    is lost. `mm2mgr check` asks both clusters for the settings of their topics: what counts is a limit below the time for
-    which the source keeps records, and a topic that is compacted on the target alone.
+    A broker compares the timestamp of a record with message.timestamp.before.max.ms of its topic when it is written, so
+    a mirror that begins, or that was behind, brings records that are too old by then. MirrorMaker itself copies that
+    limit from the source's topic unless config.properties.exclude names it, and no release's default does
+    (KAFKA-20163). A compacted topic refuses records without a key. The task is FAILED with InvalidRecordException, and
+    again after each restart; with errors.tolerance=all the record is lost. `mm2mgr check` asks both clusters for the
+    settings of their topics: what counts is a limit below the time for which the source keeps records, and a topic that
+    is compacted on the target alone.
     """
     own, there = subject.source_kafka.topic_settings, subject.target_kafka.topic_settings
-    found = selection_of(subject) if own else None
-    if found is None:
+    selection = selection_of(subject) if own else None
+    if selection is None:
         return
-    theirs_of = {name: settings for topic, settings in there.items() if (name := found.upstream(topic))}
+    theirs_of = {name: settings for topic, settings in there.items() if (name := selection.upstream(topic))}
     copied = _copies(subject, _BEFORE)
     late: dict[str, int] = {}
     limited: list[str] = []  # those of them whose topic on the target has a limit now
     keyless: list[str] = []
     for topic, settings in own.items():
-        if not found.takes(topic):
+        if not selection.takes(topic):
             continue
         theirs = theirs_of.get(topic, {})
         limit = _oldest_taken_ms(theirs, settings if copied else theirs)
@@ -344,7 +353,8 @@ def record_refused(subject: Subject) -> Iterator[Hit]:
             keyless.append(topic)
     if late:
         topics, shortest = few(sorted(late)), span_text(min(late.values()) / 1000)
-        message = f"{subject.target} refuses records of {topics} that are older than {shortest}, which {subject.source} still has: the task fails at the first ({_BEFORE})"
+        effect = f"which {subject.source} still has: the task fails at the first ({_BEFORE})"
+        message = f"{subject.target} refuses records of {topics} that are older than {shortest}, {effect}"
         fix = f"raise {_BEFORE} of the topics on {subject.target}"
         if copied:
             names = [_BEFORE, _BEFORE.replace("before", "after")]
@@ -355,20 +365,21 @@ def record_refused(subject: Subject) -> Iterator[Hit]:
         else:
             yield Hit(message, fix, _EXCLUDE)
     if keyless:
-        message = f"{few(keyless)} on {subject.target} is compacted and on {subject.source} is not: a record without a key is refused, and its task fails"
+        effect = "a record without a key is refused, and its task fails"
+        message = f"{few(keyless)} on {subject.target} is compacted and on {subject.source} is not: {effect}"
         fix = f"set cleanup.policy of the topic on {subject.target} as on {subject.source}"
         yield Hit(message, fix, "topics")
 
 
 def _copies(subject: Subject, setting: str) -> bool:
     """Tell whether MirrorMaker copies a setting of topics; False where its filter is unknown."""
-    found = filter_of(subject, "config.properties")
+    names = filter_of(subject, "config.properties")
     is_on = subject.flag("sync.topic.configs.enabled", default=True)
-    return is_on and found is not None and not NameFilter(found.exclude, ()).takes(setting)
+    return is_on and names is not None and not NameFilter(names.exclude, ()).takes(setting)
 
 
 def _oldest_taken_ms(topic: Mapping[str, str], limits: Mapping[str, str]) -> int | None:
-    """Return how old a record may be for a topic on the target, None without a limit; `limits` has the one that counts in the end."""
+    """Return how old a record may be for a topic of the target, None without limit; `limits` has the final one."""
     if topic.get("message.timestamp.type") == "LogAppendTime":
         return None
     values = (int(value) for value in (limits.get(_BEFORE), topic.get(_DIFFERENCE)) if value is not None)
@@ -377,8 +388,8 @@ def _oldest_taken_ms(topic: Mapping[str, str], limits: Mapping[str, str]) -> int
 
 def _kept_ms(topic: Mapping[str, str]) -> float:
     """Return for how long a topic keeps records."""
-    kept = int(topic.get("retention.ms", "-1"))
-    return kept if kept >= 0 and "delete" in topic.get("cleanup.policy", "") else math.inf
+    retention = int(topic.get("retention.ms", "-1"))
+    return retention if retention >= 0 and "delete" in topic.get("cleanup.policy", "") else math.inf
 
 
 @rule("delivery-limited", "warning", source="Connect's Worker.baseProducerConfigs", reads=_OF_PRODUCERS)
@@ -396,7 +407,8 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
             continue  # delivery-below-request reports the latter
         if plain == "retries" and value == 0 and _idempotent(subject):
             continue  # idempotence-conflict reports it
-        message = f"{described(subject, RECORDS, plain)}: if the target is unavailable for longer, the task fails and stays FAILED"
+        effect = "if the target is unavailable for longer, the task fails and stays FAILED"
+        message = f"{described(subject, RECORDS, plain)}: {effect}"
         key = subject.written(RECORDS, plain)
         edit = Edit(key, None) if key else client_edit(subject, RECORDS, plain, "2147483647")
         more = ": Connect's default waits until the target is available again"
@@ -422,15 +434,19 @@ def _waits_too_short(subject: Subject, client: str) -> int:
 def delivery_below_request(subject: Subject) -> Iterator[Hit]:
     """delivery.timeout.ms is less than linger.ms and request.timeout.ms together.
 
-    The producer throws ConfigException when it is created, "delivery.timeout.ms should be equal to or larger than linger.ms
-    + request.timeout.ms": the connector is RUNNING, each task FAILED. linger.ms is 5 by default since 4.0, so
+    The producer throws ConfigException when it is created, "delivery.timeout.ms should be equal to or larger than
+    linger.ms + request.timeout.ms": the connector is RUNNING, each task FAILED. linger.ms is 5 by default since 4.0, so
     delivery.timeout.ms=30000 with the default request.timeout.ms of 30000 works up to 3.9 and no longer. Connect's own
     value for the producer of records, which waits until the target is available again, needs no change.
     """
     for client in _PRODUCERS:
         if least := _waits_too_short(subject, client):
-            others = f"linger.ms={subject.value(client, 'linger.ms')} and request.timeout.ms={subject.value(client, 'request.timeout.ms')}"
-            message = f"{described(subject, client, _WAITS)} is less than {others} together: every task is FAILED when it creates the {client}"
+            others = (
+                f"linger.ms={subject.value(client, 'linger.ms')} and "
+                f"request.timeout.ms={subject.value(client, 'request.timeout.ms')}"
+            )
+            effect = f"every task is FAILED when it creates the {client}"
+            message = f"{described(subject, client, _WAITS)} is less than {others} together: {effect}"
             key = subject.written(client, _WAITS)
             if client == RECORDS and key:
                 yield removal_hit(
@@ -445,15 +461,16 @@ def delivery_below_request(subject: Subject) -> Iterator[Hit]:
 def transactional_id(subject: Subject) -> Iterator[Hit]:
     """A producer has a transactional.id, but nothing begins its transactions.
 
-    Connect writes transactions only on exactly-once workers, which set transactional.id themselves. On others the producer
-    of records throws "Cannot set a transactional.id without also enabling idempotence", and with enable.idempotence=true
-    at its first record "before completing a call to initTransactions": the connector is RUNNING, each task FAILED. The
-    producer of offset syncs fails in the same way, so no offset sync is written and no offset translated. For
-    exactly-once set exactly.once.source.support on the workers and exactly.once.support=required on the connector.
+    Connect writes transactions only on exactly-once workers, which set transactional.id themselves. On others the
+    producer of records throws "Cannot set a transactional.id without also enabling idempotence", and with
+    enable.idempotence=true at its first record "before completing a call to initTransactions": the connector is
+    RUNNING, each task FAILED. The producer of offset syncs fails in the same way, so no offset sync is written and no
+    offset translated. For exactly-once set exactly.once.source.support on the workers and exactly.once.support=required
+    on the connector.
     """
     for client in _PRODUCERS:
-        found = subject.client(client)
-        if found is None or _TRANSACTION in found.forced or not subject.is_set(client, _TRANSACTION):
+        producer = subject.client(client)
+        if producer is None or _TRANSACTION in producer.forced or not subject.is_set(client, _TRANSACTION):
             continue
         key = subject.written(client, _TRANSACTION)
         effect = "every task is FAILED" if client == RECORDS else "no offset sync is written"
@@ -470,7 +487,7 @@ def transactional_id(subject: Subject) -> Iterator[Hit]:
     "error",
     types=("source",),
     source="MirrorSourceTask.poll",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending("auto.offset.reset"),
 )
 def reset_none(subject: Subject) -> Iterator[Hit]:
@@ -482,7 +499,8 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
     core busy. Keep earliest. Seen on 4.3.1.
     """
     if _reset(subject) == "none":
-        message = f"{described(subject, READER, _RESET)}: a task with a partition without a position makes no progress, and its state stays RUNNING"
+        effect = "a task with a partition without a position makes no progress, and its state stays RUNNING"
+        message = f"{described(subject, READER, _RESET)}: {effect}"
         yield client_hit(subject, READER, _RESET, "earliest", message)
 
 
@@ -491,7 +509,7 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
     "warning",
     types=("source",),
     source="KAFKA-13988",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending("auto.offset.reset"),
 )
 def reset_latest(subject: Subject) -> Iterator[Hit]:
@@ -504,10 +522,10 @@ def reset_latest(subject: Subject) -> Iterator[Hit]:
     """
     if _reset(subject) != "latest":
         return
-    what = "records written before the first read of a topic or a new partition are never mirrored"
+    effect = "records written before the first read of a topic or a new partition are never mirrored"
     if subject.known_version and BY_BUG["KAFKA-13988"].affects(subject.known_version):
-        what = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
-    yield client_hit(subject, READER, _RESET, "earliest", f"{described(subject, READER, _RESET)}: {what}")
+        effect = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
+    yield client_hit(subject, READER, _RESET, "earliest", f"{described(subject, READER, _RESET)}: {effect}")
 
 
 def _reset(subject: Subject) -> str:

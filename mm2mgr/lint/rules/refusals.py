@@ -1,4 +1,4 @@
-"""Rules about what Kafka's code refuses although its definitions allow it: classes, values together, intervals, lists after an upgrade."""
+"""Rules about what Kafka's code refuses although its definitions allow it: classes, values together, lists."""
 
 from __future__ import annotations
 
@@ -53,12 +53,13 @@ _TRANSFORMS = "org.apache.kafka.connect.transforms"
 def class_refused(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot use the class in this key.
 
-    Kafka creates filters, policies, reporters, partitioners, interceptors, converters and callback handlers from the name of
-    their class. A class that does not exist is refused by Connect (400) where the key is the connector's own; one of
-    the wrong kind, such as a group filter as topic.filter.class, is found when the connector or a client is made: FAILED.
-    A name needs its package, except for connectors, converters and transformations. Newer lines lack some classes: 4.0 has no
-    DefaultPartitioner and no UniformStickyPartitioner. Classes that are not Kafka's are judged where workers were asked
-    that list their plugins (3.2 and newer): transformations, predicates and converters. Others are not judged.
+    Kafka creates filters, policies, reporters, partitioners, interceptors, converters and callback handlers from the
+    name of their class. A class that does not exist is refused by Connect (400) where the key is the connector's own;
+    one of the wrong kind, such as a group filter as topic.filter.class, is found when the connector or a client is
+    made: FAILED. A name needs its package, except for connectors, converters and transformations. Newer lines lack some
+    classes: 4.0 has no DefaultPartitioner and no UniformStickyPartitioner. Classes that are not Kafka's are judged
+    where workers were asked that list their plugins (3.2 and newer): transformations, predicates and converters. Others
+    are not judged.
     """
     yield from _of_connector(subject)
     reported: set[str] = set()
@@ -88,7 +89,7 @@ def _is_strange(name: str) -> bool:
 
 @dataclass(frozen=True)
 class _ClassKey:
-    """A key with a class: what it is for, when it is created, by which client (None: the connector), and whether it is a list."""
+    """A key with a class: its purpose, when it is created, by which client (None: the connector), whether a list."""
 
     key: str
     plain: str
@@ -104,12 +105,13 @@ def _of_connector(subject: Subject) -> Iterator[Hit]:
     name = subject.get(key)
     simple = name.removeprefix(f"{PACKAGE}.")
     if simple != name and simple not in CLASSES and not is_open(name):
-        right = next(each for each, type_ in CLASSES.items() if type_ == subject.type)
+        right = next(name for name, type_ in CLASSES.items() if type_ == subject.type)
         message = f"{written(subject, key)}={name}: Kafka has no such connector, and Connect refuses the config"
         # By hand: with a class that exists the connector starts to mirror.
         yield Hit(message, f"write {spelled(subject, key, f'{PACKAGE}.{right}')}", key)
     for key in _unstripped(subject):
-        message = f"{written(subject, key)} has a blank before or behind the class, and Connect looks for one of that name: it refuses the config"
+        effect = "and Connect looks for one of that name: it refuses the config"
+        message = f"{written(subject, key)} has a blank before or behind the class, {effect}"
         yield connector_hit(subject, key, subject.get(key), message)
 
 
@@ -139,12 +141,12 @@ _PLUGINS = {"transforms": "transformation", "predicates": "predicate"}
 
 def _of_key(kind: SubjectKind, key: str) -> Iterator[_ClassKey]:
     """Yield a key once for the connector, or once for each client that gets it: of two sides one may log in."""
-    known, version = load(), kind.setting.version
+    definitions, version = load(), kind.setting.version
     if plugin := _ALIAS.fullmatch(key):
         yield _ClassKey(key, key, _PLUGINS[plugin["kind"]], "always", None, listed=False, alias=plugin["alias"])
-    elif own := known.find(kind.type, key, version):
-        if found := classes.wanted(kind.type, key):
-            yield _ClassKey(key, key, *found, None, own.type == "list")
+    elif own := definitions.find(kind.type, key, version):
+        if purpose := classes.wanted(kind.type, key):
+            yield _ClassKey(key, key, *purpose, None, own.type == "list")
     else:
         for client in kind.clients:
             for hit in seen_by(client, key):
@@ -153,12 +155,12 @@ def _of_key(kind: SubjectKind, key: str) -> Iterator[_ClassKey]:
 
 
 def _of_client(client: Client, key: str, plain: str, version: str) -> Iterator[_ClassKey]:
-    definition, found = load().find(client.kind, plain, version), classes.wanted(client.kind, plain)
+    definition, purpose = load().find(client.kind, plain, version), classes.wanted(client.kind, plain)
     # Of the record producer's serializers invalid-value reports any that takes no bytes.
-    if found and definition and plain not in client.forced and (client.name != RECORDS or found[0] != "serializer"):
+    if purpose and definition and plain not in client.forced and (client.name != RECORDS or purpose[0] != "serializer"):
         # Connect's own consumer makes its deserializers from their names; MirrorMaker's are given theirs.
-        use: classes.Use = "always" if client.worker_prefixes and found[0] == "deserializer" else found[1]
-        yield _ClassKey(key, plain, found[0], use, client, definition.type == "list")
+        use: classes.Use = "always" if client.worker_prefixes and purpose[0] == "deserializer" else purpose[1]
+        yield _ClassKey(key, plain, purpose[0], use, client, definition.type == "list")
 
 
 def _wrong_class(subject: Subject, check: _ClassKey, name: str) -> str:
@@ -204,11 +206,12 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
     loaded = wrong.startswith("no ") and not wrong.startswith("no class")
     effect = f"the connector is {_START}" if loaded else "Connect refuses the config"
     effect = failing(check.client) if check.client else effect
-    message = f"{written(subject, check.key)}={shown(subject, check.key)}: {'it' if not check.listed else name} is {wrong}: {effect}"
+    outcome = f"{'it' if not check.listed else name} is {wrong}: {effect}"
+    message = f"{written(subject, check.key)}={shown(subject, check.key)}: {outcome}"
     if wrong.startswith("not on"):
         return Hit(message, f"add the jar with {name} to the workers' plugin.path", check.key)
     own = classes.names(check.purpose, subject.version)
-    simple = {each.rpartition(".")[2]: each for each in own}
+    simple = {name.rpartition(".")[2]: name for name in own}
     right = next(iter(nearest(name.rpartition(".")[2], simple, 0.8)), "")
     if right and not check.listed and simple[right] != name:
         return connector_hit(subject, check.key, simple[right], message)
@@ -216,7 +219,8 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
         return removal_hit(subject, check.key, message, f", or name your own {check.purpose}")
     return Hit(
         message,
-        f"write {'an' if check.purpose[0] in 'aeiou' else 'a'} {check.purpose}, such as {own[0]}, or remove {written(subject, check.key)}",
+        f"write {'an' if check.purpose[0] in 'aeiou' else 'a'} {check.purpose}, such as {own[0]}, or remove "
+        f"{written(subject, check.key)}",
         check.key,
     )
 
@@ -226,8 +230,8 @@ def _read_keys(kind: SubjectKind) -> tuple[tuple[str, str], ...]:
     """Return the keys whose values decide about these rows, with their plain names."""
     if not _exclusions(kind):
         return ()
-    found = {key: plain for winners in kind.winners.values() for plain, key in winners.items() if plain in READ}
-    return tuple(found.items())
+    plain_of = {key: plain for winners in kind.winners.values() for plain, key in winners.items() if plain in READ}
+    return tuple(plain_of.items())
 
 
 @lru_cache(maxsize=4096)
@@ -237,7 +241,9 @@ def _exclusions(kind: SubjectKind) -> tuple[tuple[str, Exclusion], ...]:
     return tuple(
         (client.name, exclusion)
         for exclusion in EXCLUSIONS
-        for client in sorted(kind.clients, key=lambda each: (each.name not in exclusion.told, each.kind != "admin"))
+        for client in sorted(
+            kind.clients, key=lambda candidate: (candidate.name not in exclusion.told, candidate.kind != "admin")
+        )
         if client.kind in exclusion.kinds
         and line >= exclusion.since
         and any(plain in kind.winners[client.name] for plain in exclusion.keys)
@@ -256,10 +262,10 @@ def refused_by_code(subject: Subject) -> Iterator[Hit]:
     """A client refuses a value that its definition allows, most often because of another one.
 
     Connect checks each key alone. What excludes another setting is found when the client is made, and the connector
-    (admin clients) or each task is FAILED: default.api.timeout.ms below request.timeout.ms, group.protocol=consumer with
-    session, heartbeat or assignor keys (since 4.0), idempotence with acks, retries or requests in flight that contradict it, a
-    password without its store, two keystores at once. TLS protocols, the way to compare host names and SASL mechanisms
-    are found at the first connection.
+    (admin clients) or each task is FAILED: default.api.timeout.ms below request.timeout.ms, group.protocol=consumer
+    with session, heartbeat or assignor keys (since 4.0), idempotence with acks, retries or requests in flight that
+    contradict it, a password without its store, two keystores at once. TLS protocols, the way to compare host names and
+    SASL mechanisms are found at the first connection.
     """
     yield from _intervals(subject)
     for name, key, exclusion, wrong in _known_refusals(subject):
@@ -292,7 +298,7 @@ def _refusals(subject: Subject) -> Iterator[_Refused]:
     reported: set[tuple[str, Exclusion]] = set()
     settings: dict[str, Settings] = {}
     for name, exclusion in _exclusions(subject.kind):
-        key = next((found for plain in exclusion.keys if (found := subject.written(name, plain))), "")
+        key = next((setting for plain in exclusion.keys if (setting := subject.written(name, plain))), "")
         if (key, exclusion) in reported or (is_open(subject.get(key)) and not is_secret(key)):
             continue
         if name not in settings:
@@ -334,10 +340,10 @@ def _intervals(subject: Subject) -> Iterator[Hit]:
 def upgrade_lists(subject: Subject) -> Iterator[Hit]:
     """A list has an item twice, or an empty one, which workers from 4.2 on refuse.
 
-    Older Kafka takes such lists, and a running connector goes on running after the upgrade of its workers, since Connect
-    validates a config only when it is submitted: the next change of the connector, whatever it is, then ends with 400,
-    "values must not be duplicated" or "must not be empty" (KIP-1161). In lists of clients and filters Kafka removes
-    doubles itself; an empty item there makes the connector or its tasks FAILED.
+    Older Kafka takes such lists, and a running connector goes on running after the upgrade of its workers, since
+    Connect validates a config only when it is submitted: the next change of the connector, whatever it is, then ends
+    with 400, "values must not be duplicated" or "must not be empty" (KIP-1161). In lists of clients and filters Kafka
+    removes doubles itself; an empty item there makes the connector or its tasks FAILED.
     """
     if numbers(subject.version) >= (4, 2):
         return  # invalid-value reports it
@@ -353,17 +359,17 @@ def upgrade_lists(subject: Subject) -> Iterator[Hit]:
 @lru_cache(maxsize=4096)
 def _lists(kind: SubjectKind) -> tuple[tuple[str, bool, str], ...]:
     """Return the keys whose lists newer Kafka checks, whether it refuses doubles, and what it refuses."""
-    return tuple((key, *found) for key in kind.keys if (found := _checked_later(kind, key)))
+    return tuple((key, *check) for key in kind.keys if (check := _checked_later(kind, key)))
 
 
 def _checked_later(kind: SubjectKind, key: str) -> tuple[bool, str] | None:
-    known = load()
-    newest = known.lines[-1]
-    if own := known.find(kind.type, key, newest):
+    definitions = load()
+    newest = definitions.lines[-1]
+    if own := definitions.find(kind.type, key, newest):
         return (not own.read_by, "the config at its next change") if NO_DOUBLES in own.valid else None
     for client in kind.clients:
         for hit in seen_by(client, key):
-            definition = known.find(client.kind, hit.key, newest)
+            definition = definitions.find(client.kind, hit.key, newest)
             if (
                 definition and NO_DOUBLES in definition.valid and hit.key != "bootstrap.servers"
             ):  # bad-address reports that

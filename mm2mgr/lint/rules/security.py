@@ -31,25 +31,25 @@ LOGIN = ("sasl.jaas.config",)
 NEEDED: tuple[tuple[str, ...], ...] = (("security.protocol",), ("sasl.mechanism",), LOGIN, TRUST, KEYS)
 STORES = ("ssl.truststore.", "ssl.keystore.")
 _STORE_PARTS = tuple(
-    f"{each}{part}" for each in STORES for part in ("location", "certificates", "key", "certificate.chain")
+    f"{store}{part}" for store in STORES for part in ("location", "certificates", "key", "certificate.chain")
 )
 _OF_A_SIDE = ("security.protocol", "sasl.mechanism", *LOGIN, *_STORE_PARTS, "producer.override.bootstrap.servers")
 
 
 def configured(subject: Subject, client: str, plain: str) -> str:
     """Return the value that connector or workers set for a client, "" for none."""
-    found = subject.configured[client].configured(plain) if client in subject.configured else None
-    return found.value if found else ""
+    setting = subject.configured[client].configured(plain) if client in subject.configured else None
+    return setting.value if setting else ""
 
 
 @lru_cache(maxsize=4096)
 def keys_with_clients(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client], ...]:
     """Return the keys that give clients a plain key, each with one of these clients; an admin client fails first."""
-    found: dict[str, Client] = {}
-    for client in sorted(kind.clients, key=lambda each: each.kind != "admin"):
+    client_of: dict[str, Client] = {}
+    for client in sorted(kind.clients, key=lambda candidate: candidate.kind != "admin"):
         if key := kind.winners[client.name].get(plain):
-            found.setdefault(key, client)
-    return tuple(found.items())
+            client_of.setdefault(key, client)
+    return tuple(client_of.items())
 
 
 def protocol(subject: Subject, client: str) -> str:
@@ -59,19 +59,20 @@ def protocol(subject: Subject, client: str) -> str:
 
 
 def lacking_in_override(subject: Subject) -> list[str]:
-    """Return the security settings of the target that an overridden record producer lacks, the first name of each group."""
+    """Return the target's security settings that an overridden record producer lacks, one name per group."""
     address = subject.get("producer.override.bootstrap.servers")
     if not address or protocol(subject, "target admin") in ("", "PLAINTEXT"):
         return []
-    needed = [each for each in NEEDED if subject.is_set("target admin", *each)]
-    lacking = [each[0] for each in needed if not subject.is_set("record producer", *each)]
+    needed = [names for names in NEEDED if subject.is_set("target admin", *names)]
+    lacking = [names[0] for names in needed if not subject.is_set("record producer", *names)]
     if protocol(subject, "record producer") == "PLAINTEXT":
         lacking.append("security.protocol")
     return lacking
 
 
-_SEEN = "tests/lint/test_seen_live_start.py::"
-# Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for sure.
+_LIVE_TESTS = "tests/lint/test_seen_live_start.py::"
+# Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for
+# sure.
 _SECRET = re.compile(r"(^|\.)(password|passphrase|secret|jaas\.config|keystore\.key|user\.info)$")
 # Where inline PEM may be, and the type that has to be with it.
 _PEM = {
@@ -82,7 +83,8 @@ _PEM = {
 _KERBEROS = "Krb5LoginModule"
 _KAFKAS = "org.apache.kafka.common.security."
 PLAIN, SCRAM = f"{_KAFKAS}plain.PlainLoginModule", f"{_KAFKAS}scram.ScramLoginModule"
-# Login module → the mechanisms that work with it. Java has a client for PLAIN itself, so ScramLoginModule does for it, too.
+# Login module → the mechanisms that work with it. Java has a client for PLAIN itself, so ScramLoginModule does for it,
+# too.
 MODULES = {
     PLAIN: ("PLAIN",),
     SCRAM: ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"),
@@ -111,7 +113,8 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
         if is_clear(key, subject.config[key]):
             message = f"everyone who can read this config sees the secret in {written(subject, key)}"
             name = "jaas" if key.endswith("jaas.config") else "password" if "pass" in key else "secret"
-            fix = f"write a placeholder, such as ${{file:/path/on/the/workers:{name}}}, and configure its provider on the workers"
+            remedy = "and configure its provider on the workers"
+            fix = f"write a placeholder, such as ${{file:/path/on/the/workers:{name}}}, {remedy}"
             yield Hit(message, fix, key)
 
 
@@ -119,10 +122,10 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
 def secret_in_tree(estate: Estate) -> Iterator[Hit]:
     """The YAML tree contains a secret of mm2mgr's own logins.
 
-    `auth`, `tls`, `headers` and `proxy` of Connect clusters, `auth` and `tls` of metric sources, and `access` of Kafka clusters, are for mm2mgr itself; no
-    worker needs them. The tree is kept in version control, where everyone with a copy can read them, also after they
-    were removed. A placeholder, ${env:NAME}, ${file:/path:key} or ${dir:/path:file}, is resolved on the machine that
-    runs mm2mgr. Change a secret that was committed.
+    `auth`, `tls`, `headers` and `proxy` of Connect clusters, `auth` and `tls` of metric sources, and `access` of Kafka
+    clusters, are for mm2mgr itself; no worker needs them. The tree is kept in version control, where everyone with a
+    copy can read them, also after they were removed. A placeholder, ${env:NAME}, ${file:/path:key} or
+    ${dir:/path:file}, is resolved on the machine that runs mm2mgr. Change a secret that was committed.
     """
     fix = "write a placeholder that this machine resolves, such as ${env:NAME} or ${file:/path:key}"
     for login in estate.logins:
@@ -177,7 +180,7 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     stops=True,
     needs=("security.protocol", "sasl.", "ssl."),
     source="Kafka's SaslConfigs and CommonClientConfigs",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending(*_OF_A_SIDE),
 )
 def security_incomplete(subject: Subject) -> Iterator[Hit]:
@@ -190,8 +193,8 @@ def security_incomplete(subject: Subject) -> Iterator[Hit]:
     brokers may be as it says.
     """
     for client in _sides(subject):
-        if found := _incomplete(subject, client):
-            key, fault, edit, more = found
+        if lacking := _incomplete(subject, client):
+            key, fault, edit, more = lacking
             unused: Severity | None = "warning" if fault.endswith(_NOT_USED) else None
             message = f"{written(subject, key) if key else 'the connector'}: {fault}"
             hit = edit_hit(subject, message, [edit], key, more)
@@ -225,10 +228,10 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] 
         return login, f"{protocol} does not log in", fix, ", or remove sasl.*"
     key = _key(subject, client, "security.protocol")
     logs_in = protocol.startswith("SASL_") and key and not is_open(protocol)
-    jaas, mechanism = (configured(subject, client.name, f"sasl.{each}") for each in ("jaas.config", "mechanism"))
+    jaas, mechanism = (configured(subject, client.name, f"sasl.{name}") for name in ("jaas.config", "mechanism"))
     if logs_in and not mechanism and _KERBEROS not in jaas:
-        known = next((mechanisms[0] for module, mechanisms in MODULES.items() if module in jaas), "…")
-        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", beside("sasl.mechanism", known), ""
+        usual = next((mechanisms[0] for module, mechanisms in MODULES.items() if module in jaas), "…")
+        return key, "without sasl.mechanism it is Kerberos (GSSAPI)", beside("sasl.mechanism", usual), ""
     if logs_in and not jaas and mechanism != "GSSAPI":
         login_file = beside("sasl.jaas.config", "${file:/path/on/the/workers:jaas}")
         return key, f"{mechanism} has no login configured", login_file, ""
@@ -252,7 +255,7 @@ def _beside(subject: Subject, client: Client, key: str, plain: str, value: str) 
     return Edit(prefix + plain, value)
 
 
-@rule("store-type-missing", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
+@rule("store-type-missing", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_LIVE_TESTS}test_store_type")
 def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """PEM data are configured for a store of another format.
 
@@ -288,11 +291,11 @@ def _pem_keys(subject: Subject) -> Iterator[tuple[str, Client, str]]:
 def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
     if not any(key.endswith("store.password") for key in subject.config):
         return
-    found = (
+    keys = (
         (client, store, _key(subject, client, f"{store}password")) for client in subject.clients for store in STORES
     )
     reported: set[str] = set()
-    for client, store, key in found:
+    for client, store, key in keys:
         is_file = bool(_key(subject, client, f"{store}location"))
         is_pem = configured(subject, client.name, f"{store}type").upper() == "PEM"
         if key and key not in reported and is_file and is_pem:
@@ -302,7 +305,7 @@ def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
             yield removal_hit(subject, key, message, f"; a key's own password is {own}")
 
 
-@rule("pem-not-lines", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_SEEN}test_store_type")
+@rule("pem-not-lines", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_LIVE_TESTS}test_store_type")
 def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     """A PEM value contains backslash-n instead of line breaks.
 
@@ -312,7 +315,8 @@ def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     """
     for key, _, plain in _pem_keys(subject):
         if "\\n" in subject.get(key):
-            message = f"{written(subject, key)} contains backslash-n instead of line breaks: Kafka finds no {plain.rpartition('.')[2]} in it"
+            effect = f"Kafka finds no {plain.rpartition('.')[2]} in it"
+            message = f"{written(subject, key)} contains backslash-n instead of line breaks: {effect}"
             fix = "write real line breaks (\\n once, within JSON), or a placeholder for the file"
             right = subject.get(key).replace("\\r\\n", "\n").replace("\\n", "\n")
             yield Hit(message, fix, key, edits=(Edit(key, right),))

@@ -1,4 +1,4 @@
-"""Rules about sizes: batches, requests and records that do not fit, fetches too large for a long link, memory. Unknown facts are 0 or None."""
+"""Rules about sizes: batches, requests, records that do not fit, fetches too large for a link, memory."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def tasks(subject: Subject) -> int:
 
 def partitions(subject: Subject) -> int:
     """Return how many partitions the connector mirrors, 0 when unknown."""
-    known = subject.source_kafka.partitions or {}
-    return sum(known[topic] for topic in _mirrored(subject, known))
+    counts = subject.source_kafka.partitions or {}
+    return sum(counts[topic] for topic in _mirrored(subject, counts))
 
 
 def _mirrored(subject: Subject, topics: Collection[str]) -> list[str]:
-    found = selection_of(subject) if topics else None
-    return [topic for topic in topics if found.takes(topic)] if found else []
+    selection = selection_of(subject) if topics else None
+    return [topic for topic in topics if selection.takes(topic)] if selection else []
 
 
 def fetch_of_one(subject: Subject) -> int:
@@ -84,20 +84,22 @@ def largest_at_source(subject: Subject) -> int:
 def known_limit(subject: Subject) -> int | None:
     """Return the smallest record limit of the target's topics, else of its brokers; None when neither is known."""
     kafka = subject.target_kafka
-    found = selection_of(subject) if kafka.topic_max_message_bytes else None
-    upstream = {topic: found.upstream(topic) for topic in kafka.topic_max_message_bytes} if found else {}
+    selection = selection_of(subject) if kafka.topic_max_message_bytes else None
+    upstream = {topic: selection.upstream(topic) for topic in kafka.topic_max_message_bytes} if selection else {}
     limits = [
-        kafka.topic_max_message_bytes[topic] for topic, name in upstream.items() if name and found and found.takes(name)
+        kafka.topic_max_message_bytes[topic]
+        for topic, name in upstream.items()
+        if name and selection and selection.takes(name)
     ]
     return min(limits, default=kafka.message_max_bytes)
 
 
-_SEEN = "tests/lint/test_seen_live_records.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_records.py::"
 _LARGE_RECORDS = 5 * MIB
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 
-@rule("batch-above-buffer", "error", source="BufferPool", seen=_SEEN, reads=_OF_SIZES)
+@rule("batch-above-buffer", "error", source="BufferPool", seen=_LIVE_TESTS, reads=_OF_SIZES)
 def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     """A batch is larger than the memory of the producer.
 
@@ -107,11 +109,12 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     benefit, since a topic does not accept them. Source: BufferPool.allocate; seen with batch.size of 50 MiB.
     """
     if is_above_buffer(subject, "batch.size"):
-        message = f"{described(subject, RECORDS, 'batch.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): every task fails at its first record"
+        effect = f"({size(number(subject, 'buffer.memory'))}): every task fails at its first record"
+        message = f"{described(subject, RECORDS, 'batch.size')} is more than buffer.memory {effect}"
         yield client_hit(subject, RECORDS, "batch.size", "921600", message)
 
 
-@rule("batch-above-topic", "error", types=("source",), source="KIP-126", seen=_SEEN)
+@rule("batch-above-topic", "error", types=("source",), source="KIP-126", seen=_LIVE_TESTS)
 def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     """Batches are larger than the target's topics accept.
 
@@ -124,14 +127,15 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
         return
     batch, limit = subject.number(RECORDS, "batch.size"), known_limit(subject) or TOPIC_BYTES
     if batch is not None and batch >= limit:
-        message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts ({limit} bytes): full batches are refused, split and retried"
+        effect = f"({limit} bytes): full batches are refused, split and retried"
+        message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts {effect}"
         right = str(int(limit * BATCH_SHARE) // 1024 * 1024 or limit // 2)
         more = ", or raise max.message.bytes of the target's topics"
         edit = client_edit(subject, RECORDS, "batch.size", right)
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "batch.size"), more)
 
 
-@rule("request-below-records", "error", types=("source",), source="KAFKA-4169", seen=_SEEN)
+@rule("request-below-records", "error", types=("source",), source="KAFKA-4169", seen=_LIVE_TESTS)
 def request_below_records(subject: Subject) -> Iterator[Hit]:
     """The source has larger records than the producer may send.
 
@@ -143,11 +147,15 @@ def request_below_records(subject: Subject) -> Iterator[Hit]:
     largest = largest_at_source(subject)
     request = subject.number(RECORDS, "max.request.size") if largest else None
     if request is not None and largest > max(request, TOPIC_BYTES):
-        message = f"the source accepts records of up to {largest} bytes, and {described(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, also after each restart"
+        message = (
+            f"the source accepts records of up to {largest} bytes, and "
+            f"{described(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, also after "
+            "each restart"
+        )
         yield client_hit(subject, RECORDS, "max.request.size", str(largest), message)
 
 
-@rule("size-one-sided", "warning", types=("source",), source="KIP-74", seen=f"{_SEEN}test_request_below_records")
+@rule("size-one-sided", "warning", types=("source",), source="KIP-74", seen=f"{_LIVE_TESTS}test_request_below_records")
 def size_one_sided(subject: Subject) -> Iterator[Hit]:
     """Large records are configured for reading but not for writing.
 
@@ -159,13 +167,16 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
     fetch = fetch_of_one(subject)
     for_records = not subject.is_set(RECORDS, "max.request.size") and not subject.is_set(READER, "receive.buffer.bytes")
     if fetch >= _LARGE_RECORDS and for_records and not any(request_below_records(subject)):
-        message = f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
+        message = (
+            f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records "
+            f"above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
+        )
         edit = client_edit(subject, RECORDS, "max.request.size", str(fetch))
         more = ", and let the target's topics accept such records"
         yield edit_hit(subject, message, [edit], key_for(subject, READER, PARTITION), more)
 
 
-@rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=_SEEN)
+@rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=_LIVE_TESTS)
 def request_above_target(subject: Subject) -> Iterator[Hit]:
     """The producer may send larger records than the target accepts.
 
@@ -177,18 +188,21 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     """
     if not subject.is_set(RECORDS, "max.request.size"):
         return
-    request, known = subject.number(RECORDS, "max.request.size"), known_limit(subject)
-    if request is None or known is None:
+    request, limit = subject.number(RECORDS, "max.request.size"), known_limit(subject)
+    if request is None or limit is None:
         return
     largest = largest_at_source(subject)
-    meant_for_records = largest > known if largest else not subject.is_set(RECORDS, "batch.size")
-    if request > max(known, TOPIC_BYTES) and meant_for_records:
-        message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {known} bytes: it refuses larger records, which fails the task"
+    meant_for_records = largest > limit if largest else not subject.is_set(RECORDS, "batch.size")
+    if request > max(limit, TOPIC_BYTES) and meant_for_records:
+        effect = "it refuses larger records, which fails the task"
+        message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {limit} bytes: {effect}"
         fix = f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)"
         yield Hit(message, fix, key_for(subject, RECORDS, "max.request.size"))
 
 
-@rule("buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_SEEN, reads=_OF_SIZES)
+@rule(
+    "buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_LIVE_TESTS, reads=_OF_SIZES
+)
 def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     """The producer's memory is smaller than the largest record it may send.
 
@@ -197,7 +211,8 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     max.request.size; each task has its own buffer. Source: KafkaProducer.
     """
     if is_above_buffer(subject, "max.request.size") and not is_above_buffer(subject, "batch.size"):
-        message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory ({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
+        effect = f"({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
+        message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory {effect}"
         edit = client_edit(subject, RECORDS, "buffer.memory", str(2 * number(subject, "max.request.size")))
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "max.request.size"))
 
@@ -207,7 +222,7 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     "warning",
     types=("source",),
     source="Kafka's consumer documentation",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=_OF_SIZES,
 )
 def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
@@ -224,7 +239,10 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     timeout = subject.number(READER, "request.timeout.ms")
     if least is None or wait is None or timeout is None or least <= 1 or wait < timeout:
         return
-    message = f"{described(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
+    message = (
+        f"{described(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects "
+        f"after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
+    )
     key = subject.written(READER, "fetch.max.wait.ms") or subject.written(READER, "request.timeout.ms")
     yield edit_hit(subject, message, [client_edit(subject, READER, "fetch.max.wait.ms", "500")], key)
 
@@ -239,12 +257,17 @@ def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     next. Lower fetch.max.bytes; a few MiB are enough on a short link. Seen with 50 MiB fetches in a heap of 512 MiB.
     """
     usual = {(READER, FETCH): 50 * MIB, (RECORDS, "buffer.memory"): 32 * MIB}
-    raised = [each for each in usual if subject.is_set(*each) and number(subject, each[1], each[0]) > usual[each]]
+    raised = [
+        setting
+        for setting in usual
+        if subject.is_set(*setting) and number(subject, setting[1], setting[0]) > usual[setting]
+    ]
     if not raised:
         return
     fetch, buffer = subject.number(READER, FETCH), subject.number(RECORDS, "buffer.memory")
     total = tasks(subject) * (fetch + buffer) if fetch is not None and buffer is not None else 0
     if total > _TOO_MUCH_MEMORY:
         client, plain = raised[0]
-        message = f"{described(subject, client, plain)}: {tasks(subject)} tasks may need {size(total)} together, and workers run out of heap when there is a backlog"
+        effect = "together, and workers run out of heap when there is a backlog"
+        message = f"{described(subject, client, plain)}: {tasks(subject)} tasks may need {size(total)} {effect}"
         yield client_hit(subject, client, plain, str(16 * MIB), message)

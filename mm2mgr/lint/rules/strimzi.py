@@ -1,4 +1,4 @@
-"""Rules about resources of Strimzi: what its operator refuses or ignores, and resources whose workers become one Connect cluster."""
+"""Rules about Strimzi's resources: what its operator refuses or ignores, workers that become one cluster."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _STORED = ("group.id", "config.storage.topic", "offset.storage.topic", "status.s
 def operator_ignores(subject: Subject) -> Iterator[Hit]:
     """Strimzi's operator refuses the resource, or ignores a part of it.
 
-    connectCluster must be the target's alias: since 0.41 the operator refuses any other resource, and leaves what runs as it is.
-    So it does where a mirror names a cluster that is not there. A member that the definition does not have, such as `config` of a mirror, is refused by kubectl or
-    dropped by the API server, so the operator never sees it. It creates a KafkaConnector only with the label
-    strimzi.io/cluster, which names its KafkaConnect, and only where that has the annotation
-    strimzi.io/use-connector-resources: "true". Settings of workers in the config of a cluster where no workers are do nothing (a
-    hint). The API version v1 has no heartbeatConnector, pause, connectCluster and clusters, and no authentication of type oauth. An
-    authentication without its user, secret or certificate is refused; in the config of type custom only sasl.* and ssl.keystore.* count.
+    connectCluster must be the target's alias: since 0.41 the operator refuses any other resource, and leaves what runs
+    as it is. So it does where a mirror names a cluster that is not there. A member that the definition does not have,
+    such as `config` of a mirror, is refused by kubectl or dropped by the API server, so the operator never sees it. It
+    creates a KafkaConnector only with the label strimzi.io/cluster, which names its KafkaConnect, and only where that
+    has the annotation strimzi.io/use-connector-resources: "true". Settings of workers in the config of a cluster where
+    no workers are do nothing (a hint). The API version v1 has no heartbeatConnector, pause, connectCluster and
+    clusters, and no authentication of type oauth. An authentication without its user, secret or certificate is refused;
+    in the config of type custom only sasl.* and ssl.keystore.* count.
     """
     for note in subject.resource.notes if subject.resource else ():
         spot = replace(subject.spot, line=note.line, key=note.key)
@@ -36,11 +37,11 @@ def operator_ignores(subject: Subject) -> Iterator[Hit]:
 def resources_share_workers(estate: Estate) -> Iterator[Hit]:
     """Two resources of Strimzi have workers of one group, or with one storage topic, on one Kafka cluster.
 
-    The operator's defaults are the same for all of them: mirrormaker2-cluster for a KafkaMirrorMaker2, connect-cluster for a
-    KafkaConnect, and topics of that name. On one Kafka cluster their workers join one group and become one Connect cluster: each
-    operator deletes the connectors of the other resource, and tasks run on workers without the certificates that they need. Give
-    each resource a group.id and three storage topics of its own. A new offset.storage.topic begins without offsets, so
-    connectors that ran before mirror all topics again.
+    The operator's defaults are the same for all of them: mirrormaker2-cluster for a KafkaMirrorMaker2, connect-cluster
+    for a KafkaConnect, and topics of that name. On one Kafka cluster their workers join one group and become one
+    Connect cluster: each operator deletes the connectors of the other resource, and tasks run on workers without the
+    certificates that they need. Give each resource a group.id and three storage topics of its own. A new
+    offset.storage.topic begins without offsets, so connectors that ran before mirror all topics again.
     """
     first: dict[str, Subject] = {}
     for subject in estate.subjects:
@@ -57,9 +58,10 @@ def resources_share_workers(estate: Estate) -> Iterator[Hit]:
             other = group[0] if subject is not group[0] else group[1]
             shared.setdefault(subject, (other, {}))[1][key] = None
     for subject, (other, keys) in shared.items():
-        own, theirs = (each.resource.workers.lstrip("/") for each in (subject, other) if each.resource)
+        own, theirs = (sharer.resource.workers.lstrip("/") for sharer in (subject, other) if sharer.resource)
         values = ", ".join(f"{key}={subject.worker_property(key)}" for key in keys)
-        message = f"the workers of {own} and of {theirs} have {values} on one Kafka cluster: they become one Connect cluster, and each resource's connectors are deleted for the other's"
+        effect = "they become one Connect cluster, and each resource's connectors are deleted for the other's"
+        message = f"the workers of {own} and of {theirs} have {values} on one Kafka cluster: {effect}"
         yield Hit(message, _own_names(subject), next(iter(keys)), subject, others=(other,))
 
 

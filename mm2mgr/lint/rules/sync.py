@@ -1,4 +1,4 @@
-"""Rules about what MirrorMaker copies beside records: ACLs, topic settings, replication factors, offset syncs, and how often."""
+"""Rules about what MirrorMaker copies beside records: ACLs, topic settings, replication factors, offset syncs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.text import whole_number
 from mm2mgr.truth.reach import ConnectorType, numbers
 
-_SEEN = "tests/lint/test_seen_live_topics.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
 _SYNCS, _BLOCK = "offset-syncs producer", "max.block.ms"
 _LONG_BLOCK_MS = 5_000
@@ -53,15 +53,17 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
     with unchanged principals: where the target authenticates differently, they match no user, or another user. ALLOW
     WRITE is skipped, ALLOW ALL becomes READ, and nothing is ever removed. It needs Describe on the source cluster and
     Alter on the target cluster; errors are only logged. With unchanged topic names (IdentityReplicationPolicy) it
-    grants read access to the target's own topics. It is a warning where true is written and the sides log in differently, and
-    a hint where the default does it or both log in alike. Source: KIP-382; the rights were tried one by one on 4.3.1.
+    grants read access to the target's own topics. It is a warning where true is written and the sides log in
+    differently, and a hint where the default does it or both log in alike. Source: KIP-382; the rights were tried one
+    by one on 4.3.1.
     """
     logins = [_login(subject, side) for side in SIDES]
     if not subject.flag(_ACLS, default=True) or (_ACLS not in subject.config and logins[0] == logins[1]):
         return
     how = f" ({logins[0]} on the source, {logins[1]} on the target)" if logins[0] != logins[1] else ""
     setting = f"{written(subject, _ACLS)}=true" if _ACLS in subject.config else f"{_ACLS} is true by default"
-    message = f"{setting}: READ rights of the source's principals are copied to the target under the same names{how} and never removed"
+    effect = f"names{how} and never removed"
+    message = f"{setting}: READ rights of the source's principals are copied to the target under the same {effect}"
     hit = connector_hit(subject, _ACLS, "false", message, " unless that is intended")
     yield hit if how and _ACLS in subject.config else hit.lowered("info")
 
@@ -76,7 +78,7 @@ def _login(subject: Subject, side: ClusterSide) -> str:
     return "client certificates" if protocol == "SSL" and has_key else "no login"
 
 
-@rule("sync-configs", "warning", types=("source",), needs=(_DEFAULTS_FROM,), source="KIP-894", seen=_SEEN)
+@rule("sync-configs", "warning", types=("source",), needs=(_DEFAULTS_FROM,), source="KIP-894", seen=_LIVE_TESTS)
 def sync_configs(subject: Subject) -> Iterator[Hit]:
     """The value of use.defaults.from has no effect.
 
@@ -98,7 +100,7 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
     "info",
     types=("source",),
     source="KIP-382",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending("sync.topic.configs.enabled"),
 )
 def sync_configs_off(subject: Subject) -> Iterator[Hit]:
@@ -110,7 +112,8 @@ def sync_configs_off(subject: Subject) -> Iterator[Hit]:
     Source: MirrorSourceConnector.start, createNewTopics.
     """
     if not subject.flag(_CONFIGS, default=True):
-        message = f"{written(subject, _CONFIGS)}=false: a topic's settings are copied when it is created; later changes (retention.ms, max.message.bytes) are not"
+        effect = "later changes (retention.ms, max.message.bytes) are not"
+        message = f"{written(subject, _CONFIGS)}=false: a topic's settings are copied when it is created; {effect}"
         yield connector_hit(subject, _CONFIGS, "true", message, ", or set the target's topics yourself")
 
 
@@ -122,9 +125,9 @@ def alter_configs_replaces(subject: Subject) -> Iterator[Hit]:
     """Each sync of topic settings removes what was set on the target.
 
     With use.incremental.alter.configs=never MirrorMaker sends all settings of a topic at once, as it did before 3.5: a
-    setting that was made on the target's topic, such as a longer retention, is reset to the brokers' default at the next
-    sync, without an error. The default `requested` changes only what differs. Kafka 4.0 removed the key and always behaves
-    like `required` (KIP-894).
+    setting that was made on the target's topic, such as a longer retention, is reset to the brokers' default at the
+    next sync, without an error. The default `requested` changes only what differs. Kafka 4.0 removed the key and always
+    behaves like `required` (KIP-894).
     """
     version = numbers(subject.known_version or "0")
     if subject.get(_ALTER).lower() == "never" and (3, 5) <= version < (4, 0) and subject.flag(_CONFIGS, default=True):
@@ -134,7 +137,7 @@ def alter_configs_replaces(subject: Subject) -> Iterator[Hit]:
         yield removal_hit(subject, _ALTER, message)
 
 
-@rule("replication-factor", "error", source="KIP-382", seen=_SEEN)
+@rule("replication-factor", "error", source="KIP-382", seen=_LIVE_TESTS)
 def replication_factor(subject: Subject) -> Iterator[Hit]:
     """A topic needs more replicas than its cluster has brokers and cannot be created.
 
@@ -145,7 +148,7 @@ def replication_factor(subject: Subject) -> Iterator[Hit]:
     storage topics have a factor of 3 by default; where they cannot be created, the workers do not start. Source:
     MirrorSourceConnector, MirrorCheckpointConnector, MirrorHeartbeatConnector, DistributedConfig.
     """
-    for key, cannot, where, default in _made(subject):
+    for key, cannot, where, default in _created_topics(subject):
         brokers = (subject.target_kafka if where == "target" else subject.source_kafka).brokers
         text = subject.get(key, str(default))
         if not _NUMBER.fullmatch(text) or int(text) == -1:
@@ -165,7 +168,7 @@ def _so_many(where: str, brokers: int) -> str:
 
 
 def _storage(subject: Subject) -> Iterator[Hit]:
-    """Report the workers' storage topics where it is known in which cluster they are, and that no live worker has made them."""
+    """Report the workers' storage topics where their cluster is known and no live worker has made them."""
     where = _home(subject)
     brokers = (subject.target_kafka if where == "target" else subject.source_kafka).brokers if where else None
     wrong = {}
@@ -176,7 +179,8 @@ def _storage(subject: Subject) -> Iterator[Hit]:
             wrong[key] = f"{key}={text}" if subject.worker_property(key) else f"{key} is 3 by default"
     if wrong and brokers:
         prefix = f"{subject.target}." if subject.form == "dedicated" else ""
-        message = f"{', '.join(wrong.values())}, and {_so_many(where, brokers)}: the workers cannot create their topics and do not start"
+        effect = "the workers cannot create their topics and do not start"
+        message = f"{', '.join(wrong.values())}, and {_so_many(where, brokers)}: {effect}"
         right = ", ".join(f"{prefix}{key}={brokers}" for key in wrong)
         yield Hit(message, f"write {right} for the workers, or -1 for the brokers' default")
 
@@ -193,8 +197,8 @@ def _home(subject: Subject) -> str:
     return ids.get(subject.worker.cluster_id, "") if subject.worker.cluster_id else next(by_address, "")
 
 
-def _made(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
-    """Yield the topics a connector creates: the key of the replication factor, what cannot be created with a wrong one, its cluster, Kafka's default."""
+def _created_topics(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
+    """Yield the topics a connector creates: factor's key, what fails with a wrong one, cluster, Kafka's default."""
     if subject.type != "source":
         yield f"{subject.type}s.topic.replication.factor", f"its {subject.type}s topic cannot", "target", 3
         return
@@ -209,7 +213,7 @@ def _made(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
     "error",
     needs=(".interval.seconds",),
     source="MirrorMaker's Scheduler",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending(".interval.seconds", ".enabled"),
 )
 def interval_zero(subject: Subject) -> Iterator[Hit]:
@@ -246,9 +250,9 @@ _DAY, _MONTH = 86_400, 30 * 86_400
 def interval_milliseconds(subject: Subject) -> Iterator[Hit]:
     """An interval in seconds looks as if it were in milliseconds.
 
-    Intervals of MirrorMaker's jobs are in seconds: refresh.topics.interval.seconds=600000 is a week, in which new topics and
-    partitions are not found, new settings are not copied, or no checkpoint is written. There is no error. Reported are
-    thousands that are neither whole hours of a day nor half days, and everything above 30 days.
+    Intervals of MirrorMaker's jobs are in seconds: refresh.topics.interval.seconds=600000 is a week, in which new
+    topics and partitions are not found, new settings are not copied, or no checkpoint is written. There is no error.
+    Reported are thousands that are neither whole hours of a day nor half days, and everything above 30 days.
     """
     for job, usual in _JOBS[subject.type].items():
         key = f"{job}.interval.seconds"
@@ -288,25 +292,26 @@ _ENOUGH_BROKERS = 3
 def one_replica(subject: Subject) -> Iterator[Hit]:
     """Topics are made with one replica, so a lost broker takes what was mirrored along.
 
-    With replication.factor=1 each mirrored partition is on one broker of the target: while that broker is away the tasks wait,
-    and if its disk is lost the records are gone, although acks=all was confirmed and the offsets are stored. The offset-syncs,
-    checkpoints and heartbeats topics with one replica lose what translates offsets. Such values come from demos with one
-    broker. It is a warning where the cluster is known to have 3 brokers or more, and a hint where that is not known. Write 3,
-    or -1 for the brokers' default.
+    With replication.factor=1 each mirrored partition is on one broker of the target: while that broker is away the
+    tasks wait, and if its disk is lost the records are gone, although acks=all was confirmed and the offsets are
+    stored. The offset-syncs, checkpoints and heartbeats topics with one replica lose what translates offsets. Such
+    values come from demos with one broker. It is a warning where the cluster is known to have 3 brokers or more, and a
+    hint where that is not known. Write 3, or -1 for the brokers' default.
     """
-    found = {key: where for key, _, where, _ in _made(subject) if subject.get(key) == "1"}
-    if not found:
+    place_of = {key: where for key, _, where, _ in _created_topics(subject) if subject.get(key) == "1"}
+    if not place_of:
         return
     brokers = {
-        where: (subject.target_kafka if where == "target" else subject.source_kafka).brokers for where in found.values()
+        where: (subject.target_kafka if where == "target" else subject.source_kafka).brokers
+        for where in place_of.values()
     }
-    single = {key: where for key, where in found.items() if brokers[where] != 1}
+    single = {key: where for key, where in place_of.items() if brokers[where] != 1}
     is_known = any(brokers[where] for where in single.values())
     if single and (is_known or subject.form != "tree"):  # a tree declares what its clusters have
         many = [where for where in single.values() if (brokers[where] or 0) >= _ENOUGH_BROKERS]
-        why = f", and {_so_many(many[0], brokers[many[0]] or 0)}" if many else ""
+        rest = f", and {_so_many(many[0], brokers[many[0]] or 0)}" if many else ""
         names = " and ".join(f"{written(subject, key)}=1" for key in single)
-        message = f"{names}{why}: a lost broker takes mirrored records or offset syncs along"
+        message = f"{names}{rest}: a lost broker takes mirrored records or offset syncs along"
         edits = [Edit(key, str(min(brokers[where] or 3, 3))) for key, where in single.items()]
         hit = edit_hit(subject, message, edits, next(iter(single)), ", or -1 for the brokers' default")
         yield hit if many else replace(hit, severity="info", edits=())  # there may be one broker
@@ -327,8 +332,8 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
     mirrored, lag looks huge, and after a restart of the worker the records arrive again. Seen on 4.3.1: 326 of 521
     records arrived twice, 6 with 500 ms. A sync that times out is dropped; the partition's next record creates another
     one. Exactly-once tasks commit by themselves, and mm2.properties has a thread per pair. Connector files count as
-    sharing workers when --worker or a Strimzi resource names these. Kafka's default is a hint, a value that is written a
-    warning. Source: SourceTaskOffsetCommitter, OffsetSyncWriter.
+    sharing workers when --worker or a Strimzi resource names these. Kafka's default is a hint, a value that is written
+    a warning. Source: SourceTaskOffsetCommitter, OffsetSyncWriter.
     """
     for group in _on_same_workers(estate):
         beside: dict[int, list[str]] = {}  # cluster → connectors that go on without it
@@ -342,7 +347,10 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
                 beside[dead] = [other.subject.name for other in group if dead not in other.pair]
             if others := beside[dead]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
-                message = f"{described(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is unavailable, these workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
+                message = (
+                    f"{described(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is "
+                    f"unavailable, these workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
+                )
                 hit = client_hit(subject, _SYNCS, _BLOCK, "500", message)
                 yield hit if subject.is_set(_SYNCS, _BLOCK) else hit.lowered("info")
 

@@ -1,4 +1,4 @@
-"""Rules about the topics and groups that a connector takes: patterns that fail, match too little, too much, or conflict."""
+"""Rules about the topics and groups of a connector: patterns that fail, match too little, too much, or conflict."""
 
 from __future__ import annotations
 
@@ -9,16 +9,7 @@ from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, keys_ending, rule, spelled, written
-from mm2mgr.lint.hops import (
-    default_of,
-    filter_of,
-    items_of,
-    plain_name,
-    point,
-    reads_lists,
-    same,
-    selection_of,
-)
+from mm2mgr.lint.hops import default_of, filter_of, items_of, plain_name, point, reads_lists, same, selection_of
 from mm2mgr.lint.rules.patterns import LISTS, OF_LISTS
 from mm2mgr.lint.subject import Subject, addresses
 from mm2mgr.lint.target_names import naming_of, policy_of, separator_of
@@ -28,7 +19,7 @@ from mm2mgr.topics.names import Items, NameFilter, meant_items, samples, shape_o
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import ConnectorType
 
-_SEEN = "tests/lint/test_seen_live_topics.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_topics.py::"
 _BOTH: tuple[ConnectorType, ...] = ("source", "checkpoint")
 _SEPARATOR = "replication.policy.separator"
 _STORAGE = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
@@ -56,7 +47,9 @@ _DOUBLED = " (with the backslash doubled in JSON and properties files)"
 _NAME = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 
-@rule("bad-pattern", "error", stops=True, types=_BOTH, source="java.util.regex.Pattern", seen=_SEEN, reads=OF_LISTS)
+@rule(
+    "bad-pattern", "error", stops=True, types=_BOTH, source="java.util.regex.Pattern", seen=_LIVE_TESTS, reads=OF_LISTS
+)
 def bad_pattern(subject: Subject) -> Iterator[Hit]:
     """Java refuses a regular expression in a list.
 
@@ -66,15 +59,16 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
     tasks continue with the old config. Seen on 4.3.1.
     """
     for key in LISTS[subject.type]:
-        given = items_of(subject, key) if key in subject.config else ()
-        items = [item for item in given if not _NAME.fullmatch(item)]  # there may be thousands of names
-        if items and (why := why_refused("|".join(items))):
+        written_items = items_of(subject, key) if key in subject.config else ()
+        items = [item for item in written_items if not _NAME.fullmatch(item)]  # there may be thousands of names
+        if items and (reason := why_refused("|".join(items))):
             bad = next((item for item in items if why_refused(item)), items[0])
             cut = " (a list is split at commas)" if "{" in bad or "}" in bad else ""
             fix = "put a backslash before each literal character, or complete the expression"
             if "{" in bad:
                 fix = "write a{1,2} as a|aa, and a literal { as \\{"
-            message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {why_refused(bad) or why}: the connector fails when it starts"
+            effect = f"{why_refused(bad) or reason}: the connector fails when it starts"
+            message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {effect}"
             if bad.startswith("*") and not why_refused(f".{bad}"):
                 yield connector_hit(
                     subject,
@@ -89,10 +83,10 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
 
 def _with(subject: Subject, key: str, item: str, right: str) -> str:
     """Return a list with one item replaced."""
-    return ",".join(right if each == item else each for each in items_of(subject, key))
+    return ",".join(right if other == item else other for other in items_of(subject, key))
 
 
-@rule("glob-not-regex", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_SEEN, reads=OF_LISTS)
+@rule("glob-not-regex", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_LIVE_TESTS, reads=OF_LISTS)
 def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     r"""A pattern uses shell syntax and means something else as a regular expression.
 
@@ -102,15 +96,15 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     """
     for key in LISTS[subject.type]:
         for item in items_of(subject, key) if key in subject.config else ():
-            found = shape_of(item)
-            if found and found.globs:
-                char = found.globs[0]
+            shape = shape_of(item)
+            if shape and shape.globs:
+                char = shape.globs[0]
                 message = f"{written(subject, key)}: in '{item}' the * only repeats the '{char}' before it"
                 right = item.replace(f"{char}*", f"{char}.*")
                 yield connector_hit(subject, key, _with(subject, key, item, right), message)
 
 
-@rule("pattern-dot", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_SEEN)
+@rule("pattern-dot", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_LIVE_TESTS)
 def pattern_dot(subject: Subject) -> Iterator[Hit]:
     r"""A dot in a name matches any character, so other topics match as well.
 
@@ -132,10 +126,10 @@ def pattern_dot(subject: Subject) -> Iterator[Hit]:
 
 def _others(subject: Subject, names: list[str]) -> list[str] | None:
     """Return the source's topics that match by a dot only; None when its topics are not known."""
-    known = subject.source_kafka.partitions
-    if known is None or subject.type != "source":
+    topics = subject.source_kafka.partitions
+    if topics is None or subject.type != "source":
         return None
-    return sorted(topic for topic in known if topic not in names and any(re.fullmatch(name, topic) for name in names))
+    return sorted(topic for topic in topics if topic not in names and any(re.fullmatch(name, topic) for name in names))
 
 
 NAME_TOO_LONG = "name-too-long"
@@ -145,10 +139,11 @@ NAME_TOO_LONG = "name-too-long"
 def name_too_long(subject: Subject) -> Iterator[Hit]:
     """A topic's name on the target would be longer than Kafka allows.
 
-    A topic has at most 249 characters. The alias and the separator that DefaultReplicationPolicy puts before a name, or a
-    router, can make it longer. The topic cannot be created (InvalidTopicException), and the task that gets its partitions
-    fails, with all other topics of that task. Exclude the topic, keep names with IdentityReplicationPolicy, or choose a
-    shorter alias. Topics that the lists name are judged; where the source's topics are known, those that it takes.
+    A topic has at most 249 characters. The alias and the separator that DefaultReplicationPolicy puts before a name, or
+    a router, can make it longer. The topic cannot be created (InvalidTopicException), and the task that gets its
+    partitions fails, with all other topics of that task. Exclude the topic, keep names with IdentityReplicationPolicy,
+    or choose a shorter alias. Topics that the lists name are judged; where the source's topics are known, those that it
+    takes.
     """
     if names := named_too_long(subject, subject.source_kafka.partitions or ()):
         message, fix = too_long_text(subject, names)
@@ -156,7 +151,7 @@ def name_too_long(subject: Subject) -> Iterator[Hit]:
 
 
 def named_too_long(subject: Subject, topics: Iterable[str]) -> list[str]:
-    """Return the topics, of those that a source connector names and of these, that it takes and that get a name which is too long."""
+    """Return the topics that a source connector takes and that get too long a name, of those it names and of these."""
     selection, naming = selection_of(subject), naming_of(subject)
     literals = (name for item in items_of(subject, "topics") if (name := plain_name(item)))
     if selection is None:
@@ -171,7 +166,8 @@ def too_long_text(subject: Subject, names: Sequence[str]) -> tuple[str, str]:
     first, more = names[0], f" and of {len(names) - 1} more" if len(names) > 1 else ""
     length = len(naming_of(subject)(first).text)
     message = (
-        f"the name on '{subject.target}' of topic '{first}', which has {len(first)} characters,{more} would have {length}: Kafka allows "
+        f"the name on '{subject.target}' of topic '{first}', which has {len(first)} characters,{more} would have "
+        f"{length}: Kafka allows "
         f"{LONGEST_NAME}, so the task that gets it fails, with all other topics of that task"
     )
     if subject.form == "tree":
@@ -180,7 +176,7 @@ def too_long_text(subject: Subject, names: Sequence[str]) -> tuple[str, str]:
     return message, "add it to topics.exclude; or use IdentityReplicationPolicy, or a shorter source.cluster.alias"
 
 
-@rule("empty-topics", "error", types=_BOTH, source="MirrorUtils", seen=_SEEN, reads=OF_LISTS)
+@rule("empty-topics", "error", types=_BOTH, source="MirrorUtils", seen=_LIVE_TESTS, reads=OF_LISTS)
 def empty_topics(subject: Subject) -> Iterator[Hit]:
     """An empty list matches nothing.
 
@@ -190,12 +186,13 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
     """
     for key in ("topics", "groups"):
         if key in LISTS[subject.type] and key in subject.config and not subject.get(key).strip(", "):
-            message = f"{written(subject, key)} is empty and matches no {key[:-1]}: the connector shows RUNNING and does nothing"
+            effect = "the connector shows RUNNING and does nothing"
+            message = f"{written(subject, key)} is empty and matches no {key[:-1]}: {effect}"
             names = f"write the names, or {spelled(subject, key, '.*')} to take all of the source"
             yield Hit(message, names, key)  # no edit: whoever wrote nothing did not ask for all
 
 
-@rule("include-excluded", "error", types=_BOTH, source="KIP-1074", seen=_SEEN)
+@rule("include-excluded", "error", types=_BOTH, source="KIP-1074", seen=_LIVE_TESTS)
 def include_excluded(subject: Subject) -> Iterator[Hit]:
     """A topic or group is included by name, and something else excludes it.
 
@@ -206,16 +203,16 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
     DefaultReplicationPolicy a topic whose name has the target's alias before a separator, such as B.orders towards B,
     counts as one that came from there. There is no error: the topic is missing on the target.
     """
-    what = "topics" if subject.type == "source" else "groups"
-    found = filter_of(subject, what) if what in subject.config else None
-    for item in found.include if found else ():
+    kind = "topics" if subject.type == "source" else "groups"
+    names = filter_of(subject, kind) if kind in subject.config else None
+    for item in names.include if names else ():
         name = plain_name(item)
-        if name and found and (why := _kept_out(subject, what, name, found)):
-            message = f"{written(subject, what)} includes '{name}', but {why}: it is never taken"
-            yield _let_in(subject, what, item, found, message)
-        elif what == "topics" and subject.target in item and _is_cycle(subject, item):
-            message = f"{written(subject, what)} includes '{item}', but {_came_from(subject)}: nothing of it is taken"
-            yield _left_out(subject, what, item, message, ", or give the target another alias in all its flows")
+        if name and names and (reason := _kept_out(subject, kind, name, names)):
+            message = f"{written(subject, kind)} includes '{name}', but {reason}: it is never taken"
+            yield _let_in(subject, kind, item, names, message)
+        elif kind == "topics" and subject.target in item and _is_cycle(subject, item):
+            message = f"{written(subject, kind)} includes '{item}', but {_came_from(subject)}: nothing of it is taken"
+            yield _left_out(subject, kind, item, message, ", or give the target another alias in all its flows")
 
 
 def _came_from(subject: Subject) -> str:
@@ -223,7 +220,7 @@ def _came_from(subject: Subject) -> str:
 
 
 def _is_cycle(subject: Subject, item: str) -> bool:
-    """Tell whether the policy takes each topic of an item for one that came from the target (MirrorSourceConnector.isCycle)."""
+    """Tell whether the policy takes all topics of an item for mirrored from the target (see `Selection.is_cycle`)."""
     selection, name = selection_of(subject), plain_name(item)
     if selection is None or name:
         return bool(selection and name and selection.is_cycle(name))
@@ -233,12 +230,12 @@ def _is_cycle(subject: Subject, item: str) -> bool:
     return taken.topic is None and not taken.undecided
 
 
-def _kept_out(subject: Subject, what: str, name: str, found: NameFilter) -> str:
-    if by := _excluding(found.exclude, name):
-        key = f"{what}.exclude"
+def _kept_out(subject: Subject, kind: str, name: str, names: NameFilter) -> str:
+    if by := _excluding(names.exclude, name):
+        key = f"{kind}.exclude"
         whose = written(subject, key) if key in subject.config else f"Kafka's default {key}"
         return f"'{by}' of {whose} excludes it"
-    selection = selection_of(subject) if what == "topics" else None
+    selection = selection_of(subject) if kind == "topics" else None
     if selection and selection.policy and selection.is_internal(name):
         return f"the replication policy of Kafka {subject.version} treats it as internal"
     return ""
@@ -250,26 +247,28 @@ def _excluding(exclude: Items, name: str) -> str:
     return next((item for item in exclude if NameFilter((item,), ()).takes(name)), "")
 
 
-def _left_out(subject: Subject, what: str, item: str, message: str, more: str) -> Hit:
+def _left_out(subject: Subject, kind: str, item: str, message: str, more: str) -> Hit:
     """Return a hit whose fix removes an item of a list; a person decides about a list of nothing else."""
-    others = [each for each in items_of(subject, what) if each != item]
-    return Hit(message, f"remove '{item}'{more}", what, edits=(Edit(what, ",".join(others)),) if others else ())
+    others = [other for other in items_of(subject, kind) if other != item]
+    return Hit(message, f"remove '{item}'{more}", kind, edits=(Edit(kind, ",".join(others)),) if others else ())
 
 
-def _let_in(subject: Subject, what: str, item: str, found: NameFilter, message: str) -> Hit:
-    name, selection = plain_name(item) or item, selection_of(subject) if what == "topics" else None
-    kept = [item for item in found.exclude if not NameFilter((item,), ()).takes(name)]
-    ours = subject.form == "tree" and set(found.exclude) - set(kept) & set(default_of(subject, f"{what}.exclude"))
+def _let_in(subject: Subject, kind: str, item: str, names: NameFilter, message: str) -> Hit:
+    name, selection = plain_name(item) or item, selection_of(subject) if kind == "topics" else None
+    staying = [item for item in names.exclude if not NameFilter((item,), ()).takes(name)]
+    ours = subject.form == "tree" and set(names.exclude) - set(staying) & set(default_of(subject, f"{kind}.exclude"))
     internal = selection and (selection.is_internal(name) or selection.is_cycle(name))
-    if len(kept) == len(found.exclude) or ours or internal:  # a tree always excludes what Kafka does
-        return _left_out(subject, what, item, message, ", or rename the topic")
-    edit = Edit(f"{what}.exclude", ",".join(kept))
-    hit = edit_hit(subject, message, [edit], what, f", or remove '{name}' from {what}")
-    only_this = all(plain_name(each) for each in found.exclude if each not in kept)
+    if len(staying) == len(names.exclude) or ours or internal:  # a tree always excludes what Kafka does
+        return _left_out(subject, kind, item, message, ", or rename the topic")
+    edit = Edit(f"{kind}.exclude", ",".join(staying))
+    hit = edit_hit(subject, message, [edit], kind, f", or remove '{name}' from {kind}")
+    only_this = all(plain_name(pattern) for pattern in names.exclude if pattern not in staying)
     return hit if only_this else replace(hit, edits=())  # without an expression more would be taken than was asked for
 
 
-@rule("exclude-replaced", "warning", types=_BOTH, needs=(".exclude",), source="KIP-382", seen=_SEEN, reads=OF_LISTS)
+@rule(
+    "exclude-replaced", "warning", types=_BOTH, needs=(".exclude",), source="KIP-382", seen=_LIVE_TESTS, reads=OF_LISTS
+)
 def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     """A custom exclude list replaces Kafka's default list instead of extending it.
 
@@ -280,13 +279,13 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     case. It is a warning for settings, a hint for topics and groups.
     """
     for key, probes in _PROBES.items():
-        what = key.removesuffix(".exclude")
-        if key not in subject.config or key not in LISTS[subject.type] or not reads_lists(subject, what):
+        kind = key.removesuffix(".exclude")
+        if key not in subject.config or key not in LISTS[subject.type] or not reads_lists(subject, kind):
             continue
         items = items_of(subject, key)
         missing = [item for item in default_of(subject, key) if item not in items]
-        found = filter_of(subject, what) if missing else None
-        let_in = [probes[name] for name in _taken_now(key, found)] if found else ()
+        names = filter_of(subject, kind) if missing else None
+        let_in = [probes[name] for name in _taken_now(key, names)] if names else ()
         if let_in:
             more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
             message = f"{written(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
@@ -296,14 +295,20 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
 
 
 @lru_cache(maxsize=4096)
-def _taken_now(key: str, found: NameFilter) -> tuple[str, ...]:
-    """Return the names that the lists let in and Kafka's default list keeps out; for settings there is no include list."""
+def _taken_now(key: str, names: NameFilter) -> tuple[str, ...]:
+    """Return the names that the lists let in and Kafka's default keeps out; settings have no include list."""
     if key == "config.properties.exclude":
-        return tuple(name for name in _PROBES[key] if not NameFilter(found.exclude, ()).takes(name))
-    return tuple(name for name in _PROBES[key] if found.takes(name))
+        return tuple(name for name in _PROBES[key] if not NameFilter(names.exclude, ()).takes(name))
+    return tuple(name for name in _PROBES[key] if names.takes(name))
 
 
-@rule("catches-internal", "warning", types=("source",), source="KIP-1074", seen=f"{_SEEN}test_catches_connect_topics")
+@rule(
+    "catches-internal",
+    "warning",
+    types=("source",),
+    source="KIP-1074",
+    seen=f"{_LIVE_TESTS}test_catches_connect_topics",
+)
 def catches_internal(subject: Subject) -> Iterator[Hit]:
     """The pattern also matches the internal topics of the Connect cluster.
 
@@ -318,9 +323,10 @@ def catches_internal(subject: Subject) -> Iterator[Hit]:
     names = [name for key in _STORAGE if (name := properties.get(key, "").strip())]
     caught = [name for name in names if selection and selection.names.takes(name) and not selection.is_internal(name)]
     if caught and selection:
-        found = selection.names
-        message = f"'{','.join(found.include)}' takes {', '.join(caught)}, where these Connect workers store configs, offsets and states"
-        excluded = ",".join([*found.exclude, *(re.escape(name).replace("\\-", "-") for name in caught)])
+        topic_filter = selection.names
+        effect = "where these Connect workers store configs, offsets and states"
+        message = f"'{','.join(topic_filter.include)}' takes {', '.join(caught)}, {effect}"
+        excluded = ",".join([*topic_filter.exclude, *(re.escape(name).replace("\\-", "-") for name in caught)])
         yield edit_hit(subject, message, [Edit("topics.exclude", excluded)], "topics")
 
 
@@ -338,7 +344,7 @@ def _reads_workers_kafka(subject: Subject) -> bool:
     "warning",
     types=_BOTH,
     source="MirrorSourceConnector",
-    seen=_SEEN,
+    seen=_LIVE_TESTS,
     reads=keys_ending("refresh.topics.enabled", "refresh.groups.enabled"),
 )
 def refresh_off(subject: Subject) -> Iterator[Hit]:
@@ -349,11 +355,11 @@ def refresh_off(subject: Subject) -> Iterator[Hit]:
     holds for consumer groups with refresh.groups.enabled=false. There is no error. To refresh less often raise the
     interval instead. Source: MirrorSourceConnector.start, MirrorCheckpointConnector.start.
     """
-    key, what = "refresh.topics.enabled", "topics and partitions"
+    key, kind = "refresh.topics.enabled", "topics and partitions"
     if subject.type == "checkpoint":
-        key, what = "refresh.groups.enabled", "consumer groups"
+        key, kind = "refresh.groups.enabled", "consumer groups"
     if not subject.flag(key, default=True):
-        message = f"{written(subject, key)}=false: new {what} are not taken until the connector is restarted"
+        message = f"{written(subject, key)}=false: new {kind} are not taken until the connector is restarted"
         yield connector_hit(subject, key, "true", message)
 
 
@@ -365,8 +371,8 @@ def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
     """An alias or separator makes topic names that Kafka refuses.
 
     Names of topics consist of letters, digits, dots, underscores and hyphens. An alias or a separator with another
-    character makes names that the target refuses: mirrored topics, offset syncs and checkpoints cannot be created, and the
-    tasks fail at the first record. What a policy class of one's own does with them is not known.
+    character makes names that the target refuses: mirrored topics, offset syncs and checkpoints cannot be created, and
+    the tasks fail at the first record. What a policy class of one's own does with them is not known.
     """
     for key in ("source.cluster.alias", "target.cluster.alias", _SEPARATOR) if policy_of(subject) else ():
         raw = subject.config.get(key, "")
@@ -377,5 +383,6 @@ def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
                 if subject.type == "source"
                 else "the topic of checkpoints"
             )
-            message = f"{written(subject, key)} contains '{signs[0]}', which no topic name may have: {names} cannot be created"
+            effect = f"{names} cannot be created"
+            message = f"{written(subject, key)} contains '{signs[0]}', which no topic name may have: {effect}"
             yield connector_hit(subject, key, "." if key == _SEPARATOR else _INVALID.sub("-", raw.strip()), message)

@@ -1,4 +1,4 @@
-"""Rules about transformations: MirrorMaker's keys, values and headers are bytes, and its topics are named by the replication policy."""
+"""Rules about transformations: keys, values and headers of MirrorMaker are bytes, its topics named by the policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.lint.target_names import KAFKAS, naming_of, routers
 from mm2mgr.text import nearest
 
-_SEEN = "tests/lint/test_seen_live_records.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_records.py::"
 _RENAMING = re.compile(r"\w*(RegexRouter|TimestampRouter|TopicRouter|TableRouter|EventRouter|ExtractTopic)")
 # Kafka's transformations that come as $Key and $Value, and what each does with bytes.
 _STRUCT = "needs a Struct with fields, and MirrorMaker's records are bytes"
@@ -28,7 +28,7 @@ _OF_BYTES = {
 _SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _WHOLE = {"ValueToKey": _STRUCT, "InsertHeader": "adds text, which ByteArrayConverter refuses for headers"}
 _FINE = ("DropHeaders", "Filter", "RegexRouter", "TimestampRouter")
-_KNOWN = (*_OF_BYTES, *_WHOLE, *_FINE)
+_JUDGED = (*_OF_BYTES, *_WHOLE, *_FINE)
 _PASS_NULL = ("Cast", "Flatten", "InsertField", "ReplaceField")
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
@@ -46,8 +46,9 @@ def transform_needs_fields(subject: Subject) -> Iterator[Hit]:
     supported": ExtractField, Flatten, HeaderFrom, InsertField, MaskField, ReplaceField, ValueToKey and, in other words,
     SetSchemaMetadata and TimestampConverter. HoistField, Cast and InsertHeader make a Struct or a text, which
     ByteArrayConverter refuses. The connector is RUNNING and each task FAILED (with errors.tolerance=all each record is
-    skipped). Without $Key or $Value such a class is abstract and Connect refuses the config. RegexRouter, TimestampRouter,
-    Filter, DropHeaders and all predicates work on any record. Classes that are not Kafka's are not judged.
+    skipped). Without $Key or $Value such a class is abstract and Connect refuses the config. RegexRouter,
+    TimestampRouter, Filter, DropHeaders and all predicates work on any record. Classes that are not Kafka's are not
+    judged.
     """
     for name in subject.items("transforms"):
         key = f"transforms.{name}.type"
@@ -63,7 +64,10 @@ def transform_needs_fields(subject: Subject) -> Iterator[Hit]:
             yield edit_hit(subject, message, [Edit(key, right)], key)
 
 
-_TEXT_HEADERS = f", or write header.converter={_SIMPLE}, which makes text of all other headers, too; where a Filter looks for this header, it may be all that ends a loop"
+_TEXT_HEADERS = (
+    f", or write header.converter={_SIMPLE}, which makes text of all other headers, too; where a Filter looks for "
+    "this header, it may be all that ends a loop"
+)
 
 
 def _wrong(subject: Subject, name: str) -> str:
@@ -71,22 +75,22 @@ def _wrong(subject: Subject, name: str) -> str:
     type_ = subject.get(f"transforms.{name}.type")
     package, _, class_ = type_.rpartition(".")
     simple, _, part = class_.partition("$")
-    if f"{package}." != KAFKAS and (package or simple not in _KNOWN):
+    if f"{package}." != KAFKAS and (package or simple not in _JUDGED):
         return ""
-    if simple not in _KNOWN:
-        return f"write {KAFKAS}{(*nearest(simple, _KNOWN, 0.5), 'DropHeaders')[0]}"
+    if simple not in _JUDGED:
+        return f"write {KAFKAS}{(*nearest(simple, _JUDGED, 0.5), 'DropHeaders')[0]}"
     if simple in _OF_BYTES and (not part or not package or part not in ("Key", "Value")):
         lacks = "its package is not found" if part and not package else "$Key or $Value is abstract"
         return f"{simple} without {lacks}, and Connect refuses it; otherwise it {_OF_BYTES[simple]}"
-    why = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")
-    other_bytes = {"InsertHeader": "header"}.get(simple, part.lower() if why == _OTHER_TYPE else "")
-    if not why or _spared(subject, name, simple, part) or (other_bytes and not _as_bytes(subject, other_bytes)):
+    reason = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")
+    other_bytes = {"InsertHeader": "header"}.get(simple, part.lower() if reason == _OTHER_TYPE else "")
+    if not reason or _spared(subject, name, simple, part) or (other_bytes and not _as_bytes(subject, other_bytes)):
         return ""
     chosen = " that its predicate selects" if subject.get(f"transforms.{name}.predicate") else ""
     which = f"record{' with a key' if part == 'Key' else ''}{chosen}"
     skipped = subject.get("errors.tolerance").lower() == "all"
     effect = f"each {which} is skipped and lost" if skipped else f"the first {which} fails the task"
-    return f"{simple} {why}: {effect}"
+    return f"{simple} {reason}: {effect}"
 
 
 def _spared(subject: Subject, name: str, simple: str, part: str) -> bool:
@@ -98,7 +102,7 @@ def _spared(subject: Subject, name: str, simple: str, part: str) -> bool:
 
 
 def _as_bytes(subject: Subject, part: str) -> bool:
-    """Tell whether keys, values or headers are written by ByteArrayConverter; the rule `converter` reports any other."""
+    """Tell whether ByteArrayConverter writes keys, values or headers; `converter` reports any other."""
     key = f"{part}.converter"
     usual = _BYTES if subject.form == "dedicated" else ""
     return (subject.get(key) or subject.worker_property(key) or usual).endswith("ByteArrayConverter")
@@ -113,13 +117,7 @@ def _removal(subject: Subject, name: str, message: str, more: str = "") -> Hit:
     return Hit(message, fix, f"transforms.{name}.type", edits=edits)
 
 
-@rule(
-    "transform-renames",
-    "error",
-    needs=("transforms",),
-    source="MirrorSourceConnector, KIP-382",
-    seen=_SEEN,
-)
+@rule("transform-renames", "error", needs=("transforms",), source="MirrorSourceConnector, KIP-382", seen=_LIVE_TESTS)
 def transform_renames(subject: Subject) -> Iterator[Hit]:
     """A transformation writes records to another topic than the one MirrorMaker manages.
 
@@ -127,13 +125,15 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
     translates offsets for it. A router such as RegexRouter changes the name after that: records go to a topic that the
     target creates with its own defaults or not at all, partitions may be missing (the task then blocks), the prepared
     topic stays empty, and checkpoints point at it. Checkpoints and heartbeats in a topic of another name are never
-    found. Name topics with replication.policy.class instead. An expression that is the name of no topic renames nothing (warning).
+    found. Name topics with replication.policy.class instead. An expression that is the name of no topic renames nothing
+    (warning).
     """
     for name in subject.items("transforms"):
         key = f"transforms.{name}.type"
         if any(_RENAMING.fullmatch(part) for part in re.split(r"[.$]", subject.get(key))):
             if _renames_nothing(subject, name):
-                message = f"{written(subject, key)}: transforms.{name}.regex is the whole name of none of the topics on the target: it renames nothing"
+                outcome = "topics on the target: it renames nothing"
+                message = f"{written(subject, key)}: transforms.{name}.regex is the whole name of none of the {outcome}"
                 yield _removal(subject, name, message).lowered("warning")
                 continue
             effect = (
@@ -162,19 +162,22 @@ def _renames_nothing(subject: Subject, name: str) -> bool:
 _TOPIC = re.compile(r"[\w-]+")  # a pattern of no other name
 
 
-@rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", seen=_SEEN)
+@rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", seen=_LIVE_TESTS)
 def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     """A Filter without a predicate drops every record.
 
     Kafka's Filter has no condition of its own: it drops each record that reaches it, and its predicate decides which do
-    (KIP-585). Without one nothing arrives on the target, while the connector is RUNNING. Connect stores no offsets of dropped
-    records, so after the fix they are read again, unless retention has deleted them meanwhile. Seen on 4.3.1: 30 records in, 0 out.
+    (KIP-585). Without one nothing arrives on the target, while the connector is RUNNING. Connect stores no offsets of
+    dropped records, so after the fix they are read again, unless retention has deleted them meanwhile. Seen on 4.3.1:
+    30 records in, 0 out.
     """
     for name in subject.items("transforms"):
         key, predicate = f"transforms.{name}.type", f"transforms.{name}.predicate"
         if subject.get(key) in (f"{KAFKAS}Filter", "Filter") and predicate not in subject.config:
-            message = f"{written(subject, key)}: a Filter without a predicate drops every record, and the connector is RUNNING"
-            fix = f"write {spelled(subject, predicate, '…')} with the predicate for what is to be dropped, or remove '{name}'"
+            effect = "a Filter without a predicate drops every record, and the connector is RUNNING"
+            message = f"{written(subject, key)}: {effect}"
+            remedy = f"dropped, or remove '{name}'"
+            fix = f"write {spelled(subject, predicate, '…')} with the predicate for what is to be {remedy}"
             yield Hit(message, fix, key)
 
 
@@ -184,14 +187,15 @@ def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     stops=True,
     needs=("transforms", "predicates"),
     source="KIP-66, KIP-585, ConnectorConfig.enrich",
-    seen=f"{_SEEN}test_filter_drops_all",
+    seen=f"{_LIVE_TESTS}test_filter_drops_all",
 )
 def transform_incomplete(subject: Subject) -> Iterator[Hit]:
     """A transformation or a predicate lacks a part, so Connect refuses the config or the task fails.
 
-    Each alias in transforms and in predicates needs its type, and `negate` needs a predicate: Connect refuses the config (400).
-    A predicate that a transformation names and predicates does not list is not checked: Connect accepts the config, and every
-    task is FAILED with "Unknown configuration 'predicates.NAME.…'". Source: ConnectorConfig.transformationStages.
+    Each alias in transforms and in predicates needs its type, and `negate` needs a predicate: Connect refuses the
+    config (400). A predicate that a transformation names and predicates does not list is not checked: Connect accepts
+    the config, and every task is FAILED with "Unknown configuration 'predicates.NAME.…'". Source:
+    ConnectorConfig.transformationStages.
     """
     if subject.scopes.get("transforms") == ():
         return  # top-level-ignored reports the settings that the driver does not pass on with the list
@@ -209,7 +213,8 @@ def transform_incomplete(subject: Subject) -> Iterator[Hit]:
             message = f"{written(subject, negate)} is set without {key}: Connect refuses the config"
             yield removal_hit(subject, negate, message, f", or write {spelled(subject, key)}")
         elif key in subject.config and predicate not in predicates and not is_open(predicate):
-            message = f"{written(subject, key)}={predicate}: predicates does not list it, so every task is FAILED when it starts"
+            effect = "predicates does not list it, so every task is FAILED when it starts"
+            message = f"{written(subject, key)}={predicate}: {effect}"
             if not predicate:
                 yield Hit(message, f"write the name of a predicate, or remove {written(subject, key)}", key)
             elif subject.get(f"predicates.{predicate}.type"):
@@ -232,9 +237,9 @@ def _declared(subject: Subject, predicate: str) -> str:
 def transform_unlisted(subject: Subject) -> Iterator[Hit]:
     """A transformation or a predicate is configured and never runs.
 
-    Connect runs the transformations that `transforms` lists, and asks the predicates that these name. Settings of any other
-    alias (transforms.mask.* where the list has mask2, or no list) are stored and ignored, without an error: records pass
-    unchanged, which may be more than is wanted. A predicate that no transformation names is a hint.
+    Connect runs the transformations that `transforms` lists, and asks the predicates that these name. Settings of any
+    other alias (transforms.mask.* where the list has mask2, or no list) are stored and ignored, without an error:
+    records pass unchanged, which may be more than is wanted. A predicate that no transformation names is a hint.
     """
     transforms = subject.items("transforms")
     asked = [subject.get(f"transforms.{name}.predicate") for name in transforms]

@@ -32,14 +32,14 @@ from mm2mgr.topics.java_regex import shape
 from mm2mgr.truth.keys import Key, allowed, fault, is_checked, load
 from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
 
-_SEEN = "tests/lint/test_seen_live_start.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_start.py::"
 _GONE = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
 _TARGET = "target.cluster.alias"
 _OPERATORS = {"tasks.max": "tasksMax", "connector.class": "class"}
 _CREATION = ("topic.creation.default.replication.factor", "topic.creation.default.partitions")
 
 
-@rule("invalid-value", "error", source="Kafka's definitions", seen=f"{_SEEN}test_invalid_client_value")
+@rule("invalid-value", "error", source="Kafka's definitions", seen=f"{_LIVE_TESTS}test_invalid_client_value")
 def invalid_value(subject: Subject) -> Iterator[Hit]:
     """Kafka's definition of the key does not allow this value.
 
@@ -53,8 +53,8 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
     yield from _no_bytes(subject)
     name = subject.config.get("name", "-")
     if not name.strip() or _CONTROL.search(name):
-        what = "has a control character, such as a tab" if name.strip() else "is empty"
-        yield Hit(f"name {what}: Connect refuses the config", "give the connector a permanent name", "name")
+        problem = "has a control character, such as a tab" if name.strip() else "is empty"
+        yield Hit(f"name {problem}: Connect refuses the config", "give the connector a permanent name", "name")
     checks = _checks(subject.kind)
     values = tuple(subject.get(check.key)[: check.counts] for check in checks)
     for check, wrong in _faults(subject.kind, values):
@@ -70,7 +70,8 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
             else:
                 yield Hit(message, f"write the items of {line}, or remove the line", check.key)
         elif right := next(
-            (each for each in check.definition.choices or () if each.lower() == subject.get(check.key).lower()), ""
+            (choice for choice in check.definition.choices or () if choice.lower() == subject.get(check.key).lower()),
+            "",
         ):
             yield connector_hit(subject, check.key, right, message)
         else:
@@ -78,7 +79,7 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
 
 
 def _is_listed(subject: Subject, check: _ValueCheck) -> bool:
-    """Tell whether the config lists what the key is for: Connect looks at no other group, transformation or predicate."""
+    """Tell whether the config lists what the key is for: Connect looks at no other group or transformation."""
     before, _, after = check.definition.name.partition("<")
     if not after or check.client:
         return True
@@ -90,11 +91,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _no_bytes(subject: Subject) -> Iterator[Hit]:
-    """Report serializers other than ByteArraySerializer: Connect passes bytes to its producer (MirrorMaker's own clients ignore them)."""
+    """Report serializers other than ByteArraySerializer: Connect passes bytes; MirrorMaker's clients ignore them."""
     for key in ("producer.override.key.serializer", "producer.override.value.serializer"):
         value = subject.get(key)
         if key in subject.config and not is_open(value) and value.rpartition(".")[2] != "ByteArraySerializer":
-            message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: every task is FAILED at its first record"
+            effect = "every task is FAILED at its first record"
+            message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: {effect}"
             yield removal_hit(subject, key, message)
 
 
@@ -114,15 +116,15 @@ class _ValueCheck:
 @lru_cache(maxsize=4096)  # the same few values come back in thousands of connectors
 def _faults(kind: SubjectKind, values: tuple[str, ...]) -> tuple[tuple[_ValueCheck, str], ...]:
     """Return which checks fail, and why."""
-    found = []
+    faults = []
     for check, value in zip(_checks(kind), values, strict=True):
         definition = check.definition
         # Without a text null-value and missing-required report.
         left_alone = is_open(value) or (definition.required and not value and definition.type == "string")
         wrong = "" if left_alone else fault(definition.scope, definition.name, kind.setting.version, value)
         if wrong := wrong or ("" if left_alone else _no_regex(definition, value)):
-            found.append((check, wrong))
-    return tuple(found)
+            faults.append((check, wrong))
+    return tuple(faults)
 
 
 def _no_regex(definition: Key, value: str) -> str:
@@ -137,24 +139,24 @@ def _no_regex(definition: Key, value: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _checks(kind: SubjectKind) -> tuple[_ValueCheck, ...]:
-    found = ((key, *_definition(kind, context_of(kind), key)) for key in kind.keys)
+    definitions = ((key, *_definition(kind, context_of(kind), key)) for key in kind.keys)
     return tuple(
-        _ValueCheck(key, known, client, None if known.choices or known.type != "string" else 1)
-        for key, known, client in found
-        if known and is_checked(known) and not key.endswith("bootstrap.servers")  # bad-address reports those
+        _ValueCheck(key, definition, client, None if definition.choices or definition.type != "string" else 1)
+        for key, definition, client in definitions
+        if definition and is_checked(definition) and not key.endswith("bootstrap.servers")  # bad-address reports those
     )
 
 
 def _definition(kind: SubjectKind, context: Context, key: str) -> tuple[Key | None, Client | None]:
-    known, version = load(), context.setting.version
+    keys, version = load(), context.setting.version
     for type_ in context.types:
-        if own := known.find(type_, key, version):
+        if own := keys.find(type_, key, version):
             return own, None
     for client in kind.clients:
         for hit in seen_by(client, key):
             decides = hit.key not in client.forced and kind.winners[client.name].get(hit.key) == key
-            if decides and (found := known.find(client.kind, hit.key, version)):
-                return found, client
+            if decides and (definition := keys.find(client.kind, hit.key, version)):
+                return definition, client
     return None, None
 
 
@@ -162,7 +164,7 @@ def _definition(kind: SubjectKind, context: Context, key: str) -> tuple[Key | No
     "missing-required",
     "error",
     source="MirrorClientConfig",
-    seen=f"{_SEEN}test_missing_address",
+    seen=f"{_LIVE_TESTS}test_missing_address",
     reads=keys_ending("bootstrap.servers"),
 )
 def missing_required(subject: Subject) -> Iterator[Hit]:
@@ -217,7 +219,7 @@ def target_alias_missing(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {spelled(subject, _TARGET, alias)}", _TARGET)
 
 
-@rule("partial-topic-creation", "error", needs=("topic.creation.",), source="KIP-158", seen=_SEEN)
+@rule("partial-topic-creation", "error", needs=("topic.creation.",), source="KIP-158", seen=_LIVE_TESTS)
 def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* is used without the two defaults that it requires.
 
@@ -233,7 +235,7 @@ def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, edits, keys[0], f", or write {' and '.join(missing)} too")
 
 
-@rule("topic-creation-elsewhere", "warning", needs=("topic.creation.",), source="KIP-158", seen=_SEEN)
+@rule("topic-creation-elsewhere", "warning", needs=("topic.creation.",), source="KIP-158", seen=_LIVE_TESTS)
 def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* does not control how MirrorMaker creates topics.
 
@@ -253,7 +255,7 @@ def _creation_keys(subject: Subject) -> list[str]:
     return [key for key in subject.config if key.startswith("topic.creation.") and key != "topic.creation.enable"]
 
 
-@rule("enabled-false", "warning", source="MirrorConnectorConfig", seen=_SEEN, reads=keys_ending("enabled"))
+@rule("enabled-false", "warning", source="MirrorConnectorConfig", seen=_LIVE_TESTS, reads=keys_ending("enabled"))
 def enabled_false(subject: Subject) -> Iterator[Hit]:
     """enabled=false switches a connector off while it still reports RUNNING.
 
@@ -268,7 +270,14 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
         yield removal_hit(subject, "enabled", f"enabled=false: {message}", more)
 
 
-@rule("policy-class", "error", stops=True, source="KIP-690", seen=_SEEN, reads=keys_ending("replication.policy.class"))
+@rule(
+    "policy-class",
+    "error",
+    stops=True,
+    source="KIP-690",
+    seen=_LIVE_TESTS,
+    reads=keys_ending("replication.policy.class"),
+)
 def policy_class(subject: Subject) -> Iterator[Hit]:
     """The class of the replication policy does not exist.
 
@@ -350,6 +359,6 @@ def plugin_missing(subject: Subject) -> Iterator[Hit]:
     if not name or plugins is None:
         return
     simple = [plugin.rpartition(".")[2] for plugin in plugins]
-    if name not in {*plugins, *simple, *(each.removesuffix("Connector") for each in simple)}:
+    if name not in {*plugins, *simple, *(name_with_suffix.removesuffix("Connector") for name_with_suffix in simple)}:
         fix = f"add the jars with {name} (connect-mirror, connect-mirror-client) to the workers' plugin.path"
         yield Hit(f"the workers have no {name} and refuse the connector", fix, "connector.class")

@@ -1,4 +1,4 @@
-"""Rules about a connector and the workers it runs on: override policy, whose Kafka the records go to, converters, config providers."""
+"""Rules about a connector and its workers: override policy, where records go, converters, config providers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mm2mgr.truth.explain import PRINCIPAL_KEYS
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import numbers
 
-_SEEN = "tests/lint/test_seen_live_start.py::"
+_LIVE_TESTS = "tests/lint/test_seen_live_start.py::"
 POLICY = "connector.client.config.override.policy"
 ALLOWLIST = "connector.client.config.override.allowlist"
 _RECORDS = "producer.override."
@@ -63,7 +63,8 @@ def policy_forbids(subject: Subject) -> Iterator[Hit]:
         message = f"the workers' {who} refuses {', '.join(refused)}: Connect refuses the config (400)"
         yield Hit(message, _allowing(subject, refused), refused[0])
     elif (keys := checked_by_policy(subject.kind)) and _refuses_by_default(subject):
-        message = f"workers of {subject.version} refuse {', '.join(keys)} (400) unless their policy allows it: the default before 3.0 is None"
+        effect = "the default before 3.0 is None"
+        message = f"workers of {subject.version} refuse {', '.join(keys)} (400) unless their policy allows it: {effect}"
         yield Hit(message, _allowing(subject, keys), keys[0]).lowered("warning")
 
 
@@ -77,12 +78,12 @@ def _refuses_by_default(subject: Subject) -> bool:
 def _allowing(subject: Subject, refused: Sequence[str]) -> str:
     """Say how to allow these keys on the workers without refusing one that they allow now."""
     new = plain_keys(refused)
-    kept = [key for key in plain_keys([*checked_by_policy(subject.kind), *subject.worker.allowed]) if key not in new]
+    allowed = [key for key in plain_keys([*checked_by_policy(subject.kind), *subject.worker.allowed]) if key not in new]
     if _policy(subject) != "Allowlist":
-        return f"set {POLICY}=All on the workers, or Allowlist with {ALLOWLIST}={','.join(sorted([*kept, *new]))}"
+        return f"set {POLICY}=All on the workers, or Allowlist with {ALLOWLIST}={','.join(sorted([*allowed, *new]))}"
     if subject.worker.properties is not None:
         return f"set {ALLOWLIST}={','.join([*_allowlist(subject), *new])} on the workers, or {POLICY}=All"
-    among = f", including {', '.join(kept)}" if kept else ""
+    among = f", including {', '.join(allowed)}" if allowed else ""
     return f"add {','.join(new)} to {ALLOWLIST} of the workers and keep its entries{among}; or set {POLICY}=All"
 
 
@@ -100,7 +101,7 @@ def checked_by_policy(kind: SubjectKind) -> tuple[str, ...]:
 
 
 def _policy(subject: Subject) -> str:
-    """Return the short name of the policy: asked, configured, or the default of the workers' line where their properties are known."""
+    """Return the policy's short name: asked, configured, or the workers' default where their properties are known."""
     named = subject.worker.policy or subject.worker_property(POLICY) or ""
     if not named and subject.worker.properties is not None and subject.known_version:
         definition = load().find("worker", POLICY, subject.known_version)
@@ -123,7 +124,7 @@ def _allowlist(subject: Subject) -> list[str]:
     return [item.strip() for item in (subject.worker_property(ALLOWLIST) or "").split(",") if item.strip()]
 
 
-@rule("wrong-kafka", "error", source="KIP-458", seen=_SEEN)
+@rule("wrong-kafka", "error", source="KIP-458", seen=_LIVE_TESTS)
 def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     """The records are written to a cluster other than the target.
 
@@ -133,8 +134,9 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     RUNNING and offsets advance. The rule compares cluster ids: workers report theirs, brokers are asked with --connect,
     and `cluster_id` in a tree declares one. Without ids an address in both lists means one cluster; records that go to
     the source's address do not go to the target. Host names that look alike, or do not, prove nothing: then it is not
-    judged. To compare by hand: GET / of a worker has kafka_cluster_id, kafka-cluster.sh cluster-id asks the target.
-    It is a warning where the workers' own producer.bootstrap.servers has no address of the target: it may be another listener.
+    judged. To compare by hand: GET / of a worker has kafka_cluster_id, kafka-cluster.sh cluster-id asks the target. It
+    is a warning where the workers' own producer.bootstrap.servers has no address of the target: it may be another
+    listener.
     """
     arriving = arrives(subject)
     if arriving is None and (servers := _redirected(subject)):
@@ -150,7 +152,8 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     message, key = f"records are not written to {subject.target}: {reason}", _RECORDS + _ADDRESS
     if subject.form == "tree":  # which writes the override itself, once it knows where the workers live
         alias = yaml(subject.connect or "…")
-        fix = f"write connect: {{{alias}: {{kafka: …}}}} with the Kafka cluster that these workers use, or correct its url"
+        remedy = "with the Kafka cluster that these workers use, or correct its url"
+        fix = f"write connect: {{{alias}: {{kafka: …}}}} {remedy}"
         of_template = (
             f"remove {key} from {subject.type}.properties.j2, your own template: mm2mgr writes it where necessary"
         )
@@ -184,13 +187,13 @@ def _elsewhere(subject: Subject, servers: str) -> Hit:
 
 
 def _is_refused_by_operator(subject: Subject) -> bool:
-    """Tell whether Strimzi's operator refuses the resource because of where its workers are: operator-ignores reports it."""
+    """Tell whether Strimzi's operator refuses the resource for where its workers are, as operator-ignores reports."""
     resource = subject.resource
     return resource is not None and any(note.key == "connectCluster" for note in resource.notes)
 
 
 def arrives(subject: Subject) -> bool | None:
-    """Tell whether records are written to the target, by ids or an address that both have; None when no fact shows it."""
+    """Tell whether records are written to the target, by ids or a shared address; None when no fact shows it."""
     there, source, target = _destination(subject), point(subject, "source"), point(subject, "target")
     if same(there, target):
         return True
@@ -238,11 +241,12 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
         ]
         edits = tuple(client_edit(subject, RECORDS, plain, subject.get(key)) for plain, key in missing)
         if subject.form == "tree":  # which writes one from the other, unless a template of one's own does not
-            fix = f"remove {_RECORDS}{_ADDRESS} from {subject.type}.properties.j2, your own template: mm2mgr writes it together with the security settings"
+            remedy = "mm2mgr writes it together with the security settings"
+            fix = f"remove {_RECORDS}{_ADDRESS} from {subject.type}.properties.j2, your own template: {remedy}"
         yield Hit(message, fix, _RECORDS + _ADDRESS, edits=() if subject.form == "tree" else edits)
 
 
-@rule("converter", "error", source="KIP-382", seen=f"{_SEEN}test_converters", reads=keys_ending("converter"))
+@rule("converter", "error", source="KIP-382", seen=f"{_LIVE_TESTS}test_converters", reads=keys_ending("converter"))
 def converter(subject: Subject) -> Iterator[Hit]:
     """A converter other than ByteArrayConverter changes the mirrored data.
 
@@ -252,16 +256,17 @@ def converter(subject: Subject) -> Iterator[Hit]:
     that does not set its converters uses those of the workers, so set all three. mm2.properties does that by itself.
     Where only header.converter is left to unknown workers it is a warning; checkpoints and heartbeats have no headers.
     """
-    found = {key: _converter(subject, key) for key in CONVERTERS}
-    for key, value in found.items():
+    converters = {key: _converter(subject, key) for key in CONVERTERS}
+    for key, value in converters.items():
         name = (value or "").rpartition(".")[2]
         if value is not None and not is_open(value) and name not in ("ByteArrayConverter", "ByteArray"):
             whose = "" if key in subject.config else "the workers' "
             hit = connector_hit(subject, key, CONVERTERS[key], f"{whose}{key} {name} changes the mirrored data")
             yield hit.lowered("info") if key == _HEADERS and subject.type != "source" else hit
-    unset = [key for key, value in found.items() if value is None]
+    unset = [key for key, value in converters.items() if value is None]
     if unset and subject.form != "dedicated":
-        message = f"{', '.join(unset)} not set: the workers' converters apply, and the defaults change keys, values and headers"
+        effect = "the workers' converters apply, and the defaults change keys, values and headers"
+        message = f"{', '.join(unset)} not set: {effect}"
         hit = edit_hit(subject, message, [Edit(key, CONVERTERS[key]) for key in unset], unset[0])
         of_headers: Severity = "warning" if subject.type == "source" else "info"
         yield hit.lowered(of_headers) if unset == [_HEADERS] else hit
@@ -278,7 +283,7 @@ def _converter(subject: Subject, key: str) -> str | None:
     return "org.apache.kafka.connect.storage.SimpleHeaderConverter" if key == _HEADERS else None
 
 
-@rule("worker-keystore-clash", "error", needs=(f"{_RECORDS}ssl.",), source="KIP-651", seen=_SEEN)
+@rule("worker-keystore-clash", "error", needs=(f"{_RECORDS}ssl.",), source="KIP-651", seen=_LIVE_TESTS)
 def worker_keystore_clash(subject: Subject) -> Iterator[Hit]:
     """The workers' producer has a store of another kind, which an override cannot remove.
 
@@ -294,7 +299,8 @@ def worker_keystore_clash(subject: Subject) -> Iterator[Hit]:
             message = (
                 f"{key} conflicts with the workers' producer.{theirs}, which cannot be unset: the tasks are FAILED"
             )
-            fix = "remove producer.ssl.keystore.* and producer.ssl.truststore.* from the workers' properties, or use their kind of store"
+            remedy = "or use their kind of store"
+            fix = f"remove producer.ssl.keystore.* and producer.ssl.truststore.* from the workers' properties, {remedy}"
             yield Hit(message, fix, key)
             return
 
@@ -313,12 +319,7 @@ def _clash(subject: Subject, store: str) -> tuple[str, str] | None:
     return None
 
 
-@rule(
-    "provider-unknown",
-    "error",
-    source="KIP-297",
-    seen=f"{_SEEN}test_unknown_provider",
-)
+@rule("provider-unknown", "error", source="KIP-297", seen=f"{_LIVE_TESTS}test_unknown_provider")
 def provider_unknown(subject: Subject) -> Iterator[Hit]:
     """A placeholder uses a config provider that the workers do not have.
 
@@ -333,7 +334,8 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
     for key, value in subject.config.items():
         for name in dict.fromkeys(_PLACEHOLDER.findall(value)):
             if name not in providers and f"${{{name}:-" not in value:  # a default of a shell
-                message = f"${{{name}:…}} in {written(subject, key)} is not replaced: the workers have no config provider {name}"
+                effect = f"the workers have no config provider {name}"
+                message = f"${{{name}:…}} in {written(subject, key)} is not replaced: {effect}"
                 fix = f"write config.providers={name} and config.providers.{name}.class in the workers' properties"
                 yield Hit(message, fix, key)
 
@@ -342,11 +344,11 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
 def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
     """A placeholder names no config provider, so Kafka takes it as it is written.
 
-    Workers replace ${provider:path:key} and ${provider:key}. `${NAME}`, as shells, envsubst and compose files have it, and `$NAME` have no
-    provider and stay: its text becomes the password, the path or the address, and the login fails or the file is not found. In
-    a connector that runs, or in a tree, nothing else fills it in (error); a file may be a template of such a tool (warning).
-    For variables of the workers' environment write ${env:NAME}, with EnvVarConfigProvider (since 3.5). Each file is reported
-    once. Source: ConfigTransformer.
+    Workers replace ${provider:path:key} and ${provider:key}. `${NAME}`, as shells, envsubst and compose files have it,
+    and `$NAME` have no provider and stay: its text becomes the password, the path or the address, and the login fails
+    or the file is not found. In a connector that runs, or in a tree, nothing else fills it in (error); a file may be a
+    template of such a tool (warning). For variables of the workers' environment write ${env:NAME}, with
+    EnvVarConfigProvider (since 3.5). Each file is reported once. Source: ConfigTransformer.
     """
     reported: set[Spot] = set()
     for subject in estate.subjects:
@@ -360,7 +362,8 @@ def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
         reported.add(place)
         (key, variable), *others = variables
         more = f" and others in {len(others)} more keys" if others else ""
-        message = f"{variable[0]} in {written(subject, key)}{more}: no config provider is named, so Kafka takes it as it is written"
+        effect = "no config provider is named, so Kafka takes it as it is written"
+        message = f"{variable[0]} in {written(subject, key)}{more}: {effect}"
         fix = f"write ${{env:{variable['name'] or variable['bare']}}}, with config.providers=env on the workers"
         if in_file:
             fix += "; or fill it in before Kafka reads the file"
@@ -375,9 +378,10 @@ _AUTO_JMX = "auto.include.jmx.reporter"
 def jmx_reporter_missing(estate: Estate) -> Iterator[Hit]:
     """A list of metric reporters leaves out Kafka's JmxReporter, so there are no JMX metrics.
 
-    Until 3.9 Kafka adds its JmxReporter to every list unless auto.include.jmx.reporter=false. Since 4.0 metric.reporters is the whole
-    list (KIP-830): with another reporter alone, whoever reads JMX, such as the JMX exporter of Prometheus, sees nothing of these
-    connectors or workers any more, without an error. Add JmxReporter to the list. Where the version is not known it is a hint.
+    Until 3.9 Kafka adds its JmxReporter to every list unless auto.include.jmx.reporter=false. Since 4.0
+    metric.reporters is the whole list (KIP-830): with another reporter alone, whoever reads JMX, such as the JMX
+    exporter of Prometheus, sees nothing of these connectors or workers any more, without an error. Add JmxReporter to
+    the list. Where the version is not known it is a hint.
     """
     reported: set[tuple[Spot, str]] = set()
     for subject in estate.subjects:

@@ -27,12 +27,12 @@ _STARTS = "the workers do not start"
 def worker_value(estate: Estate) -> Iterator[Hit]:
     """Kafka's definition of a workers' setting does not allow this value.
 
-    Workers check their properties when they start, and end with a ConfigException: no partitions or replicas for a storage topic, a
-    security.protocol that does not exist, listeners with an empty item, a rule for response headers without a name, a signature
-    algorithm that is not among the verification algorithms. Their `producer.` lines are for the record producer of each
-    connector that does not override them: the workers start, and its tasks are FAILED. In mm2.properties the lines of the target, and
-    those of storage topics at the top level, are the workers'. A line that only a connector may have, producer.override.acks,
-    does nothing there (warning). Each line is reported once.
+    Workers check their properties when they start, and end with a ConfigException: no partitions or replicas for a
+    storage topic, a security.protocol that does not exist, listeners with an empty item, a rule for response headers
+    without a name, a signature algorithm that is not among the verification algorithms. Their `producer.` lines are for
+    the record producer of each connector that does not override them: the workers start, and its tasks are FAILED. In
+    mm2.properties the lines of the target, and those of storage topics at the top level, are the workers'. A line that
+    only a connector may have, producer.override.acks, does nothing there (warning). Each line is reported once.
     """
     lines = WorkerLines(estate.files)
     faults: dict[tuple[int, str], list[tuple[str, str, str]]] = {}
@@ -41,10 +41,10 @@ def worker_value(estate: Estate) -> Iterator[Hit]:
         properties = subject.worker.properties
         if not properties or not subject.kind.of_known_line:
             continue
-        known = faults.setdefault((id(properties), subject.version), [])
-        if not known:
-            known += (*_faults(properties, subject.version), ("", "", ""))
-        for key, wrong, right in known[:-1]:
+        rest = faults.setdefault((id(properties), subject.version), [])
+        if not rest:
+            rest += (*_faults(properties, subject.version), ("", "", ""))
+        for key, wrong, right in rest[:-1]:
             if key.startswith(_PRODUCER) and subject.written(RECORDS, key.removeprefix(_PRODUCER)):
                 continue
             spot, name = _place(subject, lines, key)
@@ -67,7 +67,7 @@ def worker_value(estate: Estate) -> Iterator[Hit]:
 
 
 def _place(subject: Subject, lines: WorkerLines, key: str) -> tuple[Spot, str]:
-    """Return where a property is, and what the file calls it; "" for a line that connectors have, too, where invalid-value reports it."""
+    """Return a property's place and name in its file; "" where connectors have the line too (see invalid-value)."""
     if subject.form == "dedicated":
         spot, line = lines.of(subject, key)
         return spot, line.key if line and key not in CLUSTER_KEYS else ""
@@ -84,7 +84,7 @@ def _faults(properties: Mapping[str, str], version: str) -> Iterator[tuple[str, 
     size = properties.get(_SIZE, "").strip()
     if re.fullmatch(r"-?[0-9]{1,10}", size) and int(size) < _LEAST_BITS:
         yield _SIZE, "too short for a key", f"{_LEAST_BITS} or more bits, or leave it out,"
-    verified = [each.strip() for each in properties.get(_VERIFICATION, "HmacSHA256").split(",")]
+    verified = [algorithm.strip() for algorithm in properties.get(_VERIFICATION, "HmacSHA256").split(",")]
     signature = properties.get(_SIGNATURE, "HmacSHA256").strip()
     if any(verified) and signature not in verified and not any(map(is_open, (signature, *verified))):
         key = _SIGNATURE if _SIGNATURE in properties else _VERIFICATION
