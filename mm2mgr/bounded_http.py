@@ -1,6 +1,6 @@
 """What the two HTTP clients share: an answer's body, unpacked, counted and judged while it comes in; and whom to trust.
 
-`connect.exchange` asks many workers at the same time, `samples.session` one metric source after the other. Both take
+`connect.exchange` asks many workers at the same time, `samples.http` one metric source after the other. Both take
 one answer within a deadline and with a bounded body, no proxy but a declared one, and no redirect.
 """
 

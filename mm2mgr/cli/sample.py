@@ -11,7 +11,10 @@ import click
 
 from mm2mgr.cli.interrupts import handled
 from mm2mgr.cli.options import LEAST_SECONDS, Duration, DurationWithUnit, command, option, store_option
+from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.operations.workspace import Workspace
+
+_WITH_PAST = " or ".join(kind.past for kind in METRIC_SOURCES if kind.past)
 
 if TYPE_CHECKING:
     from mm2mgr.operations import Round
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 @option(
     "--from",
     "kind",
-    type=click.Choice(["kafka", "prometheus", "cruise-control", "cruise-control-topic"]),
+    type=click.Choice(["kafka", *(kind.name for kind in METRIC_SOURCES)]),
     default="kafka",
     help="Where samples come from; others than Kafka are declared under metrics: of the clusters.",
 )
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     type=Duration(),
     default="0s",
     show_default=False,
-    help="How much of the past a first run takes from Prometheus or Cruise Control's REST, such as 24h.",
+    help=f"How much of the past a first run takes from {_WITH_PAST}, such as 24h.",
 )
 @click.pass_obj
 def sample(
@@ -65,13 +68,12 @@ def sample(
       mm2mgr sample --follow --interval 1min --keep 90d
       mm2mgr sample --from prometheus --back 24h
     """
-    from mm2mgr.operations.sample import MetricSource, SampleOrder
+    from mm2mgr.operations.sample import SampleOrder
     from mm2mgr.operations.sample import sample as run
     from mm2mgr.output.console import complain, say, talk
     from mm2mgr.output.load_text import say_round
 
-    source = None if kind == "kafka" else MetricSource(kind, interval, back)
-    order = SampleOrder(store, interval, None if follow else duration, aliases, keep, source)
+    order = SampleOrder(store, interval, None if follow else duration, aliases, keep, kind, back)
     stop = threading.Event()
 
     def progress(round_: Round) -> None:
@@ -87,6 +89,6 @@ def sample(
     else:
         say(f"{done.samples} samples of {len(done.clusters)} clusters in {store}")
     if done.never_read:
-        hint = f"check {'metrics:' if source else 'bootstrap_servers and access:'} of these clusters"
+        hint = f"check {'bootstrap_servers and access:' if kind == 'kafka' else 'metrics:'} of these clusters"
         complain(f"never read: {', '.join(sorted(done.never_read))}", hint)
     return 1 if done.never_read else 0

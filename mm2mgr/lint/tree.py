@@ -33,7 +33,9 @@ from mm2mgr.lint.subject import (
     is_clear,
     is_loopback,
 )
+from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.secrets import is_secret
+from mm2mgr.spec.models import MetricsEndpoint
 from mm2mgr.spec.places import MOST_BYTES, Place
 
 if TYPE_CHECKING:
@@ -212,14 +214,11 @@ class _Logins:
             yield from self.on_the_way(name, path, model)
         for alias, cluster in topology.clusters.items():
             metrics, path = cluster.model.metrics, ("clusters", alias)
-            if metrics and (prometheus := metrics.prometheus):
-                where = (*path, "metrics", "prometheus")
-                yield from self.rest(
-                    f"Prometheus of '{alias}'", where, [prometheus.url or ""], prometheus.auth, prometheus.tls
-                )
-            if metrics and (other := metrics.cruise_control):
-                where = (*path, "metrics", "cruise_control")
-                yield from self.rest(f"Cruise Control of '{alias}'", where, [other.url or ""], other.auth, other.tls)
+            for kind in METRIC_SOURCES:
+                endpoint, where = getattr(metrics, kind.key, None), (*path, "metrics", kind.key)
+                if isinstance(endpoint, MetricsEndpoint):
+                    whose, urls = f"{kind.service} of '{alias}'", [endpoint.url or ""]
+                    yield from self.rest(whose, where, urls, endpoint.auth, endpoint.tls)
             if cluster.model.access:
                 yield from self.kafka(alias, cluster.model.access, cluster.model.bootstrap_servers)
 

@@ -1,40 +1,40 @@
 """`sample`: the clusters that flows read from, sampled from Kafka or from a metric source, into a store; and stores as a whole.
 
-How Prometheus and Cruise Control are reached, with which credentials, is here; no format of theirs is.
+How the endpoints of metric sources are reached, with which credentials, is here; no format of theirs is.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder
+from mm2mgr.metric_sources import METRIC_SOURCES, SourceKind
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.samples.schema import CRUISE_CONTROL_TOPIC
 from mm2mgr.text import listed
 
 if TYPE_CHECKING:
-    from mm2mgr.samples.batch import Gathered, Inventory
     from mm2mgr.samples.follow import Poll, Reader, Round, Schedule
-    from mm2mgr.samples.metric_sources import Http, Source
+    from mm2mgr.samples.http import Http
     from mm2mgr.samples.schema import Store
     from mm2mgr.samples.store import SampleStore
-    from mm2mgr.spec.models import Metrics, MetricsEndpoint
+    from mm2mgr.spec.models import MetricsEndpoint
     from mm2mgr.topology import Flow, KafkaCluster
 
 
 @dataclass(frozen=True)
 class SampleOrder:
-    """What to sample: the source clusters by alias (none: all), for how long, and from where (None: Kafka).
+    """What to sample: the source clusters by alias (none: all), for how long, and from where.
 
     `duration_seconds` None samples until stopped; samples older than `keep_seconds` are removed, None keeps all.
+    `back_seconds`: how much of the past a first run takes from a metric source.
     """
 
     store: Store
@@ -42,7 +42,8 @@ class SampleOrder:
     duration_seconds: float | None
     aliases: Sequence[str] = ()
     keep_seconds: float | None = None
-    source: MetricSource | None = None
+    source: str = "kafka"
+    back_seconds: float = 0.0
 
 
 @dataclass
@@ -78,9 +79,10 @@ def sample(
         done.never_read &= round_.failures.keys()
         progress(round_)
 
+    kind = next((kind for kind in METRIC_SOURCES if kind.name == order.source), None)
     readers = (
-        _metric_source_readers(order.source, _wanted(chosen), store)
-        if order.source
+        _metric_source_readers(kind, order, _wanted(chosen), store)
+        if kind
         else [
             *_with_tasks(chosen, schedule, warn, order.store),
             _StatusReader(workspace, chosen, schedule, order.store),
@@ -217,143 +219,51 @@ def table_sizes(store: Store) -> list[TableSize]:
     return [TableSize(table.name, table.uri, sum(file.rows for file in files), len(files)) for table, files in found]
 
 
-@dataclass(frozen=True)
-class MetricSource:
-    """A kind of source (prometheus, cruise-control or cruise-control-topic), the seconds between samples, and how much of the past a first run takes."""
-
-    kind: str
-    step_seconds: float
-    back_seconds: float = 0.0
-
-
 def _metric_source_readers(
-    asked: MetricSource, wanted: Iterable[tuple[KafkaCluster, Callable[[str], bool]]], store: SampleStore
+    kind: SourceKind,
+    order: SampleOrder,
+    wanted: Iterable[tuple[KafkaCluster, Callable[[str], bool]]],
+    store: SampleStore,
 ) -> list[Reader]:
     """Return one reader per cluster; Mm2mgrError when a cluster declares no such source."""
     from mm2mgr.live.endpoints import kafka_access
-    from mm2mgr.samples.metric_sources import MetricSourceReader
+    from mm2mgr.samples.catch_up import MetricSourceReader, Opening, open_source
     from mm2mgr.samples.schema import log_file_of
 
-    spark = _Spark(log_file_of(store.store, cache_folder))
-    return [
-        MetricSourceReader(kafka_access(one), accepts, _source(asked, one, spark), store, asked.back_seconds)
-        for one, accepts in wanted
-    ]
+    readers: list[Reader] = []
+    for cluster, accepts in wanted:
+        metrics, access = cluster.model.metrics, kafka_access(cluster)
+        if getattr(metrics, kind.key, None) is None:
+            raise Mm2mgrError(
+                f"cluster '{cluster.alias}' has no `metrics: {{{kind.key}: …}}`, and so no such source",
+                hint="declare it for the cluster or in defaults: clusters:, or leave the cluster out with --cluster",
+            )
+        http, log_file = partial(_http, kind, cluster), log_file_of(store.store, cache_folder)
+        opening = Opening(access, metrics, order.interval_seconds, http, _java_home, log_file)
+        readers.append(MetricSourceReader(access, accepts, open_source(kind, opening), store, order.back_seconds))
+    return readers
 
 
-def _source(asked: MetricSource, cluster: KafkaCluster, spark: _Spark) -> Source:
-    from mm2mgr.samples.cruise_control import CruiseControlSource
-    from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
+def _java_home() -> Path | None:
+    from mm2mgr.sandbox.java import find_java, spark_java_home
 
-    metrics, kind = cluster.model.metrics, asked.kind
-    if metrics and kind == "prometheus" and (declared := metrics.prometheus):
-        http = _http(cluster, declared, "Prometheus")
-        reading = PrometheusReading(
-            declared.labels, asked.step_seconds, round(declared.rate_window), declared.retention
-        )
-        return PrometheusSource(http, reading)
-    if metrics and kind == "cruise-control" and metrics.cruise_control:
-        return CruiseControlSource(_http(cluster, metrics.cruise_control, "Cruise Control"))
-    if metrics and kind == "cruise-control-topic" and metrics.cruise_control_topic:
-        return _topic(cluster, metrics, spark)
-    raise Mm2mgrError(
-        f"cluster '{cluster.alias}' has no `metrics: {{{kind.replace('-', '_')}: …}}`, and so no such source",
-        hint="declare it for the cluster or in defaults: clusters:, or leave the cluster out with --cluster",
-    )
+    return spark_java_home(find_java())
 
 
-def _http(cluster: KafkaCluster, asked: MetricsEndpoint, what: str) -> Http:
+def _http(kind: SourceKind, cluster: KafkaCluster) -> Http:
     from mm2mgr.kafka.access import resolve
-    from mm2mgr.samples.metric_sources import Endpoint, Http
+    from mm2mgr.samples.http import Endpoint, Http
 
-    if asked.url is None:
-        raise Mm2mgrError(f"cluster '{cluster.alias}': {what} has no `url`", hint="write it under `metrics:`")
-    owner, auth, tls = f"cluster '{cluster.alias}', auth of {what}", asked.auth, asked.tls
-    basic = bearer = None
+    endpoint: MetricsEndpoint = getattr(cluster.model.metrics, kind.key)
+    if endpoint.url is None:
+        raise Mm2mgrError(f"cluster '{cluster.alias}': {kind.service} has no `url`", hint="write it under `metrics:`")
+    owner, auth, tls = f"cluster '{cluster.alias}', auth of {kind.service}", endpoint.auth, endpoint.tls
+    basic = bearer = password = None
     if auth and auth.basic:
         basic = (resolve(owner, auth.basic.username), resolve(owner, auth.basic.password))
     elif auth and auth.bearer:
         bearer = resolve(owner, auth.bearer)
     files = (tls.ca, tls.certificate, tls.key) if tls else (None, None, None)
-    password = (
-        resolve(f"cluster '{cluster.alias}', tls of {what}", tls.key_password) if tls and tls.key_password else None
-    )
-    return Http(Endpoint(f"{what} of '{cluster.alias}'", asked.url, basic, bearer, *files, password))
-
-
-def _topic(cluster: KafkaCluster, declared: Metrics, spark: _Spark) -> Source:
-    from mm2mgr.kafka.access import librdkafka_config
-    from mm2mgr.live.endpoints import kafka_access
-
-    settings = librdkafka_config(kafka_access(cluster))
-    interval_ms = round(declared.cruise_control_interval * 1000)
-    return _TopicSource(spark, settings, str(declared.cruise_control_topic), interval_ms)
-
-
-@dataclass
-class _Spark:
-    """One session for all clusters, started when the first needs it; its type is PySpark's, which only throughput imports."""
-
-    log_file: Path | None = None
-    running: Any = None
-    starting: threading.Lock = field(default_factory=threading.Lock)
-
-    def session(self) -> Any:
-        with self.starting:
-            if self.running is None:
-                from mm2mgr.sandbox.java import find_java, spark_java_home
-
-                home = spark_java_home(find_java())
-                from mm2mgr.throughput.job import session
-
-                self.running = session(home, self.log_file)
-            return self.running
-
-    def close(self) -> None:
-        with self.starting:
-            if self.running is not None:
-                from mm2mgr.throughput.job import end
-
-                end(self.running)
-                self.running = None
-
-
-@dataclass(frozen=True)
-class _TopicSource:
-    """Cruise Control's sample topic on one cluster, decoded by Spark."""
-
-    spark: _Spark
-    settings: Mapping[str, str] = field(repr=False)
-    topic: str
-    interval_ms: int
-    source_prefix: str = CRUISE_CONTROL_TOPIC
-    given: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
-    """Whose samples of the newest moment were given: that moment is read again, since they come in several batches."""
-
-    def close(self) -> None:
-        """End Spark, which the clusters share."""
-        self.spark.close()
-
-    def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
-        """Yield the samples from `since_ms` on (None: all that the topic has); those younger than `until_ms` come too."""
-        from mm2mgr.samples.batch import Gathered, Rows, TopicNames
-        from mm2mgr.throughput.cruise_topic import topic_samples
-
-        if since_ms is None or since_ms < min(self.given, default=0):  # what was given since then was not stored
-            self.given.clear()
-        for found in topic_samples(self.spark.session(), self.settings, self.topic, since_ms):
-            rows, names = (
-                Rows(inventory, CRUISE_CONTROL_TOPIC, self.interval_ms),
-                TopicNames(inventory, keeps_dots=True),
-            )
-            values = ("bytes_per_second", "records_per_second", "log_bytes")
-            places = zip(*(found.columns[name] for name in ("topic", "partition", "time_ms", *values)), strict=True)
-            for label, partition, time_ms, *row in places:
-                topic = names.topic(label)
-                if topic is not None and (topic, partition) not in self.given.get(time_ms, ()):
-                    rows.add(topic, partition, time_ms, dict(zip(values, row, strict=True)))
-                    self.given.setdefault(time_ms, set()).add((topic, partition))
-            for old in sorted(self.given)[:-1]:
-                del self.given[old]
-            skipped = [f"{count} records skipped: {reason}" for reason, count in sorted(found.skipped.items())]
-            yield Gathered(rows.batches(), [*skipped, *names.notes(), *rows.notes()])
+    if tls and tls.key_password:
+        password = resolve(f"cluster '{cluster.alias}', tls of {kind.service}", tls.key_password)
+    return Http(Endpoint(f"{kind.service} of '{cluster.alias}'", endpoint.url, basic, bearer, *files, password))

@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 from mm2mgr import timing
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
-from mm2mgr.samples.metric_sources import Http, HttpAnswer, SourceError, shorten
-from mm2mgr.samples.schema import CRUISE_CONTROL
+from mm2mgr.samples.catch_up import Opening
+from mm2mgr.samples.http import Http, HttpAnswer, SourceError, shorten
 
+CRUISE_CONTROL = "cruise-control"
 KIB = 1024.0
 MIB = 1024.0 * 1024.0
 _ASK_AGAIN_SECONDS = 1.0
@@ -24,6 +25,11 @@ _TASK = "User-Task-ID"
 _SHARED = "Cruise Control's rates are means over the partitions that a topic has on one broker"
 _DIGITS = 16  # of a moment in milliseconds; Python refuses to read thousands of them
 _WARMING_UP = "NotEnoughValidWindows"
+
+
+def open_source(opening: Opening) -> CruiseControlSource:
+    """Open the REST API that is declared."""
+    return CruiseControlSource(opening.http())
 
 
 @dataclass

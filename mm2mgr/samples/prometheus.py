@@ -11,14 +11,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, cast
 
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
-from mm2mgr.samples.metric_sources import Http, shorten
-from mm2mgr.samples.schema import PROMETHEUS_PREFIX
+from mm2mgr.samples.catch_up import Opening
+from mm2mgr.samples.http import Http, shorten
 
 Cells = dict[tuple[str, int], dict[int, object]]
 """Values as Prometheus spells them, by topic label, partition (-1: the topic) and milliseconds of the query's step."""
+PROMETHEUS_PREFIX = "prometheus:"
 _ROWS_PER_ANSWER = 200_000
 _POINTS_PER_ANSWER = 1_000  # Prometheus itself refuses more than 11 000 a series
 _YEAR_3000_MS = 32_503_680_000_000
@@ -181,6 +182,23 @@ class PrometheusReading:
     step_seconds: float = 30.0
     rate_window_seconds: int = 300
     retention_seconds: float = 15 * 86_400.0
+
+
+class _Endpoint(Protocol):
+    labels: Mapping[str, str]
+    rate_window: float
+    retention: float
+
+
+class _Metrics(Protocol):
+    prometheus: _Endpoint
+
+
+def open_source(opening: Opening) -> PrometheusSource:
+    """Open the Prometheus that is declared."""
+    declared = cast("_Metrics", opening.metrics).prometheus
+    reading = PrometheusReading(declared.labels, opening.step_seconds, round(declared.rate_window), declared.retention)
+    return PrometheusSource(opening.http(), reading)
 
 
 @dataclass

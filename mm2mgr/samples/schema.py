@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from mm2mgr.metric_sources import METRIC_SOURCES
+
 Store: TypeAlias = "str | Path"
 """Where the tables of a store are: a folder, or a URI such as s3://bucket/prefix."""
 _URI = re.compile(r"^[a-z][a-z0-9+.-]+://")
@@ -36,9 +38,10 @@ _PARTITION = TableColumn("partition", "int32", "", "number of the partition in i
 _TOPIC_ID = TableColumn(
     "topic_id", "string", "", "id of the topic; a topic created anew has another one (null before Kafka 2.8)", True
 )
-_SOURCE = TableColumn(
-    "source", "string", "", "kafka-offsets, prometheus:METRIC, cruise-control or cruise-control-topic"
-)
+KAFKA_OFFSETS = "kafka-offsets"
+"""The source of Kafka's own offsets."""
+_OTHERS = [kind.column for kind in METRIC_SOURCES]
+_SOURCE = TableColumn("source", "string", "", f"{', '.join([KAFKA_OFFSETS, *_OTHERS[:-1]])} or {_OTHERS[-1]}")
 
 SAMPLES, TASK_OFFSETS, THROUGHPUT, LOSSES, LAG = "samples", "task_offsets", "throughput", "losses", "lag"
 
@@ -207,12 +210,6 @@ class SharedLag:
     end_offsets: int
     positions: int
 
-
-KAFKA_OFFSETS = "kafka-offsets"
-CRUISE_CONTROL = "cruise-control"
-CRUISE_CONTROL_TOPIC = "cruise-control-topic"
-PROMETHEUS_PREFIX = "prometheus:"
-"""Sources; the name of the metric follows Prometheus' prefix."""
 
 HOUR_MS = 3_600_000
 _HOUR = "%Y-%m-%dT%H"

@@ -120,6 +120,12 @@ class SampleStore:
         Samples that arrive meanwhile stay beside them. What another process rewrites at the same time is left to it. A
         damaged file stays where it is.
         """
+        # Delta's own `optimize` was tried (deltalake 1.6, an hour of 120 polls of 100 000 partitions, 12 million rows).
+        # `compact` takes 2.0 CPU s instead of 14.0, but leaves the polls as they lie: the roll-up of the hour, which
+        # skips what is sorted by share, then takes 10.9 CPU s instead of 1.4 and 1.4 GB instead of 0.3, twice per
+        # hour, and the file is 16 % larger. `z_order` sorts too little: 10.5 CPU s and 2.5 GB, the roll-up 3.6. Either
+        # fails as a whole on one damaged file. `delete` costs what `_expire` does (0.02 CPU s), and roll-ups need
+        # `replace` in any case: their files come from several processes, in one commit.
         state = self.table.snapshot()
         old = [file for file in state.files if file.values[0] == hour]
         names = self.table.file_schema.names

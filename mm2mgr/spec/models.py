@@ -5,10 +5,11 @@ Client settings are plain Kafka keys under the client that they configure; mm2mg
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
+from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.spec.values import (
     Addresses,
     Alias,
@@ -143,13 +144,25 @@ class PrometheusMetrics(MetricsEndpoint, json_schema_extra=_example(url="http://
     """How far back a catch-up asks; Prometheus itself keeps 15 days by default."""
 
 
-class Metrics(Model, json_schema_extra=_example(prometheus={"url": "http://prometheus:9090"})):
+if TYPE_CHECKING:
+    _Endpoints = Model
+else:
+    _Endpoints = create_model(
+        "_Endpoints",
+        __base__=Model,
+        **{
+            kind.key: (MetricsEndpoint | None, Field(None, description=f"For `--from {kind.name}`: {kind.declared}."))
+            for kind in METRIC_SOURCES
+            if kind.declared
+        },
+    )
+
+
+class Metrics(_Endpoints, json_schema_extra=_example(prometheus={"url": "http://prometheus:9090"})):
     """Where else than from Kafka `mm2mgr sample --from …` may learn the load of a cluster."""
 
     prometheus: PrometheusMetrics | None = None
     """For `--from prometheus`."""
-    cruise_control: MetricsEndpoint | None = None
-    """For `--from cruise-control`: its REST API."""
     cruise_control_topic: TopicName | None = None
     """For `--from cruise-control-topic`: its `partition.metric.sample.store.topic` on this cluster;
     `__KafkaCruiseControlPartitionMetricSamples` as shipped, `strimzi.cruisecontrol.partitionmetricsamples` with

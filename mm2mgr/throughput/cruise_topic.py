@@ -9,13 +9,16 @@ believable.
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import confluent_kafka
 import pyarrow as pa
@@ -27,8 +30,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 from mm2mgr.errors import KafkaError
-from mm2mgr.throughput.job import failure
+from mm2mgr.throughput.job import end, failure, session
 
+if TYPE_CHECKING:
+    from mm2mgr.samples.batch import Gathered, Inventory
+    from mm2mgr.samples.catch_up import Opening
+
+CRUISE_CONTROL_TOPIC = "cruise-control-topic"
 # Big-endian, after a version byte: leader, CPU, disk MB, in KB/s, out KB/s, (v1: produce, fetch, messages in,
 # replication in and out, all per second), sample time in ms, partition; the rest is the topic in UTF-8. KB = 1024 B.
 _LAYOUTS = {0: struct.Struct(">bi4dqi"), 1: struct.Struct(">bi9dqi")}
@@ -56,6 +64,88 @@ class TopicSamples:
 
     columns: Mapping[str, list[Any]]
     skipped: Mapping[str, int]
+
+
+class _Metrics(Protocol):
+    cruise_control_topic: str
+    cruise_control_interval: float
+
+
+def open_source(opening: Opening) -> TopicSource:
+    """Open the sample topic that is declared; Spark starts when it is read first."""
+    declared = cast("_Metrics", opening.metrics)
+    spark, interval_ms = _shared_spark(opening.java_home, opening.log_file), declared.cruise_control_interval * 1000
+    return TopicSource(spark, opening.kafka_settings(), declared.cruise_control_topic, round(interval_ms))
+
+
+@cache
+def _shared_spark(java_home: Callable[[], Path | None], log_file: Path) -> SharedSpark:
+    return SharedSpark(java_home, log_file)
+
+
+@dataclass
+class SharedSpark:
+    """One session for all clusters, started when the first needs it."""
+
+    java_home: Callable[[], Path | None] = lambda: None
+    log_file: Path | None = None
+    running: SparkSession | None = None
+    starting: threading.Lock = field(default_factory=threading.Lock)
+
+    def session(self) -> SparkSession:
+        """Return the session, which the first call starts."""
+        with self.starting:
+            self.running = self.running or session(self.java_home(), self.log_file)
+            return self.running
+
+    def close(self) -> None:
+        """End the session, if one was started."""
+        with self.starting:
+            if self.running is not None:
+                end(self.running)
+                self.running = None
+
+
+@dataclass(frozen=True)
+class TopicSource:
+    """Cruise Control's sample topic on one cluster, decoded by Spark."""
+
+    spark: SharedSpark
+    settings: Mapping[str, str] = field(repr=False)
+    topic: str
+    interval_ms: int
+    source_prefix: ClassVar[str] = CRUISE_CONTROL_TOPIC
+    delivered: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
+    """Whose samples of the newest moment were delivered: that moment is read again, since they come in several batches."""
+
+    def close(self) -> None:
+        """End Spark, which the clusters share."""
+        self.spark.close()
+
+    def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
+        """Yield the samples from `since_ms` on (None: all that the topic has); those younger than `until_ms` come
+        too.
+        """
+        from mm2mgr.samples.batch import Gathered, Rows, TopicNames
+
+        if since_ms is None or since_ms < min(
+            self.delivered, default=0
+        ):  # what was delivered since then was not stored
+            self.delivered.clear()
+        for samples in topic_samples(self.spark.session(), self.settings, self.topic, since_ms):
+            rows = Rows(inventory, CRUISE_CONTROL_TOPIC, self.interval_ms)
+            names = TopicNames(inventory, keeps_dots=True)
+            values = ("bytes_per_second", "records_per_second", "log_bytes")
+            places = zip(*(samples.columns[name] for name in ("topic", "partition", "time_ms", *values)), strict=True)
+            for label, partition, time_ms, *row in places:
+                topic = names.topic(label)
+                if topic is not None and (topic, partition) not in self.delivered.get(time_ms, ()):
+                    rows.add(topic, partition, time_ms, dict(zip(values, row, strict=True)))
+                    self.delivered.setdefault(time_ms, set()).add((topic, partition))
+            for old in sorted(self.delivered)[:-1]:
+                del self.delivered[old]
+            skipped = [f"{count} records skipped: {reason}" for reason, count in sorted(samples.skipped.items())]
+            yield Gathered(rows.batches(), [*skipped, *names.notes(), *rows.notes()])
 
 
 def decode(value: bytes | None) -> dict[str, Any] | str:

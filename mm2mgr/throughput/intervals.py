@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mm2mgr.samples.schema import CRUISE_CONTROL, CRUISE_CONTROL_TOPIC, KAFKA_OFFSETS, PROMETHEUS_PREFIX
+from mm2mgr.metric_sources import METRIC_SOURCES
+from mm2mgr.samples.schema import KAFKA_OFFSETS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -103,7 +104,7 @@ def _is_unknown(column: Floats) -> bool:
 
 def rank_sources(names: list[str]) -> dict[str, int]:
     """Order sources from best to worst: offsets are exact per partition, Cruise Control's shares are estimates."""
-    kinds = (KAFKA_OFFSETS, PROMETHEUS_PREFIX, CRUISE_CONTROL, CRUISE_CONTROL_TOPIC)
+    kinds = (KAFKA_OFFSETS, *(kind.prefix for kind in METRIC_SOURCES))
 
     def kind(name: str) -> int:
         whole = [place for place, kind_there in enumerate(kinds) if name == kind_there]

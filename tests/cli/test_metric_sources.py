@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from mm2mgr.kafka.client import TopicInfo
-from mm2mgr.operations.sample import _Spark, _TopicSource
 from mm2mgr.samples.batch import Inventory
 from mm2mgr.throughput import cruise_topic
-from mm2mgr.throughput.cruise_topic import TopicSamples
+from mm2mgr.throughput.cruise_topic import SharedSpark, TopicSamples, TopicSource
 
 T0, T1 = 1_795_255_200_000, 1_795_255_320_000
 KNOWN = Inventory("dc1", {"a.b": TopicInfo(3, "id", False)}, lambda topic: True)
@@ -29,7 +28,7 @@ def test_samples_of_one_moment_that_come_in_two_readings_count_once(monkeypatch:
         yield TopicSamples(columns, {"of unknown version 9": 2})
 
     monkeypatch.setattr(cruise_topic, "topic_samples", read)
-    source = _TopicSource(_Spark(running=object()), {}, "samples", 120_000)
+    source = TopicSource(SharedSpark(running=cast("Any", object())), {}, "samples", 120_000)
     (first,) = source.gather(KNOWN, None, T1)
     (batch,) = first.batches
     assert (batch.source, batch.time_ms, batch.resolution_ms) == ("cruise-control-topic", T0, 120_000)

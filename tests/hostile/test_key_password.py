@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
+from mm2mgr.samples.http import Endpoint, Http, SourceError
 from tests.cli.command import Command
 from tests.fake_connect import FakeConnect, serving
 

@@ -24,7 +24,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples.batch import Inventory
 from mm2mgr.samples.cruise_control import CruiseControlSource
-from mm2mgr.samples.metric_sources import Endpoint, Http
+from mm2mgr.samples.http import Endpoint, Http
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 from mm2mgr.sandbox.worker import DIRECT, Worker
 from tests.cli.command import Command
@@ -180,7 +180,7 @@ class Canned(Http):
         self._answer = answer
 
     def get(self, path: str, *arguments: Any, **more: Any) -> Any:
-        from mm2mgr.samples.metric_sources import HttpAnswer
+        from mm2mgr.samples.http import HttpAnswer
 
         answer = self._answer(path) if callable(self._answer) else self._answer
         return HttpAnswer(200, {}, answer, json.dumps(answer, default=str)[:300])

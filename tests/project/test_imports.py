@@ -30,6 +30,7 @@ LAYERS: dict[str, set[str]] = {
     "timing": set(),
     "garbage": set(),
     "json_values": set(),
+    "metric_sources": set(),
     "secret_shapes": set(),
     "secrets": {"secret_shapes"},
     "errors": {"secrets", "text"},  # no error shows a secret, whoever words it
@@ -39,7 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "assignment": {"partitions"},
     "link": {"text"},
     "defaults": set(),
-    "spec": {"text", "errors", "files", "secrets"},
+    "spec": {"metric_sources", "text", "errors", "files", "secrets"},
     "truth": {"text", "errors", "defaults", "spec"},
     "topics": {"errors", "spec", "truth"},
     "link_settings": {"link", "defaults"},
@@ -61,6 +62,7 @@ LAYERS: dict[str, set[str]] = {
         "connect",
     },
     "lint": {
+        "metric_sources",
         *("connectors", "text", "errors", "files", "formats", "secrets", "link", "link_forecast", "defaults", "spec"),
         *("truth", "topics", "topology", "render", "connect", "live"),
     },
@@ -115,8 +117,19 @@ LAYERS: dict[str, set[str]] = {
             "plan",
         )
     },
-    "samples": {"timing", "text", "garbage", "errors", "secrets", "bounded_http", "files", "partitions", "kafka"},
-    "throughput": {"text", "errors", "files", "partitions", "samples"},
+    "samples": {
+        "metric_sources",
+        "timing",
+        "text",
+        "garbage",
+        "errors",
+        "secrets",
+        "bounded_http",
+        "files",
+        "partitions",
+        "kafka",
+    },
+    "throughput": {"metric_sources", "text", "errors", "files", "partitions", "samples"},
     "sizing": {"json_values", "text", "link", "partitions", "assignment"},
     "observe": {
         "json_values",
@@ -168,6 +181,7 @@ LAYERS: dict[str, set[str]] = {
     "operations": {  # no output and no cli: what is said and how it ends is not theirs
         "json_values",
         "defaults",
+        "metric_sources",
         *(
             "timing",
             "garbage",
@@ -220,7 +234,18 @@ LAYERS: dict[str, set[str]] = {
         "operations",  # its result values
     },
     "serve": {"json_values", "errors", "observe", "operations", "output"},  # of observe the kinds of problems
-    "cli": {"json_values", "text", "secrets", "errors", "files", "spec", "operations", "output", "serve"},
+    "cli": {
+        "metric_sources",
+        "json_values",
+        "text",
+        "secrets",
+        "errors",
+        "files",
+        "spec",
+        "operations",
+        "output",
+        "serve",
+    },
     "demo": {  # plays commands as people type them, and the operations where it looks between
         "json_values",
         *("timing", "text", "errors", "partitions", "live", "spec", "topology", "kafka", "samples", "sandbox"),
@@ -242,6 +267,7 @@ CLOSER: dict[str, set[str]] = {
     "throughput": {
         *("mm2mgr.errors", "mm2mgr.partitions"),
         *("mm2mgr.samples.schema", "mm2mgr.samples.clock", "mm2mgr.samples.tables"),
+        *("mm2mgr.samples.batch", "mm2mgr.samples.catch_up"),  # in functions and for types of the metric source
     },
     "output": {"mm2mgr.throughput.hourly", "mm2mgr.throughput.windows"},  # the types of their values only
 }
@@ -492,6 +518,55 @@ def test_a_new_command_is_two_files_and_no_registration(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "mm2mgr", "brandnew", "flow"]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "new: flow\n"
+
+
+_LINE = 'SourceKind("graphite", "Graphite", "mm2mgr.samples.graphite", "graphite", "its render API", "Graphite"),'
+_SOURCE = """
+def open_source(opening):
+    return f"opened every {opening.step_seconds} s, {opening.metrics.graphite.url}"
+"""
+_USE = """
+from types import SimpleNamespace
+from mm2mgr.metric_sources import METRIC_SOURCES
+from mm2mgr.samples.catch_up import open_source
+from mm2mgr.spec.models import Metrics
+from mm2mgr.throughput.intervals import rank_sources
+
+kind, metrics = METRIC_SOURCES[-1], Metrics.model_validate({"graphite": {"url": "http://g:80"}})
+print(open_source(kind, SimpleNamespace(metrics=metrics, step_seconds=30)))
+print(rank_sources(["kafka-offsets", "another", "graphite"]))
+"""
+_TREE = """
+owner: team
+clusters:
+  a: {bootstrap_servers: ["a:9092"], metrics: {graphite: {url: "https://g", auth: {bearer: hunter2}}}}
+  b: {bootstrap_servers: ["b:9092"]}
+connect: {w: {url: "https://w", kafka: b}}
+flows: {logs: {sources: [a], targets: [b], topics: {include: [x]}}}
+"""
+
+
+def test_a_new_metric_source_is_one_module_and_one_line_of_the_table(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "mm2mgr", ignore=shutil.ignore_patterns("__pycache__"))
+    table = tmp_path / "mm2mgr" / "metric_sources.py"
+    table.write_text(table.read_text().replace("\n)\n", f"\n    {_LINE}\n)\n"))
+    (tmp_path / "mm2mgr" / "samples" / "graphite.py").write_text(_SOURCE)
+    (tmp_path / "tree.yaml").write_text(_TREE)
+
+    def python(*words: str) -> str:
+        return subprocess.run(
+            [sys.executable, *words], check=False, cwd=tmp_path, capture_output=True, text=True
+        ).stdout
+
+    opened, rank = python("-c", _USE).splitlines()
+    assert (opened, rank) == ("opened every 30 s, http://g:80", "{'kafka-offsets': 0, 'graphite': 1, 'another': 2}")
+    help_text = " ".join(python("-m", "mm2mgr", "sample", "--help").split())
+    assert "prometheus|cruise-control|cruise-control-topic|graphite]" in help_text
+    assert "takes from Prometheus or Cruise Control's REST or Graphite" in help_text
+    secrets = python("-m", "mm2mgr", "-f", "tree.yaml", "--templates", str(REPOSITORY / "templates"), "lint")
+    assert "everyone who can read this file sees the secret in auth.bearer of Graphite of 'a'" in " ".join(
+        secrets.split()
+    )
 
 
 @pytest.mark.parametrize(("part", "allowed"), CLOSER.items())

@@ -15,7 +15,7 @@ from responses import RequestsMock
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples.batch import Gathered, Inventory
 from mm2mgr.samples.cruise_control import CruiseControlSource
-from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
+from mm2mgr.samples.http import Endpoint, Http, SourceError
 from mm2mgr.samples.schema import hour_of
 from mm2mgr.samples.store import SampleStore
 from tests.clock import jumping

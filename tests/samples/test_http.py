@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from mm2mgr import bounded_http
-from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
+from mm2mgr.samples.http import Endpoint, Http, SourceError
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 

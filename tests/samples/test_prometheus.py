@@ -18,7 +18,7 @@ from responses import RequestsMock
 
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples.batch import Batch, Doubts, Gathered, Inventory, TopicNames
-from mm2mgr.samples.metric_sources import Endpoint, Http, SourceError
+from mm2mgr.samples.http import Endpoint, Http, SourceError
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 
 URL = "http://prometheus.test:9090"

@@ -23,8 +23,9 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.batch import Batch, Inventory
+from mm2mgr.samples.catch_up import MetricSourceReader
 from mm2mgr.samples.follow import Round, Schedule, follow
-from mm2mgr.samples.metric_sources import Endpoint, Http, MetricSourceReader, SourceError
+from mm2mgr.samples.http import Endpoint, Http, SourceError
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.broker import Broker

@@ -20,7 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mm2mgr.samples.batch import Batch
-from mm2mgr.samples.schema import CRUISE_CONTROL, KAFKA_OFFSETS, hour_of
+from mm2mgr.samples.cruise_control import CRUISE_CONTROL
+from mm2mgr.samples.schema import KAFKA_OFFSETS, hour_of
 from mm2mgr.samples.store import SampleStore
 from tests.samples.rows import data_files
 

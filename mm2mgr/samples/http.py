@@ -1,5 +1,4 @@
-"""A kept-alive HTTP session with one metric source, which is asked one question after the other: the only owner of
-`requests`.
+"""A metric source over HTTP, asked one question after the other in a kept-alive session: the only owner of `requests`.
 
 `requests` bounds each read of the socket, and so not an answer that comes in drips. Here every read ends at the
 deadline of the exchange.
@@ -7,11 +6,15 @@ deadline of the exchange.
 
 from __future__ import annotations
 
+import base64
 import io
+import json
+import os
 import socket
 import ssl
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
 from typing import Any, Self
 
@@ -23,10 +26,161 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, Ne
 from urllib3.exceptions import TimeoutError as WireTimeoutError
 
 from mm2mgr import bounded_http, timing
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.secrets import cut, mask_text, remember
 
 CONNECT_SECONDS = 5.0
+_LONGEST_REASON = 300
+_MASKED = 100_000  # characters of an answer that is no JSON, looked through for secrets before it is cut
 _PIECE_BYTES = 65_536
 _ENDS_AT: ContextVar[float] = ContextVar("ends_at")  # of the exchange that this thread is in, on the monotonic clock
+
+
+class SourceError(Mm2mgrError):
+    """A metric source did not answer, refused, or answered something else than it should."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a source answers and what to show it; `name` says whose it is, such as "Prometheus of 'dc1'".
+
+    At most one of `basic` (user, password) and `bearer` is given. `ca`, `certificate` and `key` are PEM files.
+    """
+
+    name: str
+    url: str
+    basic: tuple[str, str] | None = field(default=None, repr=False)
+    bearer: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    timeout_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.basic:
+            remember({"authorization": self.basic_header(), "password": self.basic[1]})
+        remember({"token": (self.bearer or "").strip(), "key.password": self.key_password or ""})
+
+    def basic_header(self) -> str:
+        """Return the Authorization header of user and password."""
+        return "Basic " + base64.b64encode(":".join(self.basic or ()).encode()).decode()
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """One answer: the JSON is None when the body is none, which `text` (cut) then shows."""
+
+    status: int
+    headers: Mapping[str, str]
+    json: Any
+    text: str
+
+
+class Http:
+    """A kept-alive session with one endpoint; use it in a `with` block, from one thread at a time."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._session = SourceSession(self._headers(), self._trust())
+
+    def __enter__(self) -> Http:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._session.close()
+
+    def get(
+        self, path: str, parameters: Mapping[str, str], headers: Mapping[str, str] | None = None, seconds: float = 0.0
+    ) -> HttpAnswer:
+        """Return the answer to one GET; SourceError when none came whole within `seconds` (default: the endpoint's)."""
+        limit, url = seconds or self.endpoint.timeout_seconds, self.endpoint.url.rstrip("/") + path
+        try:
+            return _answer(self._session.get(url, parameters, headers or {}, limit))
+        except bounded_http.BodyRefused as error:
+            raise self.error(str(error), "check `url`: no metric source sends so much") from error
+        except bounded_http.Late as error:
+            late = "no whole answer" if error.begun else "no answer"
+            hint = "check that it runs and can be reached from this machine"
+            raise self.error(f"{late} within {limit:.3g} s", hint) from error
+        except OSError as error:
+            raise self._failure_of(error) from error
+
+    def refusal(self, answer: HttpAnswer, reason: str) -> SourceError:
+        """Build the error for an answer that is not what it should be; `reason` is the endpoint's own reason, or
+        empty.
+        """
+        text = shorten(reason or answer.text or "an empty answer")
+        hints = {401: "check `auth`", 403: "check `auth`: this login may not read metrics", 404: "check `url`"}
+        hints |= dict.fromkeys((301, 302, 303, 307, 308), "check `url`: a redirect is not followed")
+        return self.error(f"HTTP {answer.status}: {text}", hints.get(answer.status))
+
+    def error(self, reason: str, hint: str | None = None) -> SourceError:
+        """Build an error that names this endpoint."""
+        return SourceError(f"{self.endpoint.name} at {self.endpoint.url}: {reason}", hint=hint)
+
+    def _failure_of(self, error: Exception) -> SourceError:
+        if isinstance(error, bounded_http.Broken):
+            return self.error("the connection broke in the middle of an answer")
+        if isinstance(error, bounded_http.NotHttp):
+            return self.error(f"what answers there does not speak HTTP: {shorten(str(error))}", "check `url`")
+        inner = _innermost(error)
+        if isinstance(inner, ssl.SSLError):
+            return self.error(f"TLS failed: {shorten(str(inner))}", "check `tls` of this source")
+        number = inner.errno if isinstance(inner, OSError) else None
+        reason = os.strerror(number) if number and number > 0 else str(inner)
+        return self.error(f"no connection: {shorten(reason)}", "check `url` and the network from here")
+
+    def _headers(self) -> dict[str, str]:
+        mine = self.endpoint
+        if mine.bearer is None:
+            return {"Authorization": mine.basic_header()} if mine.basic else {}
+        token = mine.bearer.strip()
+        # An HTTP library quotes an illegal header value in its error, and the token would be in the log.
+        if not token or not (token.isascii() and token.isprintable()):
+            raise self.error("the bearer token is empty or holds characters that no HTTP header can carry")
+        return {"Authorization": f"Bearer {token}"}
+
+    def _trust(self) -> ssl.SSLContext | None:
+        mine = self.endpoint
+        if not mine.url.startswith("https:"):
+            return None
+        try:
+            return bounded_http.tls_context(mine.ca, mine.certificate, mine.key, mine.key_password)
+        except (OSError, ValueError) as error:
+            files = " and ".join(filter(None, (mine.ca, mine.certificate, mine.key)))
+            hint = "They must be readable PEM files; an encrypted key needs `key_password`."
+            raise self.error(f"the TLS files cannot be used ({files}): {error}", hint) from error
+
+
+def shorten(text: str) -> str:
+    """Put text of others on one line, without secrets, and cut it."""
+    return cut(" ".join(mask_text(text[:_MASKED]).split()), _LONGEST_REASON)
+
+
+def _answer(exchanged: bounded_http.Exchanged) -> HttpAnswer:
+    try:
+        decoded = json.loads(exchanged.text)
+    except (ValueError, RecursionError):
+        decoded = None
+    return HttpAnswer(exchanged.status, exchanged.headers, decoded, cut(exchanged.text[:_MASKED], _LONGEST_REASON))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Follow the causes to what the socket or TLS reported: the outer texts say only that it failed."""
+    while (inner := error.__cause__ or error.__context__ or _argument(error)) is not None:
+        error = inner
+    return error
+
+
+def _argument(error: BaseException) -> BaseException | None:
+    """Return the error that urllib3 has put into another one as its last argument."""
+    last = error.args[-1] if error.args else None
+    return last if isinstance(last, BaseException) else None
 
 
 class SourceSession:
