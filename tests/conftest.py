@@ -123,6 +123,8 @@ LONG = (
     "observe/test_checkpoints.py",
     "observe/test_properties.py",
     "lint/test_heal.py",
+    "lint/test_fixes_keep_mirroring.py",
+    "plan/test_untouched.py",
     "lint/test_fixes.py",
     "throughput/test_race.py",
     "cli/test_watchdog.py",
