@@ -70,8 +70,8 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     "apply": {
         ExitCode.NO: f"{_BLOCKED}; a wave broke a connector and halted its Connect cluster, rolled back or not; "
         "another process of the owner is at work, or the lease was lost",
-        ExitCode.LOOK: "a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), "
-        "so that its Connect cluster waits for a person (apply again continues); or a write could not be read back",
+        ExitCode.LOOK: "a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look)"
+        ", so that its Connect cluster waits for a person (apply again continues); or a write could not be read back",
     },
     "drift": {
         ExitCode.NO: _UNREAD,

@@ -26,6 +26,7 @@ from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.text import whole_number
 from mm2mgr.truth.reach import ConnectorType, numbers
 
+_DEAD_SOURCE = "tests/live/test_dead_source.py::"
 _LIVE_TESTS = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
 _SYNCS, _BLOCK = "offset-syncs producer", "max.block.ms"
@@ -320,7 +321,7 @@ def one_replica(subject: Subject) -> Iterator[Hit]:
     "offset-syncs-block",
     "warning",
     source="SourceTaskOffsetCommitter, OffsetSyncWriter",
-    evidence="tests/live/test_dead_source.py::test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
+    evidence=f"{_DEAD_SOURCE}test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
 )
 def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
     """An unavailable source blocks the offset commits of other flows on the same workers.
