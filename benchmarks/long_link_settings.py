@@ -140,10 +140,10 @@ def limits(case: Case) -> BrokerLimits:
 
 def forecast(case: Case, config: Mapping[str, str]) -> Forecast:
     """Return what the link model says of a row with this config."""
-    clients = Clients.of(lambda client, key: int(text_of("source", config, client, key)))
+    clients = Clients.read(lambda client, key: int(text_of("source", config, client, key)))
     assert clients
     leg = Leg(case.rtt_ms / 1000, case.link_bytes_per_second)
-    route = Route.over(leg, "target" if case.placement == "remote consume" else "source")
+    route = Route.over_link(leg, "target" if case.placement == "remote consume" else "source")
     ratio = 1.0 if case.compression == "none" else COMPRESSION_RATIO
     traffic = FlowTraffic(case.partitions, case.tasks, case.record_bytes, ratio)
     return predict(route, clients, traffic, limits(case), limits(case))

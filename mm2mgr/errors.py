@@ -1,15 +1,12 @@
 """The error tree of mm2mgr. Every error that a user can meet is one of these; anything else is a bug.
 
-Mm2mgrError                    exit code 1, one sentence what happened, `hint` what to do
-├── SpecError                  the YAML tree is wrong; carries every problem found, each with file:line:column
-├── TemplateError              a connector template failed to render
-├── ConnectError               a Kafka Connect cluster refused or failed a request (see mm2mgr.connect)
-├── KafkaError                 a Kafka cluster could not be read
-├── InvalidArgument            an operation was called with a value that an argument cannot have; names the argument
-├── StalePlan                  the reviewed plan no longer describes what apply would do
-├── PackageMissing             a command needs an optional Python package of an extra
-├── JavaMissing                a command that starts a JVM found no Java 17 or newer
-└── SandboxError               a local broker or worker did not start or stop
+Mm2mgrError exit code 1, one sentence what happened, `hint` what to do ├── SpecError the YAML tree is wrong; carries
+every problem found, each with file:line:column ├── TemplateError a connector template failed to render ├── ConnectError
+a Kafka Connect cluster refused or failed a request (see mm2mgr.connect) ├── KafkaError a Kafka cluster could not be
+read ├── InvalidArgument an operation was called with a value that an argument cannot have; names the argument ├──
+StalePlan the reviewed plan no longer describes what apply would do ├── PackageMissing a command needs an optional
+Python package of an extra ├── JavaMissing a command that starts a JVM found no Java 17 or newer └── SandboxError a
+local broker or worker did not start or stop
 
 Library exceptions are chained as `__cause__` and never leak.
 """
@@ -50,7 +47,8 @@ EXIT_CODES: Mapping[ExitCode, str] = {
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }
 """What each exit code means, whatever the command. Lines that cannot be written (a full disk, a closed pipe) stop no
-`apply` and no `sample`; a result on stdout that is lost to an error is exit code 1 where it would be 0."""
+`apply` and no `sample`; a result on stdout that is lost to an error is exit code 1 where it would be 0.
+"""
 
 _UNREAD = "a Connect cluster could not be read"
 _BLOCKED = f"{_UNREAD}, or a connector is blocked or left as it was"
@@ -72,8 +70,8 @@ COMMAND_CODES: Mapping[str, Mapping[ExitCode, str]] = {
     "apply": {
         ExitCode.NO: f"{_BLOCKED}; a wave broke a connector and halted its Connect cluster, rolled back or not; "
         "another process of the owner is at work, or the lease was lost",
-        ExitCode.LOOK: "a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look), "
-        "so that its Connect cluster waits for a person (apply again continues); or a write could not be read back",
+        ExitCode.LOOK: "a connector was not seen to run with its new config within `--wait` (`--wait 0` does not look)"
+        ", so that its Connect cluster waits for a person (apply again continues); or a write could not be read back",
     },
     "drift": {
         ExitCode.NO: _UNREAD,

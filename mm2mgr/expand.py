@@ -54,7 +54,7 @@ class _Expansion:
         self._refuse()
         flows = _sharing_workers(flows)
         marked = tuple(with_heartbeats_marked(flows))
-        lists = handed_over(self.spec, marked, self.problem, self.unknown)
+        lists = handed_over(self.spec, marked, self.problem, self.report_unknown)
         self._refuse()
         owner = Text(self.tree.owner, self._origin(("owner",)))
         stale = tuple(sorted(self.tree.sizing.keys() - {flow.id for flow in flows}))
@@ -76,7 +76,7 @@ class _Expansion:
         if problem not in self.problems:  # one line of a flow declares many pairs
             self.problems.append(problem)
 
-    def unknown(self, path: PathKey, kind: str, name: str, known_names: Iterable[str]) -> None:
+    def report_unknown(self, path: PathKey, kind: str, name: str, known_names: Iterable[str]) -> None:
         names = sorted(known_names)
         near = nearest(name, names, 0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}"
@@ -109,7 +109,7 @@ class _Expansion:
 
     def _connect_model(self, name: str, model: Connect) -> Connect:
         if model.kafka not in self.tree.clusters:
-            self.unknown(("connect", name, "kafka"), "cluster alias", model.kafka, self.tree.clusters)
+            self.report_unknown(("connect", name, "kafka"), "cluster alias", model.kafka, self.tree.clusters)
         # Whole values, not key by key: half of one kind of credentials and half of another are none.
         shared = self.tree.defaults.connect
         inherited = shared.model_fields_set - model.model_fields_set
@@ -186,7 +186,7 @@ class _Expansion:
         if isinstance(selector, list):
             for index, alias in enumerate(selector):
                 if alias not in self.clusters:
-                    self.unknown((*path, index), "cluster alias", alias, self.clusters)
+                    self.report_unknown((*path, index), "cluster alias", alias, self.clusters)
                 elif alias in selector[:index]:
                     self.problem((*path, index), f"duplicate entry '{alias}'")
             return [alias for alias in dict.fromkeys(selector) if alias in self.clusters]
@@ -206,10 +206,10 @@ class _Expansion:
     def _check_pair_names(self, path: PathKey, model: DeclaredFlow, pairs: set[str]) -> None:
         for index, pair in enumerate(model.except_):
             if pair not in pairs:
-                self.unknown((*path, "except", index), "pair", pair, pairs)
+                self.report_unknown((*path, "except", index), "pair", pair, pairs)
         for pair in model.pairs:
             if pair not in pairs:
-                self.unknown((*path, "pairs", pair), "pair", pair, pairs)
+                self.report_unknown((*path, "pairs", pair), "pair", pair, pairs)
 
     def _flow(self, name: str, source: str, target: str) -> Flow | None:
         own: PathKey = ("flows", name)
@@ -262,11 +262,11 @@ class _Expansion:
         path: PathKey = ("flows", name, "run_on")
         by_target = settings.run_on if isinstance(settings.run_on, dict) else {}
         for alias in by_target.keys() - self.clusters.keys():
-            self.unknown((*path, alias), "cluster alias", alias, self.clusters)
+            self.report_unknown((*path, alias), "cluster alias", alias, self.clusters)
         connect = by_target.get(target) if not isinstance(settings.run_on, str) else settings.run_on
         if connect is not None:
             if connect not in self.connects:
-                self.unknown(path, "Connect cluster", connect, self.connects)
+                self.report_unknown(path, "Connect cluster", connect, self.connects)
             return self.connects.get(connect)
         near = [connect for connect in self.connects.values() if connect.kafka == target]
         if len(near) != 1:
@@ -300,7 +300,7 @@ class _Expansion:
                 return link, Route("elsewhere", reading, writing)
         leg = _leg(link)
         return link, (
-            Route.over(leg, "source" if near == source else "target" if near == target else "elsewhere")
+            Route.over_link(leg, "source" if near == source else "target" if near == target else "elsewhere")
             if leg
             else None
         )
@@ -322,7 +322,7 @@ class _Expansion:
         for index, link in enumerate(self.tree.links):
             for end, alias in enumerate(link.between):
                 if alias not in self.clusters:
-                    self.unknown(("links", index, "between", end), "cluster alias", alias, self.clusters)
+                    self.report_unknown(("links", index, "between", end), "cluster alias", alias, self.clusters)
             first = first_index.setdefault(frozenset(link.between), index)
             if len(set(link.between)) == 1:
                 self.problem(("links", index), f"a link from '{link.between[0]}' to itself: name two clusters")

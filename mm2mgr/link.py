@@ -116,7 +116,7 @@ class Route:
     writing: Leg | None = None
 
     @classmethod
-    def over(cls, link: Leg, placement: Placement = "target") -> Route:
+    def over_link(cls, link: Leg, placement: Placement = "target") -> Route:
         """Return the route over one link: a worker elsewhere counts as one that reads over it."""
         return cls(placement, writing=link) if placement == "source" else cls(placement, reading=link)
 
@@ -157,7 +157,7 @@ class Clients:
     buffer_bytes: int = 32 * MIB
 
     @classmethod
-    def of(cls, number: Callable[[str, str], int | None]) -> Clients | None:
+    def read(cls, number: Callable[[str, str], int | None]) -> Clients | None:
         """Return them from a function of client and key; None where one of them is no number."""
         reader, writer = "source consumer", "record producer"
         numbers = {

@@ -113,7 +113,7 @@ def forecast_of(flow: Flow, route: Route, traffic: FlowTraffic, clients: Clients
 
 def _clients_of(flow: Flow) -> Clients:
     """Return the settings of the flow's clients that decide its rate; Kafka's own where one of them is no number."""
-    return Clients.of(lambda client, key: client_number(flow, client, key)) or Clients()
+    return Clients.read(lambda client, key: client_number(flow, client, key)) or Clients()
 
 
 def client_number(flow: Flow, client: str, key: str) -> int:
@@ -127,7 +127,11 @@ def client_number(flow: Flow, client: str, key: str) -> int:
 def compare(flow: Flow, route: Route, traffic: FlowTraffic) -> LinkComparison:
     """Return what the model says of a flow over a route that crosses a declared link."""
     leg = route.legs[0]
-    placements = {"target": Route.over(leg, "target"), "source": Route.over(leg, "source"), route.placement: route}
+    placements = {
+        "target": Route.over_link(leg, "target"),
+        "source": Route.over_link(leg, "source"),
+        route.placement: route,
+    }
     rows = [
         _row(flow, there, settings, traffic, is_current=there == route and settings == _TREE)
         for there in placements.values()
@@ -160,11 +164,11 @@ def _values(usual: Iterable[float], *own: float) -> list[float]:
 
 
 def _over_round_trip(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
-    def at(leg: Leg | None, seconds: float) -> Leg | None:
+    def with_trip(leg: Leg | None, seconds: float) -> Leg | None:
         return replace(leg, rtt_seconds=seconds) if leg else None
 
     def point(seconds: float) -> CurvePoint:
-        there = replace(route, reading=at(route.reading, seconds), writing=at(route.writing, seconds))
+        there = replace(route, reading=with_trip(route.reading, seconds), writing=with_trip(route.writing, seconds))
         rates = _rates(lambda settings: forecast_of(flow, there, traffic, _clients(flow, there, settings)))
         return CurvePoint(seconds, rates, ("here",) if seconds == here else ())
 
@@ -193,14 +197,15 @@ def _over_size(flow: Flow, route: Route, traffic: FlowTraffic) -> Curve:
         for name, clients in by_settings.items()
     }
 
-    def sized(clients: Clients, size: int) -> Clients:
+    def with_size(clients: Clients, size: int) -> Clients:
         if route.reading:
             return replace(clients, partition_fetch_bytes=size, fetch_bytes=max(size, clients.fetch_bytes))
         return replace(clients, batch_bytes=size)
 
     def point(value: float) -> CurvePoint:
         forecasts = {
-            name: forecast_of(flow, route, traffic, sized(clients, int(value))) for name, clients in by_settings.items()
+            name: forecast_of(flow, route, traffic, with_size(clients, int(value)))
+            for name, clients in by_settings.items()
         }
         marks = tuple(name for name, size in own.items() if size == value)
         return CurvePoint(
@@ -259,7 +264,7 @@ def outlook(flow: Flow) -> LinkForecast | None:
         return None
     tasks, other = int(flow.tasks.maximum), None
     if len(route.legs) == 1:
-        there = Route.over(route.legs[0], "source" if route.reading else "target")
+        there = Route.over_link(route.legs[0], "source" if route.reading else "target")
         secured = bool(flow.target.model.security)
         moved = replace(crossing, route=there, idempotent=may_pipeline(flow.target_limits, {}, secured=secured))
         other = predict(

@@ -138,7 +138,7 @@ def compiled_clients(crossing: Crossing) -> Clients:
     def number(client: str, key: str) -> int:
         return int(settings[client].get(key) or usual.get(key) or _KAFKAS[key])
 
-    return Clients.of(number) or Clients()
+    return Clients.read(number) or Clients()
 
 
 def may_pipeline(target: BrokerLimits, written: Mapping[str, str | None], *, secured: bool) -> bool:

@@ -31,7 +31,7 @@ class HandedOver:
 def handed_over(spec: Spec, flows: Sequence[Flow], problem: Problem, unknown: Unknown) -> HandedOver:
     """Return the three lists; `problem` and `unknown` get what is wrong with them, and where."""
     reading = _Reading(spec, flows, problem, unknown)
-    return HandedOver(tuple(reading.adopted()), tuple(reading.moved()), tuple(reading.released()))
+    return HandedOver(tuple(reading.adoptions()), tuple(reading.moves()), tuple(reading.releases()))
 
 
 class _Reading:
@@ -63,7 +63,7 @@ class _Reading:
         if from_owner == self.tree.owner:
             self.problem((*path, "from_owner"), f"'{from_owner}' is the owner of this tree: remove from_owner")
 
-    def adopted(self) -> Iterable[Adopted]:
+    def adoptions(self) -> Iterable[Adopted]:
         places: dict[tuple[str, str], PathKey] = {}
         for index, entry in enumerate(self.tree.adopt):
             path: PathKey = ("adopt", index)
@@ -87,7 +87,7 @@ class _Reading:
         froms = [moved.from_ for moved in self.tree.moved if isinstance(moved.from_, str)]
         return "/".join(named) in froms or any("/" not in giver and giver not in self.flows for giver in froms)
 
-    def released(self) -> Iterable[Released]:
+    def releases(self) -> Iterable[Released]:
         places: dict[tuple[str, str], PathKey] = {}
         for index, entry in enumerate(self.tree.release):
             path: PathKey = ("release", index)
@@ -104,7 +104,7 @@ class _Reading:
 
     # --- moved --------------------------------------------------------------------------------------------------------
 
-    def moved(self) -> Iterable[Moved]:
+    def moves(self) -> Iterable[Moved]:
         places: dict[tuple[str, str | None], PathKey] = {}
         gone = {entry.from_: entry for entry in self.tree.moved if isinstance(entry.from_, str) and not entry.topics}
         for index, entry in enumerate(self.tree.moved):

@@ -119,7 +119,7 @@ def _shown_value(key: str, value: str) -> str:
 _short = lru_cache(maxsize=65_536)(_shown_value)  # most values of an estate are the same few
 
 
-def masked(config: Mapping[str, str]) -> dict[str, str]:
+def mask_config(config: Mapping[str, str]) -> dict[str, str]:
     """Return a copy of a flat config that may be shown or stored."""
     return {key: mask(key, value) for key, value in config.items()}
 
@@ -140,11 +140,11 @@ def _masked_jaas(value: str) -> str:
     if not module or rest.strip("; \t\r\n"):  # not of the form that JAAS has, so nothing shows what is secret in it
         return MASK
 
-    def shown(option: re.Match[str]) -> str:
+    def mask_option(option: re.Match[str]) -> str:
         is_open = option[1] in _JAAS_OPEN or is_placeholder(option[3].strip("\"'"))
         return option[1] + option[2] + (option[3] if is_open else f'"{MASK}"')
 
-    return value[: module.end()] + _JAAS_OPTION.sub(shown, value[module.end() :])
+    return value[: module.end()] + _JAAS_OPTION.sub(mask_option, value[module.end() :])
 
 
 # --- what was seen ----------------------------------------------------------------------------------------------------

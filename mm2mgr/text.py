@@ -155,7 +155,7 @@ def span_text(seconds: float) -> str:
     return f"{_three_digits(seconds)} s"
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Join names with commas; after five, say how many more there are."""
     return few(names, _NAMES_SHOWN)
 

@@ -241,7 +241,7 @@ class Flow:
 
     def remote_topic(self, topic: str) -> str:
         """Return the name of a source topic on the target."""
-        return self.selection.renamed(topic)
+        return self.selection.target_name(topic)
 
 
 @dataclass(frozen=True)

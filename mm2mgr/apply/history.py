@@ -31,7 +31,7 @@ from mm2mgr.live.read import ask_all
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import CONFIG, ENTRY, History, HistoryEntry, read_history
 from mm2mgr.plan.quotas import QuotaResult
-from mm2mgr.secrets import mask_text, masked
+from mm2mgr.secrets import mask_config, mask_text
 from mm2mgr.text import visible
 from mm2mgr.topology import Topology
 
@@ -168,7 +168,7 @@ class Recorder:
         if change.action == "delete":
             self.write(named[0], key, None)
         elif change.config is not None:
-            self.write(named[0], key, json.dumps(masked(change.written)))
+            self.write(named[0], key, json.dumps(mask_config(change.written)))
 
     def write(self, connect: str, key: str, value: str | None) -> None:
         """Record a text under a key on the Kafka cluster of a Connect cluster; None deletes it."""

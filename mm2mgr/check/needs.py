@@ -169,7 +169,7 @@ def _own(login: ClientLogin, named: Mapping[On, str]) -> Iterator[RequiredRight]
 
 def present(connector: Connector, version: str | None = None) -> dict[str, Client]:
     """Return the clients that a connector has, by name."""
-    setting = Setting.of(connector.config, version) if version else Setting.of(connector.config)
+    setting = Setting.from_config(connector.config, version) if version else Setting.from_config(connector.config)
     return {client.name: client for client in clients(connector.type, setting)}
 
 

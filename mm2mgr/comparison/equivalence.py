@@ -116,7 +116,7 @@ class _Sides:
     workers: WorkerClients
 
     def clients(self, config: Config) -> dict[str, ConfiguredClient]:
-        return configured_clients(self.type, config, Setting.of(config, *filter(None, [self.version])))
+        return configured_clients(self.type, config, Setting.from_config(config, *filter(None, [self.version])))
 
     @property
     def version(self) -> str:
@@ -167,7 +167,7 @@ class _Sides:
     def _value_for(self, client: ConfiguredClient, plain: str) -> object:
         value = client.value(plain)
         text = value.value if value else None
-        if client.client.worker_prefixes and client.configured(plain) is None:
+        if client.client.worker_prefixes and client.own_value(plain) is None:
             text = self.workers.client.get(plain, text)  # the workers' own clients are what theirs are made from
         definition = load().find(client.client.kind, plain, client.setting.version)
         return None if text is None else _meaning(plain, text, definition.type if definition else "")

@@ -136,7 +136,7 @@ def of_workers(cluster: Node, namespace: str, trusted: str) -> tuple[dict[str, s
 # --- what the operator refuses ----------------------------------------------------------------------------------------
 
 
-def refused(cluster: Node | None, *, is_v1: bool) -> Iterator[OperatorNote]:
+def refused_members(cluster: Node | None, *, is_v1: bool) -> Iterator[OperatorNote]:
     """Yield what API server or operator refuse of a cluster's `authentication`, and what the operator leaves out."""
     login = _object(cluster, "authentication")
     if cluster is None or login is None:

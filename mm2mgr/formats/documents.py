@@ -71,7 +71,7 @@ class Node:
         """Return a member by name, the last one of duplicates, as Connect does; None where there is none."""
         return next((node for key, _, node in reversed(self.members) if key == name), None)
 
-    def at(self, *names: str) -> Node | None:
+    def node_at(self, *names: str) -> Node | None:
         """Return the node below several names."""
         node: Node | None = self
         for name in names:
@@ -80,7 +80,7 @@ class Node:
 
     def word(self, *names: str) -> str:
         """Return the text of a scalar below some names, "" where there is none."""
-        node = self.at(*names)
+        node = self.node_at(*names)
         return node.text if node and node.kind not in ("object", "list", "null") else ""
 
 
@@ -115,7 +115,7 @@ class _Scanner:
         line = self.line(index)
         return SpecError([Problem(Place(self.file, line, index - self.starts[line - 1] + 1), message)])
 
-    def unexpected(self, index: int, expected: str) -> SpecError:
+    def error_at(self, index: int, expected: str) -> SpecError:
         """Return the error about what should not be there: what it probably is, and what to write."""
         advice = next(
             (words for sign, words in _SLIPS if re.compile(sign).match(self.text, index)), f"expected {expected}"
@@ -144,7 +144,7 @@ class _Scanner:
             return Node("text", line, text, path=path), end
         match = _PLAIN.match(self.text, index)
         if not match:
-            raise self.unexpected(index, "a value, text in double quotes")
+            raise self.error_at(index, "a value, text in double quotes")
         word = match[0]
         kind: NodeKind = "null" if word == "null" else "boolean" if word in ("true", "false") else "number"
         return Node(kind, line, "" if kind == "null" else word, path=path), match.end()
@@ -161,12 +161,12 @@ class _Scanner:
         start, index = self.line(index), self.skip(index + 1)
         while self.text[index : index + 1] != "}":
             if self.text[index : index + 1] != '"':
-                raise self.unexpected(index, f"a key in double quotes, or }} for the {{ of line {start}")
+                raise self.error_at(index, f"a key in double quotes, or }} for the {{ of line {start}")
             line = self.line(index)
             key, index = self.string(index)
             index = self.skip(index)
             if self.text[index : index + 1] != ":":
-                raise self.unexpected(index, "a colon after the key")
+                raise self.error_at(index, "a colon after the key")
             node, index = self.value(self.skip(index + 1), (*path, key))
             members.append((key, line, node))
             index = self.next(index, "}", start)
@@ -188,7 +188,7 @@ class _Scanner:
         if sign == closing:
             return index
         if sign != ",":
-            raise self.unexpected(
+            raise self.error_at(
                 index, f"a comma, or {closing} for the {'{' if closing == '}' else '['} of line {opened}"
             )
         comma, index = index, self.skip(index + 1)
@@ -241,7 +241,7 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
     for key, _, node in root.members:
         if node.kind in ("object", "list"):
             inner = (
-                _named(connector, root) if key == "config" else connector
+                _with_outer_name(connector, root) if key == "config" else connector
                 for connector in connectors(node, own or (name if key in _WRAPPERS else key))
             )
             names = {"name": (*root.path, "name")} if root.get("name") and key in _WRAPPERS else {}
@@ -251,7 +251,7 @@ def connectors(root: Node, name: str) -> Iterator[FoundConnector]:
             )
 
 
-def _named(connector: FoundConnector, wrapper: Node) -> FoundConnector:
+def _with_outer_name(connector: FoundConnector, wrapper: Node) -> FoundConnector:
     """Return a connector with the name beside its config, as Connect does; another name within is unused."""
     name, own = wrapper.word("name"), connector.lines["name"]
     if not name or not own.value.strip() or own.value == name:

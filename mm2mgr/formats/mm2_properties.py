@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from mm2mgr.formats.connectors import CONVERTERS, EXACTLY_ONCE_KEY, FoundConnector, FoundWorkers
-from mm2mgr.formats.properties import Entry, as_typed, last, meant
+from mm2mgr.formats.properties import Entry, as_typed, last, meant_value
 from mm2mgr.formats.templates import template_in
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.driver import REST_PREFIXES, to_worker
@@ -34,7 +34,7 @@ _ARROW = r"\s*(?:-+>|=>|>|→)\s*"
 _PAIR = re.compile(r"(?P<source>[^\s>]+?)->(?P<target>[^\s>]+)")
 
 
-def passed(key: str) -> bool:
+def is_passed(key: str) -> bool:
     """Tell whether the driver passes a top-level line to the connectors."""
     return key.startswith(("config.providers", "replication.policy")) or key in _top_level_names()
 
@@ -86,7 +86,7 @@ class Dedicated:
     def _line(self, entry: Entry) -> Line:
         aliases = () if self.meant_pair(entry) else self.aliases(entry.key)
         plain = entry.key[len("->".join(aliases)) + 1 :] if aliases else entry.key
-        return Line(entry.key, meant(entry), entry.raw, entry.line, aliases=aliases, plain=plain)
+        return Line(entry.key, meant_value(entry), entry.raw, entry.line, aliases=aliases, plain=plain)
 
     def aliases(self, key: str) -> tuple[str, ...]:
         """Return whose line it is: of names of which one begins with another the longer one, as people mean it."""
@@ -127,12 +127,12 @@ class Dedicated:
 
     def value(self, key: str) -> str:
         entry = self._last.get(key)
-        return meant(entry).strip() if entry else ""
+        return meant_value(entry).strip() if entry else ""
 
     def flag(self, key: str, *, default: bool = False) -> bool:
         return (self.value(key) or str(default)).lower() == "true"
 
-    def enabled(self, source: str, target: str) -> bool:
+    def is_enabled(self, source: str, target: str) -> bool:
         """Tell whether a pair mirrors; one for which a template decides it is judged as one that does."""
         key = f"{source}->{target}.enabled"
         return self.flag(key) or bool(template_in(self.value(key)))
@@ -154,8 +154,8 @@ def connectors(file: Dedicated) -> Iterator[FoundConnector]:
     security keys, which no client reads; all clusters have them as their defaults.
     """
     # Those that mirror first: what is found in a line that several pairs have is reported for one of them.
-    for source, target in sorted(file.pairs(), key=lambda pair: not file.enabled(*pair)):
-        types: Sequence[str] = list(CLASSES) if file.enabled(source, target) else []
+    for source, target in sorted(file.pairs(), key=lambda pair: not file.is_enabled(*pair)):
+        types: Sequence[str] = list(CLASSES) if file.is_enabled(source, target) else []
         if not types and file.sends_heartbeats(source, target):
             types = ["MirrorHeartbeatConnector"]
         for class_name in types:
@@ -184,26 +184,26 @@ def _connector(file: Dedicated, source: str, target: str, class_name: str) -> Fo
 
 def _config(file: Dedicated, source: str, target: str) -> dict[str, Line]:
     """Merge the layers of connectorBaseConfig, lowest first."""
-    result = {key: line for key, line in file.lines.items() if passed(key) and key not in CLUSTER_KEYS}
+    result = {key: line for key, line in file.lines.items() if is_passed(key) and key not in CLUSTER_KEYS}
     for side, alias in (("source", source), ("target", target)):
         for key, line in _cluster(file, alias).items():
             result[f"{side}.{key}" if _CLIENT.fullmatch(key) else f"{side}.cluster.{key}"] = line
     # The target's `producer.` lines, as overrides: the workers pass them to the record producer.
-    of_records = _below(file, f"{target}.producer.").items()
+    of_records = _lines_below(file, f"{target}.producer.").items()
     result |= {f"producer.override.{key}": line for key, line in of_records if key not in CLUSTER_KEYS}
-    result |= _below(file, f"{source}->{target}.")
+    result |= _lines_below(file, f"{source}->{target}.")
     for key in ("enabled", EXACTLY_ONCE_KEY, *filter(is_misspelt_enabled, list(result))):
         result.pop(key, None)
     return result
 
 
-def _below(file: Dedicated, prefix: str) -> dict[str, Line]:
+def _lines_below(file: Dedicated, prefix: str) -> dict[str, Line]:
     return {key[len(prefix) :]: line for key, line in file.lines.items() if key.startswith(prefix)}
 
 
 def _cluster(file: Dedicated, alias: str) -> dict[str, Line]:
     """Return clusterProps: a cluster's own lines, copied to its clients where they need them; top-level lines last."""
-    result = _below(file, f"{alias}.")
+    result = _lines_below(file, f"{alias}.")
     for layer in (dict(result), file.lines):
         for key in CLUSTER_KEYS & layer.keys():
             for name in (f"producer.{key}", f"consumer.{key}", f"admin.{key}", key):
@@ -245,7 +245,7 @@ def whole(entry: Entry) -> str:
 
 def is_ignored(key: str) -> bool:
     """Tell whether the driver ignores a top-level line; lines for clients (`producer.x`) are not included."""
-    if passed(key) or to_worker(key) or key in _OWN or key in CLUSTER_KEYS or key == EXACTLY_ONCE_KEY:
+    if is_passed(key) or to_worker(key) or key in _OWN or key in CLUSTER_KEYS or key == EXACTLY_ONCE_KEY:
         return False
     if key.startswith(_OWN_PREFIXES) or not key:
         return False
@@ -271,7 +271,7 @@ def _named_in(key: str) -> tuple[str, ...]:
 def _alias_of(key: str) -> str | None:
     """Return the name of the cluster before a cluster's key, None for other keys."""
     keys = truth_keys.load()
-    if "->" in key or passed(key) or to_worker(key) or key.startswith((*_OWN_PREFIXES, *CONNECTOR_PREFIXES)):
+    if "->" in key or is_passed(key) or to_worker(key) or key.startswith((*_OWN_PREFIXES, *CONNECTOR_PREFIXES)):
         return None
     if key in _OWN or key in CLUSTER_KEYS or any(keys.history(scope, key) for scope in (*CLIENTS, *KINDS, "worker")):
         return None

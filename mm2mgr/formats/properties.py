@@ -63,7 +63,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _entry(line: int, text: str, file: str) -> Entry:
-    def replaced(match: re.Match[str]) -> str:
+    def unescape(match: re.Match[str]) -> str:
         code = match[1]
         if code == "u":
             message = r"a \u without four hexadecimal digits, for which Java refuses the whole file: write \\u"
@@ -74,7 +74,7 @@ def _entry(line: int, text: str, file: str) -> Entry:
     end = key.end() if key else 0
     separator = _SEPARATOR.match(text, end)
     raw = text[separator.end() if separator else end :]
-    return Entry(_ESCAPE.sub(replaced, text[:end]), _ESCAPE.sub(replaced, raw), raw, line)
+    return Entry(_ESCAPE.sub(unescape, text[:end]), _ESCAPE.sub(unescape, raw), raw, line)
 
 
 def last(entries: Sequence[Entry]) -> dict[str, Entry]:
@@ -98,7 +98,7 @@ def remark(entry: Entry) -> str | None:
     return entry.value[match.start() :] if match else None
 
 
-def meant(entry: Entry) -> str:
+def meant_value(entry: Entry) -> str:
     """Return the value without these mistakes, so that one mistake is one finding."""
     value = entry.value
     doubled = lost_backslashes(entry)

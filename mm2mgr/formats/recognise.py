@@ -44,7 +44,7 @@ def read_file(path: Path, content: bytes | None = None) -> ForeignFile:
     file, text = str(path), read_text(path, content)
     syntax = syntax_of(file, text)
     if syntax == "json":
-        return _wrapped(file, "json", [documents.parse(_utf8(file, text), file)], "")
+        return _read_documents(file, "json", [documents.parse(_utf8(file, text), file)], "")
     if syntax == "yaml":
         return _yaml(file, text)
     if text.startswith("ï»¿"):
@@ -100,7 +100,7 @@ def _properties(file: str, text: str) -> ForeignFile:
     dedicated = mm2_properties.Dedicated(entries)
     if _is_dedicated(dedicated, lines):
         return ForeignFile(file, "dedicated", text, tuple(mm2_properties.connectors(dedicated)), entries)
-    config = {key: properties.meant(entry) for key, entry in lines.items()}
+    config = {key: properties.meant_value(entry) for key, entry in lines.items()}
     class_name = config.get("connector.class", "")
     if not class_name:
         raise wrong(file, _not_a_connector(config))
@@ -119,7 +119,7 @@ def _why_none(root: Node) -> str:
     """Return what a document without a connector is, and how to get the one that was meant; "" if that is unknown."""
     if root.get("error_code"):
         return f"it is an error that Connect answered ({root.word('error_code')})"
-    if root.get("tasks") and root.at("connector", "state"):
+    if root.get("tasks") and root.node_at("connector", "state"):
         return "it is a status; the configs are at GET /connectors?expand=info"
     if root.items and all(item.kind == "text" for item in root.items):
         return "it lists names only; the configs are at GET /connectors?expand=info"
@@ -149,7 +149,7 @@ def _yaml(file: str, text: str) -> ForeignFile:
         if document.values.keys() <= TREE_KEYS:
             raise wrong(file, "is a part of an mm2mgr tree: name it with -f/--clusters")
     try:
-        return _wrapped(
+        return _read_documents(
             file,
             "yaml",
             [documents.of_yaml(document, number) for number, document in enumerate(read)],
@@ -159,10 +159,10 @@ def _yaml(file: str, text: str) -> ForeignFile:
         raise wrong(file, "nested too deeply") from error
 
 
-def _wrapped(file: str, syntax: Literal["json", "yaml"], roots: Sequence[Node], text: str) -> ForeignFile:
+def _read_documents(file: str, syntax: Literal["json", "yaml"], roots: Sequence[Node], text: str) -> ForeignFile:
     connectors_read: list[FoundConnector] = []
     workers: dict[str, FoundWorkers] = {}
-    within = tuple(inner for root in roots for inner in _within(file, root, text)) if syntax == "yaml" else ()
+    within = tuple(inner for root in roots for inner in _files_within(file, root, text)) if syntax == "yaml" else ()
     for root in roots:
         if _is_confluents(root):
             connectors_read += _of_confluent(root)
@@ -190,7 +190,7 @@ _CONFIGS = (".properties", ".json")
 _LITERAL = re.compile(r":\s*\|[+-]?\d?[+-]?\s*(?:#.*)?$")
 
 
-def _within(file: str, root: Node, text: str) -> Iterator[ForeignFile]:
+def _files_within(file: str, root: Node, text: str) -> Iterator[ForeignFile]:
     """Yield the configs that a document holds as text; of other texts it is not known what they are."""
     items = root.get("items") if root.word("kind") == "List" else None
     for resource in items.items if items else (root,):
@@ -214,7 +214,7 @@ def _inner(file: str, node: Node, text: str) -> ForeignFile:
     above = LINE_END.split(text)[node.line - 1] if node.line else ""
     inner = "\n" * (node.line if _LITERAL.search(above) else max(node.line - 1, 0)) + node.text
     if inner.lstrip()[:1] in ("{", "["):
-        file_within = _wrapped(file, "json", [documents.parse(inner, file)], "")
+        file_within = _read_documents(file, "json", [documents.parse(inner, file)], "")
         return replace(
             file_within,
             connectors=tuple(

@@ -69,7 +69,7 @@ def newline_of(text: str) -> str:
     return match[0] if match else "\n"
 
 
-def copied(pieces: Pieces) -> Pieces:
+def copy_pieces(pieces: Pieces) -> Pieces:
     return Pieces(pieces.text, list(pieces.changes), set(pieces.written))
 
 
@@ -79,7 +79,7 @@ _HEAD = re.compile(r"[ \t\f]*(?:[^\\=: \t\f]|\\.)*(?P<separator>[ \t\f]*[=:]?[ \
 _UNSAFE = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
-def escaped(text: str, *, key: bool = False) -> str:
+def escape(text: str, *, key: bool = False) -> str:
     """Return a key or a value as properties text that Java reads as the same."""
     result = "".join(_UNSAFE.get(sign) or (sign if ord(sign) < 256 else f"\\u{ord(sign):04x}") for sign in text)
     if key:
@@ -98,24 +98,24 @@ class PropertiesText:
         self.lines = [text[start:end] for start, end in zip(self.starts, [*ends, len(text)], strict=True)]
 
     def copy(self) -> PropertiesText:
-        return PropertiesText(self.pieces.text, copied(self.pieces))
+        return PropertiesText(self.pieces.text, copy_pieces(self.pieces))
 
     def result(self) -> str:
         return self.pieces.result()
 
     def set(self, path: PathKey, value: Value, instead_of: PathKey = ()) -> None:
-        there = self._at(path)
+        there = self._entries_at(path)
         if there and not instead_of:
             start, end = self._span(there[-1])
             head = _HEAD.match(self.pieces.text, start, end)
             begin = head.end() if head else start
             if after := remark(there[-1]):
                 self.comment(there[-1].line, after.strip().lstrip("#/").strip())
-            self.pieces.change(begin, end, escaped(str(value)))
+            self.pieces.change(begin, end, escape(str(value)))
             return
         self.pieces.claim(path[:1])
-        old = self._at(instead_of)
-        line = f"{escaped(str(path[0]), key=True)}{self._separator(old)}{escaped(str(value))}"
+        old = self._entries_at(instead_of)
+        line = f"{escape(str(path[0]), key=True)}{self._separator(old)}{escape(str(value))}"
         if old:
             self.pieces.change(*self._span(old[-1]), line)
             for entry in [*old[:-1], *there]:
@@ -126,7 +126,7 @@ class PropertiesText:
         self.pieces.change(len(text), len(text), f"{before}{line}{newline}")
 
     def remove(self, path: PathKey, line: int = 0) -> None:
-        for entry in self._at(path):
+        for entry in self._entries_at(path):
             if line in (0, entry.line):
                 self._drop(entry)
 
@@ -137,7 +137,7 @@ class PropertiesText:
             return  # it is there already
         self.pieces.change(start, start, f"# {text}{newline_of(self.pieces.text)}")
 
-    def _at(self, path: PathKey) -> list[Entry]:
+    def _entries_at(self, path: PathKey) -> list[Entry]:
         """Return the lines of a key; a second part of the path is the number of one of them."""
         return [entry for entry in self.entries if path[:1] == (entry.key,) and path[1:] in ((), (entry.line,))]
 

@@ -124,8 +124,8 @@ def read_resource(resource: Node) -> Resource:
     if kind == "KafkaConnect":
         asked = resource.word("metadata", "annotations", _ANNOTATION).lower() == "true"
         trusted = f"{name}-connect-tls-trusted-certs:ca.crt"
-        workers = _worker(spec, spec, {**_stored("connect-cluster"), **_JSON}, _namespace(resource), trusted)
-        notes = tuple(client_security.refused(spec, is_v1=_is_v1(resource)))
+        workers = _worker(spec, spec, {**_storage("connect-cluster"), **_JSON}, _namespace(resource), trusted)
+        notes = tuple(client_security.refused_members(spec, is_v1=_is_v1(resource)))
         return Resource(workers={name: replace(workers, takes_resources=asked, notes=notes)})
     if spec.get("class"):
         return Resource((_connector(name, resource, spec),))
@@ -136,9 +136,9 @@ def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
     written = _scalars(spec, {"class": "connector.class", "tasksMax": "tasks.max"})
     entries = (text_entry("name", resource.line, name), *written)
     owner = resource.word("metadata", "labels", _LABEL)
-    connector = _made(name, spec.word("class"), entries, spec)
+    connector = _built_connector(name, spec.word("class"), entries, spec)
     places = {"connector.class": (*spec.path, "class"), "tasks.max": (*spec.path, "tasksMax")}
-    notes = list(_unknown(spec, "resource", is_v1=False)) if resource.word("kind") == "KafkaConnector" else []
+    notes = list(_unknown_members(spec, "resource", is_v1=False)) if resource.word("kind") == "KafkaConnector" else []
     if not owner and resource.word("kind") == "KafkaConnector":
         message = f"the label {_LABEL} is missing: the operator creates the connector on no Connect cluster"
         notes.append(
@@ -189,7 +189,7 @@ def _is_v1(resource: Node) -> bool:
     return resource.word("apiVersion").rpartition("/")[2] == "v1"
 
 
-def _unknown(
+def _unknown_members(
     node: Node | None, kind: str, *, is_v1: bool, hints: Mapping[str, str] | None = None
 ) -> Iterator[OperatorNote]:
     """Yield a note for each member that the operator's definition does not have."""
@@ -217,7 +217,7 @@ _CALLED = {
 }
 
 
-def _made(
+def _built_connector(
     name: str, class_name: str, entries: tuple[Entry, ...], spec: Node, over: Sequence[Entry] = ()
 ) -> FoundConnector:
     """Return a connector of the operator's own entries and its `config`, of which the operator leaves out some keys.
@@ -264,7 +264,7 @@ def _worker(spec: Node, kafka: Node, defaults: Mapping[str, str], namespace: str
     return FoundWorkers(properties, spec.word("version") or None)
 
 
-def _stored(name: str) -> dict[str, str]:
+def _storage(name: str) -> dict[str, str]:
     """Return where the operator lets workers store what they know unless a resource says otherwise."""
     topics = {f"{kind}.storage.topic": f"{name}-{kind}s" for kind in ("config", "offset")}
     return {"group.id": name, **topics, "status.storage.topic": f"{name}-status"}
@@ -293,7 +293,7 @@ def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
         return Resource()
     own = _clusters(spec).get(spec.word("connectCluster")) or pairs[0].target
     namespace, trusted = _namespace(resource), f"{name}-connect-tls-trusted-certs"
-    defaults = {**_stored("mirrormaker2-cluster"), **CONVERTERS}
+    defaults = {**_storage("mirrormaker2-cluster"), **CONVERTERS}
     workers = {name: _worker(spec, own, defaults, namespace, f"{trusted}:{own.word('alias')}-ca.crt")}
     connectors = [connector for pair in pairs for connector in _of_pair(name, pair, own, namespace, trusted)]
     notes = tuple(dict.fromkeys(_notes(resource, spec, pairs, own)))
@@ -307,13 +307,13 @@ def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
 def _notes(resource: Node, spec: Node, pairs: Sequence[_Mirror], own: Node) -> Iterator[OperatorNote]:
     """Yield what the operator refuses or ignores of a KafkaMirrorMaker2."""
     is_v1 = _is_v1(resource)
-    yield from _unknown(spec, "spec", is_v1=is_v1)
-    yield from _unknown(spec.get("target"), "target", is_v1=is_v1, hints=_NESTED)
+    yield from _unknown_members(spec, "spec", is_v1=is_v1)
+    yield from _unknown_members(spec.get("target"), "target", is_v1=is_v1, hints=_NESTED)
     for cluster in (spec.get("clusters") or Node("list", 0)).items:
-        yield from _unknown(cluster, "cluster", is_v1=is_v1, hints=_NESTED)
+        yield from _unknown_members(cluster, "cluster", is_v1=is_v1, hints=_NESTED)
     yield from _refused_aliases(spec)
     for cluster in dict.fromkeys(cluster for pair in pairs for cluster in (pair.target, pair.source)):
-        yield from client_security.refused(cluster, is_v1=is_v1)
+        yield from client_security.refused_members(cluster, is_v1=is_v1)
     for pair in pairs:
         yield from _refused_target(spec, pair, own)
         yield from _of_mirror(pair, own, is_v1=is_v1)
@@ -366,10 +366,10 @@ def _of_mirror(pair: _Mirror, own: Node, *, is_v1: bool) -> Iterator[OperatorNot
     config = pair.mirror.get("config")
     keys = ", ".join(name for name, _, _ in config.members) if config else ""
     hint = f"write {keys} under config of sourceConnector, and of checkpointConnector where it is read" if keys else ""
-    yield from _unknown(pair.mirror, "mirror", is_v1=is_v1, hints={"config": hint})
-    yield from _unknown(pair.mirror.get("source"), "cluster", is_v1=is_v1, hints=_NESTED)
+    yield from _unknown_members(pair.mirror, "mirror", is_v1=is_v1, hints={"config": hint})
+    yield from _unknown_members(pair.mirror.get("source"), "cluster", is_v1=is_v1, hints=_NESTED)
     for part in _PARTS:
-        yield from _unknown(pair.mirror.get(part), "connector", is_v1=is_v1)
+        yield from _unknown_members(pair.mirror.get(part), "connector", is_v1=is_v1)
     unread = [entry for entry in _config(pair.source) if pair.source is not own and _is_workers(entry.key)]
     if unread:
         names = ", ".join(entry.key for entry in unread)
@@ -441,7 +441,7 @@ def _of_pair(owner: str, pair: _Mirror, own: Node, namespace: str, trusted: str)
         patterns = {key: to for key, to in _PATTERNS.items() if to.partition(".")[0] in _READS.get(part, ())}
         written = {entry.key for entry in _config(node)}
         entries = tuple(entry for entry in entries if entry.key not in written or not _is_security(entry.key))
-        connector = _made(name, named["connector.class"], entries, node, _scalars(pair.mirror, patterns))
+        connector = _built_connector(name, named["connector.class"], entries, node, _scalars(pair.mirror, patterns))
         places = dict(_places(pair, node, _READS.get(part, ())))
         yield replace(connector, state=_state(node), owner=owner, home=(*node.path, "config"), places=places)
 

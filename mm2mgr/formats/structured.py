@@ -10,7 +10,7 @@ from typing import Any
 
 from mm2mgr.formats.documents import parse
 from mm2mgr.formats.properties import LINE_END
-from mm2mgr.formats.splices import NotEditable, Pieces, Value, copied, newline_of
+from mm2mgr.formats.splices import NotEditable, Pieces, Value, copy_pieces, newline_of
 from mm2mgr.spec.places import PathKey, syntax
 
 
@@ -47,7 +47,7 @@ class StructuredText:
 
     def copy(self) -> StructuredText:
         result = StructuredText.__new__(StructuredText)
-        result.pieces, result.is_json, result.roots = copied(self.pieces), self.is_json, self.roots
+        result.pieces, result.is_json, result.roots = copy_pieces(self.pieces), self.is_json, self.roots
         return result
 
     def result(self) -> str:

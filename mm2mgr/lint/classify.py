@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.findings import Edit, Hit, config_key, edit_hit, removal_hit, shown, spelled, written
+from mm2mgr.lint.findings import Edit, Hit, config_key, edit_hit, file_key, removal_hit, show, spell
 from mm2mgr.lint.subject import Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.topics.names import matches_no_topic, meant_items
@@ -73,7 +73,7 @@ def keys_under(subject: Subject, rule: str) -> tuple[str, ...]:
     return _rules_of(subject).get(rule, ())
 
 
-def undisputed(kind: SubjectKind) -> tuple[str, ...] | None:
+def no_key_reported(kind: SubjectKind) -> tuple[str, ...] | None:
     """Return (), for `Rule.reads`, where no rule reports a key of this kind whatever its values; else None."""
     return None if _by_rule(context_of(kind), kind.keys, "", "") else ()
 
@@ -109,14 +109,18 @@ def what_is(subject: Subject, key: str) -> str:
     """Return the id of the rule that reports a key, "" for none."""
     context = context_of(subject.kind)
     if subject.form != "dedicated":
-        return _of_alias(what(context, key), key, *ends(subject))
+        return _of_alias(rule_for(context, key), key, *ends(subject))
     if (plain := of_cluster(subject, key)) is not None:
         return _of_cluster(context, plain)
     if subject.scopes.get(key) == (subject.source, subject.target):
-        return what(context, key)
+        return rule_for(context, key)
     # A line of the top level that the driver passes on as it is; it is the default of every cluster, if it is for one.
     passed = subject.scopes.get(key) == () and subject.spots[key].key == key
-    return what(context, key) if passed and key not in _ALL_CLUSTER_KEYS and not key.startswith("config.provid") else ""
+    return (
+        rule_for(context, key)
+        if passed and key not in _ALL_CLUSTER_KEYS and not key.startswith("config.provid")
+        else ""
+    )
 
 
 def of_cluster(subject: Subject, key: str) -> str | None:
@@ -134,8 +138,8 @@ def _of_cluster(context: Context, plain: str) -> str:
     keys = load()
     kind, _, name = plain.partition(".")
     if keys.history("worker", plain):
-        return _dated(context, "worker", plain, keys)
-    if plain.startswith(_OF_WORKERS) or not what(context, f"source.cluster.{plain}"):
+        return _rule_by_line(context, "worker", plain, keys)
+    if plain.startswith(_OF_WORKERS) or not rule_for(context, f"source.cluster.{plain}"):
         return ""
     if _is_connectors(plain) or plain.startswith(_OF_CONNECTORS):
         return "dead-key"
@@ -143,7 +147,7 @@ def _of_cluster(context: Context, plain: str) -> str:
         return _of_clusters_client(context, kind, name, keys)
     if any(keys.history(kind, plain) for kind in KINDS):
         return "misdirected-key"
-    rule = what(context, plain.removeprefix("cluster."))
+    rule = rule_for(context, plain.removeprefix("cluster."))
     return rule if rule in ("unknown-key", "server-key") else "dead-key"
 
 
@@ -151,14 +155,14 @@ def _of_clusters_client(context: Context, kind: str, name: str, keys: Keys) -> s
     if name.startswith("override."):
         return "dead-key" if keys.history(kind, name.removeprefix("override.")) else "unknown-key"
     prefixes = [f"source.{kind}.", f"target.{kind}.", *(["producer.override."] if kind == "producer" else [])]
-    return min(what(context, prefix + name) for prefix in prefixes)  # "" where one of them is of use
+    return min(rule_for(context, prefix + name) for prefix in prefixes)  # "" where one of them is of use
 
 
 @cache
 def _by_rule(context: Context, keys: tuple[str, ...], source: str, target: str) -> Mapping[str, tuple[str, ...]]:
     keys_of: dict[str, tuple[str, ...]] = {}
     for key in keys:
-        if rule := _of_alias(what(context, key), key, source, target):
+        if rule := _of_alias(rule_for(context, key), key, source, target):
             keys_of[rule] = (*keys_of.get(rule, ()), key)
     return keys_of
 
@@ -178,14 +182,14 @@ def _known_to_clients() -> frozenset[str]:
 
 
 @cache
-def what(context: Context, key: str) -> str:
+def rule_for(context: Context, key: str) -> str:
     """Return the id of the rule that a key falls under, "" for none; see `what_is` for keys of mm2.properties."""
     keys = load()
     if key in _ALL_CLUSTER_KEYS:
         return "bare-security"
     for type_ in context.types:
         if keys.history(type_, key):
-            return _dated(context, type_, key, keys)
+            return _rule_by_line(context, type_, key, keys)
     return _not_its_own(context, key, keys)
 
 
@@ -207,7 +211,7 @@ def _not_its_own(context: Context, key: str, keys: Keys) -> str:
     return "dead-key" if behind_prefix else "server-key" if server_setting(plain) else "unknown-key"
 
 
-def _dated(context: Context, scope: str, name: str, keys: Keys) -> str:
+def _rule_by_line(context: Context, scope: str, name: str, keys: Keys) -> str:
     """Classify a key by the Kafka lines that have it."""
     exists_in = keys.history(scope, name)[0].exists_in
     line = keys.line(context.setting.version)
@@ -229,7 +233,7 @@ def _client_key(context: Context, prefix: str, plain: str, keys: Keys) -> str:
     if useful:
         if prefix == "producer." and plain in RECORD_KEYS:
             return "misdirected-key"
-        dated = [_dated(context, hit.client.kind, plain, keys) for hit in useful]
+        dated = [_rule_by_line(context, hit.client.kind, plain, keys) for hit in useful]
         return min(dated)  # "" where one of them knows it
     if prefix in ("consumer.override.", "admin.override.") and keys.history(prefix.partition(".")[0], plain):
         return "dead-override"
@@ -260,9 +264,9 @@ def instead(subject: Subject, key: str, message: str) -> Hit:
     ways = dict.fromkeys(_ways(subject, prefix, plain, subject.get(key)))
     hit = _instead(subject, key, message, list(ways))
     if ways and all(_has(subject, way, plain, subject.get(key)) for way in ways):
-        return hit.lowered("info")
+        return hit.with_severity("info")
     decided = bool(ways) and all(way in subject.config and way != key for way in ways)
-    return hit.lowered("warning") if decided or plain.startswith(_NAMES_AND_MEASURES) else hit
+    return hit.with_severity("warning") if decided or plain.startswith(_NAMES_AND_MEASURES) else hit
 
 
 _NAMES_AND_MEASURES = ("client.id", "metric", "auto.include.jmx.reporter", "enable.metrics.push")
@@ -283,19 +287,19 @@ def same_value(value: str | None, other: str) -> bool:
 
 
 def _instead(subject: Subject, key: str, message: str, meant: list[str]) -> Hit:
-    value, place, plain = subject.get(key), written(subject, key), parts(subject, key)[1]
+    value, place, plain = subject.get(key), file_key(subject, key), parts(subject, key)[1]
     ways = [way for way in meant if way not in subject.config or way == key]
     if not meant:
         return removal_hit(subject, key, message, f": a {subject.type} connector has no client that could use it")
     if not ways:
         there = next(iter(meant))
-        more = f", or write {spelled(subject, there, shown(subject, key))} if that is meant"
+        more = f", or write {spell(subject, there, show(subject, key))} if that is meant"
         if subject.get(there) == value:
-            more = f": {spelled(subject, there, shown(subject, there))} is there"
+            more = f": {spell(subject, there, show(subject, there))} is there"
         return removal_hit(subject, key, message, more)
-    others = "".join(f" or {spelled(subject, way, shown(subject, key))}" for way in ways[1:])
+    others = "".join(f" or {spell(subject, way, show(subject, key))}" for way in ways[1:])
     if others and plain in _ALL_CLUSTER_KEYS:  # a login must not go to the wrong cluster
-        return Hit(message, f"write {spelled(subject, ways[0], shown(subject, key))}{others} instead of {place}", key)
+        return Hit(message, f"write {spell(subject, ways[0], show(subject, key))}{others} instead of {place}", key)
     return move_hit(subject, key, ways[0], message, others and f",{others}")
 
 
@@ -304,14 +308,14 @@ _LISTS = ("topics", "topics.exclude", "groups", "groups.exclude", "config.proper
 
 def move_hit(subject: Subject, key: str, right: str, message: str, more: str = "") -> Hit:
     """Return a hit whose fix moves a value to another key; where that one refuses it, people write what was meant."""
-    value = carried(subject, right, subject.get(key))
+    value = value_for(subject, right, subject.get(key))
     if value is not None:
         return edit_hit(subject, message, [Edit(right, value), Edit(key, None)], key, more)
-    fix = f"write {spelled(subject, right)} instead of {written(subject, key)}, with a value that it takes{more}"
+    fix = f"write {spell(subject, right)} instead of {file_key(subject, key)}, with a value that it takes{more}"
     return Hit(message, fix, key, subject)
 
 
-def carried(subject: Subject, key: str, value: str) -> str | None:
+def value_for(subject: Subject, key: str, value: str) -> str | None:
     """Return a value as another key takes it, a list without quotes around its names; None where it cannot."""
     is_list = key in _LISTS and not is_open(value)
     if is_list and any(matches_no_topic(item.strip()) for item in value.split(",") if item.strip()):
@@ -393,14 +397,14 @@ def _cluster_ways(subject: Subject, prefix: str, plain: str, value: str) -> Iter
             yield way
 
 
-def near(subject: Subject, key: str) -> tuple[str, float]:
+def most_similar(subject: Subject, key: str) -> tuple[str, float]:
     """Return the known key most similar to a key, or to its line without the cluster, and how similar (0 to 1)."""
     line = of_cluster(subject, key)
-    return _near(key if line is None else line)
+    return _most_similar(key if line is None else line)
 
 
 @cache
-def _near(key: str) -> tuple[str, float]:
+def _most_similar(key: str) -> tuple[str, float]:
     keys = load()
     name = nearest(key, *split(key, keys), keys)
     return (name, SequenceMatcher(None, name, key).ratio()) if name else ("", 0.0)
@@ -473,7 +477,7 @@ def better(subject: Subject, key: str, name: str) -> str:
     return f"{key.partition('.')[0]}.{name}" if name.startswith(GENERAL) else f"{key.removesuffix(line)}{name}"
 
 
-def since(subject: Subject, key: str) -> tuple[str, str | None]:
+def first_line(subject: Subject, key: str) -> tuple[str, str | None]:
     """Return the first line that has a key, and its default there."""
     keys, plain = load(), parts(subject, key)[1]
     histories = [

@@ -65,7 +65,7 @@ class Hit:
         """Every connector that is part of it."""
         return (*((self.subject,) if self.subject else ()), *self.others)
 
-    def lowered(self, severity: Severity) -> Hit:
+    def with_severity(self, severity: Severity) -> Hit:
         """Return the same hit, less severe than its rule."""
         return replace(self, severity=severity)
 
@@ -78,11 +78,11 @@ class Rule:
     those with a key that holds one of the texts `needs` (() for all). `reads` returns the keys whose values decide, for
     connectors of a kind; of addresses only whether there is one. Beside them only the kind, the workers and the file
     may decide. Of connectors that are equal in these, one without a hit stands for all. None: anything may decide.
-    `source` is the KIP, JIRA or article behind it; `seen` names the live test that showed the effect ("" = unverified);
-    one that ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors of Kafka lines
-    that are not known here, at which no other rule looks. `stops`: with an error of it a connector mirrors nothing, as
-    it is refused, FAILED or never started, so its fix may change what is mirrored. Plan and apply block every write
-    that an error is about, judged by what the real workers say.
+    `source` is the KIP, JIRA or article behind it; `evidence` names the live test that showed the effect ("" =
+    unverified); one that ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors
+    of Kafka lines that are not known here, at which no other rule looks. `stops`: with an error of it a connector
+    mirrors nothing, as it is refused, FAILED or never started, so its fix may change what is mirrored. Plan and apply
+    block every write that an error is about, judged by what the real workers say.
     """
 
     id: str
@@ -90,7 +90,7 @@ class Rule:
     check: Callable[[Subject], Iterator[Hit]] | None = None
     over: Callable[[Estate], Iterator[Hit]] | None = None
     source: str = ""
-    seen: str = ""
+    evidence: str = ""
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
     needs: tuple[str, ...] = ()
     reads: Callable[[SubjectKind], Sequence[str] | None] | None = None
@@ -117,7 +117,7 @@ class Rule:
         return self.story.partition("\n")[0].rstrip(".")
 
     def to_dict(self) -> dict[str, Any]:
-        evidence = self.seen or "unverified: not seen on a live worker yet"
+        evidence = self.evidence or "unverified: not seen on a live worker yet"
         return {
             "rule": self.id,
             "severity": self.severity,
@@ -152,8 +152,8 @@ def rule(id: str, severity: Severity, **facts: Any) -> Callable[[ConnectorCheck]
 
 
 def _register(function: ConnectorCheck | EstateCheck, new_rule: Rule) -> None:
-    if new_rule.seen.endswith("::"):
-        new_rule = replace(new_rule, seen=f"{new_rule.seen}test_{function.__name__}")
+    if new_rule.evidence.endswith("::"):
+        new_rule = replace(new_rule, evidence=f"{new_rule.evidence}test_{function.__name__}")
     _REGISTERED.setdefault(function.__module__, []).append(new_rule)
 
 
@@ -284,22 +284,22 @@ def key_for(subject: Subject, client: str, plain: str) -> str:
 
 def cluster_key(subject: Subject, side: Literal["source", "target"], plain: str, value: str = "…") -> str:
     """Return how to give one side's clients a security key or address."""
-    return spelled(subject, f"{side}.cluster.{plain}", value)
+    return spell(subject, f"{side}.cluster.{plain}", value)
 
 
-def spelled(subject: Subject, key: str, value: str = "…") -> str:
+def spell(subject: Subject, key: str, value: str = "…") -> str:
     """Return how to write a key of a connector's config in the syntax of its file, whichever client reads it."""
     if subject.form == "connect":
         return _of_connector(subject, key, value)
     if subject.form == "dedicated":
         return f"{line_key(subject, key)} = {value}"
     for side in ("source", "target"):
-        if (plain := _after(key, f"{side}.cluster.")) in CLUSTER_KEYS:
+        if (plain := _without_prefix(key, f"{side}.cluster.")) in CLUSTER_KEYS:
             return _of_cluster(subject, side, plain, value)
-    if (plain := _after(key, "producer.override.")) in SECURITY_KEYS | {"bootstrap.servers"}:
+    if (plain := _without_prefix(key, "producer.override.")) in SECURITY_KEYS | {"bootstrap.servers"}:
         return _of_cluster(subject, "target", plain, value)  # the override is written from the cluster's own
     for client in CLIENTS[subject.type]:
-        if plain := _after(key, client.layers[-1].prefix):
+        if plain := _without_prefix(key, client.layers[-1].prefix):
             return f"{client.block}: {{{plain}: {yaml(value)}}}" if client.block else _of_template(subject, key, value)
     return _of_tree(subject, key, value)
 
@@ -333,11 +333,13 @@ def line_key(subject: Subject, key: str) -> str:
     """Return the key in mm2.properties that becomes a connector's key: that of its line, or of a new one."""
     if place := subject.spots.get(key):
         return place.key
-    if _after(key, "producer.override.") in CLUSTER_KEYS:  # the workers' own login, which is that of the target
+    if (
+        _without_prefix(key, "producer.override.") in CLUSTER_KEYS
+    ):  # the workers' own login, which is that of the target
         return key.replace("producer.override", subject.pair.rpartition("->")[2], 1)
     source, _, target = subject.pair.partition("->")
     for prefix, line in _DEDICATED.items():
-        if plain := _after(key, prefix):
+        if plain := _without_prefix(key, prefix):
             return f"{line.format(source=source, target=target)}{plain}"
     return f"{subject.pair}.{key}"
 
@@ -355,7 +357,7 @@ def yaml(value: str) -> str:
     return value if _PLAIN.fullmatch(value) else "'" + value.replace("'", "''") + "'"
 
 
-def _after(key: str, prefix: str) -> str:
+def _without_prefix(key: str, prefix: str) -> str:
     return key.removeprefix(prefix) if key.startswith(prefix) else ""
 
 
@@ -385,7 +387,7 @@ def _of_tree(subject: Subject, key: str, value: str) -> str:
 _LONGEST = 60
 
 
-def written(subject: Subject, key: str) -> str:
+def file_key(subject: Subject, key: str) -> str:
     """Return the key as it is written: in mm2.properties it has a prefix that the driver removes."""
     place = subject.spots.get(key)
     return member_of(subject, key) or (place.key if place else "") or key
@@ -397,7 +399,7 @@ def member_of(subject: Subject, key: str) -> str:
     return str(path[-1]) if path and path[-1] != key else ""
 
 
-def shown(subject: Subject, key: str) -> str:
+def show(subject: Subject, key: str) -> str:
     """Return a key's value for a fix: masked, and shortened when it is long."""
     value = mask(key, subject.get(key))
     return value if len(value) <= _LONGEST and "\n" not in value else "…"
@@ -406,14 +408,14 @@ def shown(subject: Subject, key: str) -> str:
 RECORDS, READER = "record producer", "source consumer"
 
 
-def described(subject: Subject, client: str, plain: str) -> str:
+def describe(subject: Subject, client: str, plain: str) -> str:
     """Return a setting with its origin for a message: `producer.override.acks=1`, or the workers', or the default."""
     setting = subject.setting_of(client, plain)
     if setting is None or setting.written_as is None:
         return f"{plain}={setting.value if setting else None}, the default"
     if setting.origin == "workers":
         return f"{setting.written_as}={setting.value} of the workers"
-    return f"{written(subject, setting.written_as)}={setting.value}"
+    return f"{file_key(subject, setting.written_as)}={setting.value}"
 
 
 def failing(client: Client) -> str:
@@ -453,13 +455,11 @@ def edit_hit(subject: Subject, message: str, edits: Sequence[Edit], key: str = "
 
 def phrase(subject: Subject, edits: Sequence[Edit], key: str = "") -> str:
     """Return edits as text, secrets masked: `write A=1`, `remove C`, `write A=1 instead of C` (unless C is `key`)."""
-    writes = [
-        spelled(edit.of or subject, edit.key, _to_show(subject, edit)) for edit in edits if edit.value is not None
-    ]
-    removed = [written(edit.of or subject, edit.key) for edit in edits if edit.value is None]
+    writes = [spell(edit.of or subject, edit.key, _to_show(subject, edit)) for edit in edits if edit.value is not None]
+    removed = [file_key(edit.of or subject, edit.key) for edit in edits if edit.value is None]
     if not writes:
         return f"remove {', '.join(removed)}"
-    removed = [name for name in removed if name != written(subject, key)]
+    removed = [name for name in removed if name != file_key(subject, key)]
     return f"write {', '.join(dict.fromkeys(writes))}{' instead of ' if removed else ''}{', '.join(removed)}"
 
 

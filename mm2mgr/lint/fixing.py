@@ -22,15 +22,15 @@ from mm2mgr.formats.recognise import syntax_of
 from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, Value
 from mm2mgr.formats.structured import StructuredText
 from mm2mgr.formats.templates import has_own_lines
-from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, phrase, spelled
+from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, phrase, spell
 from mm2mgr.lint.mirroring import changes, difference, named_as
-from mm2mgr.lint.rules import BY_ID, RULES, found
+from mm2mgr.lint.rules import BY_ID, RULES, find
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.secrets import is_secret, lasting_parts, mask
 from mm2mgr.spec.places import PathKey, read_yaml
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
-Found = tuple[Finding, Hit]
+FindingHit = tuple[Finding, Hit]
 Contents = Mapping[str, bytes]
 _SLIP = "unknown-key"  # to remove it would hide what was meant
 _MOVED = "secret-in-clear"  # no fix writes a secret that was not there: under its right name it is only noticed
@@ -62,12 +62,12 @@ def heal(
     harmful: dict[object, Hit] = {}
     before = _Linted.of(read(now), rules)
     size, rounds = (
-        len(before.found),
-        10 + 4 * len(before.found),
+        len(before.findings),
+        10 + 4 * len(before.findings),
     )  # a fix may bring up what another one was hidden behind
     done = 0
     while rounds:
-        decided = [fixable for fixable in _decided(before.found) if fixable[0].severity in severities]
+        decided = [fixable for fixable in _fixable(before.findings) if fixable[0].severity in severities]
         if len(fixed) > done and all(
             _identity(fixable) in refused for fixable in decided
         ):  # what stood in the way may be fixed
@@ -78,7 +78,7 @@ def heal(
         if not (waiting := [fixable for fixable in decided if _identity(fixable) not in refused]):
             break
         rounds -= 1
-        batch, taken = _Batch(now), list[Found]()
+        batch, taken = _Batch(now), list[FindingHit]()
         for fixable in waiting:
             reason = batch.refuse(harmful.get(_identity(fixable), fixable[1]))
             if not reason:
@@ -89,12 +89,12 @@ def heal(
                 break  # lines move with each batch, so the others wait
         if not taken:
             continue
-        after = _after(batch.contents(), read, rules)
-        changed_by = _changed(taken, before, after) if after else ""
+        after = _lint_again(batch.contents(), read, rules)
+        changed_by = _mirroring_change(taken, before, after) if after else ""
         reason = (
             "with it the file cannot be read"
             if after is None
-            else _lost(now, batch.contents()) or changed_by or _worse(taken, before.found, after.found)
+            else _lost_secret(now, batch.contents()) or changed_by or _worse(taken, before.findings, after.findings)
         )
         if after is not None and not reason:
             now, before, fixed, size = (
@@ -117,7 +117,7 @@ def heal(
             finding,
             HINT if hit.edits and finding.severity not in severities else refused.get(_identity((finding, hit)), ""),
         )
-        for finding, hit in before.found
+        for finding, hit in before.findings
     }
     return Healed(changed, tuple(fixed), tuple(left.values()))
 
@@ -132,7 +132,7 @@ def _as_done(finding: Finding, hit: Hit, harmful: Mapping[object, Hit]) -> Findi
     )
 
 
-def _lost(before: Contents, after: Contents) -> str:
+def _lost_secret(before: Contents, after: Contents) -> str:
     """Return why fixes that take a secret or a login out of a file are given up; "" if each is still somewhere."""
     changed = [file for file, data in after.items() if data != before[file]]
     old, new = ({file: _lasting(_values(file, contents[file])) for file in changed} for contents in (before, after))
@@ -185,37 +185,37 @@ class _Linted:
     """The connectors of files, and what is found in them, most severe first."""
 
     estate: Estate
-    found: list[Found]
+    findings: list[FindingHit]
 
     @classmethod
     def of(cls, estate: Estate, rules: Sequence[Rule]) -> _Linted:
-        loud = [pair for pair in found(estate, rules) if pair[0].silenced is None]
+        loud = [pair for pair in find(estate, rules) if pair[0].silenced is None]
         loud.sort(key=lambda pair: SEVERITIES.index(pair[0].severity))
         return cls(estate, loud)
 
 
-def _after(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence[Rule]) -> _Linted | None:
+def _lint_again(contents: Contents, read: Callable[[Contents], Estate], rules: Sequence[Rule]) -> _Linted | None:
     try:
         return _Linted.of(read(contents), rules)
     except SpecError:
         return None
 
 
-def _changed(taken: Sequence[Found], before: _Linted, after: _Linted) -> str:
+def _mirroring_change(taken: Sequence[FindingHit], before: _Linted, after: _Linted) -> str:
     """Return what fixes change of what is mirrored, "" for nothing; connectors that a fault stopped may start."""
     differences = changes(before.estate, after.estate)
     if len(taken) == 1 and _asks_for_topics(*taken[0]):
         differences = tuple(difference for difference in differences if not difference.was_idle)
     if len(taken) == 1 and stops(*taken[0]):
         rule = taken[0][0].rule
-        stopped = [difference for difference in before.found if difference[0].rule == rule and stops(*difference)]
+        stopped = [difference for difference in before.findings if difference[0].rule == rule and stops(*difference)]
         connectors = {named_as(hit.subject)[:3] for _, hit in stopped if hit.subject}
         files = {hit.spot.file for _, hit in stopped if hit.spot and not hit.subject}
         begun = {difference.named[1] for difference in differences if difference.starts}
         if slip := next(
             (
                 hit
-                for difference, hit in after.found
+                for difference, hit in after.findings
                 if difference.rule == _SLIP and hit.subject and hit.subject.name in begun
             ),
             None,
@@ -239,13 +239,13 @@ def _asks_for_topics(finding: Finding, hit: Hit) -> bool:
     return finding.severity == "error" and (hit.key or finding.spot.key).rpartition(".")[2] == "topics"
 
 
-def _identity(pair: Found) -> tuple[str, str, str, str]:
+def _identity(pair: FindingHit) -> tuple[str, str, str, str]:
     """Return what a finding is recognised by when lines have moved."""
     finding, hit = pair
     return finding.rule, finding.spot.file, hit.subject.name if hit.subject else "", hit.key or finding.spot.key
 
 
-def _worse(taken: Sequence[Found], before: Sequence[Found], after: Sequence[Found]) -> str:
+def _worse(taken: Sequence[FindingHit], before: Sequence[FindingHit], after: Sequence[FindingHit]) -> str:
     """Return why fixes are given up, "" if they do what they say and bring nothing as severe."""
     there, still = Counter(map(_identity, before)), Counter(map(_identity, after))
     for identity, count in Counter(map(_identity, taken)).items():
@@ -260,7 +260,7 @@ def _worse(taken: Sequence[Found], before: Sequence[Found], after: Sequence[Foun
     return ""
 
 
-def _decided(every: Sequence[Found]) -> list[Found]:
+def _fixable(every: Sequence[FindingHit]) -> list[FindingHit]:
     """Return what a machine can fix: a line of mm2.properties only when it can for all of its connectors."""
     open_ = {(finding.rule, finding.spot) for finding, hit in every if not hit.edits and finding.spot.key}
     return [pair for pair in every if pair[1].edits and (pair[0].rule, pair[0].spot) not in open_]
@@ -380,7 +380,7 @@ class _Batch:
         return file, path, int(value) if path[-1] == "tasksMax" and value.isdecimal() else value
 
     def _in_tree(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:
-        path, new = _flattened(spelled(subject, key, value))
+        path, new = _flatten(spell(subject, key, value))
         spot = subject.spots.get(key)
         for suffix in (
             (path, path[:-1]) if spot and spot.file else ()
@@ -403,7 +403,7 @@ def _encoding(source: Editable) -> str:
     return "iso-8859-1" if isinstance(source, PropertiesText) else "utf-8"
 
 
-def _flattened(text: str) -> tuple[PathKey, Any]:
+def _flatten(text: str) -> tuple[PathKey, Any]:
     """Return the path and the value of `block: {key: value}`."""
     if "…" in text:
         raise NotEditable("a person decides about its parts")
@@ -433,7 +433,7 @@ def patch(finding: Finding, hit: Hit) -> list[dict[str, str]]:
     config |= {edit.at.key: edit.at.value for edit in hit.edits if edit.at}
     if any(edit.of and edit.of is not hit.subject for edit in hit.edits):
         return []
-    gone = [key for key in map(_gone, hit.edits) if key in config]
+    gone = [key for key in map(_removed_key, hit.edits) if key in config]
     new = {key: value for key, value in config.items() if key not in gone}
     new |= {edit.key: edit.value for edit in hit.edits if edit.value is not None}
     if _missing(_lasting(config.items()), _lasting(new.items()), "\n".join(new.values())):
@@ -481,7 +481,7 @@ def _changes_mirroring(finding: Finding, hit: Hit) -> bool:
     return change is not None and not (change.was_idle and _asks_for_topics(finding, hit))
 
 
-def _gone(edit: Edit) -> str | None:
+def _removed_key(edit: Edit) -> str | None:
     """Return the key that an edit removes."""
     if edit.at and (edit.value is None or edit.at.key != edit.key):
         return edit.at.key

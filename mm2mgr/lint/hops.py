@@ -75,10 +75,10 @@ def selection_of(subject: Subject) -> Selection | None:
     return Selection(names, policy_of(subject), *ends, separator, internal, subject.version)
 
 
-def unread(subject: Subject) -> str:
+def unread_pattern(subject: Subject) -> str:
     """Return the first expression for topics whose meaning is not known, "" without one."""
     every = (item for key in ("topics", "topics.exclude") for item in items_of(subject, key))
-    return next((item for item in every if not _known("topics", item)), "")
+    return next((item for item in every if not _is_readable("topics", item)), "")
 
 
 def filter_of(subject: Subject, kind: str = "topics") -> NameFilter | None:
@@ -93,10 +93,10 @@ def _names(type_: str, kind: str, include: str | None, exclude: str | None, vers
         _default(type_, key, version) if text is None else _split(text)
         for key, text in ((kind, include), (f"{kind}.exclude", exclude))
     ]
-    return NameFilter(*lists) if all(_known(kind, item) for items in lists for item in items) else None
+    return NameFilter(*lists) if all(_is_readable(kind, item) for items in lists for item in items) else None
 
 
-def _known(kind: str, item: str) -> bool:
+def _is_readable(kind: str, item: str) -> bool:
     return not is_open(item) and readable(item, topics=kind == "topics")
 
 
@@ -447,7 +447,7 @@ class _Walk:
 
     def circles(self) -> list[Circle]:
         """Return the circles, endless ones first; where there are none, `undecided` may say what is open."""
-        circles = filter(None, (self.closed(way, topic) for way, topic in self.ways()))
+        circles = filter(None, (self.circle_of(way, topic) for way, topic in self.ways()))
         return sorted(circles, key=lambda circle: not circle.endless)
 
     def ways(self) -> Iterator[tuple[_Way, str]]:
@@ -472,7 +472,7 @@ class _Walk:
         if len(tried) > _MOST_WAYS:
             self.undecided = self.undecided or (self.start, way[-1], "too many ways lead back")
             return
-        if not topic or _along(way, topic) is None:
+        if not topic or _name_after(way, topic) is None:
             topic = self.topic(way) or ""
         if topic:
             waiting.append((way, topic))
@@ -484,14 +484,14 @@ class _Walk:
             self.undecided = self.undecided or (self.start, way[-1], shared.undecided)
         return shared.topic
 
-    def closed(self, way: _Way, topic: str) -> Circle | None:
-        back = _along(way, topic)
+    def circle_of(self, way: _Way, topic: str) -> Circle | None:
+        back = _name_after(way, topic)
         if back is None:
             return None
-        if _along(way, back):
+        if _name_after(way, back):
             return Circle(way, topic, back, endless=True)
         again = self.topic((*way, *way))
-        if again and (back_again := _along(way, again)):
+        if again and (back_again := _name_after(way, again)):
             return Circle(way, again, back_again, endless=True)
         return Circle(way, topic, back, endless=False)
 
@@ -504,11 +504,11 @@ def put_before(way: _Way) -> list[str]:
     return before
 
 
-def _along(way: Sequence[Hop], topic: str) -> str | None:
+def _name_after(way: Sequence[Hop], topic: str) -> str | None:
     """Return a topic's name after all hops of a path, None when one of them does not take it."""
     name = topic
     for hop in way:
         if hop.selection is None or not hop.selection.takes(name):
             return None
-        name = hop.selection.renamed(name)
+        name = hop.selection.target_name(name)
     return name

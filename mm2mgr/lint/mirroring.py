@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from mm2mgr.formats.properties import meant
+from mm2mgr.formats.properties import meant_value
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.hops import arriving_alike, by_pair, carries_heartbeats, filter_of, hops, selection_of
 from mm2mgr.lint.subject import Estate, Subject, addresses
@@ -82,7 +82,7 @@ def _as_kafka_reads(estate: Estate) -> Iterator[Subject]:
         for file in estate.files
         if file.kind in ("properties", "dedicated")
         for entry in file.entries
-        if meant(entry) != entry.value
+        if meant_value(entry) != entry.value
     }
     for subject in estate.subjects:
         places = ((key, (place.file, place.line)) for key, place in subject.spots.items() if got)

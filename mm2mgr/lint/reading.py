@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.formats.connectors import FoundConnector, FoundWorkers
 from mm2mgr.formats.mm2_properties import Line
-from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed, last, meant, read
+from mm2mgr.formats.properties import BLANKS, LINE_END, as_typed, last, meant_value, read
 from mm2mgr.formats.recognise import TREE_KEYS, ForeignFile, read_file, read_text, wrong
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Silence, SourceFile, Spot, Subject, WorkerFacts
 from mm2mgr.spec.places import read_yaml
@@ -167,7 +167,7 @@ def _source_files(file: ForeignFile) -> Iterator[SourceFile]:
 def read_worker(path: Path) -> WorkerFacts:
     """Read the properties of Connect workers (connect-distributed.properties); SpecError for another kind of file."""
     file = str(path)
-    values = {key: meant(entry) for key, entry in last(read(read_text(path), file)).items()}
+    values = {key: meant_value(entry) for key, entry in last(read(read_text(path), file)).items()}
     for key, kind in (("connector.class", "a connector's config"), ("clusters", "an mm2.properties")):
         if key in values:
             raise wrong(file, f"is {kind}, not the properties of Connect workers: give it as a file to lint")

@@ -30,14 +30,14 @@ class TopicPlace:
 class TopicHop:
     """What a source connector does with a topic: `end` is None where it is not mirrored, or under an unknown name.
 
-    `why` says why it is not mirrored although its list names it, or why that, or the name, is not known.
+    `reason` says why it is not mirrored although its list names it, or why that, or the name, is not known.
     """
 
     hop: Hop
     start: TopicPlace
     end: TopicPlace | None = None
     takes: bool | None = True
-    why: str = ""
+    reason: str = ""
 
 
 Route = tuple[TopicHop, ...]
@@ -52,7 +52,7 @@ class Routes:
     _legs: dict[TopicPlace, tuple[TopicHop, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, subjects: tuple[Subject, ...], declared: Iterable[KafkaCluster]) -> Routes:
+    def between(cls, subjects: tuple[Subject, ...], declared: Iterable[KafkaCluster]) -> Routes:
         """Number the clusters of these connectors; `declared` ones have their alias of the tree."""
         between_clusters = tuple(hop for hop in hops(subjects) if hop.source != hop.target)
         return cls(between_clusters, dict(_names(subjects, tuple(declared))))
@@ -80,14 +80,14 @@ class Routes:
     def back(self, end: TopicPlace, way: Route = ()) -> Iterator[Route]:
         """Yield the routes that lead here from where the topic was written first; the empty one if that is here."""
         visited = {last_hop.end for last_hop in way}
-        before = [] if end in visited else list(self.into(end))
+        before = [] if end in visited else list(self.hops_into(end))
         if not before or len(way) >= LONGEST:
             yield way
             return
         for last_hop in before:
             yield from self.back(last_hop.start, (last_hop, *way))
 
-    def into(self, end: TopicPlace) -> Iterator[TopicHop]:
+    def hops_into(self, end: TopicPlace) -> Iterator[TopicHop]:
         """Yield the connectors that mirror a topic to this name."""
         for hop in self.every:
             upstream = hop.selection.upstream(end.topic) if hop.selection and hop.target == end.cluster else None
@@ -98,12 +98,12 @@ class Routes:
     def stops(self, topic: str) -> list[TopicPlace]:
         """Return where a topic of this name is mirrored to; if nowhere renamed, also where it may be written."""
         every = [TopicPlace(number, topic) for number in sorted({n for hop in self.every for n in hop.pair})]
-        arriving = [stop for stop in every if any(self.into(stop))]
-        if any(last_hop.start.topic != topic for stop in arriving for last_hop in self.into(stop)):
+        arriving = [stop for stop in every if any(self.hops_into(stop))]
+        if any(last_hop.start.topic != topic for stop in arriving for last_hop in self.hops_into(stop)):
             return arriving
         return [stop for stop in every if stop in arriving or self.legs(stop)]
 
-    def through(self, stop: TopicPlace) -> list[Route]:
+    def routes_through(self, stop: TopicPlace) -> list[Route]:
         """Return the whole routes that pass a stop, each once."""
         routes: dict[Route, None] = {}
         for before in self.back(stop):
@@ -119,17 +119,20 @@ def leg(hop: Hop, topic: str) -> TopicHop | None:
     start, selection = TopicPlace(hop.source, topic), hop.selection
     if selection is None:
         return TopicHop(
-            hop, start, takes=None, why="which topics it takes is not known: a filter class of its own, or placeholders"
+            hop,
+            start,
+            takes=None,
+            reason="which topics it takes is not known: a filter class of its own, or placeholders",
         )
     if reason := selection.refusal(topic):
-        return TopicHop(hop, start, takes=False, why=reason)
+        return TopicHop(hop, start, takes=False, reason=reason)
     as_heartbeats = carries_heartbeats(hop.subject) and selection.takes_heartbeats(topic)
     if not (selection.takes(topic) or as_heartbeats):
         return None
     if not hop.plain:
         by = "its transformations" if hop.policy else "a replication policy of its own"
-        return TopicHop(hop, start, why=f"the name on the target is not known: {by}")
-    return TopicHop(hop, start, TopicPlace(hop.target, selection.renamed(topic)))
+        return TopicHop(hop, start, reason=f"the name on the target is not known: {by}")
+    return TopicHop(hop, start, TopicPlace(hop.target, selection.target_name(topic)))
 
 
 def _names(subjects: tuple[Subject, ...], declared: Sequence[KafkaCluster]) -> Iterator[tuple[int, str]]:

@@ -208,7 +208,7 @@ def _kind(
 ) -> SubjectKind:
     version, exactly_once = workers
     decisive = {key: value for key, value in zip(_DECIDE_CLIENTS, values, strict=True) if value is not None}
-    setting = Setting.of(dict.fromkeys(keys, "") | decisive, version or _newest(), exactly_once=exactly_once)
+    setting = Setting.from_config(dict.fromkeys(keys, "") | decisive, version or _newest(), exactly_once=exactly_once)
     return SubjectKind(type_, setting, keys, form, version is not None)
 
 
@@ -351,7 +351,7 @@ class Subject:
     def workers_key(self, client: str, plain: str) -> str:
         """Return the workers' property that a client's plain key is taken from, "" for none."""
         found = self.configured.get(client)
-        return found.inherited(plain) if found else ""
+        return found.inherited_key(plain) if found else ""
 
     def is_set(self, client: str, *plains: str) -> bool:
         """Tell whether one of these is set on the connector or on its workers; much cheaper than computing values."""

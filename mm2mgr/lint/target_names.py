@@ -66,11 +66,11 @@ class Transformation:
         return self._values.get("regex", "") if is_regex else None
 
     @cached_property
-    def _replaced(self) -> Callable[[str], str | None] | None:
+    def _replacement(self) -> Callable[[str], str | None] | None:
         regex = self.regex
         return replacement_of(regex, self._values.get("replacement", "")) if regex and is_like_python(regex) else None
 
-    def renamed(self, name: str) -> str | None:
+    def target_name(self, name: str) -> str | None:
         """Return a name behind it, None where unknown. A name that its expression does not match stays in any case."""
         matches = self.regex is None or _matches(self.regex, name)
         if matches is False:
@@ -78,9 +78,9 @@ class Transformation:
         is_selected = self.selects(name)
         if is_selected is False:
             return name
-        if not (matches and is_selected and self._replaced):
+        if not (matches and is_selected and self._replacement):
             return None
-        return self._replaced(name) or name
+        return self._replacement(name) or name
 
     def selects(self, name: str) -> bool | None:
         """Tell whether its predicate selects a topic of that name, None where unknown or where the record decides."""
@@ -111,10 +111,10 @@ class Naming:
     steps: tuple[Transformation, ...] = ()
 
     def __call__(self, topic: str) -> TargetName:
-        name = topic if self.policy else self.selection.renamed(topic)
+        name = topic if self.policy else self.selection.target_name(topic)
         unknown = [self.policy] if self.policy else []
         for step in self.steps:
-            renamed = None if unknown else step.renamed(name)
+            renamed = None if unknown else step.target_name(name)
             if renamed is None:
                 unknown.append(step.settings)
             else:
@@ -148,7 +148,7 @@ def filters_of(subject: Subject, topic: str) -> tuple[Settings, ...] | None:
             if is_selected is None:
                 filters.append(step.settings)
         elif alias in routers(subject) and name is not None:
-            name = step.renamed(name)
+            name = step.target_name(name)
     return tuple(filters)
 
 
@@ -163,12 +163,12 @@ def _may_rename(type_: str) -> bool:
 
 
 def _step(subject: Subject, alias: str) -> Transformation:
-    settings = dict(_below(subject, f"transforms.{alias}."))
+    settings = dict(_keys_below(subject, f"transforms.{alias}."))
     if predicate := settings.get("predicate"):
         settings["predicate"] = subject.get(f"predicates.{predicate}.type")
-        settings |= {f"predicate.{key}": value for key, value in _below(subject, f"predicates.{predicate}.")}
+        settings |= {f"predicate.{key}": value for key, value in _keys_below(subject, f"predicates.{predicate}.")}
     return Transformation(tuple(sorted(settings.items())))
 
 
-def _below(subject: Subject, prefix: str) -> Iterator[tuple[str, str]]:
+def _keys_below(subject: Subject, prefix: str) -> Iterator[tuple[str, str]]:
     return ((key.removeprefix(prefix), subject.get(key)) for key in subject.config if key.startswith(prefix))

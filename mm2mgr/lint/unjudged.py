@@ -40,7 +40,7 @@ class NotJudged:
     reasons: tuple[str, ...] = ()
 
 
-def _each(lacks: Callable[[Subject], bool], *types: str) -> Callable[[Estate], Iterator[Subject]]:
+def _lacking(lacks: Callable[[Subject], bool], *types: str) -> Callable[[Estate], Iterator[Subject]]:
     """Return what yields the connectors of an estate (of some types only) that lack something."""
     return lambda estate: (
         subject for subject in estate.subjects if (not types or subject.type in types) and lacks(subject)
@@ -103,14 +103,14 @@ FACTS = (
             *("known-bug", "minor-bugs", "upgrade-override-policy", "upgrade-metric-names", "upgrade-deprecated"),
             "internal-rest-too-new",
         ),
-        _each(lambda subject: subject.known_version is None),
+        _lacking(lambda subject: subject.known_version is None),
     ),
     Fact(
         "cluster ids",
         "whether records are written to the target",
         "--connect, or `cluster_id` of the clusters",
         ("wrong-kafka",),
-        _each(lambda subject: arrives(subject) is None),
+        _lacking(lambda subject: arrives(subject) is None),
         asked=True,
     ),
     Fact(
@@ -126,7 +126,7 @@ FACTS = (
         "whether the workers refuse an override",
         "--connect, or --worker",
         ("policy-forbids",),
-        _each(_of_unknown_policy),
+        _lacking(_of_unknown_policy),
     ),
     Fact(
         "properties of the workers",
@@ -140,14 +140,14 @@ FACTS = (
             "converter",
             "offset-syncs-block",
         ),
-        _each(lambda subject: subject.worker.properties is None),
+        _lacking(lambda subject: subject.worker.properties is None),
     ),
     Fact(
         "plugins of the workers",
         "whether the workers have the connector's class",
         "--connect",
         ("plugin-missing",),
-        _each(lambda subject: subject.worker.plugins is None and subject.form != "dedicated"),
+        _lacking(lambda subject: subject.worker.plugins is None and subject.form != "dedicated"),
     ),
     Fact(
         "classes that are not Kafka's",
@@ -155,21 +155,21 @@ FACTS = (
         "--connect for transformations, predicates and converters (workers of 3.2 and newer list them); plan, which "
         "asks workers to validate, for others",
         ("class-refused",),
-        _each(lambda subject: any(foreign_classes(subject))),
+        _lacking(lambda subject: any(foreign_classes(subject))),
     ),
     Fact(
         "exactly-once of the workers",
         "where offsets are, and what the workers force",
         "--connect, --worker, or `exactly_once` of the Connect cluster",
         ("exactly-once-worker", "exactly-once-overrides", "exactly-once-slow", "forced-key", "transactional-id"),
-        _each(_of_unknown_delivery, "source"),
+        _lacking(_of_unknown_delivery, "source"),
     ),
     Fact(
         "number of brokers",
         "whether replication factors are possible",
         "--connect, or --brokers",
         ("replication-factor",),
-        _each(
+        _lacking(
             lambda subject: (
                 not subject.target_kafka.brokers or not (subject.type != "source" or subject.source_kafka.brokers)
             )
@@ -181,7 +181,7 @@ FACTS = (
         "whether the largest and the oldest records pass",
         "mm2mgr check, for a tree",
         ("request-below-records", "request-above-target", "batch-above-topic", "record-refused"),
-        _each(
+        _lacking(
             lambda subject: None in (subject.source_kafka.message_max_bytes, subject.target_kafka.message_max_bytes),
             "source",
         ),
@@ -191,35 +191,35 @@ FACTS = (
         "whether fetches, batches and windows fit the link",
         "--rtt, or `links` of a tree",
         ("fetch-stalls", "fetch-small", "request-stalls", "batch-small", "one-in-flight", "send-window-small"),
-        _each(lambda subject: subject.wire is None, "source"),
+        _lacking(lambda subject: subject.wire is None, "source"),
     ),
     Fact(
         "what brokers allow",
         "whether their socket buffers cap the link",
         "mm2mgr link read, for a tree",
         ("broker-window",),
-        _each(_of_unread_brokers, "source"),
+        _lacking(_of_unread_brokers, "source"),
     ),
     Fact(
         "what classes of one's own do",
         "which topics connectors share, and loops",
         "compare the topics by hand",
         _LOOPS,
-        _each(lambda subject: policy_of(subject) is None or filter_of(subject) is None, "source"),
+        _lacking(lambda subject: policy_of(subject) is None or filter_of(subject) is None, "source"),
     ),
     Fact(
         "what a template fills in",
         "values that a template fills in",
         "the file as the template writes it",
         ("invalid-value", "bad-address", "bad-pattern", "jaas-syntax", "jaas-module", "security-incomplete", *_LOOPS),
-        _each(lambda subject: bool(templates(subject.config))),
+        _lacking(lambda subject: bool(templates(subject.config))),
     ),
     Fact(
         "what Filter transformations let through",
         "whether records of topics that keep their names return",
         "compare the predicates of both directions by hand",
         ("identity-loop", "two-ways"),
-        _each(_filters_records, "source"),
+        _lacking(_filters_records, "source"),
     ),
     Fact(
         "the other connectors",
@@ -233,7 +233,7 @@ FACTS = (
         "what is new there (judged by the newest known Kafka)",
         "a newer mm2mgr",
         (),
-        _each(lambda subject: subject.is_beyond),
+        _lacking(lambda subject: subject.is_beyond),
     ),
 )
 

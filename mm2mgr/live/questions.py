@@ -20,7 +20,7 @@ from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.live.record_sizes import TopicSizes, read_sizes, read_stored
 from mm2mgr.live.snapshot import Question
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.secrets import masked
+from mm2mgr.secrets import mask_config
 from mm2mgr.topics.names import NameFilter
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ConfigValidation(ConnectQuestion[Validation]):
         return cls(connect, tuple(sorted(config.items())))
 
     def as_stored(self) -> ConfigValidation:
-        return ConfigValidation.from_config(self.cluster, masked(dict(self.config)))
+        return ConfigValidation.from_config(self.cluster, mask_config(dict(self.config)))
 
     async def ask(self, client: ConnectClient) -> Validation:
         config = dict(self.config)

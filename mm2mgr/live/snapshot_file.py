@@ -22,7 +22,7 @@ from mm2mgr.live.snapshot import Question, Snapshot
 from mm2mgr.live.stored_values import from_stored, hints_of, to_stored
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import Connector
-from mm2mgr.secrets import MASK, mask, mask_text, masked
+from mm2mgr.secrets import MASK, mask, mask_config, mask_text
 
 FORMAT = 1
 SNAPSHOT = FileKind(
@@ -72,13 +72,13 @@ def _result(question: Question[Any], answer: Any, answers: Mapping[Question[Any]
     if isinstance(question, TaskConfigs):
         configs = answers.get(Configs(question.cluster))
         info = configs.get(question.connector) if isinstance(configs, dict) else None
-        config = masked(info.config) if info else {}
+        config = mask_config(info.config) if info else {}
         return {"answer": [_task_difference(task, config) for task in answer]}
     return {"answer": to_stored(answer)}
 
 
 def _task_difference(task: TaskConfig, config: Mapping[str, str]) -> dict[str, Any]:
-    own = masked(task.config)
+    own = mask_config(task.config)
     more = {key: value for key, value in own.items() if config.get(key) != value}
     return {"id": task.id, "config": more, "without": sorted(config.keys() - own.keys())}
 

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.secrets import mask_text, masked
+from mm2mgr.secrets import mask_config, mask_text
 
 _PLAIN = (str, int, float, bool)
 _HINTS: dict[Any, dict[str, Any]] = {}
@@ -27,7 +27,7 @@ def to_stored(value: Any, *, is_secret: bool = False) -> Any:  # noqa: PLR0911  
         return {field.name: to_stored(getattr(value, field.name), is_secret=not field.repr) for field in stored}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
-            value = masked(value) if is_secret else value
+            value = mask_config(value) if is_secret else value
             return {key: to_stored(part) for key, part in value.items()}
         if all(isinstance(key, TopicPartition) for key in value):  # a name is written once
             topics: dict[str, list[Any]] = {}

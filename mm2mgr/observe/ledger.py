@@ -20,7 +20,7 @@ from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.loss_detection import LostRange
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow, utc_text
-from mm2mgr.text import listed
+from mm2mgr.text import list_names
 
 LOSS, ACKNOWLEDGEMENT = "loss", "acknowledgement"
 _ID_LENGTH, _SHOWN = 10, 3
@@ -153,7 +153,7 @@ def named(
         for name in {entry.id, *entry.seen_as}:
             by_id.setdefault(name, []).append(entry)
     if unknown := [name for name in dict.fromkeys(ids) if name != "all" and name not in by_id]:
-        hint = f"losses here: {listed([entry.id for entry in still_open]) or 'none'}"
+        hint = f"losses here: {list_names([entry.id for entry in still_open]) or 'none'}"
         raise Mm2mgrError(f"no open loss {', '.join(unknown)}", hint=hint)
     meant = {entry.id for name in ids for entry in by_id.get(name, ())}
     meant |= {entry.id for entry in (open_entries(still_open, flows) if "all" in ids else ())}

@@ -389,9 +389,9 @@ def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:
 
 def _settings(of: Connector, version: str, keys: Keys, *, exactly_once: bool, everything: bool) -> dict[str, Any]:
     clients = []
-    setting = Setting.of(of.config, version, exactly_once=exactly_once)
+    setting = Setting.from_config(of.config, version, exactly_once=exactly_once)
     for each in configured_clients(of.type, of.config, setting).values():
-        values = [*each.values(keys), *(each.left(keys) if everything else ())]
+        values = [*each.values(keys), *(each.unset_values(keys) if everything else ())]
         below = [f"{prefix}*" for prefix in each.client.worker_prefixes]  # of the workers, unknown here
         shown = [
             asdict(value)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.render import Connector
-from mm2mgr.secrets import masked
+from mm2mgr.secrets import mask_config
 from mm2mgr.spec.schema import json_schema
 from mm2mgr.spec.writer import write_starter, yaml_text
 
@@ -73,7 +73,7 @@ def _shown(connector: Connector, *, origins: bool) -> dict[str, Any]:
         "connect": connector.connect,
         "type": connector.type,
         "flows": list(connector.flows),
-        "config": masked(dict(connector.config)),
+        "config": mask_config(dict(connector.config)),
     }
     if origins:
         result["origins"] = {key: str(origin) for key, origin in connector.origins.items()}

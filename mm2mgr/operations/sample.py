@@ -18,7 +18,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder
 from mm2mgr.metric_sources import METRIC_SOURCES, SourceKind
 from mm2mgr.operations.workspace import Workspace, wait_for
-from mm2mgr.text import listed
+from mm2mgr.text import list_names
 
 if TYPE_CHECKING:
     from mm2mgr.samples.follow import Poll, Reader, Round, Schedule
@@ -195,7 +195,7 @@ class _StatusReader:
         topology, connectors = self._workspace.topology, self._workspace.connectors
         seen = wait_for(status(topology, connectors, only=self._flows, options=options))
         names = sorted({one.flow for one in seen.losses}.intersection(self._flows))
-        waiting = [f"to acknowledge (mm2mgr losses): {listed(names)}"] if names else []
+        waiting = [f"to acknowledge (mm2mgr losses): {list_names(names)}"] if names else []
         unread = [f"{where} was not read: {failure.message}" for where, failure in seen.failures.items()]
         return (*waiting, *seen.warnings, *unread)
 

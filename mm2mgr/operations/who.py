@@ -114,7 +114,7 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     live, unread = ((), {}) if offline else _read(workspace)
     if not offline:
         declared = _not_running(declared, live, unread)
-    routes = Routes.of((*live, *declared), topology.clusters.values())
+    routes = Routes.between((*live, *declared), topology.clusters.values())
     if cluster is not None and cluster not in {*routes.names.values(), *topology.clusters}:
         known = sorted({*routes.names.values(), *topology.clusters})
         near = nearest(cluster, known)
@@ -123,13 +123,13 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     stops = [each for each in routes.stops(topic) if cluster in {None, routes.names[each.cluster]}]
     there = _Listed({})
     if not offline:
-        passed = {each for stop in stops for way in routes.through(stop) for leg in way for each in leg.hop.pair}
+        passed = {each for stop in stops for way in routes.routes_through(stop) for leg in way for each in leg.hop.pair}
         aliases = {routes.names[each] for each in (*passed, *(stop.cluster for stop in stops))}
         there = _Listed(workspace.ask(_list_topics(aliases & topology.clusters.keys()), _LIMITS))
     # Patterns such as .* would also take the name elsewhere: what counts is where the topic is, if that is known.
     present = [each for each in stops if there.partitions(routes.names[each.cluster], topic)]
     stops = [each for each in stops if not present or there.partitions(routes.names[each.cluster], topic) != 0]
-    found = list(dict.fromkeys(way for stop in stops for way in routes.through(stop)))
+    found = list(dict.fromkeys(way for stop in stops for way in routes.routes_through(stop)))
     states = dict.fromkeys(declared, "declared" if offline else "not applied")
     states |= {each: "unknown" for each in declared if each.connect in unread}
     shown = _Shown(routes, Ownership.of(topology), states, there)
@@ -179,7 +179,7 @@ class _Shown:
             one.end.topic if one.end else None,
             self.there.partitions(names[one.hop.target], one.end.topic) if one.end else None,
             one.takes,
-            one.why,
+            one.reason,
             connect,
             subject.name,
             state if subject.flag("enabled", default=True) else f"{state}, enabled=false",
@@ -300,7 +300,7 @@ def _taken(flow: Flow, source: Mapping[str, int], there: Mapping[str, int] | Non
     for topic, partitions in sorted(source.items()):
         why = "" if flow.assigns(topic) else selection.refusal(topic) or "no pattern of the flow names it"
         if every or not why:
-            becomes = selection.renamed(topic)
+            becomes = selection.target_name(topic)
             yield TakenTopic(
                 topic, partitions, becomes, there.get(becomes, 0) if there is not None and not why else None, why
             )

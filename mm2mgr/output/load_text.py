@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mm2mgr.output.console import say, say_table, talk
 from mm2mgr.output.tables import Table
-from mm2mgr.text import listed, number_of, rate_text, span_text
+from mm2mgr.text import list_names, number_of, rate_text, span_text
 
 if TYPE_CHECKING:
     from mm2mgr.sizing.tasks import Sizing
@@ -182,7 +182,7 @@ def _lost_text(one: Values) -> str:
     """Return the tasks of a worker, numbered as `status` does: `logs:a->hub 0 2`."""
     flows = [f"{flow_id} {' '.join(map(str, numbers))}" for flow_id, numbers in one["flows"].items()]
     others = one["tasks"] - one["flow_tasks"]
-    return listed([*flows, *([number_of(others, "other")] if others else [])]) or "-"
+    return list_names([*flows, *([number_of(others, "other")] if others else [])]) or "-"
 
 
 def _say_running(running: Values) -> None:
@@ -219,7 +219,7 @@ def recovery_notes(one: Values) -> list[str]:
         ("Cannot catch up with any number of workers listed here", never),
         ("Held at their catch-up limit", one["limited"]),
     )
-    return [f"{what}: {listed(flows)}." for what, flows in notes if flows]
+    return [f"{what}: {list_names(flows)}." for what, flows in notes if flows]
 
 
 def _time(found: Values) -> str:

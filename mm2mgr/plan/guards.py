@@ -13,7 +13,7 @@ from functools import partial
 
 from mm2mgr.comparison.differences import Named
 from mm2mgr.lint.findings import Finding, Rule
-from mm2mgr.lint.rules import found, of_connectors, reported
+from mm2mgr.lint.rules import find, of_connectors, sort_findings
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, with_predecessors_kept
 from mm2mgr.plan.moves import with_units_held
@@ -176,9 +176,9 @@ def _check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Obje
         for connector, subject in after.items()
         if connector in connectors.owned or connectors.desired.get(connector) is subject
     )
-    of_ours = found(replace(estate, subjects=ours), _OUR_OWN)
+    of_ours = find(replace(estate, subjects=ours), _OUR_OWN)
     result: dict[Named, list[Objection]] = {}
-    for finding, hit in (*found(estate, TOGETHER), *of_ours):
+    for finding, hit in (*find(estate, TOGETHER), *of_ours):
         remedy = _without_others(finding, [names[subject] for subject in hit.subjects], connectors)
         for connector in dict.fromkeys(names[subject] for subject in hit.subjects):
             if connector in changes:
@@ -221,13 +221,13 @@ def objections(
         subject.pair for subject in subjects if subject.type == "source" and mirrors_heartbeats(subject)
     }
     hits: dict[Subject, list[Finding]] = {}
-    for finding, hit in found(Estate(tuple(subjects), estate.files), rules):
+    for finding, hit in find(Estate(tuple(subjects), estate.files), rules):
         if hit.subject:
             hits.setdefault(hit.subject, []).append(finding)
     against = {}
     for subject in subjects:
         against_subject = [
-            *(_objection(hit, _remedy(connect, subject, hit, facts)) for hit in reported(hits.get(subject, ()))),
+            *(_objection(hit, _remedy(connect, subject, hit, facts)) for hit in sort_findings(hits.get(subject, ()))),
             *_unknown_to_the_worker(subject, pairs_with_heartbeats),
             *_objection_of_dispute(subject, connect, facts),
         ]

@@ -369,7 +369,7 @@ def _formerly(name: str, topics: Container[str], widening: Widening, aliases: Co
     for prefix, topic in _ends(name):
         alias = prefix.rstrip("._-")
         if alias and topic in topics and (alias == widening.source or alias not in aliases):
-            return not any(selection.takes(topic) and selection.renamed(topic) == name for selection in selections)
+            return not any(selection.takes(topic) and selection.target_name(topic) == name for selection in selections)
     return False
 
 

@@ -73,7 +73,7 @@ class Widening:
         goes_on = not is_abandoned and hop.subject.state == "RUNNING"
         if goes_on and both and all(selection.takes(topic) for selection in both):
             return None
-        name = hop.selection.renamed(topic) if hop.selection else topic
+        name = hop.selection.target_name(topic) if hop.selection else topic
         return name if self.newly(name) and self.renamed(name) == topic else None
 
     def repeats(self, other: Named, topic: str, *, is_abandoned: bool) -> bool:

@@ -22,7 +22,7 @@ from mm2mgr.sizing.fleet import (
     over_limits,
 )
 from mm2mgr.sizing.load import statistic_of
-from mm2mgr.text import listed, number_of, rate_text, size_text
+from mm2mgr.text import list_names, number_of, rate_text, size_text
 
 _WITHOUT_WORKER = ("UNASSIGNED", "DESTROYED")
 
@@ -113,7 +113,7 @@ class Placement:
             if not flow.fits
         ]
         if self.nowhere:
-            sentences.append(f"Tasks without a worker now: {listed(self.nowhere)}.")
+            sentences.append(f"Tasks without a worker now: {list_names(self.nowhere)}.")
         return sentences
 
     def to_dict(self, declared: int | None) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class Placement:
             "memory": f"{size_text(worker.heap_bytes)} of heap, more than fits {size_text(heap or 0)}",
             "network": f"{rate_text(worker.bytes_per_second)} each way of {rate_text(network or 0)}",
         }
-        return f"{worker.worker} is overloaded as placed now: {listed([words[limit] for limit in worker.over_limits])}."
+        return f"{worker.worker} is overloaded as placed now: {list_names([words[limit] for limit in worker.over_limits])}."
 
 
 def placement_of(

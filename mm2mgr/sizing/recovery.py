@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mm2mgr.sizing.fleet import ConnectLoad, FlowRun, Fullest, Limit, fullest, over_limits, share_of
-from mm2mgr.text import listed, number_of, rate_text, size_text, span_text
+from mm2mgr.text import list_names, number_of, rate_text, size_text, span_text
 
 
 @dataclass(frozen=True)
@@ -221,11 +221,13 @@ def _loss_reason(load: ConnectLoad, rest: Fullest, outcome: WorkerLoss) -> str:
         ),
         "network": f"{rate_text(rest.bytes_per_second)} each way",
     }
-    sentence += f"; too much for one: {listed([words[limit] for limit in outcome.broken])}." if outcome.broken else "."
+    sentence += (
+        f"; too much for one: {list_names([words[limit] for limit in outcome.broken])}." if outcome.broken else "."
+    )
     if outcome.behind_anyway:
-        sentence += f" Falling behind even with all workers: {listed(outcome.behind_anyway)}."
+        sentence += f" Falling behind even with all workers: {list_names(outcome.behind_anyway)}."
     if outcome.after.never:
-        sentence += f" Falling behind until a worker is back: {listed(outcome.after.never)}."
+        sentence += f" Falling behind until a worker is back: {list_names(outcome.after.never)}."
     if outcome.after.seconds is None or "memory" in outcome.broken:
         return sentence
     who = "All others have" if outcome.after.never or outcome.behind_anyway else "All flows have"

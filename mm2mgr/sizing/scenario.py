@@ -20,7 +20,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.fleet import Buffers, ConnectLoad, Failover, FlowRun, WorkerLimits, WorkerNeed, need
 from mm2mgr.sizing.load import Hours
 from mm2mgr.sizing.tasks import CurrentTasks, Profile, Rules, SizedFlow, Sizing, flow_load, size_load
-from mm2mgr.text import listed, number_of
+from mm2mgr.text import list_names, number_of
 
 _HOTTEST = 10
 Week = tuple[tuple[float | None, ...], ...]
@@ -344,7 +344,7 @@ def _why_fewer(before: Sizing | None, after: Sizing | None) -> str | None:
         if after.capped_by == "limit":
             return f"{sentence}: capped by its limit."
         if hot:
-            names = listed([f"{hot_partition.topic}-{hot_partition.partition}" for hot_partition in hot])
+            names = list_names([f"{hot_partition.topic}-{hot_partition.partition}" for hot_partition in hot])
             alone = "alone exceeds" if len(hot) == 1 else "each alone exceed"
             return (
                 f"{sentence}: {names} {alone} the usable capacity of a task, so more tasks do not help there; for the"
@@ -385,7 +385,7 @@ def _consequences(before: Outcome, after: Outcome) -> list[str]:
             [flow_id for flow_id in _flows_at_limit(after) if flow_id not in _flows_at_limit(before)],
         ),
     )
-    sentences = [f"{subject}: {listed(names)}." for subject, names in changes if names]
+    sentences = [f"{subject}: {list_names(names)}." for subject, names in changes if names]
     both = ((before.sizings.get(flow_id), sizing) for flow_id, sizing in after.sizings.items())
     sentences += [reason for pair in both if (reason := _why_fewer(*pair))]
     for name in dict.fromkeys((*before.needs, *after.needs)):

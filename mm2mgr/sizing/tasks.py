@@ -16,7 +16,7 @@ from typing import Literal
 from mm2mgr.assignment import Assignment
 from mm2mgr.partitions import Statistic, TopicPartition
 from mm2mgr.sizing.load import Coverage, Hours, Load, TopicGrowth, complete
-from mm2mgr.text import listed, number_of, rate_text
+from mm2mgr.text import list_names, number_of, rate_text
 
 _DEFAULT_RATE_BYTES_PER_SECOND = 5_000.0
 _DEFAULT_RECORDS_PER_SECOND = 100_000.0
@@ -295,7 +295,7 @@ def _reasons(sizing: Sizing, flow_load: FlowLoad, rules: Rules) -> Iterator[str]
     else:
         yield "No matching topic exists yet; one task is enough."
     if gone := sorted({partition.topic for partition in set(flow_load.measured) - set(flow_load.assignment.order)}):
-        yield f"Measured but no longer in Kafka, so ignored: {listed(gone)}."
+        yield f"Measured but no longer in Kafka, so ignored: {list_names(gone)}."
 
 
 def _load_reasons(flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
@@ -328,7 +328,7 @@ def _load_reasons(flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
             f"{topic} {topic_growth.factor:.1f} times in {number_of(topic_growth.weeks, 'week')}"
             for topic, topic_growth in most
         ]
-        yield f"Traffic grew: {listed(names)}. Earlier hours count at the level of the newest day."
+        yield f"Traffic grew: {list_names(names)}. Earlier hours count at the level of the newest day."
 
 
 def _bounds_reasons(sizing: Sizing, load: Load, bounds: Bounds) -> Iterator[str]:
@@ -375,7 +375,7 @@ def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:
         loads = load.per_task(sizing.tasks)
         beside = max(loads[place % len(loads)] - load.alone[place] for place in load.heavy)
         yield (
-            f"Above the usable capacity of one task: {listed(names)}. A partition is read by one task, so adding tasks"
+            f"Above the usable capacity of one task: {list_names(names)}. A partition is read by one task, so adding tasks"
             f" does not help: distribute its keys, give its topic {times} times the partitions, or raise what one task"
             " can carry (larger fetches and batches, compression). More tasks only take away what it shares its task"
             f" with: {rate_text(max(0.0, beside))} here."
@@ -386,7 +386,7 @@ def _hot_reasons(sizing: Sizing, flow_load: FlowLoad) -> Iterator[str]:
         names = [f"{flow_load.assignment.order[place]} ({rate_text(float(peaks[place]))})" for place in worst]
         yield (
             "In some hours a single partition exceeds the usable capacity of a task, and adding tasks does not help:"
-            f" {listed(names)}."
+            f" {list_names(names)}."
         )
 
 

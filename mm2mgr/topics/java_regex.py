@@ -202,7 +202,7 @@ def shape(text: str) -> Shape:
         branches = reader.branches()
     except RecursionError as error:
         raise ValueError("sets are nested too deeply") from error
-    if not reader.done:
+    if not reader.is_done:
         raise ValueError("unmatched closing ')'")
     samples = tuple(dict.fromkeys(sample for branch in branches for sample in _join_samples(branch)))[:_SAMPLES]
     only = _without_edges(branches[0]) if len(branches) == 1 else []
@@ -264,7 +264,7 @@ class _RegexReader:
         self.ignore_case = False
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self.at >= len(self.text)
 
     def peek(self) -> str:
@@ -288,10 +288,10 @@ class _RegexReader:
 
     def sequence(self, depth: int) -> list[Part]:
         parts: list[Part] = []
-        while not self.done and self.peek() not in "|)":
+        while not self.is_done and self.peek() not in "|)":
             parts += self.atoms(depth)
             if parts:
-                parts[-1] = self.repeated(parts[-1])
+                parts[-1] = self.repetition(parts[-1])
         return parts
 
     def atoms(self, depth: int) -> list[Part]:
@@ -480,7 +480,7 @@ class _RegexReader:
             self.ignore_case = ("i" in on or self.ignore_case) and "i" not in off
         return ")" if match[0].endswith(")") else ""
 
-    def repeated(self, part: Part) -> Part:
+    def repetition(self, part: Part) -> Part:
         sign = self.take("*+?{")
         if not sign:
             return part

@@ -221,11 +221,11 @@ class NameFilter:
     exclude: Items
 
     @cached_property
-    def wanted(self) -> _AnyOf:
+    def includes(self) -> _AnyOf:
         return _any_of(self.include)
 
     @cached_property
-    def unwanted(self) -> _AnyOf:
+    def excludes(self) -> _AnyOf:
         return _any_of(self.exclude)
 
     def takes(self, name: str) -> bool:
@@ -234,7 +234,7 @@ class NameFilter:
 
     def matches(self, name: str) -> bool:
         """Tell whether it takes a name of any length, as those of groups are."""
-        return self.wanted(name) and not self.unwanted(name)
+        return self.includes(name) and not self.excludes(name)
 
 
 def samples(item: str, fill: str = "x") -> Iterator[str]:
@@ -279,7 +279,7 @@ class Selection:
 
     def refusal(self, topic: str) -> str:
         """Return why a topic that the include list names is not mirrored; "" where it is mirrored, or not named."""
-        if not self.names.wanted(topic) or self.takes(topic):
+        if not self.names.includes(topic) or self.takes(topic):
             return ""
         if item := next((pattern for pattern in self.names.exclude if NameFilter((pattern,), ()).matches(topic)), ""):
             return f"excluded by {item}"
@@ -332,7 +332,7 @@ class Selection:
         """What the policy puts before a topic's name on the target; identity puts it before heartbeats only."""
         return "" if self.policy == "identity" else f"{self.source}{self.separator}"
 
-    def renamed(self, topic: str) -> str:
+    def target_name(self, topic: str) -> str:
         """Return a topic's name on the target; an unknown policy counts as the default one."""
         if self.policy == "identity" and topic.endswith(HEARTBEATS):
             return f"{self.source}{self.separator}{topic}"
@@ -340,16 +340,16 @@ class Selection:
 
     def names_alike(self, other: Selection, topic: str) -> bool:
         """Tell whether two source connectors give a topic the same name on the target."""
-        return self.renamed(topic) == other.renamed(topic)
+        return self.target_name(topic) == other.target_name(topic)
 
     def upstream(self, topic: str) -> str | None:
         """Return which source topic is mirrored to this topic of the target; None for none, or an unknown policy."""
         if self.policy is None:
             return None
         upstream = topic.removeprefix(f"{self.source}{self.separator}")
-        if upstream and self.renamed(upstream) == topic:
+        if upstream and self.target_name(upstream) == topic:
             return upstream
-        return topic if self.renamed(topic) == topic else None
+        return topic if self.target_name(topic) == topic else None
 
     def is_heartbeats(self, topic: str) -> bool:
         """Tell whether a topic holds heartbeats, own or mirrored ones (ReplicationPolicy.isHeartbeatsTopic)."""
@@ -372,8 +372,8 @@ class Selection:
 def refused_by(selection: Selection) -> tuple[Machine, ...]:
     """Return machines of excluded names that match the include list; irregular exclude patterns are missing."""
     names = selection.names
-    literals = [name for name in names.unwanted.literals if names.wanted(name)]
-    regular = tuple(item for item in names.unwanted.patterns if machine_of((item,)))
+    literals = [name for name in names.excludes.literals if names.includes(name)]
+    regular = tuple(item for item in names.excludes.patterns if machine_of((item,)))
     machines = [
         machine_of((*regular, *_internal(selection))),
         _cycle(selection),

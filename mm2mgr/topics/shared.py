@@ -86,7 +86,7 @@ class Catalog:
 
     def taken_by(self, selection: Selection) -> list[str]:
         """Return the topics that a connector takes, sorted."""
-        names = selection.names.wanted
+        names = selection.names.includes
         topics = {name for name in names.literals if name in self._names}
         for start in {start for item in names.patterns for start in affixes(item).starts}:
             first = bisect_left(self._sorted, start)
@@ -167,22 +167,22 @@ def meeting(
     begun = list(zip(members, read or [""] * len(members), strict=True))
     unwanted = NameFilter(but, ())
 
-    def taken(topic: str) -> bool:
+    def takes_all(topic: str) -> bool:
         return not unwanted.takes(topic) and all(selection.takes(before + topic) for selection, before in begun)
 
-    named, complete = _named(begun)
+    named, complete = _listed_topics(begun)
     if not budget.spend(len(named) // _NAMES_LIKE_ONE_STATE):
         return Shared(undecided=f"{len(named)} names")
-    topic_found = next((topic for topic in named if topic and taken(topic)), None)
+    topic_found = next((topic for topic in named if topic and takes_all(topic)), None)
     if topic_found is not None or complete:
         return Shared(topic_found)
     open_items = _may_meet(begun)
-    return _decided(begun, open_items, taken, but, budget) if all(open_items) else NONE
+    return _decide(begun, open_items, takes_all, but, budget) if all(open_items) else NONE
 
 
-def _named(begun: _Begun) -> tuple[list[str], bool]:
+def _listed_topics(begun: _Begun) -> tuple[list[str], bool]:
     """Return the listed names as topics, and whether there can be no others."""
-    lists = [([*selection.names.wanted.literals, *_listed(selection)], before) for selection, before in begun]
+    lists = [([*selection.names.includes.literals, *_few_names(selection)], before) for selection, before in begun]
     names = [[name[len(before) :] for name in names if name.startswith(before)] for names, before in lists]
     only = [topics for topics, (selection, _) in zip(names, begun, strict=True) if not _open_items(selection)]
     if not only:
@@ -198,12 +198,12 @@ def _of_patterns(patterns: Items) -> tuple[tuple[str, ...], Items]:
     return tuple(listed), tuple(item for item in patterns if affixes(item).names is None)
 
 
-def _listed(selection: Selection) -> tuple[str, ...]:
-    return _of_patterns(selection.names.wanted.patterns)[0]
+def _few_names(selection: Selection) -> tuple[str, ...]:
+    return _of_patterns(selection.names.includes.patterns)[0]
 
 
 def _open_items(selection: Selection) -> Items:
-    return _of_patterns(selection.names.wanted.patterns)[1]
+    return _of_patterns(selection.names.includes.patterns)[1]
 
 
 def _may_meet(begun: _Begun) -> list[Items]:
@@ -212,15 +212,15 @@ def _may_meet(begun: _Begun) -> list[Items]:
     for at, (_, before) in enumerate(begun):
         for other, (_, before_other) in enumerate(begun):
             if at != other:
-                ends = [_left(item, before_other) for item in open_items[other]]
+                ends = [_affixes_left(item, before_other) for item in open_items[other]]
                 open_items[at] = tuple(
-                    item for item in open_items[at] if any(_face(_left(item, before), end) for end in ends)
+                    item for item in open_items[at] if any(_face(_affixes_left(item, before), end) for end in ends)
                 )
     return open_items
 
 
 @lru_cache(maxsize=65536)
-def _left(item: str, before: str) -> Affixes:
+def _affixes_left(item: str, before: str) -> Affixes:
     """Return the starts and ends that an item leaves for the topic when a text precedes it."""
     left = affixes(item)
     if not before:
@@ -233,9 +233,11 @@ def _face(first: Affixes, other: Affixes) -> bool:
     return meet(first.starts, other.starts) and meet(first.ends, other.ends, at_end=True)
 
 
-def _decided(begun: _Begun, items_of: Sequence[Items], taken: _Taken, but: Items, budget: Budget) -> Shared:
+def _decide(begun: _Begun, items_of: Sequence[Items], taken: _Taken, but: Items, budget: Budget) -> Shared:
     """Decide between patterns: readable samples first, then by walking the automata of all filters together."""
-    shared = next((topic for topic in islice(_sampled(begun, items_of), _MOST_SAMPLES) if topic and taken(topic)), None)
+    shared = next(
+        (topic for topic in islice(_sample_topics(begun, items_of), _MOST_SAMPLES) if topic and taken(topic)), None
+    )
     if shared is not None:
         return Shared(shared)
     regular_items = [tuple(item for item in items if machine_of((item,))) for items in items_of]
@@ -258,7 +260,7 @@ def _decided(begun: _Begun, items_of: Sequence[Items], taken: _Taken, but: Items
     return undecided  # an exclude pattern that is not regular refuses the word
 
 
-def _sampled(begun: _Begun, items_of: Sequence[Items]) -> Iterator[str]:
+def _sample_topics(begun: _Begun, items_of: Sequence[Items]) -> Iterator[str]:
     """Yield readable topics to try: samples of the patterns, then samples with one of another where a pattern takes any
     text.
     """
@@ -298,7 +300,7 @@ def overlaps(
         elif pair in open_:
             topic_of_both = None
         else:
-            few = islice(_sampled(both, [(item,), (other_item,)]), _FEW_SAMPLES)
+            few = islice(_sample_topics(both, [(item,), (other_item,)]), _FEW_SAMPLES)
             topic_of_both = next((topic for topic in few if topic and _taken_by(both)(topic)), None)
         if topic_of_both is not None:
             reported.add(pair[1])
@@ -325,7 +327,7 @@ def _of_pairs(
         if pair[1] in reported:
             continue
         both = [(selections[place], "") for place in pair]
-        shared = _decided(both, [tuple(items_there) for items_there in items], _taken_by(both), (), budget)
+        shared = _decide(both, [tuple(items_there) for items_there in items], _taken_by(both), (), budget)
         if shared.topic is not None:
             reported.add(pair[1])
         if shared != NONE:
@@ -348,7 +350,7 @@ def _facing(selections: Sequence[Selection], reported: Set[int]) -> Iterator[tup
     by_name: dict[str, list[_Entry]] = defaultdict(list)
     patterns: list[_Entry] = []
     for index, selection in enumerate(selections):
-        for name in (*selection.names.wanted.literals, *_listed(selection)):
+        for name in (*selection.names.includes.literals, *_few_names(selection)):
             by_name[name].append((index, name, name))
         patterns += [(index, item, "") for item in _open_items(selection)]
     for name, entries in by_name.items():

@@ -64,7 +64,7 @@ class Bug:
         return any(numbers(first) <= asked and (not last or asked <= numbers(last)) for first, last in self.releases)
 
     @property
-    def fixed(self) -> str:
+    def fixed_in(self) -> str:
         """Return where it is fixed, in words: the last release that has it is known, not always the next one."""
         ends = [last for _, last in self.releases]
         return "not fixed yet" if _OPEN in ends else f"fixed after {' and '.join(ends)}"

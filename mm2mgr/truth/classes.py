@@ -79,7 +79,7 @@ _NAME = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)*")
 PLUGINS = ("converter", "header converter", "transformation", "predicate")  # whose short names Connect knows, too
 
 
-def wanted(scope: str, key: str) -> tuple[str, Use] | None:
+def purpose_of(scope: str, key: str) -> tuple[str, Use] | None:
     """Return the purpose of the class in a key, and when Kafka creates it; None for any other key."""
     if scope in _OF_CLIENTS:
         return _OF_CLIENTS[scope].get(key) or _OF_EVERY_CLIENT.get(key)

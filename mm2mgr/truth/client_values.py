@@ -69,24 +69,24 @@ class ConfiguredClient:
     workers: Mapping[str, str] = field(repr=False)
     written: Mapping[str, str]
 
-    def inherited(self, plain: str) -> str:
+    def inherited_key(self, plain: str) -> str:
         """Return the workers' property that a plain key is taken from where the config has none, "" for none."""
         if not self.workers:
             return ""
         keys = (prefix + plain for prefix in reversed(self.client.worker_prefixes))
         return next((key for key in keys if key in self.workers), "")
 
-    def configured(self, plain: str) -> Value | None:
+    def own_value(self, plain: str) -> Value | None:
         """Return what connector or workers set."""
         if key := self.written.get(plain):
             return Value(plain, self.config[key].strip(), "connector", key)
-        if key := self.inherited(plain):
+        if key := self.inherited_key(plain):
             return Value(plain, self.workers[key].strip(), "workers", key)
         return None
 
     def value(self, plain: str, keys: Keys | None = None) -> Value | None:
         """Return what the client gets, None where nothing sets it and Kafka has no default."""
-        configured = None if plain in self.client.forced else self.configured(plain)
+        configured = None if plain in self.client.forced else self.own_value(plain)
         return configured or self._default(plain, keys or load())
 
     def _default(self, plain: str, keys: Keys) -> Value | None:
@@ -100,11 +100,11 @@ class ConfiguredClient:
         """Return what is set, by key."""
         names = {*self.written, *framework_defaults(self.client, self.setting, keys)}
         values = [value for name in names if (value := self.value(name, keys))]
-        if self.client.worker_prefixes and not self.configured("bootstrap.servers"):
+        if self.client.worker_prefixes and not self.own_value("bootstrap.servers"):
             values.append(Value("bootstrap.servers", "the workers' own", "Connect worker"))
         return sorted(values, key=lambda setting: setting.key)
 
-    def left(self, keys: Keys) -> list[Value]:
+    def unset_values(self, keys: Keys) -> list[Value]:
         """Return Kafka's own defaults of the keys that nothing sets."""
         decided = {value.key for value in self.values(keys)}
         names = (name for name in keys.names(self.client.kind, self.setting.version) if name not in decided)
@@ -115,7 +115,7 @@ def configured_clients(
     type_: ConnectorType, config: Mapping[str, str], setting: Setting | None = None
 ) -> dict[str, ConfiguredClient]:
     """Return the clients of a connector by name; without a setting those of the newest Kafka on unknown workers."""
-    setting = setting or Setting.of(config)
+    setting = setting or Setting.from_config(config)
     return {
         client.name: ConfiguredClient(client, setting, config, {}, winners(client, config))
         for client in clients(type_, setting)
@@ -124,7 +124,7 @@ def configured_clients(
 
 def text_of(type_: ConnectorType, config: Mapping[str, str], client: str, plain: str) -> str:
     """Return what a client of a connector gets as far as the config alone shows, "" for nothing or no such client."""
-    setting = Setting.of(config)
+    setting = Setting.from_config(config)
     own = next((candidate for candidate in clients(type_, setting) if candidate.name == client), None)
     value = ConfiguredClient(own, setting, config, {}, winners(own, config)).value(plain) if own else None
     return value.value if value else ""

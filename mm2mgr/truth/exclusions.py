@@ -38,16 +38,16 @@ class Settings:
         except ValueError:
             return nan
 
-    def given(self, plain: str) -> bool:
-        return self._client.configured(plain) is not None or plain in self._by_framework
+    def is_given(self, plain: str) -> bool:
+        return self._client.own_value(plain) is not None or plain in self._by_framework
 
     @property
     def has_group(self) -> bool:
         """Tell whether a consumer is in a group, be its name empty (before 4.0): Connect gives its own one."""
-        is_named = self._client.configured(_GROUP) is not None or bool(self.text(_GROUP))
+        is_named = self._client.own_value(_GROUP) is not None or bool(self.text(_GROUP))
         return is_named or bool(self._client.client.worker_prefixes)
 
-    def written(self, plain: str) -> bool:
+    def is_written(self, plain: str) -> bool:
         """Tell whether the connector itself sets it."""
         return plain in self._client.written
 
@@ -73,13 +73,13 @@ class Settings:
 class Exclusion:
     """One refusal. `keys`: it can only apply where one of them is set; the finding is at the first that is.
 
-    `why` returns a phrase that follows `KEY=VALUE `, "" where the client is made. `write` is a value for the key that
-    ends it, None where it is to be removed; `by_hand` where a person must decide.
+    `reason` returns a phrase that follows `KEY=VALUE `, "" where the client is made. `write` is a value for the key
+    that ends it, None where it is to be removed; `by_hand` where a person must decide.
     """
 
     kinds: tuple[str, ...]
     keys: tuple[str, ...]
-    why: Callable[[Settings], str]
+    reason: Callable[[Settings], str]
     source: str
     since: tuple[int, int] = (2, 7)
     write: str | None = None
@@ -89,7 +89,7 @@ class Exclusion:
 
 def _api_timeout(client: Settings) -> str:
     least = client.number("request.timeout.ms")
-    less = client.given("default.api.timeout.ms") and client.number("default.api.timeout.ms") < least
+    less = client.is_given("default.api.timeout.ms") and client.number("default.api.timeout.ms") < least
     return f"is less than request.timeout.ms={least}" if less else ""
 
 
@@ -108,12 +108,12 @@ _CLASSIC = ("partition.assignment.strategy", "heartbeat.interval.ms", "session.t
 
 def _consumer_protocol(client: Settings) -> str:
     new = client.text("group.protocol").lower() == "consumer"
-    wrong = [plain for plain in _CLASSIC if client.given(plain) and client.text(plain)] if new else []
+    wrong = [plain for plain in _CLASSIC if client.is_given(plain) and client.text(plain)] if new else []
     return f"excludes {' and '.join(wrong)}: the brokers decide it" if wrong else ""
 
 
 def _share(client: Settings) -> str:
-    conflicting = [plain for plain in _SHARE if client.given(plain) and client.text(plain)]
+    conflicting = [plain for plain in _SHARE if client.is_given(plain) and client.text(plain)]
     return "is for share groups, and MirrorMaker's consumers are none" if conflicting else ""
 
 
@@ -122,12 +122,12 @@ _SHARE = ("share.acknowledgement.mode", "share.acquire.mode")
 
 def _blank_group(client: Settings) -> str:
     refusing = _line(client.version) >= (4, 0) or client.text("group.protocol").lower() == "consumer"
-    return "is empty, which is no group" if refusing and client.given(_GROUP) and not client.text(_GROUP) else ""
+    return "is empty, which is no group" if refusing and client.is_given(_GROUP) and not client.text(_GROUP) else ""
 
 
 def _instance(client: Settings) -> str:
     name = client.text("group.instance.id")
-    if not name and client.given("group.instance.id") and _line(client.version) < (3, 3):
+    if not name and client.is_given("group.instance.id") and _line(client.version) < (3, 3):
         return "is empty"  # invalid-value reports it in newer lines
     legal = re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) and name not in (".", "..")
     return "has a character that Kafka does not allow in it" if name and not legal else ""
@@ -144,19 +144,19 @@ def _heartbeat(client: Settings) -> str:
 
 
 def _auto_commit(client: Settings) -> str:
-    alone = client.flag("enable.auto.commit") and not client.has_group and not client.given(_GROUP)
+    alone = client.flag("enable.auto.commit") and not client.has_group and not client.is_given(_GROUP)
     return "needs a group.id" if alone else ""
 
 
 def _idempotence(client: Settings) -> str:
-    asked, flying = client.given("enable.idempotence") and client.flag("enable.idempotence"), client.number(_FLYING)
+    asked, flying = client.is_given("enable.idempotence") and client.flag("enable.idempotence"), client.number(_FLYING)
     refused = asked or (client.flag("enable.idempotence") and _line(client.version) >= (4, 0))
     if refused and flying > 5:
         return f"excludes {_FLYING}={flying}: an idempotent producer has at most 5"
     if not asked:
         return ""
     acks = client.text("acks")
-    if acks.lower() not in ("all", "-1") and (client.given("acks") or _line(client.version) >= (3, 2)):
+    if acks.lower() not in ("all", "-1") and (client.is_given("acks") or _line(client.version) >= (3, 2)):
         return f"excludes acks={acks}: an idempotent producer waits for all replicas"
     return "excludes retries=0" if client.number("retries") == 0 and client.text("retries") else ""
 
@@ -165,19 +165,19 @@ _FLYING = "max.in.flight.requests.per.connection"
 
 
 def _two_phases(client: Settings) -> str:
-    both = client.flag("transaction.two.phase.commit.enable") and client.given("transaction.timeout.ms")
+    both = client.flag("transaction.two.phase.commit.enable") and client.is_given("transaction.timeout.ms")
     return "excludes transaction.timeout.ms" if both else ""
 
 
 def _over_tls(client: Settings) -> bool:
-    return client.protocol.endswith("SSL") and not client.given("ssl.engine.factory.class")
+    return client.protocol.endswith("SSL") and not client.is_given("ssl.engine.factory.class")
 
 
 def _keystore(client: Settings) -> str:
     key, chain, path, password = (
-        client.written(f"ssl.keystore.{part}") for part in ("key", "certificate.chain", "location", "password")
+        client.is_written(f"ssl.keystore.{part}") for part in ("key", "certificate.chain", "location", "password")
     )
-    empty = any(client.written(plain) and not client.text(plain) for plain in _PEM)
+    empty = any(client.is_written(plain) and not client.text(plain) for plain in _PEM)
     lacks = path and not password and client.text("ssl.keystore.type") != "PEM"
     problems = (
         (empty, "has an empty PEM value, which Kafka takes for one"),
@@ -193,7 +193,7 @@ def _keystore(client: Settings) -> str:
 
 def _truststore(client: Settings) -> str:
     certificates, path, password = (
-        client.written(f"ssl.truststore.{part}") for part in ("certificates", "location", "password")
+        client.is_written(f"ssl.truststore.{part}") for part in ("certificates", "location", "password")
     )
     problems = (
         (
@@ -220,7 +220,7 @@ def _protocol(client: Settings) -> str:
     )
 
 
-def _enabled(client: Settings) -> str:
+def _enabled_protocols(client: Settings) -> str:
     if not _over_tls(client):
         return ""
     names = [item.strip() for item in client.text("ssl.enabled.protocols").split(",")]
@@ -259,7 +259,7 @@ def _module(client: Settings) -> str:
 
 
 def _no_address(client: Settings) -> str:
-    blank = client.given("bootstrap.servers") and not client.text("bootstrap.servers")
+    blank = client.is_given("bootstrap.servers") and not client.text("bootstrap.servers")
     return "is empty: the client has no address" if blank else ""
 
 
@@ -292,11 +292,11 @@ def _login(client: Settings) -> str:
     login = client.text("sasl.jaas.config")
     if not client.protocol.startswith("SASL_"):
         return ""
-    if client.given("sasl.mechanism") and not client.text("sasl.mechanism"):
+    if client.is_given("sasl.mechanism") and not client.text("sasl.mechanism"):
         return "needs a sasl.mechanism, which is empty"
-    if not client.given("sasl.mechanism") and "Krb5LoginModule" not in login and "${" not in login:
+    if not client.is_given("sasl.mechanism") and "Krb5LoginModule" not in login and "${" not in login:
         return "is Kerberos (GSSAPI) without sasl.mechanism"
-    lacks = not client.given("sasl.jaas.config") and client.text("sasl.mechanism") != "GSSAPI"
+    lacks = not client.is_given("sasl.jaas.config") and client.text("sasl.mechanism") != "GSSAPI"
     return "has no sasl.jaas.config to log in with" if lacks else ""
 
 
@@ -306,13 +306,13 @@ _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def _protocol_name(client: Settings) -> str:
     """Report what definitions list since 3.3."""
-    older = _line(client.version) < (3, 3) and client.given("security.protocol")
+    older = _line(client.version) < (3, 3) and client.is_given("security.protocol")
     wrong = older and client.text("security.protocol").upper() not in _PROTOCOL_NAMES
     return f"is none of {', '.join(_PROTOCOL_NAMES)}" if wrong else ""
 
 
 def _compression(client: Settings) -> str:
-    older = _line(client.version) < (3, 3) and client.given("compression.type")
+    older = _line(client.version) < (3, 3) and client.is_given("compression.type")
     return (
         f"is none of {', '.join(_COMPRESSIONS)}"
         if older and client.text("compression.type") not in _COMPRESSIONS
@@ -327,7 +327,7 @@ def _token(client: Settings) -> str:
     if not handler and "OAuthBearerLoginModule" in login and "unsecuredLoginStringClaim_" not in login:
         return "has no token: sasl.login.callback.handler.class is not set"
     lacks = handler.endswith(".OAuthBearerLoginCallbackHandler") and not client.text(_ENDPOINT)
-    if lacks and not client.given(_RETRIEVER):
+    if lacks and not client.is_given(_RETRIEVER):
         return f"gets no token without {_ENDPOINT}"
     endpoint = client.text(_ENDPOINT)
     asks = handler.endswith(".OAuthBearerLoginCallbackHandler") and endpoint and "${" not in endpoint
@@ -409,7 +409,11 @@ EXCLUSIONS = (
     ),
     Exclusion(_ALL, ("ssl.protocol",), _protocol, "DefaultSslEngineFactory.createSSLContext", write="TLSv1.3"),
     Exclusion(
-        _ALL, ("ssl.enabled.protocols",), _enabled, "DefaultSslEngineFactory.createSslEngine", write="TLSv1.3,TLSv1.2"
+        _ALL,
+        ("ssl.enabled.protocols",),
+        _enabled_protocols,
+        "DefaultSslEngineFactory.createSslEngine",
+        write="TLSv1.3,TLSv1.2",
     ),
     Exclusion(
         _ALL,

@@ -301,7 +301,7 @@ def item_problem(items: Sequence[str], *, doubles: bool) -> str:
     return f"a list with '{twice}' twice" if twice else ""
 
 
-def allowed(key: Key) -> str:
+def allowed_values(key: Key) -> str:
     """Return the values that a key may have, in words that follow `write`."""
     if key.choices:
         return f"one of {', '.join(key.choices)}"

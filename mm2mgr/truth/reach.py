@@ -110,7 +110,7 @@ class Setting:
     offset_syncs: bool = True
 
     @classmethod
-    def of(cls, config: Mapping[str, str], version: str = "4.3.1", *, exactly_once: bool = False) -> Setting:
+    def from_config(cls, config: Mapping[str, str], version: str = "4.3.1", *, exactly_once: bool = False) -> Setting:
         """Read the facts from a connector's config, as far as the version knows them; exactly-once is the workers'."""
         line = numbers(version)
         return cls(

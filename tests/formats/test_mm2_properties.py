@@ -6,7 +6,7 @@ import pytest
 
 from mm2mgr.formats import properties
 from mm2mgr.formats.connectors import FoundConnector
-from mm2mgr.formats.mm2_properties import Dedicated, Line, connectors, is_ignored, passed
+from mm2mgr.formats.mm2_properties import Dedicated, Line, connectors, is_ignored, is_passed
 from mm2mgr.truth import keys
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
@@ -142,7 +142,7 @@ def test_which_pairs_run(lines: str, expected: dict[str, int]) -> None:
     ],
 )
 def test_what_is_passed_on(key: str, expected: bool) -> None:
-    assert passed(key) is expected
+    assert is_passed(key) is expected
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_the_real_driver_does_the_same(text: str) -> None:
         config = mirror.MirrorMakerConfig(kafka.map({key: entry.value for key, entry in file.lines.items()}))
         names = {str(name) for name in kafka.call("connect.mirror.MirrorMakerConfig", "allConfigNames", on=config)}
         known = {name for scope in ("source", "checkpoint", "heartbeat") for name in keys.load().names(scope, line)}
-        assert {name for name in known if passed(name)} == names
+        assert {name for name in known if is_passed(name)} == names
         assert {str(pair) for pair in config.clusterPairs()} == {pair for pair, _ in made}
         for (name, type_), found in made.items():
             pair = mirror.SourceAndTarget(*name.split("->"))

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from mm2mgr.formats import properties
-from mm2mgr.formats.splices import NotEditable, PropertiesText, Value, escaped
+from mm2mgr.formats.splices import NotEditable, PropertiesText, Value, escape
 from mm2mgr.formats.structured import StructuredText
 from mm2mgr.spec.places import PathKey
 
@@ -52,7 +52,7 @@ def test_properties_of_a_removed_key_go_with_its_duplicates_and_the_lines_that_c
 
 
 def test_a_key_is_escaped_so_that_java_reads_it_back() -> None:
-    text = f"{escaped('a b:c=d#', key=True)}={escaped(' x')}"
+    text = f"{escape('a b:c=d#', key=True)}={escape(' x')}"
     [entry] = properties.read(text, "")
     assert (entry.key, entry.value) == ("a b:c=d#", " x")
 

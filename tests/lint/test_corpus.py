@@ -20,7 +20,7 @@ from mm2mgr.formats import properties
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule, rules_of
 from mm2mgr.lint.reading import Surroundings, read_files
-from mm2mgr.lint.rules import BY_ID, RULES, files, found, lint
+from mm2mgr.lint.rules import BY_ID, RULES, files, find, lint
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Spot, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree, invalid
 from mm2mgr.render import render
@@ -332,7 +332,7 @@ def test_a_rule_without_a_hit_has_read_only_what_it_names(connectors: list[Subje
 def test_connectors_that_are_alike_do_not_hide_each_others_findings(connectors: list[Subject]) -> None:
     def told_of(rules: Iterable[Rule]) -> list[Finding]:
         quick = [replace(rule, over=None) for rule in rules if rule.id in naming]
-        return [each for each, _ in found(estate, quick)]
+        return [each for each, _ in find(estate, quick)]
 
     place, workers = Spot(connect="east"), WorkerFacts()
     estate = Estate(tuple(replace(each, spot=place, worker=workers) for each in connectors))

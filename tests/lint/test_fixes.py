@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from mm2mgr.formats.templates import template_in
-from mm2mgr.lint.findings import Finding, spelled
+from mm2mgr.lint.findings import Finding, spell
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import RULES, lint
 from mm2mgr.lint.subject import Estate, Form
@@ -117,7 +117,7 @@ def test_every_key_that_a_tree_writes_itself_has_its_place(key: str) -> None:
     """It is a setting of the tree that its models know, or a line of a template."""
     kinds = {"factor": "1", "seconds": "1", "max": "1", "enabled": "false", "policy.class": "org.x.Policy"}
     value = next((value for end, value in kinds.items() if key.endswith(end)), "source")
-    said = spelled(made.source(form="tree"), key, value)
+    said = spell(made.source(form="tree"), key, value)
     pieces = list(fragments(said))
     for piece in pieces:
         check(piece)
@@ -125,5 +125,5 @@ def test_every_key_that_a_tree_writes_itself_has_its_place(key: str) -> None:
 
 
 def test_words_of_a_value_are_not_taken_for_places() -> None:
-    said = spelled(made.source(form="tree"), "topics", "TARGET,VALUE's,a{1}")
+    said = spell(made.source(form="tree"), "topics", "TARGET,VALUE's,a{1}")
     assert yaml.safe_load(said) == {"topics": {"include": ["TARGET", "VALUE's", "a{1}"]}}

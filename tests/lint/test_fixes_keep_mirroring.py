@@ -19,7 +19,7 @@ from mm2mgr.formats import properties
 from mm2mgr.lint.findings import SEVERITIES, Finding, Rule
 from mm2mgr.lint.fixing import Healed, heal
 from mm2mgr.lint.reading import read_files
-from mm2mgr.lint.rules import BY_ID, RULES, found
+from mm2mgr.lint.rules import BY_ID, RULES, find
 from mm2mgr.truth.keys import kafka_version
 from mm2mgr.truth.reach import numbers
 from tests.examples import draw_examples
@@ -48,7 +48,7 @@ def mend(
             Path(path).write_bytes(data)
         files = [Path(path) for path in paths]
         try:
-            findings = [finding for finding, _ in found(read_files(files, case.surroundings()), RULES)]
+            findings = [finding for finding, _ in find(read_files(files, case.surroundings()), RULES)]
             return (
                 paths,
                 heal(paths, lambda now: read_files(files, case.surroundings(), now), rules, SEVERITIES),

@@ -15,7 +15,7 @@ from mm2mgr.errors import SpecError
 from mm2mgr.expand import expand
 from mm2mgr.lint.fixing import heal, patch
 from mm2mgr.lint.reading import read_files
-from mm2mgr.lint.rules import RULES, found
+from mm2mgr.lint.rules import RULES, find
 from mm2mgr.lint.subject import Estate
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
@@ -184,7 +184,7 @@ def test_every_secret_is_still_in_the_file(form: str, drawn: list[tuple[str, str
         result = heal({str(path): text.encode()}, lambda changed: read(path, changed, form))
         after = result.contents.get(str(path), text.encode()).decode()
         assert [secret for secret in secrets if secret not in after] == [], after
-        for finding, hit in found(estate, RULES):
+        for finding, hit in find(estate, RULES):
             gone = {step["path"][1:] for step in patch(finding, hit) if step["op"] in ("remove", "replace")}
             config = {
                 **(hit.subject.config if hit.subject else {}),

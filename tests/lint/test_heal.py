@@ -14,7 +14,7 @@ from mm2mgr.expand import expand
 from mm2mgr.lint.findings import SEVERITIES, Finding
 from mm2mgr.lint.fixing import Healed, heal
 from mm2mgr.lint.reading import read_files
-from mm2mgr.lint.rules import RULES, found, lint
+from mm2mgr.lint.rules import RULES, find, lint
 from mm2mgr.lint.subject import Estate
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.render import render
@@ -216,7 +216,7 @@ def test_a_machine_heals(name: str, tmp_path: Path) -> None:
 def test_the_lists_of_exceptions_hold_nothing_else(tmp_path_factory: pytest.TempPathFactory) -> None:
     hands = set[str]()
     for case in FILES:
-        every = found(read(case, files_of(case, tmp_path_factory.mktemp("case")), {}), RULES)
+        every = find(read(case, files_of(case, tmp_path_factory.mktemp("case")), {}), RULES)
         hands |= {finding.rule for finding, hit in every if not hit.edits and counts(case, finding)}
     assert hands == BY_HAND.keys()
     assert GIVEN_UP.keys() <= {case.name for case in FILES}

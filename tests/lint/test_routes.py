@@ -46,9 +46,9 @@ def reached(subjects: Sequence[Subject], start: tuple[str, str]) -> set[tuple[st
     while waiting:
         cluster, topic = waiting.pop()
         for each in subjects:
-            selection = Routes.of((each,), ()).every[0].selection
+            selection = Routes.between((each,), ()).every[0].selection
             if each.source == cluster and selection and selection.takes(topic):
-                name = each.target, selection.renamed(topic)
+                name = each.target, selection.target_name(topic)
                 if name not in found and len(name[1]) < 60:
                     found.add(name)
                     waiting.append(name)
@@ -58,7 +58,7 @@ def reached(subjects: Sequence[Subject], start: tuple[str, str]) -> set[tuple[st
 @settings(max_examples=150, deadline=None)
 @given(connectors)
 def test_the_routes_pass_exactly_the_names_that_the_topic_gets(subjects: tuple[Subject, ...]) -> None:
-    routes = Routes.of(subjects, ())
+    routes = Routes.between(subjects, ())
     numbers = {name: number for number, name in routes.names.items()}
     start = subjects[0].source, "orders"
     first = TopicPlace(numbers[start[0]], start[1])
@@ -71,7 +71,7 @@ def test_the_routes_pass_exactly_the_names_that_the_topic_gets(subjects: tuple[S
 
 def test_a_topic_that_goes_round_for_ever_ends() -> None:
     ring = (connector(0, "a", "b", ".*", False), connector(1, "b", "a", ".*", True))
-    routes = Routes.of(ring, ())
+    routes = Routes.between(ring, ())
     (way,) = routes.onward(TopicPlace(0, "orders"))
     assert len(way) == LONGEST
     assert way[3].end == TopicPlace(0, "a.a.orders")
@@ -80,9 +80,9 @@ def test_a_topic_that_goes_round_for_ever_ends() -> None:
 @settings(max_examples=150, deadline=None)
 @given(connectors)
 def test_from_its_last_name_the_same_way_is_found(subjects: tuple[Subject, ...]) -> None:
-    routes = Routes.of(subjects, ())
+    routes = Routes.between(subjects, ())
     for number in routes.names:
         for way in islice(routes.onward(TopicPlace(number, "orders")), 50):
             stops = [leg.start for leg in way] + [leg.end for leg in way[-1:]]
             if way and way[-1].end and len(set(stops)) == len(stops):  # no loop
-                assert any(set(way) <= set(one) for one in routes.through(way[-1].end))
+                assert any(set(way) <= set(one) for one in routes.routes_through(way[-1].end))

@@ -28,8 +28,8 @@ PARTITION, FETCH, WINDOW = (
 )
 AUTO = BrokerLimits(send_buffer_bytes=-1, receive_buffer_bytes=-1, read=True)
 LEG = Leg(0.1, 25e6)
-READING = LinkFacts(0.1, 25e6, Route.over(LEG), AUTO, AUTO)
-WRITING = replace(READING, route=Route.over(LEG, "source"))
+READING = LinkFacts(0.1, 25e6, Route.over_link(LEG), AUTO, AUTO)
+WRITING = replace(READING, route=Route.over_link(LEG, "source"))
 BEST = {BATCH: "921600", SENT: "-1", FLYING: "5", "producer.override.enable.idempotence": "true"}
 
 
@@ -75,7 +75,7 @@ def test_fixes_silence_their_rules() -> None:
 
 
 def test_a_request_that_outlasts_its_timeout() -> None:
-    slow = LinkFacts(0.1, 1e5, Route.over(Leg(0.1, 1e5), "source"), AUTO, AUTO)
+    slow = LinkFacts(0.1, 1e5, Route.over_link(Leg(0.1, 1e5), "source"), AUTO, AUTO)
     (hit,) = made.hits("request-stalls", made.source({**BEST, "tasks.max": "12"}, wire=slow))
     assert "shared by 12 tasks" in hit.message
     edits = {edit.key: edit.value for edit in hit.edits}

@@ -98,7 +98,7 @@ def test_overlap(lab: Lab) -> None:
         assert lab.told() == set()
 
 
-def test_renamed(lab: Lab) -> None:
+def test_topics_renamed(lab: Lab) -> None:
     lab.create_with("again", b"1")
     with lab.running({"old": lab.flow("again")}):
         until(lambda: lab.offsets("old"), lambda found: found == [0])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mm2mgr.lint.findings import rules_of
 from mm2mgr.lint.reading import read_files
-from mm2mgr.lint.rules import RULES, found, keys
+from mm2mgr.lint.rules import RULES, find, keys
 from tests.examples import draw_examples
 
 from .test_corpus import CONNECTORS, Case, as_json
@@ -28,6 +28,6 @@ def test_no_value_of_a_template_is_judged(case: Case, at: int, part: str) -> Non
     key = sorted(set(config) - {"connector.class", "name"})[at % (len(config) - 2)]
     config[key] = part
     estate = read_files([Path("m.json")], case.surroundings(), {"m.json": json.dumps(config).encode()})
-    for finding, hit in found(estate, RULES):
+    for finding, hit in find(estate, RULES):
         assert hit.key != key or finding.rule in ABOUT_KEYS, f"{key}={part}: {finding.rule} {finding.message}"
         assert not [edit for edit in hit.edits if edit.key == key and edit.value not in (None, part)], finding.rule

@@ -14,7 +14,7 @@ from mm2mgr.lint.workers import RunningOn
 from mm2mgr.operations.history import last_applied
 from mm2mgr.plan.drift import Drift, LastApplied, drifts
 from mm2mgr.plan.history import History, HistoryEntry
-from mm2mgr.secrets import MASK, masked
+from mm2mgr.secrets import MASK, mask_config
 from tests.plan.test_plan import live, wanted
 
 SECRET = "source.cluster.ssl.key.password"
@@ -27,7 +27,7 @@ def found(config: Mapping[str, str] | None, last: LastApplied, state: str = "RUN
 
 
 def applied(**keys: str) -> LastApplied:
-    return LastApplied(masked({**live("n")["n"], "name": "n", **keys}))
+    return LastApplied(mask_config({**live("n")["n"], "name": "n", **keys}))
 
 
 def config(**keys: str) -> dict[str, str]:

@@ -146,7 +146,8 @@ def test_nothing_that_a_client_gets_changes_unless_it_is_named(
         return
     versions = [version] if version else []
     before, after = (
-        configured_clients("source", each, Setting.of(each, *versions)) for each in (head | live, head | wanted)
+        configured_clients("source", each, Setting.from_config(each, *versions))
+        for each in (head | live, head | wanted)
     )
     for name, client in before.items():
         for plain in {*client.written, *after[name].written}:

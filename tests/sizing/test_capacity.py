@@ -143,7 +143,7 @@ def test_a_measured_capacity_tells_its_age(hours: int, age: str) -> None:
 
 def test_a_far_link_bounds_a_task_and_a_near_one_does_not() -> None:
     clients = Clients(receive_buffer_bytes=-1, fetch_bytes=30_000_000, partition_fetch_bytes=30_000_000)
-    far, near = Route.over(Leg(0.160, 25 * MB)), Route.over(Leg(0.001))
+    far, near = Route.over_link(Leg(0.160, 25 * MB)), Route.over_link(Leg(0.001))
     capacity = by_link(predict(far, clients, FlowTraffic()), far, Capacity())
     assert capacity.bytes_per_second == pytest.approx(30e6 / (0.16 + 30e6 / 1.0625e6 + 0.5))
     assert capacity.why == "by the link: 160 ms, 25 MB/s, limited by the brokers' socket buffers"
@@ -152,12 +152,12 @@ def test_a_far_link_bounds_a_task_and_a_near_one_does_not() -> None:
 
 def test_beside_the_source_the_producer_decides() -> None:
     """Kafka's defaults: 16 KiB per round trip, a fifth of what reading over the same link gives."""
-    reading, writing = Route.over(Leg(0.1, 25 * MB)), Route.over(Leg(0.1, 25 * MB), "source")
+    reading, writing = Route.over_link(Leg(0.1, 25 * MB)), Route.over_link(Leg(0.1, 25 * MB), "source")
     far, near = (by_link(predict(way, Clients(), FlowTraffic()), way, Capacity()) for way in (writing, reading))
     assert far.bytes_per_second == pytest.approx(0.15 * MB, rel=0.15)
     assert near.bytes_per_second == pytest.approx(0.76 * MB, rel=0.1)
 
 
 def test_settings_that_stall_are_no_capacity() -> None:
-    route, article = Route.over(Leg(0.1)), Clients(partition_fetch_bytes=50 << 20)
+    route, article = Route.over_link(Leg(0.1)), Clients(partition_fetch_bytes=50 << 20)
     assert by_link(predict(route, article, FlowTraffic(), BrokerLimits()), route, Capacity()) == Capacity()

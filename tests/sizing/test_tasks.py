@@ -14,7 +14,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.sizing.stability import overrides_document
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules, Sizing
-from mm2mgr.text import listed, rate_text
+from mm2mgr.text import list_names, rate_text
 from tests.sizing.sizes import size_flow
 
 MB = 1_000_000.0
@@ -284,4 +284,4 @@ def test_rates_have_decimal_units(rate: float, text: str) -> None:
 
 
 def test_long_lists_end() -> None:
-    assert listed(list("abcdefg")) == "a, b, c, d, e and 2 more"
+    assert list_names(list("abcdefg")) == "a, b, c, d, e and 2 more"

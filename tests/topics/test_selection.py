@@ -131,7 +131,7 @@ def test_what_is_taken_and_named_is_what_kafka_does(data: st.DataObject) -> None
     ours = Selection(EVERYTHING, policy, source, target, separator, separator, "4.0.0" if is_4 else "3.9.1")
     assert ours.is_cycle(topic) is kafka.is_cycle(topic)
     assert ours.is_internal(topic) is kafka.is_internal(topic)
-    assert ours.renamed(topic) == kafka.format_remote(topic)
+    assert ours.target_name(topic) == kafka.format_remote(topic)
     is_heartbeats = kafka.original_topic(topic) == "heartbeats"
     taken = topic != "" and not kafka.is_internal(topic) and not kafka.is_cycle(topic)
     assert ours.is_heartbeats(topic) is is_heartbeats
@@ -140,7 +140,7 @@ def test_what_is_taken_and_named_is_what_kafka_does(data: st.DataObject) -> None
         assert ours.takes(topic) is taken
         if policy == "default" or (source != target and separator not in "heartbeats"):  # not worth a machine
             assert taken is not any(accepts(machine, topic) for machine in refused_by(ours))
-        assert ours.upstream(ours.renamed(topic)) == topic
+        assert ours.upstream(ours.target_name(topic)) == topic
 
 
 @given(st.data(), SEPARATORS, st.sampled_from(["B", "-B", "b-", "a.b"]))

@@ -16,7 +16,7 @@ MB = 1e6
 
 
 def _forecast(run: Run) -> float:
-    found = predict(Route.over(run.leg, run.placement), run.clients, run.traffic, run.brokers, run.brokers)
+    found = predict(Route.over_link(run.leg, run.placement), run.clients, run.traffic, run.brokers, run.brokers)
     return found.flow / MB
 
 
@@ -58,7 +58,7 @@ def test_a_run_that_stalled_is_never_said_to_work() -> None:
 def test_the_limit_that_binds(
     placement: str, clients: Clients, brokers: BrokerLimits, traffic: FlowTraffic, limit: str
 ) -> None:
-    found = predict(Route.over(LINK, placement), clients, traffic, brokers, brokers)  # type: ignore[arg-type]
+    found = predict(Route.over_link(LINK, placement), clients, traffic, brokers, brokers)  # type: ignore[arg-type]
     assert found.limit == limit
     assert to_json(found)["verdict"] == found.verdict
 
@@ -66,7 +66,7 @@ def test_the_limit_that_binds(
 def test_without_a_long_leg_the_worker_decides() -> None:
     found = predict(Route("target"), Clients(), FlowTraffic(4, 2))
     assert (found.task, found.limit) == (60 * MB, "worker")
-    assert predict(Route.over(Leg(0.0)), Clients(), FlowTraffic()).task == pytest.approx(60 * MB)
+    assert predict(Route.over_link(Leg(0.0)), Clients(), FlowTraffic()).task == pytest.approx(60 * MB)
 
 
 def test_of_two_legs_the_slower_decides() -> None:
@@ -78,7 +78,7 @@ def test_of_two_legs_the_slower_decides() -> None:
 
 def test_compression_counts_where_kafka_counts_it() -> None:
     """A fetch counts stored bytes, so a compressed topic brings more records; a batch is full before it is compressed."""
-    reading, writing = Route.over(LINK), Route.over(LINK, "source")
+    reading, writing = Route.over_link(LINK), Route.over_link(LINK, "source")
     plain, packed = FlowTraffic(12, 4), FlowTraffic(12, 4, compression=4)
     assert predict(reading, TUNED, packed, AUTO).flow > 3 * predict(reading, TUNED, plain, AUTO).flow
     sent = FlowTraffic(12, 4, recompression=4)
@@ -90,24 +90,27 @@ def test_compression_counts_where_kafka_counts_it() -> None:
 
 def test_tiny_and_huge_records() -> None:
     """Tiny ones cost the worker; a huge one is fetched and sent whole, whatever the limits say (KIP-74)."""
-    tiny = predict(Route.over(Leg(0.001)), TUNED, FlowTraffic(record_bytes=100), AUTO)
+    tiny = predict(Route.over_link(Leg(0.001)), TUNED, FlowTraffic(record_bytes=100), AUTO)
     assert (tiny.limit, tiny.task) == ("worker", pytest.approx(10 * MB, rel=0.2))
     slow, huge = Leg(0.1, 2e5), FlowTraffic(record_bytes=10 * MB)
-    assert "a fetch takes 5" in predict(Route.over(slow), TUNED, huge, AUTO).stall
-    assert "a request takes 5" in predict(Route.over(slow, "source"), BEST, huge, AUTO, AUTO).stall
+    assert "a fetch takes 5" in predict(Route.over_link(slow), TUNED, huge, AUTO).stall
+    assert "a request takes 5" in predict(Route.over_link(slow, "source"), BEST, huge, AUTO, AUTO).stall
 
 
 def test_more_brokers_are_more_connections() -> None:
     three = replace(STOCK, brokers=3)
-    one, more = (predict(Route.over(LINK), TUNED, FlowTraffic(12), each).task for each in (STOCK, three))
+    one, more = (predict(Route.over_link(LINK), TUNED, FlowTraffic(12), each).task for each in (STOCK, three))
     assert more == pytest.approx(3 * one, rel=0.1)
 
 
 def test_memory_of_the_measured_workers() -> None:
     """512 MiB held the tuned recipe (355 MiB after collections) and not the article's (OutOfMemoryError)."""
-    tuned = predict(Route.over(LINK), TUNED, FlowTraffic(12, 4), AUTO)
+    tuned = predict(Route.over_link(LINK), TUNED, FlowTraffic(12, 4), AUTO)
     article = predict(
-        Route.over(LINK), replace(TUNED, partition_fetch_bytes=50 * MIB, fetch_bytes=50 * MIB), FlowTraffic(12, 4), AUTO
+        Route.over_link(LINK),
+        replace(TUNED, partition_fetch_bytes=50 * MIB, fetch_bytes=50 * MIB),
+        FlowTraffic(12, 4),
+        AUTO,
     )
     assert tuned.fits(512 * MIB, 4)
     assert not article.fits(512 * MIB, 4)
@@ -115,5 +118,5 @@ def test_memory_of_the_measured_workers() -> None:
 
 def test_large_batches_need_a_topic_that_accepts_them() -> None:
     large = replace(BEST, batch_bytes=50 * MIB, buffer_bytes=128 * MIB, request_bytes=60 * MIB)
-    assert "refused and split" in predict(Route.over(LINK, "source"), large, FlowTraffic(), AUTO, AUTO).stall
-    assert predict(Route.over(LINK, "source"), large, FlowTraffic(), AUTO, LARGE_TOPIC).flow > 10 * MB
+    assert "refused and split" in predict(Route.over_link(LINK, "source"), large, FlowTraffic(), AUTO, AUTO).stall
+    assert predict(Route.over_link(LINK, "source"), large, FlowTraffic(), AUTO, LARGE_TOPIC).flow > 10 * MB

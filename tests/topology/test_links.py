@@ -49,7 +49,7 @@ def _clients(reader: dict[str, str], writer: dict[str, str]) -> Clients:
         "buffer.memory": "33554432",
     }
     both = {"source consumer": kafka | reader, "record producer": connect | writer}
-    found = Clients.of(lambda client, key: int(both[client][key]))
+    found = Clients.read(lambda client, key: int(both[client][key]))
     assert found is not None
     return found
 
@@ -78,7 +78,7 @@ LEG = Leg(0.1, 25 * MB)
 def test_compiled_settings_fill_the_link(
     placement: str, partitions: int, tasks: int, brokers: BrokerLimits, share: float
 ) -> None:
-    route = Route.over(LEG, placement)  # type: ignore[arg-type]
+    route = Route.over_link(LEG, placement)  # type: ignore[arg-type]
     crossing = Crossing(route, tasks, source=brokers, target=brokers, worker_tasks=tasks, idempotent=True)
     assert _run(crossing, partitions).flow >= share * 25 * MB
 
@@ -117,7 +117,7 @@ def test_no_compiled_settings_stall_or_outgrow_the_heap_or_lose_order(  # noqa: 
     accepted = max(1_048_588, int(record) + 100)
     limits = BrokerLimits(buffer, buffer, message_bytes=accepted, brokers=brokers, read=read)
     leg = Leg(rtt, mbit * 125_000)
-    route = Route("elsewhere", leg, leg) if placement == "elsewhere" else Route.over(leg, placement)  # type: ignore[arg-type]
+    route = Route("elsewhere", leg, leg) if placement == "elsewhere" else Route.over_link(leg, placement)  # type: ignore[arg-type]
     crossing = Crossing(
         route,
         tasks,

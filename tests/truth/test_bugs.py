@@ -62,7 +62,7 @@ def _is_test_of(evidence: str, bug: Bug) -> bool:
     versions = re.findall(r"[\d.]+", found[1]) if found else []
     has = {bug.affects(version) for version in versions}
     return bool(found and f'"{bug.id}"' in found[0]) and has == (
-        {True} if bug.fixed == "not fixed yet" else {True, False}
+        {True} if bug.fixed_in == "not fixed yet" else {True, False}
     )
 
 

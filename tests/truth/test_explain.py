@@ -173,7 +173,7 @@ def test_settings_of_clients_come_from_the_winning_key() -> None:
     assert produced["acks"] == ("1", "connector")
     assert produced["enable.idempotence"] == ("false", "set by Connect")
     assert produced["bootstrap.servers"] == ("the workers' own", "Connect worker")
-    left = {value.key: value.value for value in found["record producer"].left(load())}
+    left = {value.key: value.value for value in found["record producer"].unset_values(load())}
     assert left["linger.ms"] == "5"
     assert not {"acks", "enable.idempotence"} & left.keys()
     assert text_of("source", config, "source consumer", "client.rack") == "b"

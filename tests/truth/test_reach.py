@@ -115,7 +115,7 @@ def test_what_an_exactly_once_worker_decides_cannot_be_set() -> None:
 
 
 def test_a_setting_is_read_from_a_config() -> None:
-    assert Setting.of({}) == Setting()
+    assert Setting.from_config({}) == Setting()
     config = {
         "offset-syncs.topic.location": "target",
         "offsets.storage.topic": "own",
@@ -123,9 +123,9 @@ def test_a_setting_is_read_from_a_config() -> None:
         "emit.offset-syncs.enabled": "false",
     }
     wanted = Setting("3.9.2", "target", offsets_storage_topic=True, topic_creation=True, offset_syncs=False)
-    assert Setting.of(config, "3.9.2") == wanted
-    assert Setting.of(config, "3.8.1").offset_syncs
-    assert not Setting.of({"offsets.storage.topic": " "}).offsets_storage_topic
+    assert Setting.from_config(config, "3.9.2") == wanted
+    assert Setting.from_config(config, "3.8.1").offset_syncs
+    assert not Setting.from_config({"offsets.storage.topic": " "}).offsets_storage_topic
 
 
 def test_the_cluster_prefixes_pass_what_kafka_defines_for_them() -> None:

@@ -125,7 +125,10 @@ def test_every_client_has_the_values_that_the_table_says(
     configs = {case.name: config(case, broker, version) for case in cases}
     wanted = {
         case.name: expected(
-            case, configs[case.name], broker, Setting.of(configs[case.name], version, exactly_once=exactly_once)
+            case,
+            configs[case.name],
+            broker,
+            Setting.from_config(configs[case.name], version, exactly_once=exactly_once),
         )
         for case in cases
     }
@@ -161,7 +164,7 @@ def config(case: Case, broker: Broker, version: str) -> dict[str, str]:
     }
     known = [key for key in BORDER if load().find("consumer", key, version)]
     result |= {prefix + key: BORDER[key] for key in known for prefix in CLUSTER}
-    if not Setting.of(result, version).offset_syncs:
+    if not Setting.from_config(result, version).offset_syncs:
         del result["offset-syncs.topic.replication.factor"]  # refused together
     for names in (PLAIN, SECURITY):
         for (key, base), choice in zip(names.items(), CHOICES, strict=True):

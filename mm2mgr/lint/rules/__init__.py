@@ -50,17 +50,17 @@ def of_connectors() -> tuple[Rule, ...]:
 def lint(estate: Estate, rules: Sequence[Rule] | None = None) -> list[Finding]:
     """Return every finding of all rules or of some, silenced ones too (they carry the reason)."""
     every = _rules((*_OF_CONNECTORS, *_BESIDE)) if rules is None else rules
-    return reported(finding for finding, _ in found(estate, every))
+    return sort_findings(finding for finding, _ in find(estate, every))
 
 
-def reported(findings: Iterable[Finding]) -> list[Finding]:
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings as they are shown: equal ones of one line merged, the worst first."""
     return sorted(
-        _merged(findings), key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule)
+        _merge(findings), key=lambda finding: (SEVERITIES.index(finding.severity), finding.spot, finding.rule)
     )
 
 
-def found(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]]:
+def find(estate: Estate, rules: Sequence[Rule]) -> Iterator[tuple[Finding, Hit]]:
     """Yield every finding, its silence applied, with the hit that it was made from."""
     judged = ((rule, hit) for rule, hit in _hits(rules, estate) if not _judges_template(rule, hit))
     for rule, hit in ((rule, _without_edits_in_templates(hit)) for rule, hit in judged):
@@ -164,7 +164,7 @@ def _group(rules: list[Rule], kind: SubjectKind) -> _Group:
     return _Group((rules[0].id, id(kind)), rules, frozenset(quick), values, addresses)
 
 
-def _merged(findings: Iterable[Finding]) -> list[Finding]:
+def _merge(findings: Iterable[Finding]) -> list[Finding]:
     """Merge equal findings of one line: in a tree or an mm2.properties one line concerns many connectors."""
     first: dict[object, Finding] = {}
     for finding in findings:

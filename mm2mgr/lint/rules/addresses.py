@@ -9,8 +9,8 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, failing, rule, written
-from mm2mgr.lint.rules.security import configured, keys_with_clients
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, failing, file_key, rule
+from mm2mgr.lint.rules.security import configured_value, keys_with_clients
 from mm2mgr.lint.subject import Subject
 from mm2mgr.truth.reach import numbers
 
@@ -46,8 +46,8 @@ def bad_address(subject: Subject) -> Iterator[Hit]:
             effect = f"the {client.name} does not know the rest" if _ONLY in wrong else failing(client)
             if wrong.endswith(_NO_HOST):
                 effect = f"the {client.name} looks for brokers on its worker's machine"
-            message = f"{written(subject, key)}: {wrong}: {effect}"
-            hit = connector_hit(subject, key, _meant(servers, subject.version), message)
+            message = f"{file_key(subject, key)}: {wrong}: {effect}"
+            hit = connector_hit(subject, key, _meant_servers(servers, subject.version), message)
             perhaps = wrong.endswith(_NO_HOST) or (
                 wrong == _EMPTY and servers.strip(", ") and not subject.known_version
             )
@@ -115,7 +115,7 @@ def _is_ipv6(host: str) -> bool:
     return True
 
 
-def _meant(servers: str, version: str) -> str:
+def _meant_servers(servers: str, version: str) -> str:
     """Return the addresses as Kafka reads them; `…` is in the place of what only a person knows."""
     texts = re.split(r"[,;\s]+", re.sub(r"\s*:\s*", ":", servers))
     bare = [re.sub(r"(?<=\d)/.*", "", text.strip("\"'`")) for text in texts]
@@ -139,11 +139,11 @@ def address_scheme(subject: Subject) -> Iterator[Hit]:
     for key, client in keys_with_clients(subject.kind, _ADDRESS):
         match = _SCHEME.match(subject.get(key))
         scheme = match[1].upper() if match else ""
-        message = f"{written(subject, key)}: Kafka ignores {scheme}://"
+        message = f"{file_key(subject, key)}: Kafka ignores {scheme}://"
         if scheme in ("HTTP", "HTTPS"):
             more = ", and check that the ports are those of brokers"
             yield connector_hit(subject, key, _SCHEME.sub("", subject.get(key)), message, more)
-        elif scheme in _PROTOCOLS and not configured(subject, client.name, "security.protocol"):
+        elif scheme in _PROTOCOLS and not configured_value(subject, client.name, "security.protocol"):
             edit = Edit(f"{key.removesuffix(_ADDRESS)}security.protocol", scheme)
             effect = f", and without security.protocol the {client.name} speaks PLAINTEXT"
             yield edit_hit(subject, message + effect, [edit], key, f", or remove {scheme}://")

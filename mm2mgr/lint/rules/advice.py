@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mm2mgr.defaults import CLIENT_DEFAULTS
-from mm2mgr.lint.findings import Edit, Hit, config_key, connector_hit, edit_hit, estate_rule, removal_hit, rule, written
+from mm2mgr.lint.findings import (
+    Edit,
+    Hit,
+    config_key,
+    connector_hit,
+    edit_hit,
+    estate_rule,
+    file_key,
+    removal_hit,
+    rule,
+)
 from mm2mgr.lint.hops import clusters, hops, items_of, plain_name
 from mm2mgr.lint.rules.sizes import partitions
 from mm2mgr.lint.subject import Estate, Subject
@@ -40,7 +50,7 @@ def one_task(subject: Subject) -> Iterator[Hit]:
     topics = f"all {count} partitions" if count else "all its topics" if named else "every topic that matches"
     message = f"{_TASKS} is not set, so one task mirrors {topics}"
     hit = connector_hit(subject, _TASKS, str(min(count or 4, 4)), message, ", or what the traffic needs")
-    yield hit if count > _MANY_PARTITIONS else hit.lowered("info")
+    yield hit if count > _MANY_PARTITIONS else hit.with_severity("info")
 
 
 @rule("tasks-idle", "info", types=("checkpoint", "heartbeat"), source="MirrorCheckpointConnector.taskConfigs")
@@ -66,7 +76,7 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
                 "each task reads all offset syncs and all checkpoints, so more tasks add work instead of sharing it"
             )
     if configured > useful and not subject.off and subject.form != "dedicated":
-        yield connector_hit(subject, _TASKS, str(useful), f"{written(subject, _TASKS)}={text}: {reason}")
+        yield connector_hit(subject, _TASKS, str(useful), f"{file_key(subject, _TASKS)}={text}: {reason}")
 
 
 @rule("offset-lag-large", "warning", types=("source",), needs=(_LAG,), source="OffsetSyncWriter, KAFKA-15906")
@@ -86,9 +96,9 @@ def offset_lag_large(subject: Subject) -> Iterator[Hit]:
     since = subject.known_version is not None and numbers(subject.known_version) >= (3, 7)
     how = "for up to one commit interval" if since else f"by up to {text} records per partition"
     effect = f"translated offsets lag behind {how}, so consumers that fail over read these records again"
-    message = f"{written(subject, _LAG)}={text}: {effect}"
+    message = f"{file_key(subject, _LAG)}={text}: {effect}"
     hit = removal_hit(subject, _LAG, message)
-    yield hit.lowered("info") if since else hit
+    yield hit.with_severity("info") if since else hit
 
 
 @rule("group-offsets-off", "info", types=("checkpoint",), source="KIP-545")

@@ -57,7 +57,7 @@ def pairs_share_workers(estate: Estate) -> Iterator[Hit]:
         for subject in subjects if mirroring else ():
             others = [other for other in subjects if _is_apart(subject, other)]
             other = next((candidate for candidate in others if candidate.type == "source"), next(iter(others), subject))
-            spot, line = lines.of(subject, key)
+            spot, line = lines.line_of(subject, key)
             place = spot if line else subject.spot  # by default all four are shared, which is one finding
             if other is subject or "source" not in (subject.type, other.type) or place in reported:
                 continue
@@ -78,7 +78,7 @@ class WorkerLines:
         self._files = {file.path: file for file in files if file.kind == "dedicated"}
         self._lines: dict[str, Mapping[str, Line]] = {}
 
-    def of(self, subject: Subject, key: str) -> tuple[Spot, Line | None]:
+    def line_of(self, subject: Subject, key: str) -> tuple[Spot, Line | None]:
         """Return the place of a property of a pair's workers, and its line, None where the driver's default applies."""
         own = f"{subject.pair.rpartition('->')[2]}.{key}"
         file = self._files.get(subject.spot.file)

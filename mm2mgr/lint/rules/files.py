@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mm2mgr.formats.connectors import EXACTLY_ONCE_KEY
-from mm2mgr.formats.mm2_properties import CONNECTOR_PREFIXES, Dedicated, Line, is_ignored, passed, whole
-from mm2mgr.formats.properties import Entry, lost_backslashes, meant, remark
+from mm2mgr.formats.mm2_properties import CONNECTOR_PREFIXES, Dedicated, Line, is_ignored, is_passed, whole
+from mm2mgr.formats.properties import Entry, lost_backslashes, meant_value, remark
 from mm2mgr.formats.templates import is_open, template_in
 from mm2mgr.lint.classify import is_slip, slips
 from mm2mgr.lint.findings import Edit, Hit, estate_rule, rule_ids
@@ -35,14 +35,14 @@ class _DriverFile:
         self.driver = Dedicated(file.entries)
         self.clusters = self.driver.clusters
         every = self.driver.pairs()
-        enabled = (pair for pair in every if self.driver.enabled(*pair))
+        enabled = (pair for pair in every if self.driver.is_enabled(*pair))
         self.source, self.target = next(enabled, every[0] if every else ("A", "B"))
         self.pair = f"{self.source}->{self.target}"
 
     def hit(self, entry: Entry, message: str, fix: str, edits: tuple[Edit, ...] = ()) -> Hit:
         return Hit(message, fix, spot=self.file.spot(entry), edits=edits)
 
-    def moved(self, entry: Entry, keys: Iterable[str], value: str | None = None) -> tuple[Edit, ...]:
+    def move_edits(self, entry: Entry, keys: Iterable[str], value: str | None = None) -> tuple[Edit, ...]:
         """Return the edits that give a line's value to other keys, those that are there left alone."""
         free = [key for key in dict.fromkeys(keys) if key not in self.driver.lines]
         text = entry.value if value is None else value
@@ -61,7 +61,7 @@ class _DriverFile:
 
     def mirroring(self) -> list[tuple[str, str]]:
         """Return the pairs that mirror; the pair of the examples where none does."""
-        return [pair for pair in self.driver.pairs() if self.driver.enabled(*pair)] or [(self.source, self.target)]
+        return [pair for pair in self.driver.pairs() if self.driver.is_enabled(*pair)] or [(self.source, self.target)]
 
     @property
     def without_commas(self) -> list[str]:
@@ -102,13 +102,13 @@ def top_level_client(estate: Estate) -> Iterator[Hit]:
     for file in _driver_files(estate):
         for entry in file.top_level():
             kind, _, plain = entry.key.partition(".")
-            if kind in KINDS and plain and not passed(entry.key) and not plain.startswith("override."):
+            if kind in KINDS and plain and not is_passed(entry.key) and not plain.startswith("override."):
                 alias = file.source if kind == "consumer" else file.target
                 message = (
                     f"{entry.key} reaches no client: the driver reads {kind} settings only for a cluster or a pair"
                 )
                 end = 0 if kind == "consumer" else 1
-                edits = file.moved(entry, (f"{pair[end]}.{entry.key}" for pair in file.mirroring()))
+                edits = file.move_edits(entry, (f"{pair[end]}.{entry.key}" for pair in file.mirroring()))
                 yield file.hit(entry, message, f"write it for a cluster: {alias}.{entry.key} = …", edits)
 
 
@@ -125,12 +125,12 @@ def top_level_ignored(estate: Estate) -> Iterator[Hit]:
     for file in _driver_files(estate):
         for entry in file.top_level():
             if is_ignored(entry.key):
-                fix, keys = _below(file, entry.key)
+                fix, keys = _place_below(file, entry.key)
                 message = f"{entry.key} at the top level is ignored by the driver"
-                yield file.hit(entry, message, fix, file.moved(entry, keys) if keys is not None else ())
+                yield file.hit(entry, message, fix, file.move_edits(entry, keys) if keys is not None else ())
 
 
-def _below(file: _DriverFile, key: str) -> tuple[str, list[str] | None]:
+def _place_below(file: _DriverFile, key: str) -> tuple[str, list[str] | None]:
     """Return where to write a line that is ignored at the top level, and its keys there; None when only people know."""
     pairs = [f"{source}->{target}" for source, target in file.mirroring()]
     if other := other_tool(key):
@@ -154,7 +154,7 @@ def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list
         if definitions.history(kind, key):
             fix = f"write it for a cluster's clients: {file.target}.{kind}.{key} = …"
             return fix, [f"{target}.{kind}.{key}" for target in targets]
-    names = [name for scope in CLIENTS for name in definitions.names(scope) if passed(name)]
+    names = [name for scope in CLIENTS for name in definitions.names(scope) if is_passed(name)]
     names += [name for name in definitions.names("worker") if to_worker(name)]
     near = nearest(key, [*names, "clusters"], 0.8)
     if near:
@@ -184,7 +184,7 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
                 continue
             who = "no worker" if len(entry.aliases) != 1 else f"only workers that write to {entry.aliases[0]}"
             message = f"{entry.key} reaches {who}, so records are mirrored at least once"
-            edits = file.moved(entry, (f"{target}.{EXACTLY_ONCE_KEY}" for target in targets))
+            edits = file.move_edits(entry, (f"{target}.{EXACTLY_ONCE_KEY}" for target in targets))
             yield file.hit(
                 entry, message, f"write it under the target: {targets[0]}.{EXACTLY_ONCE_KEY} = enabled", edits
             )
@@ -220,7 +220,7 @@ def unknown_cluster(estate: Estate) -> Iterator[Hit]:
                 message = f"{entry.key} is never read: clusters lists {named}, not {strange[0]}"
                 right = entry.key.replace(strange[0], meant or "", 1)
                 plain = meant and right not in file.driver.lines and _is_slip(file, strange[0], meant)
-                edits = file.moved(entry, [right]) if plain and not file.is_too_early(entry, right) else ()
+                edits = file.move_edits(entry, [right]) if plain and not file.is_too_early(entry, right) else ()
                 yield replace(file.hit(entry, message, fix, edits), mirrors=entry.plain != "enabled")
 
 
@@ -250,7 +250,7 @@ def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
                 value = entry.value if whole(entry) == entry.key else entry.value.partition("=")[2].strip()
                 free = "pair of" not in wrong and bool(value) and right not in file.driver.lines
                 free = free and not file.is_too_early(entry, right)
-                edits = file.moved(entry, [right], value) if free else ()
+                edits = file.move_edits(entry, [right], value) if free else ()
                 message = f"`{key}` is not a key that the driver reads: the line is ignored"
                 shown = value if right.endswith(".enabled") and value else "…"
                 hit = file.hit(entry, message, f"write {wrong.replace('…', shown)}", edits)
@@ -266,7 +266,7 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
     is mirrored. Enable each direction that you want to mirror.
     """
     for file in _driver_files(estate):
-        if any(file.driver.enabled(*pair) for pair in file.driver.pairs()):
+        if any(file.driver.is_enabled(*pair) for pair in file.driver.pairs()):
             continue
         entry = file.driver.lines.get("clusters")
         if entry is None:
@@ -303,7 +303,7 @@ def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
     """
     for file in _driver_files(estate):
         pairs = file.driver.pairs()
-        if not any(file.driver.enabled(*pair) for pair in pairs):
+        if not any(file.driver.is_enabled(*pair) for pair in pairs):
             continue  # no-flow-enabled reports it
         for pair in pairs:
             name = f"{pair[0]}->{pair[1]}.enabled"
@@ -331,7 +331,7 @@ def consumer_of_target(estate: Estate) -> Iterator[Hit]:
     and offsets. Write it for the source. Addresses and logins are needed there and not reported.
     """
     for file in _driver_files(estate):
-        pairs = [pair for pair in file.driver.pairs() if file.driver.enabled(*pair)]
+        pairs = [pair for pair in file.driver.pairs() if file.driver.is_enabled(*pair)]
         for line in file.lines():
             plain = line.plain.removeprefix("consumer.")
             if len(line.aliases) != 1 or plain == line.plain or plain in CLUSTER_KEYS:
@@ -342,8 +342,10 @@ def consumer_of_target(estate: Estate) -> Iterator[Hit]:
             sources = [source for source, target in pairs if target == alias]
             if sources and not any(source == alias for source, _ in pairs):
                 message = f"{line.key} reads no records: no pair mirrors from {alias}"
-                fix = f"write it for the source: {sources[0]}.{line.plain} = {_shown(line.key, line.value)}"
-                yield file.hit(line, message, fix, file.moved(line, (f"{source}.{line.plain}" for source in sources)))
+                fix = f"write it for the source: {sources[0]}.{line.plain} = {_cut_value(line.key, line.value)}"
+                yield file.hit(
+                    line, message, fix, file.move_edits(line, (f"{source}.{line.plain}" for source in sources))
+                )
 
 
 _INTERNAL_REST = "dedicated.mode.enable.internal.rest"
@@ -383,14 +385,14 @@ _UNTRIMMED = ("name", "connector.class", "replication.policy.separator")
 _JAVA = "java.util.Properties.load"
 
 
-def _shown(key: str, text: str) -> str:
+def _cut_value(key: str, text: str) -> str:
     """Return text of a value for a sentence, cut; nothing of what could be a secret."""
     if mask(key, text) != text or (is_secret(key) and text):
         return "…"
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-@estate_rule("lost-backslash", "error", source=_JAVA, seen="tests/lint/test_seen_live_topics.py::")
+@estate_rule("lost-backslash", "error", source=_JAVA, evidence="tests/lint/test_seen_live_topics.py::")
 def lost_backslash(estate: Estate) -> Iterator[Hit]:
     """Java drops a single backslash in a properties file.
 
@@ -404,17 +406,17 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
         for entry in file.entries if file.kind in _PROPERTIES else ():
             doubled = lost_backslashes(entry)
             if doubled is not None:
-                value = _shown(entry.key, entry.value)
+                value = _cut_value(entry.key, entry.value)
                 got = "" if value == "…" else f": the connector gets {value!r}"
                 message = f"the backslash in {entry.key} is dropped when the file is read{got}"
                 fix, edit = (
-                    f"double it: {entry.key} = {_shown(entry.key, doubled)}",
-                    Edit(entry.key, meant(entry), at=entry),
+                    f"double it: {entry.key} = {_cut_value(entry.key, doubled)}",
+                    Edit(entry.key, meant_value(entry), at=entry),
                 )
                 hit = Hit(message, fix, spot=file.spot(entry), edits=(edit,))
                 only_dots = doubled.replace("\\-", "-") == entry.raw.replace("\\-", "-").replace("\\.", "\\\\.")
                 excludes = entry.key.endswith((".exclude", ".blacklist"))
-                yield hit.lowered("info" if excludes else "warning") if only_dots else hit
+                yield hit.with_severity("info" if excludes else "warning") if only_dots else hit
 
 
 @estate_rule("comment-in-value", "error", source=_JAVA)
@@ -430,9 +432,9 @@ def comment_in_value(estate: Estate) -> Iterator[Hit]:
         for entry in file.entries if file.kind in _PROPERTIES else ():
             after = remark(entry)
             if after and not (is_secret(entry.key) and not is_jaas(entry.value)):
-                value = _shown(entry.key, entry.value.removesuffix(after))
+                value = _cut_value(entry.key, entry.value.removesuffix(after))
                 fix = f"write it on the line above: {entry.key} = {value}"
-                edit = Edit(entry.key, meant(entry), at=entry, comment=after.strip().lstrip("#/ "))
+                edit = Edit(entry.key, meant_value(entry), at=entry, comment=after.strip().lstrip("#/ "))
                 message = f"the comment after {entry.key} is part of its value"
                 yield Hit(message, fix, spot=file.spot(entry), edits=(edit,))
 
@@ -470,16 +472,16 @@ def blank_in_value(estate: Estate) -> Iterator[Hit]:
     start (where their heartbeats are disabled). Editors do not show it. Remove it. In a name it is a warning.
     """
     for file in estate.files:
-        keys = set(_untrimmed(file))
+        keys = set(_untrimmed_keys(file))
         for entry in file.entries:
             if entry.key in keys and entry.value != entry.value.rstrip() and not remark(entry):
                 message = f"{entry.key} ends with a blank, which Kafka does not trim"
-                fix = f"remove the blank: {entry.key} = {_shown(entry.key, entry.value.rstrip())}"
+                fix = f"remove the blank: {entry.key} = {_cut_value(entry.key, entry.value.rstrip())}"
                 hit = Hit(message, fix, spot=file.spot(entry), edits=(Edit(entry.key, entry.value.rstrip(), at=entry),))
-                yield hit.lowered("warning") if entry.key == "name" else hit
+                yield hit.with_severity("warning") if entry.key == "name" else hit
 
 
-def _untrimmed(file: SourceFile) -> Iterator[str]:
+def _untrimmed_keys(file: SourceFile) -> Iterator[str]:
     yield from _UNTRIMMED if file.kind != "dedicated" else _UNTRIMMED[2:]
     if any(
         entry.key == "replication.policy.class" and "IdentityReplicationPolicy" in entry.value for entry in file.entries
@@ -500,7 +502,7 @@ _TAKING = ("topics", "groups")
     "error",
     stops=True,
     source="ConnectorsResource of Kafka Connect",
-    seen="tests/lint/test_seen_live_start.py::",
+    evidence="tests/lint/test_seen_live_start.py::",
 )
 def null_value(estate: Estate) -> Iterator[Hit]:
     """Connect refuses values that are not text: null, lists and objects.
@@ -520,7 +522,7 @@ def null_value(estate: Estate) -> Iterator[Hit]:
                     edits = (Edit(entry.key, None, at=entry),)
             elif entry.raw.startswith("["):
                 message = "is a list, which Connect does not take"
-                fix = f'write one text with commas: "{entry.key}": "{_shown(entry.key, entry.value)}"'
+                fix = f'write one text with commas: "{entry.key}": "{_cut_value(entry.key, entry.value)}"'
                 edits = (Edit(entry.key, entry.value, at=entry),)
             elif entry.raw.startswith("{"):
                 message, fix = "is an object, which Connect does not accept", "write its members as keys joined by dots"

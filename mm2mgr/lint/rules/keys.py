@@ -13,21 +13,21 @@ from mm2mgr.lint.classify import (
     OF_DEDICATED,
     SCOPES,
     better,
-    carried,
+    first_line,
     instead,
     is_slip,
     keys_under,
+    most_similar,
     move_hit,
-    near,
+    no_key_reported,
     of_cluster,
     parts,
     same_value,
-    since,
     takes,
-    undisputed,
+    value_for,
     what_is,
 )
-from mm2mgr.lint.findings import RECORDS, Edit, Hit, edit_hit, key_for, removal_hit, rule, shown, spelled, written
+from mm2mgr.lint.findings import RECORDS, Edit, Hit, edit_hit, file_key, key_for, removal_hit, rule, show, spell
 from mm2mgr.lint.hops import SIDES, items_of
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.spec.keys import LIBRDKAFKA_KEYS
@@ -49,7 +49,7 @@ _SURE = 0.85
 _NO_CONNECTOR = "the driver gives a cluster's lines to its Kafka clients and workers, and none of them reads {}"
 
 
-@rule("dead-key", "error", source="MirrorConnectorConfig; KIP-458", seen=REACH, reads=undisputed)
+@rule("dead-key", "error", source="MirrorConnectorConfig; KIP-458", evidence=REACH, reads=no_key_reported)
 def dead_key(subject: Subject) -> Iterator[Hit]:
     """A known Kafka key has a prefix that no client of this connector reads.
 
@@ -72,9 +72,9 @@ def dead_key(subject: Subject) -> Iterator[Hit]:
         ):
             continue  # reported for the connectors that it is meant for; those of heartbeats run for other pairs, too
         reason = _why_dead(subject, key) if line is None else _NO_CONNECTOR.format(line)
-        message = f"{written(subject, key)} does nothing: {reason}"
+        message = f"{file_key(subject, key)} does nothing: {reason}"
         if _is_harmless(subject, key):
-            yield removal_hit(subject, key, message).lowered("info")
+            yield removal_hit(subject, key, message).with_severity("info")
         else:
             yield instead(subject, key, message)
 
@@ -105,7 +105,7 @@ def _why_dead(subject: Subject, key: str) -> str:
     return f"no client of this {subject.type} connector reads {prefix}*"
 
 
-@rule("dead-override", "warning", source="KIP-458, KIP-618", seen=REACH, reads=undisputed)
+@rule("dead-override", "warning", source="KIP-458, KIP-618", evidence=REACH, reads=no_key_reported)
 def dead_override(subject: Subject) -> Iterator[Hit]:
     """An override configures a client of Connect that this connector does not have.
 
@@ -116,22 +116,22 @@ def dead_override(subject: Subject) -> Iterator[Hit]:
     target.admin.*.
     """
     for key in keys_under(subject, "dead-override"):
-        if _prepared(subject, key):
+        if _is_prepared(subject, key):
             continue
         effect = "Connect has no such client for this connector, and MirrorMaker's clients do not read it"
-        message = f"{written(subject, key)} does nothing: {effect}"
+        message = f"{file_key(subject, key)} does nothing: {effect}"
         cluster = parts(subject, key)[1] in CLUSTER_KEYS
         yield removal_hit(subject, key, message) if cluster else instead(subject, key, message)
 
 
-def _prepared(subject: Subject, key: str) -> bool:
+def _is_prepared(subject: Subject, key: str) -> bool:
     """Tell whether an override repeats the record producer's address or security, for exactly-once (KIP-618)."""
     plain = key.partition(".override.")[2]
     same = subject.get(key) == subject.get(f"producer.override.{plain}")
     return subject.worker.exactly_once is None and plain in CLUSTER_KEYS and same
 
 
-@rule("bare-security", "error", source="MirrorConnectorConfig", seen=REACH, reads=undisputed)
+@rule("bare-security", "error", source="MirrorConnectorConfig", evidence=REACH, reads=no_key_reported)
 def bare_security(subject: Subject) -> Iterator[Hit]:
     """An address or security setting on the connector does not say which cluster it is for.
 
@@ -141,10 +141,10 @@ def bare_security(subject: Subject) -> Iterator[Hit]:
     keys have an effect at the top level: they are the default for every cluster.
     """
     for key in keys_under(subject, "bare-security"):
-        yield instead(subject, key, f"{written(subject, key)} is checked by Connect, but no client uses it")
+        yield instead(subject, key, f"{file_key(subject, key)} is checked by Connect, but no client uses it")
 
 
-@rule("misdirected-key", "error", source="KIP-458; Connect's Worker", seen=REACH, reads=undisputed)
+@rule("misdirected-key", "error", source="KIP-458; Connect's Worker", evidence=REACH, reads=no_key_reported)
 def misdirected_key(subject: Subject) -> Iterator[Hit]:
     """A setting meant for mirrored records configures another client.
 
@@ -157,20 +157,19 @@ def misdirected_key(subject: Subject) -> Iterator[Hit]:
     for key in keys_under(subject, "misdirected-key"):
         plain = parts(subject, key)[1]
         if of_cluster(subject, key) is not None:
-            message = (
-                f"{written(subject, key)} configures only the clients of the workers' own topics, none of MirrorMaker"
-            )
+            effect = "topics, none of MirrorMaker"
+            message = f"{file_key(subject, key)} configures only the clients of the workers' own {effect}"
             yield instead(subject, key, message)
             continue
         if subject.client("record producer") and not subject.written("record producer", plain):
             message = (
-                f"{written(subject, key)} configures only the producer of offset syncs, not {plain} of the records"
+                f"{file_key(subject, key)} configures only the producer of offset syncs, not {plain} of the records"
             )
             hit = move_hit(subject, key, key_for(subject, RECORDS, plain), message)
-            yield hit.lowered("info") if same_value(subject.value(RECORDS, plain), subject.get(key)) else hit
+            yield hit.with_severity("info") if same_value(subject.value(RECORDS, plain), subject.get(key)) else hit
 
 
-@rule("unscoped-address", "error", source="MirrorConnectorConfig", seen=REACH, reads=undisputed)
+@rule("unscoped-address", "error", source="MirrorConnectorConfig", evidence=REACH, reads=no_key_reported)
 def unscoped_address(subject: Subject) -> Iterator[Hit]:
     """An address or security setting applies to the clients of both clusters.
 
@@ -185,10 +184,10 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
     for key in keys_under(subject, "unscoped-address"):
         reached = [client for client in subject.clients if seen_by(client, key)]
         if not any(subject.written(client.name, parts(subject, key)[1]) == key for client in reached):
-            yield from _outranked(subject, key, reached)
+            yield from _outranked_hit(subject, key, reached)
             continue
         names = ", ".join(dict.fromkeys(f"{client.name} ({client.side})" for client in reached))
-        message = f"{written(subject, key)} applies to {names} and overrides source.cluster.* and target.cluster.*"
+        message = f"{file_key(subject, key)} applies to {names} and overrides source.cluster.* and target.cluster.*"
         if hit := _of_one_side(subject, key, message):
             yield hit
             continue
@@ -196,15 +195,15 @@ def unscoped_address(subject: Subject) -> Iterator[Hit]:
         yield hit if hit.severity == "info" else replace(hit, severity=None)
 
 
-def _outranked(subject: Subject, key: str, reached: Sequence[Client]) -> Iterator[Hit]:
+def _outranked_hit(subject: Subject, key: str, reached: Sequence[Client]) -> Iterator[Hit]:
     """Report a setting that every client takes from another key, such as that of the cluster's own line."""
     plain = parts(subject, key)[1]
     winners = dict.fromkeys(winner for client in reached if (winner := subject.written(client.name, plain)))
     if winners:
-        effect = f"{' and '.join(written(subject, winner) for winner in winners)} outranks it"
-        message = f"{written(subject, key)} has no effect: {effect}"
+        effect = f"{' and '.join(file_key(subject, winner) for winner in winners)} outranks it"
+        message = f"{file_key(subject, key)} has no effect: {effect}"
         repeated = all(subject.get(winner) == subject.get(key) for winner in winners)
-        yield removal_hit(subject, key, message).lowered("info" if repeated else "warning")
+        yield removal_hit(subject, key, message).with_severity("info" if repeated else "warning")
 
 
 def _of_one_side(subject: Subject, key: str, message: str) -> Hit | None:
@@ -216,12 +215,12 @@ def _of_one_side(subject: Subject, key: str, message: str) -> Hit | None:
     if side not in SIDES or plain == "bootstrap.servers" or key == own:
         return None
     if subject.get(own) in ("", value):
-        return edit_hit(subject, message, [Edit(own, value), Edit(key, None)], key).lowered("info")
-    fix = f"remove {written(subject, key)}: {written(subject, own)} is set"
-    return Hit(f"{message}, where {written(subject, own)} has another value", fix, key)
+        return edit_hit(subject, message, [Edit(own, value), Edit(key, None)], key).with_severity("info")
+    fix = f"remove {file_key(subject, key)}: {file_key(subject, own)} is set"
+    return Hit(f"{message}, where {file_key(subject, own)} has another value", fix, key)
 
 
-@rule("unknown-key", "warning", source="the definitions in Kafka's jars", seen=REACH, reads=undisputed)
+@rule("unknown-key", "warning", source="the definitions in Kafka's jars", evidence=REACH, reads=no_key_reported)
 def unknown_key(subject: Subject) -> Iterator[Hit]:
     """No Kafka line knows this key; it is probably misspelt.
 
@@ -235,14 +234,15 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
     strange = keys_under(subject, "unknown-key")
     own = bool(strange) and _has_own_classes(subject)
     for key in strange:
-        name, likeness = near(subject, key)
+        name, likeness = most_similar(subject, key)
         if own and likeness < _SURE:
             continue
         definitions = load()
-        message = f"{written(subject, key)} does nothing: no Kafka from {definitions.lines[0]} to {definitions.lines[-1]} knows it"
+        outcome = f"no Kafka from {definitions.lines[0]} to {definitions.lines[-1]} knows it"
+        message = f"{file_key(subject, key)} does nothing: {outcome}"
         if key in _OF_SINKS:
             effect = "only sink connectors read it, and those of MirrorMaker are sources"
-            message = f"{written(subject, key)} does nothing: {effect}"
+            message = f"{file_key(subject, key)} does nothing: {effect}"
             yield removal_hit(subject, key, message)
             continue
         right = better(subject, key, name) if name else ""
@@ -258,10 +258,10 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
             yield removal_hit(subject, key, f"{message}: {other_tool}")
         elif name and is_slip(of_cluster(subject, key) or key, name) and takes(subject, right, subject.get(key)):
             if right in subject.config and (line := _outranking(subject, key, right)):
-                fix = f"write {line}, which outranks what it has now ({right}={shown(subject, right)}), or remove it"
+                fix = f"write {line}, which outranks what it has now ({right}={show(subject, right)}), or remove it"
                 yield Hit(message, fix, key)
             elif right in subject.config:
-                yield removal_hit(subject, key, message, f"; {written(subject, right)} is set")
+                yield removal_hit(subject, key, message, f"; {file_key(subject, right)} is set")
             else:
                 yield move_hit(subject, key, right, message)
         elif _RETENTION.search(key):
@@ -276,10 +276,10 @@ def unknown_key(subject: Subject) -> Iterator[Hit]:
 def _outranking(subject: Subject, key: str, right: str) -> str:
     """Return what a misspelt line was meant for, where the right key is set in a wider place, or by mm2mgr; "" else."""
     if subject.form == "tree":
-        return spelled(subject, right, shown(subject, key)) if subject.get(key) != subject.get(right) else ""
+        return spell(subject, right, show(subject, key)) if subject.get(key) != subject.get(right) else ""
     pair = f"{subject.pair}."
-    is_wider = written(subject, key).startswith(pair) and not written(subject, right).startswith(pair)
-    return f"{pair}{right} = {shown(subject, key)}" if subject.form == "dedicated" and is_wider else ""
+    is_wider = file_key(subject, key).startswith(pair) and not file_key(subject, right).startswith(pair)
+    return f"{pair}{right} = {show(subject, key)}" if subject.form == "dedicated" and is_wider else ""
 
 
 # Of Connect's SinkConnectorConfig.
@@ -322,7 +322,7 @@ def kafka_unknown(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, "upgrade the workers, or use --kafka VERSION to judge by another version")
 
 
-@rule("key-too-new", "error", source="the definitions in Kafka's jars", reads=undisputed)
+@rule("key-too-new", "error", source="the definitions in Kafka's jars", reads=no_key_reported)
 def key_too_new(subject: Subject) -> Iterator[Hit]:
     """This key exists only in a newer Kafka line than that of the workers.
 
@@ -332,19 +332,19 @@ def key_too_new(subject: Subject) -> Iterator[Hit]:
     without them.
     """
     for key in keys_under(subject, "key-too-new"):
-        first, default = since(subject, key)
+        first, default = first_line(subject, key)
         if subject.get(key).lower() == default or (subject.form == "tree" and key not in subject.spots):
             continue
-        message = f"{written(subject, key)} does nothing: workers of {subject.version} do not know it"
+        message = f"{file_key(subject, key)} does nothing: workers of {subject.version} do not know it"
         hit = removal_hit(subject, key, message, f", or run workers of {first} or newer")
         own = bool(load().history(subject.type, key)) and not key.startswith(_BESIDE_RECORDS)
-        yield hit if own else hit.lowered("warning")
+        yield hit if own else hit.with_severity("warning")
 
 
 _BESIDE_RECORDS = ("heartbeats.", "metric", "tasks.max.enforce", "errors.log.")
 
 
-@rule("key-removed", "error", source="KIP-629", seen=f"{START}test_removed_exclude", reads=undisputed)
+@rule("key-removed", "error", source="KIP-629", evidence=f"{START}test_removed_exclude", reads=no_key_reported)
 def key_removed(subject: Subject) -> Iterator[Hit]:
     """Kafka removed this key before the version of the workers.
 
@@ -364,20 +364,20 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
             if subject.known_version
             else f"{subject.version}, the newest line (the workers' version is unknown)"
         )
-        message = f"{written(subject, key)} does nothing in Kafka {judged_by}: removed after {last}"
-        hit = _renamed(subject, key, message) if new else removal_hit(subject, key, message)
+        message = f"{file_key(subject, key)} does nothing in Kafka {judged_by}: removed after {last}"
+        hit = _renamed_key(subject, key, message) if new else removal_hit(subject, key, message)
         repeated = new is not None and new in subject.config and subject.get(new) == subject.get(key)
         if repeated or (plain in _NOW_ALWAYS and subject.get(key) in _NOW_ALWAYS[plain]):
-            yield hit.lowered("info")
+            yield hit.with_severity("info")
         else:
-            yield hit if subject.known_version else hit.lowered("warning")
+            yield hit if subject.known_version else hit.with_severity("warning")
 
 
 # Values of removed keys that say what newer lines do anyway.
 _NOW_ALWAYS = {"use.incremental.alter.configs": ("requested", "required"), "add.source.alias.to.metrics": ("true",)}
 
 
-@rule("key-deprecated", "warning", source="KIP-629", reads=undisputed)
+@rule("key-deprecated", "warning", source="KIP-629", reads=no_key_reported)
 def key_deprecated(subject: Subject) -> Iterator[Hit]:
     """This key still works and is removed in the next major version.
 
@@ -386,17 +386,19 @@ def key_deprecated(subject: Subject) -> Iterator[Hit]:
     was excluded. The new names work on every line since 2.7.
     """
     for key in keys_under(subject, "key-deprecated"):
-        message = f"{written(subject, key)} works on {subject.version} and is ignored from 4.0 on"
-        yield _renamed(subject, key, message)
+        message = f"{file_key(subject, key)} works on {subject.version} and is ignored from 4.0 on"
+        yield _renamed_key(subject, key, message)
 
 
-def _renamed(subject: Subject, key: str, message: str) -> Hit:
+def _renamed_key(subject: Subject, key: str, message: str) -> Hit:
     if RENAMED[key] in subject.config:
-        return removal_hit(subject, key, message, f"; {written(subject, RENAMED[key])} is set")
+        return removal_hit(subject, key, message, f"; {file_key(subject, RENAMED[key])} is set")
     return move_hit(subject, key, RENAMED[key], message)
 
 
-@rule("other-connectors-key", "warning", source="the definitions in Kafka's jars", seen=START, reads=undisputed)
+@rule(
+    "other-connectors-key", "warning", source="the definitions in Kafka's jars", evidence=START, reads=no_key_reported
+)
 def other_connectors_key(subject: Subject) -> Iterator[Hit]:
     """This key belongs to another MirrorMaker connector; this class does not read it.
 
@@ -408,15 +410,15 @@ def other_connectors_key(subject: Subject) -> Iterator[Hit]:
     for key in keys_under(subject, "other-connectors-key"):
         owners = [type_ for type_ in CLIENTS if load().history(type_, key)]
         named = " or ".join(f"Mirror{owner.capitalize()}Connector" for owner in owners)
-        message = f"{written(subject, key)} does nothing on a {subject.type} connector: only {named} reads it"
+        message = f"{file_key(subject, key)} does nothing on a {subject.type} connector: only {named} reads it"
         place = f"it belongs to the {named} of this pair"
         if subject.form == "tree":
-            value = shown(subject, key)
-            ways = (spelled(replace(subject, type=owner), key, value) for owner in owners)
+            value = show(subject, key)
+            ways = (spell(replace(subject, type=owner), key, value) for owner in owners)
             place = f"write {' or '.join(dict.fromkeys(ways))} if it is wanted"
         hit = removal_hit(subject, key, message, f"; {place}")
         definition = load().find(owners[0], key, subject.version)
-        yield hit.lowered("info") if definition and same_value(definition.default, subject.get(key)) else hit
+        yield hit.with_severity("info") if definition and same_value(definition.default, subject.get(key)) else hit
 
 
 @lru_cache(maxsize=4096)
@@ -429,7 +431,7 @@ def _of_general(kind: SubjectKind) -> tuple[str, ...] | None:
     return None if _general(kind) else ()
 
 
-@rule("shadowed-key", "warning", source="MirrorConnectorConfig", seen=REACH, reads=_of_general)
+@rule("shadowed-key", "warning", source="MirrorConnectorConfig", evidence=REACH, reads=_of_general)
 def shadowed_key(subject: Subject) -> Iterator[Hit]:
     """A more specific key overrides this setting for every client.
 
@@ -440,10 +442,9 @@ def shadowed_key(subject: Subject) -> Iterator[Hit]:
     """
     for key in _general(subject.kind):
         if winner := _shadow(subject, key):
-            message = (
-                f"{written(subject, key)} has no effect: {written(subject, winner)} overrides it with another value"
-            )
-            yield removal_hit(subject, key, message, f", or {written(subject, winner)} if this one is meant")
+            effect = f"{file_key(subject, winner)} overrides it with another value"
+            message = f"{file_key(subject, key)} has no effect: {effect}"
+            yield removal_hit(subject, key, message, f", or {file_key(subject, winner)} if this one is meant")
 
 
 def _shadow(subject: Subject, key: str) -> str | None:
@@ -455,7 +456,7 @@ def _shadow(subject: Subject, key: str) -> str | None:
     return winner if subject.get(winner) != subject.get(key) else None
 
 
-@rule("forced-key", "warning", source="MirrorConnectorConfig; KIP-618", seen=REACH, reads=undisputed)
+@rule("forced-key", "warning", source="MirrorConnectorConfig; KIP-618", evidence=REACH, reads=no_key_reported)
 def forced_key(subject: Subject) -> Iterator[Hit]:
     """MirrorMaker or Connect sets this key itself and ignores the configured value.
 
@@ -475,10 +476,10 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
                 "does not share work (partitions are assigned), but offsets committed by this group may decide where "
                 "a new flow starts"
             )
-        yield removal_hit(subject, key, f"{written(subject, key)} {effect}")
+        yield removal_hit(subject, key, f"{file_key(subject, key)} {effect}")
 
 
-@rule("worker-key", "warning", source="DistributedConfig", seen=START, reads=undisputed)
+@rule("worker-key", "warning", source="DistributedConfig", evidence=START, reads=no_key_reported)
 def worker_key(subject: Subject) -> Iterator[Hit]:
     """A key of the Connect workers is configured on a connector.
 
@@ -488,7 +489,7 @@ def worker_key(subject: Subject) -> Iterator[Hit]:
     first.
     """
     for key in keys_under(subject, "worker-key"):
-        message = f"{written(subject, key)} does nothing on a connector: workers read it from their own properties"
+        message = f"{file_key(subject, key)} does nothing on a connector: workers read it from their own properties"
         where, edits = "the workers' properties file", tuple[Edit, ...]()
         if subject.form == "dedicated":
             where, line = f"{subject.target}.{key}", subject.spots[key]
@@ -496,7 +497,7 @@ def worker_key(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"move it to {where}, where it applies to all connectors of these workers", key, edits=edits)
 
 
-@rule("server-key", "warning", source="Kafka's LogConfig and KafkaConfig", reads=undisputed)
+@rule("server-key", "warning", source="Kafka's LogConfig and KafkaConfig", reads=no_key_reported)
 def server_key(subject: Subject) -> Iterator[Hit]:
     """A setting of topics or of brokers is configured on a connector.
 
@@ -516,7 +517,7 @@ def server_key(subject: Subject) -> Iterator[Hit]:
             if excluded.takes(plain) or not subject.flag("sync.topic.configs.enabled", default=True):
                 where = "on the topics of the target, as MirrorMaker does not copy it"
         own = "; the limit of the producer is max.request.size" if plain == "message.max.bytes" else ""
-        message = f"{written(subject, key)} does nothing on a connector: it is a setting of {server_setting(plain)}s"
+        message = f"{file_key(subject, key)} does nothing on a connector: it is a setting of {server_setting(plain)}s"
         yield removal_hit(subject, key, message, f" and set it {where}{own}")
 
 
@@ -536,7 +537,7 @@ _POLICY = "replication.policy.class"
     "other-tools-key",
     "error",
     source="documentation of Confluent Replicator, Mirus and MirrorMaker 1",
-    reads=undisputed,
+    reads=no_key_reported,
 )
 def other_tools_key(subject: Subject) -> Iterator[Hit]:
     """This key belongs to another mirroring tool; MirrorMaker does not read it.
@@ -557,14 +558,14 @@ def other_tools_key(subject: Subject) -> Iterator[Hit]:
         own = bool(load().history(subject.type, ours))
         lost = _INSTEAD_OF.get(ours, "") if own and ours not in subject.config else ""
         reads = bool(ours) and ours not in subject.config and (own or ours.startswith(("source.", "target.")))
-        right = carried(subject, ours, value) if reads and value else None
+        right = value_for(subject, ours, value) if reads and value else None
         edits = [Edit(key, None)] if right is None else [Edit(ours, right), Edit(key, None)]
         whose = f"is a key of {other.tool}, which MirrorMaker does not read"
         if not other.tool:
             whose = "was never a key of MirrorMaker 2 and does nothing"
-        message = f"{written(subject, key)} {whose}{': ' if lost else ''}{lost}"
+        message = f"{file_key(subject, key)} {whose}{': ' if lost else ''}{lost}"
         hit = edit_hit(subject, message, edits, key)
-        yield hit if lost else hit.lowered("warning")
+        yield hit if lost else hit.with_severity("warning")
 
 
 def _ours(subject: Subject, key: str, instead: str) -> tuple[str, str]:

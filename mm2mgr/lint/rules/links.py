@@ -31,7 +31,7 @@ from mm2mgr.lint.findings import (
     Hit,
     client_edit,
     client_hit,
-    described,
+    describe,
     edit_hit,
     estate_rule,
     key_for,
@@ -83,10 +83,10 @@ class LinkedConnector(NamedTuple):
 def on_link(subject: Subject) -> LinkedConnector | None:
     """Return a source connector on its link; None where no link or no number is known."""
     wire = subject.wire
-    clients = Clients.of(subject.number) if wire else None
+    clients = Clients.read(subject.number) if wire else None
     if wire is None or clients is None:
         return None
-    route = wire.route or Route.over(Leg(wire.rtt_seconds, wire.bytes_per_second), _placement(subject))
+    route = wire.route or Route.over_link(Leg(wire.rtt_seconds, wire.bytes_per_second), _placement(subject))
     limits = wire.source
     if not limits.read and subject.source_kafka.brokers:
         limits = replace(limits, brokers=subject.source_kafka.brokers)
@@ -157,7 +157,7 @@ def window_small(subject: Subject) -> Iterator[Hit]:
         if fetch_of_one(subject) < _LONG_FETCH or subject.number(READER, _WINDOW) != _KAFKAS_WINDOW:
             return
         effect = "from about 150 ms of round trip a fetch exceeds request.timeout.ms and nothing arrives"
-        message = f"{described(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): {effect}"
+        message = f"{describe(subject, READER, PARTITION)} is read through a window of 64 KiB ({_WINDOW}): {effect}"
         yield replace(client_hit(subject, READER, _WINDOW, "-1", message), key=key_for(subject, READER, PARTITION))
         return
     link = on_link(subject)
@@ -166,8 +166,8 @@ def window_small(subject: Subject) -> Iterator[Hit]:
         rate = window("consumer", link.clients.receive_buffer_bytes) / leg.rtt_seconds / 1e6
         trip = leg.rtt_seconds * 1000
         effect = f"round trip of {trip:.0f} ms, and {gain[1] / 1e6:.2f} MB/s without that limit"
-        message = f"{described(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a {effect}"
-        yield client_hit(subject, READER, _WINDOW, "-1", message).lowered("info")
+        message = f"{describe(subject, READER, _WINDOW)}: one connection carries at most {rate:.2f} MB/s at a {effect}"
+        yield client_hit(subject, READER, _WINDOW, "-1", message).with_severity("info")
 
 
 @rule("fetch-small", "info", types=("source",), source=_MEASURED)
@@ -189,7 +189,7 @@ def fetch_small(subject: Subject) -> Iterator[Hit]:
     larger = {"partition_fetch_bytes": enough, "fetch_bytes": fetch, "poll_records": polled}
     if link.with_().limit == "request/response" and (gain := link.gain(**larger)):
         effect = f"{leg.words}, {LIMITS['request/response']}; {rate_text(gain[1])} with {size(enough)}"
-        message = f"{described(subject, READER, PARTITION)}: one partition carries {rate_text(gain[0])} at {effect}"
+        message = f"{describe(subject, READER, PARTITION)}: one partition carries {rate_text(gain[0])} at {effect}"
         edits = [client_edit(subject, READER, PARTITION, str(enough))]
         if enough > link.clients.fetch_bytes:
             edits.append(client_edit(subject, READER, FETCH, str(enough)))
@@ -233,7 +233,7 @@ def batch_small(subject: Subject) -> Iterator[Hit]:
     right = link.largest_batch
     if right > link.clients.batch_bytes and (gain := link.gain(batch_bytes=right)):
         effect = f"one partition sends {rate_text(gain[0])} over {leg.words}; {rate_text(gain[1])} with {size(right)}"
-        message = f"{described(subject, RECORDS, _BATCH)}: {effect}"
+        message = f"{describe(subject, RECORDS, _BATCH)}: {effect}"
         edits = [client_edit(subject, RECORDS, _BATCH, str(right))]
         if (number(subject, "linger.ms") or 0) < _LINGER_MS:
             edits.append(client_edit(subject, RECORDS, "linger.ms", str(_LINGER_MS)))
@@ -255,7 +255,7 @@ def one_in_flight(subject: Subject) -> Iterator[Hit]:
         return
     if gain := link.gain(in_flight=5):
         effect = f"{leg.words}; {rate_text(gain[1])} with five requests in flight"
-        message = f"{described(subject, RECORDS, _FLYING)}: one partition sends {rate_text(gain[0])} over {effect}"
+        message = f"{describe(subject, RECORDS, _FLYING)}: one partition sends {rate_text(gain[0])} over {effect}"
         edits = [client_edit(subject, RECORDS, _FLYING, "5")]
         if not subject.exactly_once:
             edits += [
@@ -277,7 +277,7 @@ def send_window_small(subject: Subject) -> Iterator[Hit]:
         return
     if link.forecast.task_limit == "client window" and (gain := link.gain(send_buffer_bytes=BY_SYSTEM)):
         effect = f"{leg.words}, {rate_text(gain[1])} without that limit"
-        message = f"{described(subject, RECORDS, _SENT)}: one connection carries {rate_text(gain[0])} over {effect}"
+        message = f"{describe(subject, RECORDS, _SENT)}: one connection carries {rate_text(gain[0])} over {effect}"
         yield client_hit(subject, RECORDS, _SENT, "-1", message)
 
 
@@ -324,7 +324,7 @@ def link_memory(subject: Subject) -> Iterator[Hit]:
         need = link.forecast.task_heap_bytes * sharing
         client, plain = by_hand[0]
         effect = f"beside what it needs itself, and its heap is {size(heap)}"
-        message = f"{described(subject, client, plain)}: {sharing} tasks on a worker may need {size(need)} {effect}"
+        message = f"{describe(subject, client, plain)}: {sharing} tasks on a worker may need {size(need)} {effect}"
         more = (
             f", so that mm2mgr chooses sizes that fit, or declare more memory (connect: {subject.connect}: workers: "
             "memory)"
@@ -346,7 +346,7 @@ def link_placement(subject: Subject) -> Iterator[Hit]:
     if link is None or link.wire.route is None or (leg := link.route.reading) is None or link.route.writing:
         return
     sent = Clients(send_buffer_bytes=BY_SYSTEM, batch_bytes=link.largest_batch, in_flight=5)
-    there = predict(Route.over(leg, "source"), sent, FlowTraffic(), link.wire.source, link.wire.target).partition
+    there = predict(Route.over_link(leg, "source"), sent, FlowTraffic(), link.wire.source, link.wire.target).partition
     here = link.with_().partition
     if here and there > _PLACEMENT_GAIN * here:
         effect = f"read over it; beside {subject.source}, they can send {rate_text(there)}"

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open, without_templates
-from mm2mgr.lint.findings import Edit, Hit, edit_hit, estate_rule, failing, keys_ending, rule, written
+from mm2mgr.lint.findings import Edit, Hit, edit_hit, estate_rule, failing, file_key, keys_ending, rule
 from mm2mgr.lint.hops import clusters
-from mm2mgr.lint.rules.security import MODULES, PLAIN, SCRAM, configured, keys_with_clients
+from mm2mgr.lint.rules.security import MODULES, PLAIN, SCRAM, configured_value, keys_with_clients
 from mm2mgr.lint.subject import Estate, Subject, SubjectKind
 from mm2mgr.text import nearest
 from mm2mgr.truth.reach import Client, numbers
@@ -111,7 +111,7 @@ def jaas_syntax(subject: Subject) -> Iterator[Hit]:
         jaas = _read(subject.get(key))
         if jaas and jaas.wrong and key not in reported:
             reported.add(key)
-            yield _of_syntax(subject, key, jaas, f"{written(subject, key)} {jaas.wrong}: {failing(client)}")
+            yield _of_syntax(subject, key, jaas, f"{file_key(subject, key)} {jaas.wrong}: {failing(client)}")
 
 
 def _of_syntax(subject: Subject, key: str, jaas: _Jaas, message: str) -> Hit:
@@ -139,7 +139,7 @@ def _logins(subject: Subject) -> Iterator[tuple[str, Client]]:
 
 
 def _logs_in(subject: Subject, client: Client) -> bool:
-    protocol = configured(subject, client.name, "security.protocol").upper()
+    protocol = configured_value(subject, client.name, "security.protocol").upper()
     return is_open(protocol) or protocol.startswith("SASL_")  # security-incomplete reports a login without
 
 
@@ -173,24 +173,24 @@ def jaas_module(subject: Subject) -> Iterator[Hit]:
 
 
 def _module_hits(subject: Subject, key: str, client: Client, jaas: _Jaas) -> Iterator[Hit]:
-    mechanism = configured(subject, client.name, _MECHANISM)
+    mechanism = configured_value(subject, client.name, _MECHANISM)
     if (jaas.module.startswith("org.apache.kafka.") or "." not in jaas.module) and jaas.module not in MODULES:
         yield _no_module(subject, key, client, jaas.module)
     elif numbers(subject.version) >= _NOT_ALLOWED.get(jaas.module, _NEVER):
-        message = f"{written(subject, key)}: Kafka lets no client use {jaas.module}: {failing(client)}"
+        message = f"{file_key(subject, key)}: Kafka lets no client use {jaas.module}: {failing(client)}"
         yield Hit(message, "use the module of the brokers' mechanism, such as ScramLoginModule", key)
     elif mechanism and not is_open(mechanism) and mechanism not in MODULES.get(jaas.module, (mechanism,)):
         yield _unfit(subject, key, client, jaas.module)
     elif re.search(r"=\s*[\u2018-\u201f]", subject.get(key)):
         effect = "which become part of the values: no connection succeeds"
-        message = f"{written(subject, key)} has typographic quotes, {effect}"
+        message = f"{file_key(subject, key)} has typographic quotes, {effect}"
         right = re.sub(r"[\u2018-\u201f]", '"', subject.get(key))
         yield edit_hit(subject, message, [Edit(key, right)], key)
     elif jaas.module.endswith(".Krb5LoginModule") and not _has_service(subject, client, jaas):
-        message = f"{written(subject, key)} has no serviceName, and {_SERVICE} is not set: {failing(client)}"
+        message = f"{file_key(subject, key)} has no serviceName, and {_SERVICE} is not set: {failing(client)}"
         yield edit_hit(subject, message, [Edit(f"{key.removesuffix(_JAAS)}{_SERVICE}", "kafka")], key)
     elif missing := _missing(subject, client, jaas):
-        message = f"{written(subject, key)} has no {' and no '.join(missing)}: no connection succeeds"
+        message = f"{file_key(subject, key)} has no {' and no '.join(missing)}: no connection succeeds"
         right = f'{jaas.module} required username="…" password="…";'
         yield edit_hit(subject, message, [Edit(key, right)], key)
 
@@ -213,26 +213,28 @@ def _no_module(subject: Subject, key: str, client: Client, module: str) -> Hit:
     else:
         right = simple[(*nearest(module, simple, 0.6), PLAIN.rpartition(".")[2])[0]]
         problem = f"{module if module in simple else 'the login module'} is named without its package"
-    message = f"{written(subject, key)}: {problem}: {failing(client)}"
+    message = f"{file_key(subject, key)}: {problem}: {failing(client)}"
     return edit_hit(subject, message, [_with_module(subject, key, module, right)], key)
 
 
 def _has_service(subject: Subject, client: Client, jaas: _Jaas) -> bool:
-    return "serviceName" in jaas.options or bool(configured(subject, client.name, _SERVICE))
+    return "serviceName" in jaas.options or bool(configured_value(subject, client.name, _SERVICE))
 
 
 def _missing(subject: Subject, client: Client, jaas: _Jaas) -> list[str]:
     """Return the options that PLAIN and SCRAM need and this login lacks; a class of somebody else may provide them."""
     handlers = (f"sasl.{handler}.callback.handler.class" for handler in ("client", "login"))
-    if jaas.module not in (PLAIN, SCRAM) or any(configured(subject, client.name, handler) for handler in handlers):
+    if jaas.module not in (PLAIN, SCRAM) or any(
+        configured_value(subject, client.name, handler) for handler in handlers
+    ):
         return []
     return [name for name in ("username", "password") if name not in jaas.options]
 
 
 def _unfit(subject: Subject, key: str, client: Client, module: str) -> Hit:
-    mechanism, works = configured(subject, client.name, _MECHANISM), MODULES[module]
+    mechanism, works = configured_value(subject, client.name, _MECHANISM), MODULES[module]
     effect = f"{_MECHANISM}={mechanism}: no connection succeeds"
-    message = f"{module.rpartition('.')[2]} in {written(subject, key)} does not log in with {effect}"
+    message = f"{module.rpartition('.')[2]} in {file_key(subject, key)} does not log in with {effect}"
     by_mechanism = subject.written(client.name, _MECHANISM) or f"{key.removesuffix(_JAAS)}{_MECHANISM}"
     if module == PLAIN and mechanism in _MECHANISMS:
         edit = _with_module(subject, key, module, _MECHANISMS[mechanism])
@@ -262,12 +264,11 @@ def login_of_other_side(estate: Estate) -> Iterator[Hit]:
             here, there = own if client.side == "source" else own[::-1]
             if client.side != "offsets" and subject.get(key) == there != here:
                 side, other = ("source", "target") if client.side == "source" else ("target", "source")
-                message = (
-                    f"{written(subject, key)}: the {client.name} logs in to the {side} with the login of the {other}"
-                )
+                effect = f"the {client.name} logs in to the {side} with the login of the {other}"
+                message = f"{file_key(subject, key)}: {effect}"
                 yield edit_hit(subject, message, [Edit(key, here)], key)
         yield from _other_mechanism(subject)
-    yield from _swapped(estate)
+    yield from _swapped_logins(estate)
 
 
 @lru_cache(maxsize=4096)
@@ -280,12 +281,12 @@ def _beside_admins(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client], .
 def _other_mechanism(subject: Subject) -> Iterator[Hit]:
     """Report clients with the mechanism of the other side, where the two sides have different ones."""
     others = _beside_admins(subject.kind, _MECHANISM)
-    own = [configured(subject, f"{side} admin", _MECHANISM) for side in ("source", "target")] if others else [""]
+    own = [configured_value(subject, f"{side} admin", _MECHANISM) for side in ("source", "target")] if others else [""]
     for key, client in others if all(own) and own[0] != own[1] else ():
         here, there = own if client.side == "source" else own[::-1]
         if client.side != "offsets" and subject.get(key) == there != here:
             effect = f"the {client.name} uses the mechanism of the other side; all else on this one has {here}"
-            message = f"{written(subject, key)}={there}: {effect}"
+            message = f"{file_key(subject, key)}={there}: {effect}"
             yield edit_hit(subject, message, [Edit(key, here)], key)
 
 
@@ -294,7 +295,7 @@ def _login(subject: Subject, client: str) -> str:
     return subject.get(key) if key else ""
 
 
-def _swapped(estate: Estate) -> Iterator[Hit]:
+def _swapped_logins(estate: Estate) -> Iterator[Hit]:
     """Report pairs of connectors that use two logins for two clusters the other way round, the later one."""
     ends_of = clusters(estate.subjects)
     subject_of: dict[tuple[int, int, str, str], Subject] = {}

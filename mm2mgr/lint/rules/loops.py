@@ -10,7 +10,7 @@ from itertools import combinations, islice, pairwise, product
 
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.findings import Edit, Hit, Severity, connector_hit, estate_rule, rule, spelled, written
+from mm2mgr.lint.findings import Edit, Hit, Severity, connector_hit, estate_rule, file_key, rule, spell
 from mm2mgr.lint.hops import (
     HEARTBEATS,
     SIDES,
@@ -44,7 +44,7 @@ _Edges = Mapping[int, Mapping[int, Sequence[Hop]]]
 _Clusters = tuple[int, ...]
 
 
-@estate_rule("loop", "error", source="KIP-382", seen=f"{_LIVE_TESTS}test_loop_by_alias")
+@estate_rule("loop", "error", source="KIP-382", evidence=f"{_LIVE_TESTS}test_loop_by_alias")
 def loop(estate: Estate) -> Iterator[Hit]:
     """Records return to the cluster they were written on, because a connector does not recognise them.
 
@@ -60,7 +60,7 @@ def loop(estate: Estate) -> Iterator[Hit]:
         edits = [Edit(key, right)]
         if key == _TARGET and right == last.source:  # else both of its ends had one alias
             edits.append(Edit(_SOURCE, circle.hops[-2].subject.target))
-        writes = ", ".join(spelled(last, edit.key, edit.value or "") for edit in edits)
+        writes = ", ".join(spell(last, edit.key, edit.value or "") for edit in edits)
         message, others = f"{_goes_round(circle)}: {cause}", _others(circle.hops, last)
         yield Hit(message, f"{fix}{writes}", key, last, others=others, edits=tuple(edits))
 
@@ -107,7 +107,7 @@ def _goes_round(circle: Circle) -> str:
     return f"topic '{circle.topic}' is mirrored {way} and returns {name}, {again}"
 
 
-@estate_rule("identity-loop", "error", source="KAFKA-9914", seen=_LIVE_TESTS)
+@estate_rule("identity-loop", "error", source="KAFKA-9914", evidence=_LIVE_TESTS)
 def identity_loop(estate: Estate) -> Iterator[Hit]:
     """Topics that keep their names are mirrored in a loop.
 
@@ -121,7 +121,7 @@ def identity_loop(estate: Estate) -> Iterator[Hit]:
     for circle in identity_rounds(estate.subjects).circles:
         subject = circle.hops[0].subject
         message = f"{_goes_round(circle)}: {subject.name} keeps topic names, so the loop is not detected"
-        default = spelled(subject, _POLICY, POLICIES["default"])
+        default = spell(subject, _POLICY, POLICIES["default"])
         fix = f"mirror different topics in each direction, or write {default}"
         yield Hit(message, fix, _POLICY, subject, others=_others(circle.hops, subject))
 
@@ -133,7 +133,7 @@ def identity_rounds(subjects: tuple[Subject, ...]) -> WaysBack:
     return rounds([hop for hop in every if hop.policy == "identity"], every)
 
 
-@rule("self-mirror", "error", types=("source",), source="KIP-382", seen=_LIVE_TESTS)
+@rule("self-mirror", "error", types=("source",), source="KIP-382", evidence=_LIVE_TESTS)
 def self_mirror(subject: Subject) -> Iterator[Hit]:
     """A connector reads the cluster that it writes to.
 
@@ -193,7 +193,7 @@ def _of_two(subject: Subject, side: ClusterSide, here: Point, there: Point) -> H
     effect = "which differ otherwise: clients of one of them connect to the other cluster, by chance"
     message = f"{shared} is in the list of '{here.alias}' and in that of '{there.alias}', {effect}"
     remedy = f"and only those of '{there.alias}' in the other list"
-    fix = f"leave only addresses of '{here.alias}' in {spelled(subject, key, '…')}, {remedy}"
+    fix = f"leave only addresses of '{here.alias}' in {spell(subject, key, '…')}, {remedy}"
     return Hit(message, fix, key, subject)
 
 
@@ -279,7 +279,7 @@ def _hit(first: Sequence[Hop], second: Sequence[Hop], topic: str) -> Hit:
     target = first[-1].subject.target
     ways = " and ".join(" → ".join([source, *(hop.subject.target for hop in way)]) for way in (first, second))
     message = f"'{topic}' of {source} reaches {target} on two paths under one name ({ways}): its records arrive twice"
-    fix = f"remove it from one of the paths, or write {spelled(last, _POLICY, POLICIES['default'])}"
+    fix = f"remove it from one of the paths, or write {spell(last, _POLICY, POLICIES['default'])}"
     return Hit(message, fix, "topics", last, others=_others((*first, *second), last))
 
 
@@ -313,11 +313,11 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
                 effect = "their topics, offsets and checkpoints are mixed"
                 message = f"'{alias}' is one cluster for {subject.name} and a different one {whose}: {effect}"
                 right = next((name for name in called[number] if name not in ("", alias)), f"{alias}2")
-                fix = f"give each cluster its own alias: {spelled(subject, key, right)}"
+                fix = f"give each cluster its own alias: {spell(subject, key, right)}"
                 yield Hit(message, fix, key, subject, others=() if other is subject else (other,))
 
 
-@estate_rule("cluster-two-aliases", "error", source="KIP-382", seen=_LIVE_TESTS)
+@estate_rule("cluster-two-aliases", "error", source="KIP-382", evidence=_LIVE_TESTS)
 def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     """One cluster has two aliases.
 
@@ -350,7 +350,7 @@ def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
                 message = f"the cluster that {subject.name} calls '{alias}' is '{usual}' for {first.name}: {effect}"
                 hit = connector_hit(subject, key, usual, message)
                 if subject.form == "tree":
-                    fix = f"keep one entry for it, {spelled(subject, key, usual)}, and use it in every flow"
+                    fix = f"keep one entry for it, {spell(subject, key, usual)}, and use it in every flow"
                     hit = Hit(message, fix, key, subject)
                 yield replace(hit, others=tuple(other for other, _ in more))
 
@@ -374,11 +374,11 @@ def alias_blank(subject: Subject) -> Iterator[Hit]:
     if blank:
         keeps = not separator_of(subject) and policy_of(subject) == "default" and blank[0] == _SOURCE
         names = "topics keep their names" if keeps else "names of topics have an empty part"
-        keys = " and ".join(written(subject, key) for key in blank)
+        keys = " and ".join(file_key(subject, key) for key in blank)
         verb = "are" if blank[1:] else "is"
         effect = f"{names}, internal topics of all such flows have one name, and loops are not recognised"
         message = f"{keys} {verb} blank: {effect}"
-        identity = f"write {spelled(subject, _POLICY, POLICIES['identity'])} to keep names"
+        identity = f"write {spell(subject, _POLICY, POLICIES['identity'])} to keep names"
         own = "remove the line, so that clusters names them" if subject.form == "dedicated" else "write an alias"
         fix = f"{identity}, and {own}" if policy_of(subject) == "default" else own
         yield Hit(message, fix, blank[0], severity=None if policy_of(subject) == "default" else "warning")
@@ -389,7 +389,7 @@ def alias_blank(subject: Subject) -> Iterator[Hit]:
     "error",
     types=("source",),
     source="DefaultReplicationPolicy",
-    seen="tests/lint/test_seen_live_topics.py::test_alias_with_separator",
+    evidence="tests/lint/test_seen_live_topics.py::test_alias_with_separator",
 )
 def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     """An alias contains the separator, so MirrorMaker cannot parse topic names.
@@ -413,10 +413,10 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
             effect = f"topic names are read as if they came from '{parts[0]}'"
             message = f"the alias '{alias}' contains the separator '{separator}': {effect}"
             hit = connector_hit(subject, key, ("_" if separator == "-" else "-").join(parts), message)
-            yield hit if key == _SOURCE else hit.lowered("warning")
+            yield hit if key == _SOURCE else hit.with_severity("warning")
 
 
-@estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", seen=_LIVE_TESTS)
+@estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", evidence=_LIVE_TESTS)
 def separator_differs(estate: Estate) -> Iterator[Hit]:
     """Flows that share a cluster use different separators.
 

@@ -15,11 +15,11 @@ from mm2mgr.lint.findings import (
     connector_hit,
     edit_hit,
     estate_rule,
+    file_key,
     keys_ending,
     phrase,
     rule,
-    spelled,
-    written,
+    spell,
     yaml,
 )
 from mm2mgr.lint.hops import (
@@ -37,7 +37,7 @@ from mm2mgr.lint.hops import (
     plain_name,
     point,
     same,
-    unread,
+    unread_pattern,
 )
 from mm2mgr.lint.rules.loops import identity_rounds
 from mm2mgr.lint.subject import Estate, Subject, addresses
@@ -70,7 +70,7 @@ _LIVE_TESTS = "tests/lint/test_seen_live_pairs.py::"
 _BEATS = "heartbeats.replication.enabled"
 
 
-@estate_rule("overlap", "error", source="KIP-382", seen=_LIVE_TESTS)
+@estate_rule("overlap", "error", source="KIP-382", evidence=_LIVE_TESTS)
 def overlap(estate: Estate) -> Iterator[Hit]:
     """Two source connectors of one pair mirror the same topic, so its records arrive twice.
 
@@ -88,7 +88,7 @@ def overlap(estate: Estate) -> Iterator[Hit]:
             effect = f"{later.subject.source}: their records arrive twice"
             message = f"{first.subject.name} and {later.subject.name} both mirror {names} from {effect}"
             in_tree = later.subject.form == "tree"
-            place = "topics: {exclude: […]}" if in_tree else written(later.subject, "topics.exclude")
+            place = "topics: {exclude: […]}" if in_tree else file_key(later.subject, "topics.exclude")
             more = f"the pattern of one to {place} of the other"
             if is_named:
                 escaped = topic.replace(".", "\\.")
@@ -133,7 +133,7 @@ def overlap_undecided(estate: Estate) -> Iterator[Hit]:
     for hop in (hop for group in running.values() for hop in group if hop.selection is None):
         back = running.get(hop.pair[::-1], []) if hop.policy == "identity" else []
         other = next((candidate for candidate in (*running[hop.pair], *back) if candidate is not hop), None)
-        if other and (pattern := unread(hop.subject)):
+        if other and (pattern := unread_pattern(hop.subject)):
             yield _open(hop.subject, other.subject, "share a topic", pattern)
     for start, last, pattern in identity_rounds(estate.subjects).undecided:
         yield _open(start.subject, last.subject, "mirror a topic in a loop", pattern)
@@ -145,8 +145,8 @@ def _open(subject: Subject, other: Subject, question: str, pattern: str) -> Hit:
     return Hit(message, fix, "topics", subject, others=(other,))
 
 
-@estate_rule("renamed", "warning", source="KIP-875", seen=_LIVE_TESTS)
-def renamed(estate: Estate) -> Iterator[Hit]:
+@estate_rule("renamed", "warning", source="KIP-875", evidence=_LIVE_TESTS)
+def topics_renamed(estate: Estate) -> Iterator[Hit]:
     """A new connector for topics that another one has mirrored starts again at the first record.
 
     Offsets are stored under the connector's name and the source's alias. A connector with a new name or alias has no
@@ -174,7 +174,7 @@ def renamed(estate: Estate) -> Iterator[Hit]:
         yield Hit(message, fix, "", new.subject, others=(old.subject,))
 
 
-@estate_rule("heartbeats-twice", "warning", source="KIP-1089", seen=f"{_LIVE_TESTS}test_heartbeats")
+@estate_rule("heartbeats-twice", "warning", source="KIP-1089", evidence=f"{_LIVE_TESTS}test_heartbeats")
 def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     """Several source connectors of a pair mirror the heartbeats.
 
@@ -225,10 +225,10 @@ def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
         if leaving:
             carried.add(cluster)
             first = leaving[0]
-            effect = f"and no source connector mirrors them: {written(first, _BEATS)}=false"
+            effect = f"and no source connector mirrors them: {file_key(first, _BEATS)}=false"
             message = f"{sender.name} writes heartbeats into {sender.target}, {effect}"
             remedy = f"or do not write heartbeats into {sender.target}"
-            fix = f"write {spelled(first, _BEATS, 'true')} in one of {first.pair}, {remedy}"
+            fix = f"write {spell(first, _BEATS, 'true')} in one of {first.pair}, {remedy}"
             yield Hit(message, fix, _BEATS, first, others=(sender, *leaving[1:]))
 
 
@@ -249,8 +249,8 @@ def heartbeats_excluded(subject: Subject) -> Iterator[Hit]:
     items = [item for item in items_of(subject, "topics.exclude") if "heartbeats" in item]
     if "topics.exclude" in subject.config and items and carries_heartbeats(subject) and not subject.off:
         effect = "they are mirrored whatever the lists say"
-        message = f"{written(subject, 'topics.exclude')}: '{items[0]}' does not keep heartbeats back: {effect}"
-        fix = f"write {spelled(subject, _BEATS, 'false')}"
+        message = f"{file_key(subject, 'topics.exclude')}: '{items[0]}' does not keep heartbeats back: {effect}"
+        fix = f"write {spell(subject, _BEATS, 'false')}"
         if numbers(subject.version) < (4, 0):
             remedy = "or upgrade the workers to 4.0 (heartbeats.replication.enabled)"
             fix = f"write no heartbeats into the source (emit.heartbeats.enabled=false), {remedy}"
@@ -274,11 +274,11 @@ def heartbeats_off(subject: Subject) -> Iterator[Hit]:
     key = "emit.heartbeats.enabled"
     if not subject.flag(key, default=True) and subject.form != "dedicated" and not subject.off:
         effect = "it is RUNNING without a task and writes no heartbeat"
-        message = f"{written(subject, key)}=false on a heartbeat connector: {effect}"
-        yield Hit(message, f"delete the connector, or {spelled(subject, key, 'true')}", key)
+        message = f"{file_key(subject, key)}=false on a heartbeat connector: {effect}"
+        yield Hit(message, f"delete the connector, or {spell(subject, key, 'true')}", key)
 
 
-@estate_rule("heartbeats-never-cross", "warning", source="KIP-382", seen=f"{_LIVE_TESTS}test_heartbeats")
+@estate_rule("heartbeats-never-cross", "warning", source="KIP-382", evidence=f"{_LIVE_TESTS}test_heartbeats")
 def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     """Heartbeats are written to the target of the flow instead of its source.
 
@@ -298,11 +298,11 @@ def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
             effect = f"and not into {subject.source}: they do not show whether {subject.pair} works"
             message = f"{subject.name} writes heartbeats into {subject.target} itself {effect}"
             fix = f"swap source and target of the heartbeat connector: its target must be {subject.source}"
-            hit = Hit(message, fix, "target.cluster.alias", subject, edits=_swapped(subject))
-            yield hit.lowered("info") if subject.name == f"{subject.pair}.MirrorHeartbeatConnector" else hit
+            hit = Hit(message, fix, "target.cluster.alias", subject, edits=_swapped_ends(subject))
+            yield hit.with_severity("info") if subject.name == f"{subject.pair}.MirrorHeartbeatConnector" else hit
 
 
-def _swapped(subject: Subject) -> tuple[Edit, ...]:
+def _swapped_ends(subject: Subject) -> tuple[Edit, ...]:
     """Return the edits that make a connector's source its target; () where a login is not known for both sides."""
     sides = ("source.cluster.", "target.cluster.")
     of = [{key[len(side) :]: value for key, value in subject.config.items() if key.startswith(side)} for side in sides]
@@ -391,7 +391,7 @@ def fan_in(estate: Estate) -> Iterator[Hit]:
                 reported.add(places)
                 effect = f"of {later.target}: records are mixed and topic settings overwrite each other"
                 message = f"'{shared.topic}' of {first.source} and of {later.source} is written to one topic {effect}"
-                fix = f"write {spelled(later, _POLICY, POLICIES['default'])}, or mirror different topics"
+                fix = f"write {spell(later, _POLICY, POLICIES['default'])}, or mirror different topics"
                 yield Hit(message, fix, "topics", later, others=(first,))
 
 
@@ -401,7 +401,7 @@ _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 
 
 @estate_rule(
-    "checkpoint-without-syncs", "error", source="KIP-1031", seen=f"{_LIVE_TESTS}test_checkpoints_that_never_come"
+    "checkpoint-without-syncs", "error", source="KIP-1031", evidence=f"{_LIVE_TESTS}test_checkpoints_that_never_come"
 )
 def checkpoint_without_syncs(estate: Estate) -> Iterator[Hit]:
     """A checkpoint connector has no offset syncs to translate, or is disabled.
@@ -425,7 +425,7 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
         # In mm2.properties the driver makes this connector unasked, so whoever switches it off gets what they want.
         if subject.form != "dedicated" or subject.flag("sync.group.offsets.enabled", default=False):
             effect = "Connect refuses it with 400" if refusing else "it creates no task and syncs no group offsets"
-            message = f"{written(subject, own)}=false on a checkpoint connector: {effect}"
+            message = f"{file_key(subject, own)}=false on a checkpoint connector: {effect}"
             yield connector_hit(subject, own, "true", message, ", or do not create the connector")
     elif sources and not any(hop.subject.setting.offset_syncs for hop in sources):
         first = sources[0].subject
@@ -445,7 +445,7 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
     "error",
     types=("source",),
     source="KIP-1031",
-    seen=f"{_LIVE_TESTS}test_checkpoint_refused",
+    evidence=f"{_LIVE_TESTS}test_checkpoint_refused",
     reads=keys_ending(),
 )
 def syncs_with_off(subject: Subject) -> Iterator[Hit]:
@@ -458,13 +458,13 @@ def syncs_with_off(subject: Subject) -> Iterator[Hit]:
     """
     keys = [key for key in subject.config if key.startswith(("offset-syncs-", "offset-syncs.topic."))]
     if keys and not subject.setting.offset_syncs:
-        names = ", ".join(written(subject, key) for key in keys)
-        message = f"{written(subject, _SYNCS)}=false together with {names}: Connect refuses the connector"
+        names = ", ".join(file_key(subject, key) for key in keys)
+        message = f"{file_key(subject, _SYNCS)}=false together with {names}: Connect refuses the connector"
         yield edit_hit(subject, message, [Edit(key, None) for key in keys], keys[0])
 
 
 @estate_rule(
-    "pair-disagrees", "error", source="KIP-716, KIP-690", seen=f"{_LIVE_TESTS}test_checkpoints_that_never_come"
+    "pair-disagrees", "error", source="KIP-716, KIP-690", evidence=f"{_LIVE_TESTS}test_checkpoints_that_never_come"
 )
 def pair_disagrees(estate: Estate) -> Iterator[Hit]:
     """The source and the checkpoint connector of a pair use different internal topics.
@@ -511,7 +511,7 @@ def _of_pair(subject: Subject, key: str) -> str:
     "checkpoint-other-topics",
     "warning",
     source="MirrorCheckpointTask.shouldCheckpointTopic",
-    seen=f"{_LIVE_TESTS}test_checkpoints_that_never_come",
+    evidence=f"{_LIVE_TESTS}test_checkpoints_that_never_come",
 )
 def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
     """The checkpoint connector takes no topic that a source connector of the pair mirrors.
@@ -542,7 +542,7 @@ def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
             right = ",".join(dict.fromkeys(item for selection in lists for item in selection))
             listed = ", ".join(items_of(subject, key)[:3])
             effect = f"it takes no topic that a source connector of {subject.pair} mirrors, so no offset is translated"
-            message = f"{written(subject, key)} {says} {listed}: {effect}"
+            message = f"{file_key(subject, key)} {says} {listed}: {effect}"
             yield connector_hit(subject, key, right, message, f": topics of {subject.source}, as mirrored")
 
 
@@ -586,7 +586,7 @@ def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
                 topic = separator_of(subject).join((subject.source, "checkpoints", "internal"))
                 effect = f"into {topic}: the last record may be the older one"
                 message = f"{first.name} and {subject.name} both write checkpoints of groups such as '{group}' {effect}"
-                fix = f"delete one of them, or give each different groups: {spelled(subject, 'groups', '…')}"
+                fix = f"delete one of them, or give each different groups: {spell(subject, 'groups', '…')}"
                 yield Hit(message, fix, "groups", subject, others=(first,))
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from mm2mgr.lint.findings import Hit, connector_hit, keys_ending, rule, spelled, written
+from mm2mgr.lint.findings import Hit, connector_hit, file_key, keys_ending, rule, spell
 from mm2mgr.lint.hops import filter_of, items_of
 from mm2mgr.lint.subject import Subject
 from mm2mgr.topics.java_regex import Alt, Edge, Group, Node, Repeat, Seq
@@ -50,7 +50,7 @@ _GROUP = re.compile(r"\(\?[<=!:>]*")
     stops=True,
     types=_BOTH,
     source="Kafka's Topic.validate, MirrorUtils.compilePatternList",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=OF_LISTS,
 )
 def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
@@ -74,9 +74,9 @@ def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
         verb = "probably matches" if kind == "group" else "matches"
         reason = brackets or f"{_reason(empty[0], kind)}, so '{empty[0]}' {verb} nothing"
         whole = bool(brackets) or len(empty) == len(items)
-        message = f"{written(subject, key)}: {reason}: {_effect(key, whole=whole)}"
-        hit = _repaired(subject, key, message, empty)
-        yield hit if key == "topics" and whole else hit.lowered("warning")
+        message = f"{file_key(subject, key)}: {reason}: {_effect(key, whole=whole)}"
+        hit = _repair(subject, key, message, empty)
+        yield hit if key == "topics" and whole else hit.with_severity("warning")
 
 
 def _is_empty(key: str, item: str) -> bool:
@@ -113,10 +113,10 @@ def _effect(key: str, *, whole: bool) -> str:
     return f"the connector is RUNNING, and nothing is {done}" if whole else f"nothing is {done} by it"
 
 
-def _repaired(subject: Subject, key: str, message: str, empty: Sequence[str]) -> Hit:
+def _repair(subject: Subject, key: str, message: str, empty: Sequence[str]) -> Hit:
     if any(item.startswith("!") for item in empty):
         names = ", ".join(item.lstrip("!") for item in empty if item.startswith("!"))
-        exclude = spelled(subject, f"{key.removesuffix('.exclude')}.exclude", names)
+        exclude = spell(subject, f"{key.removesuffix('.exclude')}.exclude", names)
         return Hit(message, f"remove it, and write {exclude}: there is no negation in a list", key)
     right = meant_items(subject.get(key))
     begun = all((shape := shape_of(item)) and shape.prefix for item in right)
@@ -136,7 +136,7 @@ def _repaired(subject: Subject, key: str, message: str, empty: Sequence[str]) ->
     "warning",
     types=_BOTH,
     source="Matcher.matches in DefaultTopicFilter and DefaultGroupFilter",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
 )
 def pattern_exact(subject: Subject) -> Iterator[Hit]:
     """An anchor suggests that names begin or end with a text, but only the text itself matches.
@@ -159,7 +159,7 @@ def pattern_exact(subject: Subject) -> Iterator[Hit]:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             whole = f"{bare}.*" if end == "start" else f".*{bare}"
             effect = f"such as '{other}': Kafka compares whole names"
-            message = f"{written(subject, key)}: '{item}' matches '{names[0]}'{more} and nothing longer, {effect}"
+            message = f"{file_key(subject, key)}: '{item}' matches '{names[0]}'{more} and nothing longer, {effect}"
             begin = "begin" if end == "start" else "end"
             yield Hit(message, f"write {whole} for all that {begin} with it, or {bare} for the name alone", key)
 
@@ -205,7 +205,7 @@ def _continues(topic: str, names: Sequence[str], end: str) -> bool:
     "warning",
     types=_BOTH,
     source="java.util.regex.Pattern, MirrorUtils.compilePatternList",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=OF_LISTS,
 )
 def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:
@@ -223,7 +223,7 @@ def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:
             if flags and behind:
                 right = f"{flags[0][:-1]}:{item[flags.end() :]})"
                 effect = f"{flags[0]} of '{item}' also applies to the items behind it, such as '{behind[0]}'"
-                message = f"{written(subject, key)}: {effect}"
+                message = f"{file_key(subject, key)}: {effect}"
                 hit = Hit(message, f"write {right} instead of {item}", key)
-                yield hit.lowered("info") if key.endswith(".exclude") else hit
+                yield hit.with_severity("info") if key.endswith(".exclude") else hit
                 break

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.findings import Hit, rule, shown, spelled, written
+from mm2mgr.lint.findings import Hit, file_key, rule, show, spell
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.topics.java_regex import shape
 from mm2mgr.truth import classes
-from mm2mgr.truth.keys import Key, allowed, fault, is_checked, load
+from mm2mgr.truth.keys import Key, allowed_values, fault, is_checked, load
 from mm2mgr.truth.plugins import refusal
 from mm2mgr.truth.reach import numbers
 
@@ -86,14 +86,14 @@ def _first(subject: Subject, plugin: _Plugin, name: str) -> Hit | None:
         definition.name for definition in definitions if definition.required and definition.name not in settings
     ]:
         keys = [plugin.prefix + definition for definition in lacking]
-        message = f"{written(subject, plugin.key)}={subject.get(plugin.key)} needs {' and '.join(keys)}: {validated}"
-        return Hit(message, f"write {', '.join(spelled(subject, key) for key in keys)}", plugin.key)
+        message = f"{file_key(subject, plugin.key)}={subject.get(plugin.key)} needs {' and '.join(keys)}: {validated}"
+        return Hit(message, f"write {', '.join(spell(subject, key) for key in keys)}", plugin.key)
     for definition in definitions:
         value = settings.get(definition.name, "")
         if definition.name in settings and not is_open(value) and (wrong := _fault(definition, subject.version, value)):
             key = plugin.prefix + definition.name
-            message = f"{written(subject, key)}={shown(subject, key)} is {wrong}: {validated}"
-            return Hit(message, f"write {allowed(definition)} for {written(subject, key)}", key)
+            message = f"{file_key(subject, key)}={show(subject, key)} is {wrong}: {validated}"
+            return Hit(message, f"write {allowed_values(definition)} for {file_key(subject, key)}", key)
     return _by_code(subject, plugin, name, settings, validated)
 
 
@@ -117,5 +117,5 @@ def _by_code(subject: Subject, plugin: _Plugin, name: str, settings: Mapping[str
         return None
     key = plugin.prefix + reason.setting
     effect = {"validation": validated, "start": _FAILED, "record": _AT_RECORDS}[reason.by]
-    message = f"{written(subject, key)}={shown(subject, key)} {reason.wrong}: {effect}"
-    return Hit(message, f"correct {written(subject, key)}, or remove '{plugin.alias or plugin.key}'", key)
+    message = f"{file_key(subject, key)}={show(subject, key)} {reason.wrong}: {effect}"
+    return Hit(message, f"correct {file_key(subject, key)}, or remove '{plugin.alias or plugin.key}'", key)

@@ -15,15 +15,15 @@ from mm2mgr.lint.findings import (
     client_edit,
     client_hit,
     connector_hit,
-    described,
+    describe,
     edit_hit,
+    file_key,
     key_for,
     keys_ending,
     phrase,
     removal_hit,
     rule,
-    spelled,
-    written,
+    spell,
     yaml,
 )
 from mm2mgr.lint.hops import filter_of, items_of, selection_of
@@ -50,7 +50,9 @@ def _declares(subject: Subject) -> bool:
     return subject.type == "source" and numbers(subject.version) >= (3, 5)
 
 
-@rule("exactly-once-isolation", "error", stops=True, types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
+@rule(
+    "exactly-once-isolation", "error", stops=True, types=("source",), needs=(_KEY,), source="KIP-618", evidence=_REFUSED
+)
 def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required, but the source is read uncommitted.
 
@@ -61,12 +63,12 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     level = subject.value(READER, "isolation.level") or ""
     if _is_required(subject) and _declares(subject) and level != "read_committed" and not is_open(level):
         effect = "Connect refuses the config"
-        message = f"{written(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: {effect}"
+        message = f"{file_key(subject, _KEY)}=required with isolation.level={level or 'read_uncommitted'}: {effect}"
         edit = client_edit(subject, READER, "isolation.level", "read_committed")
         yield edit_hit(subject, message, [edit], _KEY)
 
 
-@rule("exactly-once-worker", "error", types=("source",), needs=(_KEY,), source="KIP-618", seen=_REFUSED)
+@rule("exactly-once-worker", "error", types=("source",), needs=(_KEY,), source="KIP-618", evidence=_REFUSED)
 def exactly_once_worker(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required, but the workers do not provide it.
 
@@ -88,7 +90,7 @@ def _is_off(subject: Subject) -> bool:
     return is_known and (subject.worker_property("exactly.once.source.support") or "").lower() != "enabled"
 
 
-@rule("exactly-once-unsupported", "error", needs=(_KEY,), source="KIP-618", seen=_REFUSED)
+@rule("exactly-once-unsupported", "error", needs=(_KEY,), source="KIP-618", evidence=_REFUSED)
 def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required of a connector that does not declare it.
 
@@ -98,7 +100,7 @@ def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     fail.
     """
     if _is_required(subject) and not _declares(subject):
-        effect = f"declare exactly-once: Connect refuses {written(subject, _KEY)}=required"
+        effect = f"declare exactly-once: Connect refuses {file_key(subject, _KEY)}=required"
         message = f"a {subject.type} connector{'' if subject.type != 'source' else ' before 3.5'} does not {effect}"
         yield removal_hit(subject, _KEY, message)
 
@@ -108,7 +110,7 @@ def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     "error",
     needs=(_RECORDS + _ADDRESS,),
     source="KIP-618",
-    seen="tests/live/test_exactly_once.py",
+    evidence="tests/live/test_exactly_once.py",
 )
 def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
     """The producer of records and offsets uses another Kafka than the clients of the offsets topic.
@@ -176,7 +178,7 @@ def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
     key = "transaction.boundary"
     if subject.get(key).lower() == "connector" and numbers(subject.version) >= (3, 3):
         effect = "MirrorMaker does not define transactions, and Connect refuses the config"
-        message = f"{written(subject, key)}=connector: {effect}"
+        message = f"{file_key(subject, key)}=connector: {effect}"
         yield connector_hit(subject, key, "interval", message, ", or remove it")
 
 
@@ -191,7 +193,7 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
     polls = subject.get("transaction.boundary", "poll").lower() == "poll"
     if _is_required(subject) and polls and not subject.written(READER, "max.poll.records"):
         message = "each poll of 500 records is a transaction, which halves the throughput"
-        more = f", or {spelled(subject, 'transaction.boundary', 'interval')}"
+        more = f", or {spell(subject, 'transaction.boundary', 'interval')}"
         yield edit_hit(subject, message, [client_edit(subject, READER, "max.poll.records", "5000")], _KEY, more)
 
 
@@ -223,12 +225,12 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
     in_flight = subject.number(RECORDS, _IN_FLIGHT)
     if in_flight is not None and in_flight > 1 and subject.number(RECORDS, "retries") != 0:
         effect = "a retried request can arrive after later ones, so records change their order"
-        message = f"{described(subject, RECORDS, _IN_FLIGHT)} without idempotence: {effect}"
+        message = f"{describe(subject, RECORDS, _IN_FLIGHT)} without idempotence: {effect}"
         edit = client_edit(subject, RECORDS, _IDEMPOTENCE, "true")
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, _IN_FLIGHT))
 
 
-@rule("idempotence-conflict", "error", source="KIP-98", seen=_LIVE_TESTS, reads=_OF_PRODUCERS)
+@rule("idempotence-conflict", "error", source="KIP-98", evidence=_LIVE_TESTS, reads=_OF_PRODUCERS)
 def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     """The producer settings contradict idempotence.
 
@@ -248,7 +250,7 @@ def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     for plain, (right, is_wrong) in conflicts.items():
         if is_wrong:
             effect = "every task fails when it starts"
-            message = f"{described(subject, RECORDS, plain)} conflicts with an idempotent producer: {effect}"
+            message = f"{describe(subject, RECORDS, plain)} conflicts with an idempotent producer: {effect}"
             key = subject.written(RECORDS, plain) or subject.written(RECORDS, _IDEMPOTENCE)
             yield edit_hit(subject, message, [client_edit(subject, RECORDS, plain, right)], key)
 
@@ -268,7 +270,7 @@ def acks_weak(subject: Subject) -> Iterator[Hit]:
     """
     if subject.is_set(RECORDS, "acks") and subject.value(RECORDS, "acks") in ("0", "1") and not _idempotent(subject):
         effect = "records are lost when a target broker fails, although their offsets are stored"
-        message = f"{described(subject, RECORDS, 'acks')}: {effect}"
+        message = f"{describe(subject, RECORDS, 'acks')}: {effect}"
         yield client_hit(subject, RECORDS, "acks", "all", message)
 
 
@@ -287,10 +289,10 @@ def compression_level_idle(subject: Subject) -> Iterator[Hit]:
             type_ = subject.value(client, "compression.type") or "none"
             definition = load().find("producer", plain, subject.version) if key else None
             if definition and type_.lower() != codec and not is_open(type_):
-                message = f"{written(subject, key)} does nothing: compression.type of the {client} is {type_}"
+                message = f"{file_key(subject, key)} does nothing: compression.type of the {client} is {type_}"
                 right = Edit(f"{key.removesuffix(plain)}compression.type", codec)
                 hit = Hit(message, f"{phrase(subject, [right])}, or remove the level", key)
-                yield hit.lowered("info") if subject.get(key) == definition.default else hit
+                yield hit.with_severity("info") if subject.get(key) == definition.default else hit
 
 
 @rule(
@@ -298,7 +300,7 @@ def compression_level_idle(subject: Subject) -> Iterator[Hit]:
     "error",
     types=("source",),
     source="KIP-779",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=keys_ending("errors.tolerance"),
 )
 def errors_tolerated(subject: Subject) -> Iterator[Hit]:
@@ -320,7 +322,7 @@ _EXCLUDE = "config.properties.exclude"
 _NO_LIMIT = 2**63 - 1
 
 
-@rule("record-refused", "warning", types=("source",), source="Kafka's LogValidator; KAFKA-20163", seen=_LIVE_TESTS)
+@rule("record-refused", "warning", types=("source",), source="Kafka's LogValidator; KAFKA-20163", evidence=_LIVE_TESTS)
 def record_refused(subject: Subject) -> Iterator[Hit]:
     """The target's topics refuse records that the source still has.
 
@@ -408,7 +410,7 @@ def delivery_limited(subject: Subject) -> Iterator[Hit]:
         if plain == "retries" and value == 0 and _idempotent(subject):
             continue  # idempotence-conflict reports it
         effect = "if the target is unavailable for longer, the task fails and stays FAILED"
-        message = f"{described(subject, RECORDS, plain)}: {effect}"
+        message = f"{describe(subject, RECORDS, plain)}: {effect}"
         key = subject.written(RECORDS, plain)
         edit = Edit(key, None) if key else client_edit(subject, RECORDS, plain, "2147483647")
         more = ": Connect's default waits until the target is available again"
@@ -446,7 +448,7 @@ def delivery_below_request(subject: Subject) -> Iterator[Hit]:
                 f"request.timeout.ms={subject.value(client, 'request.timeout.ms')}"
             )
             effect = f"every task is FAILED when it creates the {client}"
-            message = f"{described(subject, client, _WAITS)} is less than {others} together: {effect}"
+            message = f"{describe(subject, client, _WAITS)} is less than {others} together: {effect}"
             key = subject.written(client, _WAITS)
             if client == RECORDS and key:
                 yield removal_hit(
@@ -474,7 +476,7 @@ def transactional_id(subject: Subject) -> Iterator[Hit]:
             continue
         key = subject.written(client, _TRANSACTION)
         effect = "every task is FAILED" if client == RECORDS else "no offset sync is written"
-        name = written(subject, key) if key else f"{subject.workers_key(client, _TRANSACTION)} of the workers"
+        name = file_key(subject, key) if key else f"{subject.workers_key(client, _TRANSACTION)} of the workers"
         message = f"{name}: nothing begins transactions of the {client}, so {effect}"
         if key:
             yield removal_hit(subject, key, message, "; for exactly-once use exactly-once workers")
@@ -487,7 +489,7 @@ def transactional_id(subject: Subject) -> Iterator[Hit]:
     "error",
     types=("source",),
     source="MirrorSourceTask.poll",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=keys_ending("auto.offset.reset"),
 )
 def reset_none(subject: Subject) -> Iterator[Hit]:
@@ -500,7 +502,7 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
     """
     if _reset(subject) == "none":
         effect = "a task with a partition without a position makes no progress, and its state stays RUNNING"
-        message = f"{described(subject, READER, _RESET)}: {effect}"
+        message = f"{describe(subject, READER, _RESET)}: {effect}"
         yield client_hit(subject, READER, _RESET, "earliest", message)
 
 
@@ -509,7 +511,7 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
     "warning",
     types=("source",),
     source="KAFKA-13988",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=keys_ending("auto.offset.reset"),
 )
 def reset_latest(subject: Subject) -> Iterator[Hit]:
@@ -525,7 +527,7 @@ def reset_latest(subject: Subject) -> Iterator[Hit]:
     effect = "records written before the first read of a topic or a new partition are never mirrored"
     if subject.known_version and BY_BUG["KAFKA-13988"].affects(subject.known_version):
         effect = f"Kafka {subject.known_version} ignores it and reads from the beginning (KAFKA-13988)"
-    yield client_hit(subject, READER, _RESET, "earliest", f"{described(subject, READER, _RESET)}: {effect}")
+    yield client_hit(subject, READER, _RESET, "earliest", f"{describe(subject, READER, _RESET)}: {effect}")
 
 
 def _reset(subject: Subject) -> str:

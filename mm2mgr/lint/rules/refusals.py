@@ -15,12 +15,12 @@ from mm2mgr.lint.findings import (
     connector_hit,
     edit_hit,
     failing,
+    file_key,
     keys_ending,
     removal_hit,
     rule,
-    shown,
-    spelled,
-    written,
+    show,
+    spell,
 )
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.secrets import is_secret
@@ -45,7 +45,7 @@ _TRANSFORMS = "org.apache.kafka.connect.transforms"
 @rule(
     "class-refused",
     "error",
-    seen="tests/lint/test_seen_live_start.py::test_a_transformation_is_looked_for_among_what_the_workers_list",
+    evidence="tests/lint/test_seen_live_start.py::test_a_transformation_is_looked_for_among_what_the_workers_list",
     needs=("class", "converter", "interceptor", "reporters", "strategy", "serializer", ".type"),
     source="Utils.newInstance, AbstractConfig.getConfiguredInstance",
     reads=keys_ending(*_OF_CLASSES, *_BESIDE_CLASSES),
@@ -106,16 +106,16 @@ def _of_connector(subject: Subject) -> Iterator[Hit]:
     simple = name.removeprefix(f"{PACKAGE}.")
     if simple != name and simple not in CLASSES and not is_open(name):
         right = next(name for name, type_ in CLASSES.items() if type_ == subject.type)
-        message = f"{written(subject, key)}={name}: Kafka has no such connector, and Connect refuses the config"
+        message = f"{file_key(subject, key)}={name}: Kafka has no such connector, and Connect refuses the config"
         # By hand: with a class that exists the connector starts to mirror.
-        yield Hit(message, f"write {spelled(subject, key, f'{PACKAGE}.{right}')}", key)
-    for key in _unstripped(subject):
+        yield Hit(message, f"write {spell(subject, key, f'{PACKAGE}.{right}')}", key)
+    for key in _has_blanks(subject):
         effect = "and Connect looks for one of that name: it refuses the config"
-        message = f"{written(subject, key)} has a blank before or behind the class, {effect}"
+        message = f"{file_key(subject, key)} has a blank before or behind the class, {effect}"
         yield connector_hit(subject, key, subject.get(key), message)
 
 
-def _unstripped(subject: Subject) -> Iterator[str]:
+def _has_blanks(subject: Subject) -> Iterator[str]:
     """Yield the keys whose class Connect takes as it is written; of all others it removes the blanks around it."""
     plugins = [key for key in subject.kind.keys if _ALIAS.fullmatch(key)] if numbers(subject.version) >= (4, 1) else ()
     for key in ("connector.class", *plugins):
@@ -145,7 +145,7 @@ def _of_key(kind: SubjectKind, key: str) -> Iterator[_ClassKey]:
     if plugin := _ALIAS.fullmatch(key):
         yield _ClassKey(key, key, _PLUGINS[plugin["kind"]], "always", None, listed=False, alias=plugin["alias"])
     elif own := definitions.find(kind.type, key, version):
-        if purpose := classes.wanted(kind.type, key):
+        if purpose := classes.purpose_of(kind.type, key):
             yield _ClassKey(key, key, *purpose, None, own.type == "list")
     else:
         for client in kind.clients:
@@ -155,7 +155,7 @@ def _of_key(kind: SubjectKind, key: str) -> Iterator[_ClassKey]:
 
 
 def _of_client(client: Client, key: str, plain: str, version: str) -> Iterator[_ClassKey]:
-    definition, purpose = load().find(client.kind, plain, version), classes.wanted(client.kind, plain)
+    definition, purpose = load().find(client.kind, plain, version), classes.purpose_of(client.kind, plain)
     # Of the record producer's serializers invalid-value reports any that takes no bytes.
     if purpose and definition and plain not in client.forced and (client.name != RECORDS or purpose[0] != "serializer"):
         # Connect's own consumer makes its deserializers from their names; MirrorMaker's are given theirs.
@@ -207,7 +207,7 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
     effect = f"the connector is {_START}" if loaded else "Connect refuses the config"
     effect = failing(check.client) if check.client else effect
     outcome = f"{'it' if not check.listed else name} is {wrong}: {effect}"
-    message = f"{written(subject, check.key)}={shown(subject, check.key)}: {outcome}"
+    message = f"{file_key(subject, check.key)}={show(subject, check.key)}: {outcome}"
     if wrong.startswith("not on"):
         return Hit(message, f"add the jar with {name} to the workers' plugin.path", check.key)
     own = classes.names(check.purpose, subject.version)
@@ -220,7 +220,7 @@ def _of_class(subject: Subject, check: _ClassKey, name: str, wrong: str) -> Hit:
     return Hit(
         message,
         f"write {'an' if check.purpose[0] in 'aeiou' else 'a'} {check.purpose}, such as {own[0]}, or remove "
-        f"{written(subject, check.key)}",
+        f"{file_key(subject, check.key)}",
         check.key,
     )
 
@@ -269,7 +269,7 @@ def refused_by_code(subject: Subject) -> Iterator[Hit]:
     """
     yield from _intervals(subject)
     for name, key, exclusion, wrong in _known_refusals(subject):
-        yield _excluded(subject, name, key, exclusion, wrong)
+        yield _exclusion_hit(subject, name, key, exclusion, wrong)
 
 
 _Refused = tuple[str, str, Exclusion, str]  # client, key, row, why
@@ -303,16 +303,16 @@ def _refusals(subject: Subject) -> Iterator[_Refused]:
             continue
         if name not in settings:
             settings[name] = Settings(subject.configured[name])
-        if wrong := exclusion.why(settings[name]):
+        if wrong := exclusion.reason(settings[name]):
             reported.add((key, exclusion))
             if name not in exclusion.told:
                 yield name, key, exclusion, wrong
 
 
-def _excluded(subject: Subject, name: str, key: str, exclusion: Exclusion, wrong: str) -> Hit:
+def _exclusion_hit(subject: Subject, name: str, key: str, exclusion: Exclusion, wrong: str) -> Hit:
     client = subject.client(name)
     effect = failing(client) if client else "FAILED"
-    message = f"{written(subject, key)}={shown(subject, key)} {wrong}: {effect}"
+    message = f"{file_key(subject, key)}={show(subject, key)} {wrong}: {effect}"
     if exclusion.by_hand:
         return Hit(message, exclusion.by_hand, key)
     if exclusion.write is not None:
@@ -328,7 +328,7 @@ def _intervals(subject: Subject) -> Iterator[Hit]:
         if seconds is None or not LONGEST_SECONDS < seconds < 2**63:
             continue
         if subject.flag(f"{job}.enabled", default=True):
-            yield removal_hit(subject, key, f"{written(subject, key)}={text} overflows as milliseconds: {_START}")
+            yield removal_hit(subject, key, f"{file_key(subject, key)}={text} overflows as milliseconds: {_START}")
 
 
 @rule(
@@ -352,7 +352,7 @@ def upgrade_lists(subject: Subject) -> Iterator[Hit]:
         items = [item.strip() for item in text.split(",")] if "," in text and not is_open(text) else []
         if wrong := item_problem(items, doubles=doubles):
             left = dict.fromkeys(filter(None, items))
-            message = f"{written(subject, key)} is {wrong}: workers of 4.2 and newer refuse {whose}"
+            message = f"{file_key(subject, key)} is {wrong}: workers of 4.2 and newer refuse {whose}"
             yield edit_hit(subject, message, [Edit(key, ",".join(left))], key)
 
 

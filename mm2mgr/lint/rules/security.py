@@ -15,11 +15,11 @@ from mm2mgr.lint.findings import (
     connector_hit,
     edit_hit,
     estate_rule,
+    file_key,
     keys_ending,
     phrase,
     removal_hit,
     rule,
-    written,
 )
 from mm2mgr.lint.subject import SENT_IN_CLEAR, Estate, Subject, SubjectKind, beyond, is_clear
 from mm2mgr.truth.reach import Client
@@ -36,9 +36,9 @@ _STORE_PARTS = tuple(
 _OF_A_SIDE = ("security.protocol", "sasl.mechanism", *LOGIN, *_STORE_PARTS, "producer.override.bootstrap.servers")
 
 
-def configured(subject: Subject, client: str, plain: str) -> str:
+def configured_value(subject: Subject, client: str, plain: str) -> str:
     """Return the value that connector or workers set for a client, "" for none."""
-    setting = subject.configured[client].configured(plain) if client in subject.configured else None
+    setting = subject.configured[client].own_value(plain) if client in subject.configured else None
     return setting.value if setting else ""
 
 
@@ -54,7 +54,7 @@ def keys_with_clients(kind: SubjectKind, plain: str) -> tuple[tuple[str, Client]
 
 def protocol(subject: Subject, client: str) -> str:
     """Return a client's security.protocol in capitals; "" when it is not set or a placeholder."""
-    value = configured(subject, client, "security.protocol")
+    value = configured_value(subject, client, "security.protocol")
     return "" if is_open(value) else value.upper()
 
 
@@ -100,7 +100,7 @@ def _secrets(kind: SubjectKind) -> tuple[str, ...]:
     return tuple(key for key in kind.keys if _SECRET.search(key))
 
 
-@rule("secret-in-clear", "warning", source="KIP-297", seen="tests/live/test_security.py", reads=_secrets)
+@rule("secret-in-clear", "warning", source="KIP-297", evidence="tests/live/test_security.py", reads=_secrets)
 def secret_in_clear(subject: Subject) -> Iterator[Hit]:
     """The config contains a secret in clear text.
 
@@ -111,7 +111,7 @@ def secret_in_clear(subject: Subject) -> Iterator[Hit]:
     """
     for key in _secrets(subject.kind):
         if is_clear(key, subject.config[key]):
-            message = f"everyone who can read this config sees the secret in {written(subject, key)}"
+            message = f"everyone who can read this config sees the secret in {file_key(subject, key)}"
             name = "jaas" if key.endswith("jaas.config") else "password" if "pass" in key else "secret"
             remedy = "and configure its provider on the workers"
             fix = f"write a placeholder, such as ${{file:/path/on/the/workers:{name}}}, {remedy}"
@@ -164,12 +164,12 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
         return
     for client in _sides(subject):
         key = _key(subject, client, "security.protocol")
-        sends = SENT_IN_CLEAR.get(configured(subject, client.name, "sasl.mechanism").upper(), "")
+        sends = SENT_IN_CLEAR.get(configured_value(subject, client.name, "sasl.mechanism").upper(), "")
         if not (key and sends and subject.get(key).upper() == "SASL_PLAINTEXT"):
             continue
-        if address := beyond(configured(subject, client.name, "bootstrap.servers")):
-            message = f"{written(subject, key)}: {sends} crosses the network unencrypted, to {address}"
-            right = _beside(subject, client, key, "security.protocol", "SASL_SSL")
+        if address := beyond(configured_value(subject, client.name, "bootstrap.servers")):
+            message = f"{file_key(subject, key)}: {sends} crosses the network unencrypted, to {address}"
+            right = _edit_beside(subject, client, key, "security.protocol", "SASL_SSL")
             fix = f"{phrase(subject, [right])}; without TLS on the brokers use SCRAM, which does not send the password"
             yield Hit(message, fix, key)  # no edit: without TLS on the brokers it would end the connection
 
@@ -180,7 +180,7 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     stops=True,
     needs=("security.protocol", "sasl.", "ssl."),
     source="Kafka's SaslConfigs and CommonClientConfigs",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=keys_ending(*_OF_A_SIDE),
 )
 def security_incomplete(subject: Subject) -> Iterator[Hit]:
@@ -196,7 +196,7 @@ def security_incomplete(subject: Subject) -> Iterator[Hit]:
         if lacking := _incomplete(subject, client):
             key, fault, edit, more = lacking
             unused: Severity | None = "warning" if fault.endswith(_NOT_USED) else None
-            message = f"{written(subject, key) if key else 'the connector'}: {fault}"
+            message = f"{file_key(subject, key) if key else 'the connector'}: {fault}"
             hit = edit_hit(subject, message, [edit], key, more)
             yield replace(hit, severity=unused, edits=() if unused else hit.edits)  # the brokers decide which is meant
 
@@ -215,10 +215,10 @@ def _sides(subject: Subject) -> Iterator[Client]:
 
 def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] | None:
     """Return the key, what is wrong, what to write, and what else would do; None when nothing is."""
-    protocol = configured(subject, client.name, "security.protocol").upper()
+    protocol = configured_value(subject, client.name, "security.protocol").upper()
     login = _key(subject, client, *LOGIN, "sasl.mechanism")
     store = _key(subject, client, *_STORE_PARTS)
-    beside = partial(_beside, subject, client, login or store)
+    beside = partial(_edit_beside, subject, client, login or store)
     if not protocol and (login or store):
         fix = beside("security.protocol", "SASL_SSL" if login else "SSL")
         less = " (SASL_PLAINTEXT where the brokers have no TLS)" if login and not store else ""
@@ -228,7 +228,7 @@ def _incomplete(subject: Subject, client: Client) -> tuple[str, str, Edit, str] 
         return login, f"{protocol} does not log in", fix, ", or remove sasl.*"
     key = _key(subject, client, "security.protocol")
     logs_in = protocol.startswith("SASL_") and key and not is_open(protocol)
-    jaas, mechanism = (configured(subject, client.name, f"sasl.{name}") for name in ("jaas.config", "mechanism"))
+    jaas, mechanism = (configured_value(subject, client.name, f"sasl.{name}") for name in ("jaas.config", "mechanism"))
     if logs_in and not mechanism and _KERBEROS not in jaas:
         usual = next((mechanisms[0] for module, mechanisms in MODULES.items() if module in jaas), "…")
         return key, "without sasl.mechanism it is Kerberos (GSSAPI)", beside("sasl.mechanism", usual), ""
@@ -247,7 +247,7 @@ def _key(subject: Subject, client: Client, *plain: str) -> str:
     return next((winners[name] for name in plain if name in winners and subject.get(winners[name])), "")
 
 
-def _beside(subject: Subject, client: Client, key: str, plain: str, value: str) -> Edit:
+def _edit_beside(subject: Subject, client: Client, key: str, plain: str, value: str) -> Edit:
     """Return the edit that gives a client another setting, beside one of its keys."""
     place = key or _key(subject, client, "security.protocol")
     part = next((part for part in ("security.", "sasl.", "ssl.") if part in place), "")
@@ -255,7 +255,9 @@ def _beside(subject: Subject, client: Client, key: str, plain: str, value: str) 
     return Edit(prefix + plain, value)
 
 
-@rule("store-type-missing", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_LIVE_TESTS}test_store_type")
+@rule(
+    "store-type-missing", "error", stops=True, needs=STORES, source="KIP-651", evidence=f"{_LIVE_TESTS}test_store_type"
+)
 def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """PEM data are configured for a store of another format.
 
@@ -266,12 +268,14 @@ def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """
     reported: set[str] = set()
     for key, client, plain in _pem_keys(subject):
-        kind, right = configured(subject, client.name, _PEM[plain]), key.removesuffix(plain) + _PEM[plain]
+        kind, right = configured_value(subject, client.name, _PEM[plain]), key.removesuffix(plain) + _PEM[plain]
         if not protocol(subject, client.name).endswith("SSL"):
             continue  # no store is read; security-incomplete reports it
         if kind != "PEM" and not is_open(kind) and right not in reported:
             reported.add(right)
-            message = f"{written(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
+            message = (
+                f"{file_key(subject, key)} is read only with {_PEM[plain]}=PEM; it is {kind or 'JKS, the default'}"
+            )
             yield edit_hit(subject, message, [Edit(right, "PEM")], key)
     yield from _passwords_of_pem(subject)
 
@@ -297,15 +301,15 @@ def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
     reported: set[str] = set()
     for client, store, key in keys:
         is_file = bool(_key(subject, client, f"{store}location"))
-        is_pem = configured(subject, client.name, f"{store}type").upper() == "PEM"
+        is_pem = configured_value(subject, client.name, f"{store}type").upper() == "PEM"
         if key and key not in reported and is_file and is_pem:
             reported.add(key)
             own = f"{key.removesuffix(f'{store}password')}ssl.key.password"
-            message = f"{written(subject, key)}: a PEM file has no store password, and Kafka refuses one"
+            message = f"{file_key(subject, key)}: a PEM file has no store password, and Kafka refuses one"
             yield removal_hit(subject, key, message, f"; a key's own password is {own}")
 
 
-@rule("pem-not-lines", "error", stops=True, needs=STORES, source="KIP-651", seen=f"{_LIVE_TESTS}test_store_type")
+@rule("pem-not-lines", "error", stops=True, needs=STORES, source="KIP-651", evidence=f"{_LIVE_TESTS}test_store_type")
 def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     """A PEM value contains backslash-n instead of line breaks.
 
@@ -316,7 +320,7 @@ def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     for key, _, plain in _pem_keys(subject):
         if "\\n" in subject.get(key):
             effect = f"Kafka finds no {plain.rpartition('.')[2]} in it"
-            message = f"{written(subject, key)} contains backslash-n instead of line breaks: {effect}"
+            message = f"{file_key(subject, key)} contains backslash-n instead of line breaks: {effect}"
             fix = "write real line breaks (\\n once, within JSON), or a placeholder for the file"
             right = subject.get(key).replace("\\r\\n", "\n").replace("\\n", "\n")
             yield Hit(message, fix, key, edits=(Edit(key, right),))
@@ -333,10 +337,10 @@ def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
     """
     for client in _sides(subject):
         key = subject.written(client.name, "ssl.endpoint.identification.algorithm")
-        over_tls = configured(subject, client.name, "security.protocol").upper().endswith("SSL")
+        over_tls = configured_value(subject, client.name, "security.protocol").upper().endswith("SSL")
         if key and not subject.get(key) and over_tls:
             message = (
-                f"{written(subject, key)} is empty: the clients accept every broker with a certificate of their CA"
+                f"{file_key(subject, key)} is empty: the clients accept every broker with a certificate of their CA"
             )
             more = ", and add the brokers' names to their certificates"
             yield connector_hit(subject, key, "https", message, more)

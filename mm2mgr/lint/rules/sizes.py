@@ -11,7 +11,7 @@ from mm2mgr.lint.findings import (
     Hit,
     client_edit,
     client_hit,
-    described,
+    describe,
     edit_hit,
     key_for,
     keys_ending,
@@ -59,10 +59,10 @@ def tasks(subject: Subject) -> int:
 def partitions(subject: Subject) -> int:
     """Return how many partitions the connector mirrors, 0 when unknown."""
     counts = subject.source_kafka.partitions or {}
-    return sum(counts[topic] for topic in _mirrored(subject, counts))
+    return sum(counts[topic] for topic in _mirrored_topics(subject, counts))
 
 
-def _mirrored(subject: Subject, topics: Collection[str]) -> list[str]:
+def _mirrored_topics(subject: Subject, topics: Collection[str]) -> list[str]:
     selection = selection_of(subject) if topics else None
     return [topic for topic in topics if selection.takes(topic)] if selection else []
 
@@ -77,7 +77,7 @@ def fetch_of_one(subject: Subject) -> int:
 def largest_at_source(subject: Subject) -> int:
     """Return the largest record that the mirrored topics accept, 0 when unknown."""
     kafka = subject.source_kafka
-    mirrored = _mirrored(subject, kafka.topic_max_message_bytes)
+    mirrored = _mirrored_topics(subject, kafka.topic_max_message_bytes)
     return max((kafka.topic_max_message_bytes[topic] for topic in mirrored), default=kafka.message_max_bytes or 0)
 
 
@@ -99,7 +99,7 @@ _LARGE_RECORDS = 5 * MIB
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 
-@rule("batch-above-buffer", "error", source="BufferPool", seen=_LIVE_TESTS, reads=_OF_SIZES)
+@rule("batch-above-buffer", "error", source="BufferPool", evidence=_LIVE_TESTS, reads=_OF_SIZES)
 def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     """A batch is larger than the memory of the producer.
 
@@ -110,11 +110,11 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     """
     if is_above_buffer(subject, "batch.size"):
         effect = f"({size(number(subject, 'buffer.memory'))}): every task fails at its first record"
-        message = f"{described(subject, RECORDS, 'batch.size')} is more than buffer.memory {effect}"
+        message = f"{describe(subject, RECORDS, 'batch.size')} is more than buffer.memory {effect}"
         yield client_hit(subject, RECORDS, "batch.size", "921600", message)
 
 
-@rule("batch-above-topic", "error", types=("source",), source="KIP-126", seen=_LIVE_TESTS)
+@rule("batch-above-topic", "error", types=("source",), source="KIP-126", evidence=_LIVE_TESTS)
 def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     """Batches are larger than the target's topics accept.
 
@@ -128,14 +128,14 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     batch, limit = subject.number(RECORDS, "batch.size"), known_limit(subject) or TOPIC_BYTES
     if batch is not None and batch >= limit:
         effect = f"({limit} bytes): full batches are refused, split and retried"
-        message = f"{described(subject, RECORDS, 'batch.size')} is more than a target topic accepts {effect}"
+        message = f"{describe(subject, RECORDS, 'batch.size')} is more than a target topic accepts {effect}"
         right = str(int(limit * BATCH_SHARE) // 1024 * 1024 or limit // 2)
         more = ", or raise max.message.bytes of the target's topics"
         edit = client_edit(subject, RECORDS, "batch.size", right)
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "batch.size"), more)
 
 
-@rule("request-below-records", "error", types=("source",), source="KAFKA-4169", seen=_LIVE_TESTS)
+@rule("request-below-records", "error", types=("source",), source="KAFKA-4169", evidence=_LIVE_TESTS)
 def request_below_records(subject: Subject) -> Iterator[Hit]:
     """The source has larger records than the producer may send.
 
@@ -149,13 +149,15 @@ def request_below_records(subject: Subject) -> Iterator[Hit]:
     if request is not None and largest > max(request, TOPIC_BYTES):
         message = (
             f"the source accepts records of up to {largest} bytes, and "
-            f"{described(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, also after "
+            f"{describe(subject, RECORDS, 'max.request.size')}: the first larger record fails the task, also after "
             "each restart"
         )
         yield client_hit(subject, RECORDS, "max.request.size", str(largest), message)
 
 
-@rule("size-one-sided", "warning", types=("source",), source="KIP-74", seen=f"{_LIVE_TESTS}test_request_below_records")
+@rule(
+    "size-one-sided", "warning", types=("source",), source="KIP-74", evidence=f"{_LIVE_TESTS}test_request_below_records"
+)
 def size_one_sided(subject: Subject) -> Iterator[Hit]:
     """Large records are configured for reading but not for writing.
 
@@ -168,7 +170,7 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
     for_records = not subject.is_set(RECORDS, "max.request.size") and not subject.is_set(READER, "receive.buffer.bytes")
     if fetch >= _LARGE_RECORDS and for_records and not any(request_below_records(subject)):
         message = (
-            f"{described(subject, READER, PARTITION)} reads large records, but the producer still refuses records "
+            f"{describe(subject, READER, PARTITION)} reads large records, but the producer still refuses records "
             f"above {number(subject, 'max.request.size')} bytes (max.request.size), which fails the task"
         )
         edit = client_edit(subject, RECORDS, "max.request.size", str(fetch))
@@ -176,7 +178,7 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, READER, PARTITION), more)
 
 
-@rule("request-above-target", "warning", types=("source",), source="KIP-382", seen=_LIVE_TESTS)
+@rule("request-above-target", "warning", types=("source",), source="KIP-382", evidence=_LIVE_TESTS)
 def request_above_target(subject: Subject) -> Iterator[Hit]:
     """The producer may send larger records than the target accepts.
 
@@ -195,13 +197,17 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
     meant_for_records = largest > limit if largest else not subject.is_set(RECORDS, "batch.size")
     if request > max(limit, TOPIC_BYTES) and meant_for_records:
         effect = "it refuses larger records, which fails the task"
-        message = f"{described(subject, RECORDS, 'max.request.size')}, but the target accepts {limit} bytes: {effect}"
+        message = f"{describe(subject, RECORDS, 'max.request.size')}, but the target accepts {limit} bytes: {effect}"
         fix = f"set max.message.bytes={request} for the target's topics (or message.max.bytes of its brokers)"
         yield Hit(message, fix, key_for(subject, RECORDS, "max.request.size"))
 
 
 @rule(
-    "buffer-below-request", "warning", source="KafkaProducer.ensureValidRecordSize", seen=_LIVE_TESTS, reads=_OF_SIZES
+    "buffer-below-request",
+    "warning",
+    source="KafkaProducer.ensureValidRecordSize",
+    evidence=_LIVE_TESTS,
+    reads=_OF_SIZES,
 )
 def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     """The producer's memory is smaller than the largest record it may send.
@@ -212,7 +218,7 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     """
     if is_above_buffer(subject, "max.request.size") and not is_above_buffer(subject, "batch.size"):
         effect = f"({size(number(subject, 'buffer.memory'))}): a record larger than the buffer fails the task"
-        message = f"{described(subject, RECORDS, 'max.request.size')} is more than buffer.memory {effect}"
+        message = f"{describe(subject, RECORDS, 'max.request.size')} is more than buffer.memory {effect}"
         edit = client_edit(subject, RECORDS, "buffer.memory", str(2 * number(subject, "max.request.size")))
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "max.request.size"))
 
@@ -222,7 +228,7 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     "warning",
     types=("source",),
     source="Kafka's consumer documentation",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=_OF_SIZES,
 )
 def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
@@ -240,7 +246,7 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     if least is None or wait is None or timeout is None or least <= 1 or wait < timeout:
         return
     message = (
-        f"{described(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects "
+        f"{describe(subject, READER, 'fetch.max.wait.ms')} with fetch.min.bytes={least}: the consumer disconnects "
         f"after request.timeout.ms={timeout}, before the broker answers, so quiet topics are never mirrored"
     )
     key = subject.written(READER, "fetch.max.wait.ms") or subject.written(READER, "request.timeout.ms")
@@ -269,5 +275,5 @@ def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     if total > _TOO_MUCH_MEMORY:
         client, plain = raised[0]
         effect = "together, and workers run out of heap when there is a backlog"
-        message = f"{described(subject, client, plain)}: {tasks(subject)} tasks may need {size(total)} {effect}"
+        message = f"{describe(subject, client, plain)}: {tasks(subject)} tasks may need {size(total)} {effect}"
         yield client_hit(subject, client, plain, str(16 * MIB), message)

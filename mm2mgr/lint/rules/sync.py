@@ -12,20 +12,21 @@ from mm2mgr.lint.findings import (
     Hit,
     client_hit,
     connector_hit,
-    described,
+    describe,
     edit_hit,
     estate_rule,
+    file_key,
     keys_ending,
     removal_hit,
     rule,
-    spelled,
-    written,
+    spell,
 )
 from mm2mgr.lint.hops import SIDES, ClusterSide, Hop, hops
 from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.text import whole_number
 from mm2mgr.truth.reach import ConnectorType, numbers
 
+_DEAD_SOURCE = "tests/live/test_dead_source.py::"
 _LIVE_TESTS = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
 _SYNCS, _BLOCK = "offset-syncs producer", "max.block.ms"
@@ -61,11 +62,11 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
     if not subject.flag(_ACLS, default=True) or (_ACLS not in subject.config and logins[0] == logins[1]):
         return
     how = f" ({logins[0]} on the source, {logins[1]} on the target)" if logins[0] != logins[1] else ""
-    setting = f"{written(subject, _ACLS)}=true" if _ACLS in subject.config else f"{_ACLS} is true by default"
+    setting = f"{file_key(subject, _ACLS)}=true" if _ACLS in subject.config else f"{_ACLS} is true by default"
     effect = f"names{how} and never removed"
     message = f"{setting}: READ rights of the source's principals are copied to the target under the same {effect}"
     hit = connector_hit(subject, _ACLS, "false", message, " unless that is intended")
-    yield hit if how and _ACLS in subject.config else hit.lowered("info")
+    yield hit if how and _ACLS in subject.config else hit.with_severity("info")
 
 
 def _login(subject: Subject, side: ClusterSide) -> str:
@@ -78,7 +79,7 @@ def _login(subject: Subject, side: ClusterSide) -> str:
     return "client certificates" if protocol == "SSL" and has_key else "no login"
 
 
-@rule("sync-configs", "warning", types=("source",), needs=(_DEFAULTS_FROM,), source="KIP-894", seen=_LIVE_TESTS)
+@rule("sync-configs", "warning", types=("source",), needs=(_DEFAULTS_FROM,), source="KIP-894", evidence=_LIVE_TESTS)
 def sync_configs(subject: Subject) -> Iterator[Hit]:
     """The value of use.defaults.from has no effect.
 
@@ -88,10 +89,10 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
     """
     if _DEFAULTS_FROM not in subject.config:
         return
-    key, value = written(subject, _DEFAULTS_FROM), subject.get(_DEFAULTS_FROM)
+    key, value = file_key(subject, _DEFAULTS_FROM), subject.get(_DEFAULTS_FROM)
     if value not in ("source", "target") and numbers(subject.version) >= (3, 5):  # older lines do not read it
         message = f"{key}={value} counts as target: only the word source has an effect"
-        more = f", or {spelled(subject, _DEFAULTS_FROM, 'source')} to copy the source's defaults"
+        more = f", or {spell(subject, _DEFAULTS_FROM, 'source')} to copy the source's defaults"
         yield connector_hit(subject, _DEFAULTS_FROM, "target", message, more)
 
 
@@ -100,7 +101,7 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
     "info",
     types=("source",),
     source="KIP-382",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=keys_ending("sync.topic.configs.enabled"),
 )
 def sync_configs_off(subject: Subject) -> Iterator[Hit]:
@@ -113,7 +114,7 @@ def sync_configs_off(subject: Subject) -> Iterator[Hit]:
     """
     if not subject.flag(_CONFIGS, default=True):
         effect = "later changes (retention.ms, max.message.bytes) are not"
-        message = f"{written(subject, _CONFIGS)}=false: a topic's settings are copied when it is created; {effect}"
+        message = f"{file_key(subject, _CONFIGS)}=false: a topic's settings are copied when it is created; {effect}"
         yield connector_hit(subject, _CONFIGS, "true", message, ", or set the target's topics yourself")
 
 
@@ -132,12 +133,12 @@ def alter_configs_replaces(subject: Subject) -> Iterator[Hit]:
     version = numbers(subject.known_version or "0")
     if subject.get(_ALTER).lower() == "never" and (3, 5) <= version < (4, 0) and subject.flag(_CONFIGS, default=True):
         message = (
-            f"{written(subject, _ALTER)}=never: each sync resets the settings that were made on the target's topics"
+            f"{file_key(subject, _ALTER)}=never: each sync resets the settings that were made on the target's topics"
         )
         yield removal_hit(subject, _ALTER, message)
 
 
-@rule("replication-factor", "error", source="KIP-382", seen=_LIVE_TESTS)
+@rule("replication-factor", "error", source="KIP-382", evidence=_LIVE_TESTS)
 def replication_factor(subject: Subject) -> Iterator[Hit]:
     """A topic needs more replicas than its cluster has brokers and cannot be created.
 
@@ -153,7 +154,7 @@ def replication_factor(subject: Subject) -> Iterator[Hit]:
         text = subject.get(key, str(default))
         if not _NUMBER.fullmatch(text) or int(text) == -1:
             continue
-        setting = f"{written(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
+        setting = f"{file_key(subject, key)}={text}" if key in subject.config else f"{key} is {text} by default"
         if int(text) < 1:
             message = f"{setting} is no number of replicas: {cannot} be created"
             yield connector_hit(subject, key, str(default), message, ", or -1 for the brokers' default")
@@ -213,7 +214,7 @@ def _created_topics(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
     "error",
     needs=(".interval.seconds",),
     source="MirrorMaker's Scheduler",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=keys_ending(".interval.seconds", ".enabled"),
 )
 def interval_zero(subject: Subject) -> Iterator[Hit]:
@@ -232,8 +233,8 @@ def interval_zero(subject: Subject) -> Iterator[Hit]:
             effect = "the connector fails when it starts" if fails else "it is written without a pause"
             if value.startswith("-"):
                 effect = "the job never runs, although the state is RUNNING"
-            more = f", or {spelled(subject, f'{job}.enabled', 'false')} to disable it"
-            hit = connector_hit(subject, key, str(usual), f"{written(subject, key)}={value}: {effect}", more)
+            more = f", or {spell(subject, f'{job}.enabled', 'false')} to disable it"
+            hit = connector_hit(subject, key, str(usual), f"{file_key(subject, key)}={value}: {effect}", more)
             yield replace(hit, severity=None if fails else "warning")
 
 
@@ -259,9 +260,8 @@ def interval_milliseconds(subject: Subject) -> Iterator[Hit]:
         text = subject.get(key)
         seconds = whole_number(text) or 0
         if _is_milliseconds(seconds) and subject.flag(f"{job}.enabled", default=True):
-            message = (
-                f"{written(subject, key)}={text} is {_span(seconds)}, as the key is in seconds: {_LATE[job]} until then"
-            )
+            effect = f"{_LATE[job]} until then"
+            message = f"{file_key(subject, key)}={text} is {_span(seconds)}, as the key is in seconds: {effect}"
             yield connector_hit(subject, key, str(seconds // 1000), message, f" (the default is {usual})")
 
 
@@ -310,7 +310,7 @@ def one_replica(subject: Subject) -> Iterator[Hit]:
     if single and (is_known or subject.form != "tree"):  # a tree declares what its clusters have
         many = [where for where in single.values() if (brokers[where] or 0) >= _ENOUGH_BROKERS]
         rest = f", and {_so_many(many[0], brokers[many[0]] or 0)}" if many else ""
-        names = " and ".join(f"{written(subject, key)}=1" for key in single)
+        names = " and ".join(f"{file_key(subject, key)}=1" for key in single)
         message = f"{names}{rest}: a lost broker takes mirrored records or offset syncs along"
         edits = [Edit(key, str(min(brokers[where] or 3, 3))) for key, where in single.items()]
         hit = edit_hit(subject, message, edits, next(iter(single)), ", or -1 for the brokers' default")
@@ -321,7 +321,7 @@ def one_replica(subject: Subject) -> Iterator[Hit]:
     "offset-syncs-block",
     "warning",
     source="SourceTaskOffsetCommitter, OffsetSyncWriter",
-    seen="tests/live/test_dead_source.py::test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
+    evidence=f"{_DEAD_SOURCE}test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
 )
 def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
     """An unavailable source blocks the offset commits of other flows on the same workers.
@@ -348,11 +348,11 @@ def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
             if others := beside[dead]:
                 whose = f"{others[0]} and {len(others) - 1} more" if others[1:] else others[0]
                 message = (
-                    f"{described(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is "
+                    f"{describe(subject, _SYNCS, _BLOCK)}, on the offset-syncs producer: when {alias} is "
                     f"unavailable, these workers store no offsets of {whose} for {wait_ms / 1000:g} s per partition"
                 )
                 hit = client_hit(subject, _SYNCS, _BLOCK, "500", message)
-                yield hit if subject.is_set(_SYNCS, _BLOCK) else hit.lowered("info")
+                yield hit if subject.is_set(_SYNCS, _BLOCK) else hit.with_severity("info")
 
 
 def _on_same_workers(estate: Estate) -> Iterator[Sequence[Hop]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, keys_ending, rule, spelled, written
+from mm2mgr.lint.findings import Edit, Hit, connector_hit, edit_hit, file_key, keys_ending, rule, spell
 from mm2mgr.lint.hops import default_of, filter_of, items_of, plain_name, point, reads_lists, same, selection_of
 from mm2mgr.lint.rules.patterns import LISTS, OF_LISTS
 from mm2mgr.lint.subject import Subject, addresses
@@ -48,7 +48,13 @@ _NAME = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 
 @rule(
-    "bad-pattern", "error", stops=True, types=_BOTH, source="java.util.regex.Pattern", seen=_LIVE_TESTS, reads=OF_LISTS
+    "bad-pattern",
+    "error",
+    stops=True,
+    types=_BOTH,
+    source="java.util.regex.Pattern",
+    evidence=_LIVE_TESTS,
+    reads=OF_LISTS,
 )
 def bad_pattern(subject: Subject) -> Iterator[Hit]:
     """Java refuses a regular expression in a list.
@@ -68,12 +74,12 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
             if "{" in bad:
                 fix = "write a{1,2} as a|aa, and a literal { as \\{"
             effect = f"{why_refused(bad) or reason}: the connector fails when it starts"
-            message = f"{written(subject, key)}: '{bad}' is not a Java regular expression{cut}, {effect}"
+            message = f"{file_key(subject, key)}: '{bad}' is not a Java regular expression{cut}, {effect}"
             if bad.startswith("*") and not why_refused(f".{bad}"):
                 yield connector_hit(
                     subject,
                     key,
-                    _with(subject, key, bad, f".{bad}"),
+                    _corrected_list(subject, key, bad, f".{bad}"),
                     message,
                     ": a regular expression, not a shell pattern",
                 )
@@ -81,12 +87,12 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
                 yield Hit(message, fix, key)
 
 
-def _with(subject: Subject, key: str, item: str, right: str) -> str:
+def _corrected_list(subject: Subject, key: str, item: str, right: str) -> str:
     """Return a list with one item replaced."""
     return ",".join(right if other == item else other for other in items_of(subject, key))
 
 
-@rule("glob-not-regex", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_LIVE_TESTS, reads=OF_LISTS)
+@rule("glob-not-regex", "warning", types=_BOTH, source="DefaultTopicFilter", evidence=_LIVE_TESTS, reads=OF_LISTS)
 def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     r"""A pattern uses shell syntax and means something else as a regular expression.
 
@@ -99,12 +105,12 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
             shape = shape_of(item)
             if shape and shape.globs:
                 char = shape.globs[0]
-                message = f"{written(subject, key)}: in '{item}' the * only repeats the '{char}' before it"
+                message = f"{file_key(subject, key)}: in '{item}' the * only repeats the '{char}' before it"
                 right = item.replace(f"{char}*", f"{char}.*")
-                yield connector_hit(subject, key, _with(subject, key, item, right), message)
+                yield connector_hit(subject, key, _corrected_list(subject, key, item, right), message)
 
 
-@rule("pattern-dot", "warning", types=_BOTH, source="DefaultTopicFilter", seen=_LIVE_TESTS)
+@rule("pattern-dot", "warning", types=_BOTH, source="DefaultTopicFilter", evidence=_LIVE_TESTS)
 def pattern_dot(subject: Subject) -> Iterator[Hit]:
     r"""A dot in a name matches any character, so other topics match as well.
 
@@ -118,10 +124,10 @@ def pattern_dot(subject: Subject) -> Iterator[Hit]:
     others = _others(subject, names)
     if names and others != []:
         which = ", ".join((others or [re.sub(r"\.", "-", names[0], count=1)])[:3])
-        message = f"{written(subject, key)}: the dot in '{names[0]}' matches any character, so {which} is taken too"
+        message = f"{file_key(subject, key)}: the dot in '{names[0]}' matches any character, so {which} is taken too"
         right = [item.replace(".", "\\.") if item in names else item for item in items_of(subject, key)]
         hit = connector_hit(subject, key, ",".join(right), message, "" if subject.form == "tree" else _DOUBLED)
-        yield hit if others else hit.lowered("info")
+        yield hit if others else hit.with_severity("info")
 
 
 def _others(subject: Subject, names: list[str]) -> list[str] | None:
@@ -176,7 +182,7 @@ def too_long_text(subject: Subject, names: Sequence[str]) -> tuple[str, str]:
     return message, "add it to topics.exclude; or use IdentityReplicationPolicy, or a shorter source.cluster.alias"
 
 
-@rule("empty-topics", "error", types=_BOTH, source="MirrorUtils", seen=_LIVE_TESTS, reads=OF_LISTS)
+@rule("empty-topics", "error", types=_BOTH, source="MirrorUtils", evidence=_LIVE_TESTS, reads=OF_LISTS)
 def empty_topics(subject: Subject) -> Iterator[Hit]:
     """An empty list matches nothing.
 
@@ -187,12 +193,12 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
     for key in ("topics", "groups"):
         if key in LISTS[subject.type] and key in subject.config and not subject.get(key).strip(", "):
             effect = "the connector shows RUNNING and does nothing"
-            message = f"{written(subject, key)} is empty and matches no {key[:-1]}: {effect}"
-            names = f"write the names, or {spelled(subject, key, '.*')} to take all of the source"
+            message = f"{file_key(subject, key)} is empty and matches no {key[:-1]}: {effect}"
+            names = f"write the names, or {spell(subject, key, '.*')} to take all of the source"
             yield Hit(message, names, key)  # no edit: whoever wrote nothing did not ask for all
 
 
-@rule("include-excluded", "error", types=_BOTH, source="KIP-1074", seen=_LIVE_TESTS)
+@rule("include-excluded", "error", types=_BOTH, source="KIP-1074", evidence=_LIVE_TESTS)
 def include_excluded(subject: Subject) -> Iterator[Hit]:
     """A topic or group is included by name, and something else excludes it.
 
@@ -208,10 +214,10 @@ def include_excluded(subject: Subject) -> Iterator[Hit]:
     for item in names.include if names else ():
         name = plain_name(item)
         if name and names and (reason := _kept_out(subject, kind, name, names)):
-            message = f"{written(subject, kind)} includes '{name}', but {reason}: it is never taken"
+            message = f"{file_key(subject, kind)} includes '{name}', but {reason}: it is never taken"
             yield _let_in(subject, kind, item, names, message)
         elif kind == "topics" and subject.target in item and _is_cycle(subject, item):
-            message = f"{written(subject, kind)} includes '{item}', but {_came_from(subject)}: nothing of it is taken"
+            message = f"{file_key(subject, kind)} includes '{item}', but {_came_from(subject)}: nothing of it is taken"
             yield _left_out(subject, kind, item, message, ", or give the target another alias in all its flows")
 
 
@@ -233,7 +239,7 @@ def _is_cycle(subject: Subject, item: str) -> bool:
 def _kept_out(subject: Subject, kind: str, name: str, names: NameFilter) -> str:
     if by := _excluding(names.exclude, name):
         key = f"{kind}.exclude"
-        whose = written(subject, key) if key in subject.config else f"Kafka's default {key}"
+        whose = file_key(subject, key) if key in subject.config else f"Kafka's default {key}"
         return f"'{by}' of {whose} excludes it"
     selection = selection_of(subject) if kind == "topics" else None
     if selection and selection.policy and selection.is_internal(name):
@@ -267,7 +273,13 @@ def _let_in(subject: Subject, kind: str, item: str, names: NameFilter, message: 
 
 
 @rule(
-    "exclude-replaced", "warning", types=_BOTH, needs=(".exclude",), source="KIP-382", seen=_LIVE_TESTS, reads=OF_LISTS
+    "exclude-replaced",
+    "warning",
+    types=_BOTH,
+    needs=(".exclude",),
+    source="KIP-382",
+    evidence=_LIVE_TESTS,
+    reads=OF_LISTS,
 )
 def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     """A custom exclude list replaces Kafka's default list instead of extending it.
@@ -288,10 +300,10 @@ def exclude_replaced(subject: Subject) -> Iterator[Hit]:
         let_in = [probes[name] for name in _taken_now(key, names)] if names else ()
         if let_in:
             more = f" and {len(let_in) - 2} more" if len(let_in) > 2 else ""
-            message = f"{written(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
+            message = f"{file_key(subject, key)} replaces Kafka's default list: {', '.join(let_in[:2])}{more}"
             right = [*(meant_items(subject.get(key)) if _QUOTED.search(subject.get(key)) else items), *missing]
             hit = connector_hit(subject, key, ",".join(right), message)
-            yield hit if key == "config.properties.exclude" else hit.lowered("info")
+            yield hit if key == "config.properties.exclude" else hit.with_severity("info")
 
 
 @lru_cache(maxsize=4096)
@@ -307,7 +319,7 @@ def _taken_now(key: str, names: NameFilter) -> tuple[str, ...]:
     "warning",
     types=("source",),
     source="KIP-1074",
-    seen=f"{_LIVE_TESTS}test_catches_connect_topics",
+    evidence=f"{_LIVE_TESTS}test_catches_connect_topics",
 )
 def catches_internal(subject: Subject) -> Iterator[Hit]:
     """The pattern also matches the internal topics of the Connect cluster.
@@ -344,7 +356,7 @@ def _reads_workers_kafka(subject: Subject) -> bool:
     "warning",
     types=_BOTH,
     source="MirrorSourceConnector",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=keys_ending("refresh.topics.enabled", "refresh.groups.enabled"),
 )
 def refresh_off(subject: Subject) -> Iterator[Hit]:
@@ -359,7 +371,7 @@ def refresh_off(subject: Subject) -> Iterator[Hit]:
     if subject.type == "checkpoint":
         key, kind = "refresh.groups.enabled", "consumer groups"
     if not subject.flag(key, default=True):
-        message = f"{written(subject, key)}=false: new {kind} are not taken until the connector is restarted"
+        message = f"{file_key(subject, key)}=false: new {kind} are not taken until the connector is restarted"
         yield connector_hit(subject, key, "true", message)
 
 
@@ -384,5 +396,5 @@ def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
                 else "the topic of checkpoints"
             )
             effect = f"{names} cannot be created"
-            message = f"{written(subject, key)} contains '{signs[0]}', which no topic name may have: {effect}"
+            message = f"{file_key(subject, key)} contains '{signs[0]}', which no topic name may have: {effect}"
             yield connector_hit(subject, key, "." if key == _SEPARATOR else _INVALID.sub("-", raw.strip()), message)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mm2mgr.defaults import POLICIES
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.findings import Edit, Hit, edit_hit, removal_hit, rule, spelled, written
+from mm2mgr.lint.findings import Edit, Hit, edit_hit, file_key, removal_hit, rule, spell
 from mm2mgr.lint.subject import Subject
 from mm2mgr.lint.target_names import KAFKAS, naming_of, routers
 from mm2mgr.text import nearest
@@ -55,12 +55,11 @@ def transform_needs_fields(subject: Subject) -> Iterator[Hit]:
         wrong = _wrong(subject, name)
         if wrong and not wrong.startswith("write "):
             more = _TEXT_HEADERS if wrong.startswith("InsertHeader ") else ""
-            yield _removal(subject, name, f"{written(subject, key)}: {wrong}", more)
+            yield _removal(subject, name, f"{file_key(subject, key)}: {wrong}", more)
         elif wrong:
             right = wrong.removeprefix("write ")
-            message = (
-                f"{written(subject, key)}: Kafka has no transformation {subject.get(key)}: Connect refuses the config"
-            )
+            effect = "Connect refuses the config"
+            message = f"{file_key(subject, key)}: Kafka has no transformation {subject.get(key)}: {effect}"
             yield edit_hit(subject, message, [Edit(key, right)], key)
 
 
@@ -84,7 +83,7 @@ def _wrong(subject: Subject, name: str) -> str:
         return f"{simple} without {lacks}, and Connect refuses it; otherwise it {_OF_BYTES[simple]}"
     reason = _OF_BYTES.get(simple) or _WHOLE.get(simple, "")
     other_bytes = {"InsertHeader": "header"}.get(simple, part.lower() if reason == _OTHER_TYPE else "")
-    if not reason or _spared(subject, name, simple, part) or (other_bytes and not _as_bytes(subject, other_bytes)):
+    if not reason or _is_spared(subject, name, simple, part) or (other_bytes and not _as_bytes(subject, other_bytes)):
         return ""
     chosen = " that its predicate selects" if subject.get(f"transforms.{name}.predicate") else ""
     which = f"record{' with a key' if part == 'Key' else ''}{chosen}"
@@ -93,7 +92,7 @@ def _wrong(subject: Subject, name: str) -> str:
     return f"{simple} {reason}: {effect}"
 
 
-def _spared(subject: Subject, name: str, simple: str, part: str) -> bool:
+def _is_spared(subject: Subject, name: str, simple: str, part: str) -> bool:
     """Tell whether it gets tombstones only, which it passes on as they are."""
     predicate = subject.get(f"transforms.{name}.predicate")
     of_tombstones = subject.get(f"predicates.{predicate}.type").endswith("RecordIsTombstone")
@@ -117,7 +116,9 @@ def _removal(subject: Subject, name: str, message: str, more: str = "") -> Hit:
     return Hit(message, fix, f"transforms.{name}.type", edits=edits)
 
 
-@rule("transform-renames", "error", needs=("transforms",), source="MirrorSourceConnector, KIP-382", seen=_LIVE_TESTS)
+@rule(
+    "transform-renames", "error", needs=("transforms",), source="MirrorSourceConnector, KIP-382", evidence=_LIVE_TESTS
+)
 def transform_renames(subject: Subject) -> Iterator[Hit]:
     """A transformation writes records to another topic than the one MirrorMaker manages.
 
@@ -133,16 +134,18 @@ def transform_renames(subject: Subject) -> Iterator[Hit]:
         if any(_RENAMING.fullmatch(part) for part in re.split(r"[.$]", subject.get(key))):
             if _renames_nothing(subject, name):
                 outcome = "topics on the target: it renames nothing"
-                message = f"{written(subject, key)}: transforms.{name}.regex is the whole name of none of the {outcome}"
-                yield _removal(subject, name, message).lowered("warning")
+                message = (
+                    f"{file_key(subject, key)}: transforms.{name}.regex is the whole name of none of the {outcome}"
+                )
+                yield _removal(subject, name, message).with_severity("warning")
                 continue
             effect = (
                 "records to another topic than the one that MirrorMaker creates, configures and translates offsets for"
             )
             if subject.type != "source":
                 effect = f"{subject.type}s to another topic than the one where they are looked for"
-            message = f"{written(subject, key)}={subject.get(key)} writes {effect}"
-            policy = spelled(subject, "replication.policy.class", POLICIES["identity"])
+            message = f"{file_key(subject, key)}={subject.get(key)} writes {effect}"
+            policy = spell(subject, "replication.policy.class", POLICIES["identity"])
             silence = "; or, where consumers read these names, write silence: {transform-renames: why}"
             more = f"{silence if subject.form == 'tree' else ''}; to keep topic names use {policy}"
             yield _removal(subject, name, message, more)
@@ -162,7 +165,7 @@ def _renames_nothing(subject: Subject, name: str) -> bool:
 _TOPIC = re.compile(r"[\w-]+")  # a pattern of no other name
 
 
-@rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", seen=_LIVE_TESTS)
+@rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", evidence=_LIVE_TESTS)
 def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     """A Filter without a predicate drops every record.
 
@@ -175,9 +178,9 @@ def filter_drops_all(subject: Subject) -> Iterator[Hit]:
         key, predicate = f"transforms.{name}.type", f"transforms.{name}.predicate"
         if subject.get(key) in (f"{KAFKAS}Filter", "Filter") and predicate not in subject.config:
             effect = "a Filter without a predicate drops every record, and the connector is RUNNING"
-            message = f"{written(subject, key)}: {effect}"
+            message = f"{file_key(subject, key)}: {effect}"
             remedy = f"dropped, or remove '{name}'"
-            fix = f"write {spelled(subject, predicate, '…')} with the predicate for what is to be {remedy}"
+            fix = f"write {spell(subject, predicate, '…')} with the predicate for what is to be {remedy}"
             yield Hit(message, fix, key)
 
 
@@ -187,7 +190,7 @@ def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     stops=True,
     needs=("transforms", "predicates"),
     source="KIP-66, KIP-585, ConnectorConfig.enrich",
-    seen=f"{_LIVE_TESTS}test_filter_drops_all",
+    evidence=f"{_LIVE_TESTS}test_filter_drops_all",
 )
 def transform_incomplete(subject: Subject) -> Iterator[Hit]:
     """A transformation or a predicate lacks a part, so Connect refuses the config or the task fails.
@@ -204,33 +207,33 @@ def transform_incomplete(subject: Subject) -> Iterator[Hit]:
         for alias in filter(None, dict.fromkeys(aliases)):
             key = f"{kind}.{alias}.type"
             if not subject.get(key) and not is_open(alias):
-                message = f"{written(subject, kind)} lists '{alias}', and {key} is not set: Connect refuses the config"
-                yield Hit(message, f"write {spelled(subject, key)}, or remove '{alias}' from the list", kind)
+                message = f"{file_key(subject, kind)} lists '{alias}', and {key} is not set: Connect refuses the config"
+                yield Hit(message, f"write {spell(subject, key)}, or remove '{alias}' from the list", kind)
     for name in subject.items("transforms"):
         key, negate = f"transforms.{name}.predicate", f"transforms.{name}.negate"
         predicate = subject.get(key)
         if negate in subject.config and key not in subject.config:
-            message = f"{written(subject, negate)} is set without {key}: Connect refuses the config"
-            yield removal_hit(subject, negate, message, f", or write {spelled(subject, key)}")
+            message = f"{file_key(subject, negate)} is set without {key}: Connect refuses the config"
+            yield removal_hit(subject, negate, message, f", or write {spell(subject, key)}")
         elif key in subject.config and predicate not in predicates and not is_open(predicate):
             effect = "predicates does not list it, so every task is FAILED when it starts"
-            message = f"{written(subject, key)}={predicate}: {effect}"
+            message = f"{file_key(subject, key)}={predicate}: {effect}"
             if not predicate:
-                yield Hit(message, f"write the name of a predicate, or remove {written(subject, key)}", key)
+                yield Hit(message, f"write the name of a predicate, or remove {file_key(subject, key)}", key)
             elif subject.get(f"predicates.{predicate}.type"):
                 yield edit_hit(subject, message, [Edit("predicates", ",".join([*predicates, predicate]))], key)
             else:
                 near = nearest(predicate, predicates, 0.6)
                 fix = (
-                    f"write {spelled(subject, key, near[0])}"
+                    f"write {spell(subject, key, near[0])}"
                     if near
-                    else f"declare it: {_declared(subject, predicate)}"
+                    else f"declare it: {_declaration(subject, predicate)}"
                 )
                 yield Hit(message, fix, key)
 
 
-def _declared(subject: Subject, predicate: str) -> str:
-    return f"{spelled(subject, 'predicates', predicate)}, {spelled(subject, f'predicates.{predicate}.type')}"
+def _declaration(subject: Subject, predicate: str) -> str:
+    return f"{spell(subject, 'predicates', predicate)}, {spell(subject, f'predicates.{predicate}.type')}"
 
 
 @rule("transform-unlisted", "warning", needs=("transforms.", "predicates."), source="KIP-66, KIP-585")
@@ -249,12 +252,12 @@ def transform_unlisted(subject: Subject) -> Iterator[Hit]:
         if alias not in transforms:
             near = [name for name in nearest(alias, transforms, 0.6) if not subject.get(f"transforms.{name}.type")]
             fix = f"write transforms.{near[0]}.* for transforms.{alias}.*" if near else f"add '{alias}' to transforms"
-            message = f"{written(subject, key)} does nothing: Connect runs only what transforms lists"
+            message = f"{file_key(subject, key)} does nothing: Connect runs only what transforms lists"
             yield Hit(message, f"{fix}, or remove its settings", key)
     for alias, key in _aliases(subject, "predicates"):
         if alias not in asked:
-            message = f"{written(subject, key)} does nothing: no transformation names this predicate"
-            fix = f"write {spelled(subject, 'transforms.….predicate', alias)}, or remove its settings"
+            message = f"{file_key(subject, key)} does nothing: no transformation names this predicate"
+            fix = f"write {spell(subject, 'transforms.….predicate', alias)}, or remove its settings"
             yield Hit(message, fix, key, severity="info")
 
 

@@ -18,18 +18,18 @@ from mm2mgr.lint.findings import (
     connector_hit,
     edit_hit,
     failing,
+    file_key,
     keys_ending,
     removal_hit,
     rule,
-    shown,
-    spelled,
-    written,
+    show,
+    spell,
 )
 from mm2mgr.lint.hops import SIDES, ClusterSide
 from mm2mgr.lint.subject import Subject, SubjectKind
 from mm2mgr.text import nearest
 from mm2mgr.topics.java_regex import shape
-from mm2mgr.truth.keys import Key, allowed, fault, is_checked, load
+from mm2mgr.truth.keys import Key, allowed_values, fault, is_checked, load
 from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
 
 _LIVE_TESTS = "tests/lint/test_seen_live_start.py::"
@@ -39,7 +39,7 @@ _OPERATORS = {"tasks.max": "tasksMax", "connector.class": "class"}
 _CREATION = ("topic.creation.default.replication.factor", "topic.creation.default.partitions")
 
 
-@rule("invalid-value", "error", source="Kafka's definitions", seen=f"{_LIVE_TESTS}test_invalid_client_value")
+@rule("invalid-value", "error", source="Kafka's definitions", evidence=f"{_LIVE_TESTS}test_invalid_client_value")
 def invalid_value(subject: Subject) -> Iterator[Hit]:
     """Kafka's definition of the key does not allow this value.
 
@@ -60,9 +60,9 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
     for check, wrong in _faults(subject.kind, values):
         if not _is_listed(subject, check):
             continue
-        line = written(subject, check.key)
+        line = file_key(subject, check.key)
         consequence = failing(check.client) if check.client else "Connect refuses the config"
-        message = f"{line}={shown(subject, check.key)} is {wrong}: {consequence}"
+        message = f"{line}={show(subject, check.key)} is {wrong}: {consequence}"
         if wrong.startswith("a list") and "regular" not in wrong:
             items = dict.fromkeys(filter(None, subject.items(check.key)))
             if items:
@@ -75,7 +75,7 @@ def invalid_value(subject: Subject) -> Iterator[Hit]:
         ):
             yield connector_hit(subject, check.key, right, message)
         else:
-            yield Hit(message, f"write {allowed(check.definition)} for {line}", check.key)
+            yield Hit(message, f"write {allowed_values(check.definition)} for {line}", check.key)
 
 
 def _is_listed(subject: Subject, check: _ValueCheck) -> bool:
@@ -96,7 +96,7 @@ def _no_bytes(subject: Subject) -> Iterator[Hit]:
         value = subject.get(key)
         if key in subject.config and not is_open(value) and value.rpartition(".")[2] != "ByteArraySerializer":
             effect = "every task is FAILED at its first record"
-            message = f"{written(subject, key)}={shown(subject, key)} does not accept bytes: {effect}"
+            message = f"{file_key(subject, key)}={show(subject, key)} does not accept bytes: {effect}"
             yield removal_hit(subject, key, message)
 
 
@@ -164,7 +164,7 @@ def _definition(kind: SubjectKind, context: Context, key: str) -> tuple[Key | No
     "missing-required",
     "error",
     source="MirrorClientConfig",
-    seen=f"{_LIVE_TESTS}test_missing_address",
+    evidence=f"{_LIVE_TESTS}test_missing_address",
     reads=keys_ending("bootstrap.servers"),
 )
 def missing_required(subject: Subject) -> Iterator[Hit]:
@@ -181,19 +181,19 @@ def missing_required(subject: Subject) -> Iterator[Hit]:
             yield (
                 connector_hit(subject, key, alias, message)
                 if of_pair
-                else Hit(message, f"write {spelled(subject, key)}", key)
+                else Hit(message, f"write {spell(subject, key)}", key)
             )
     for side in SIDES:
-        if without := [name for name, key in _addressed(subject.kind, side) if not key or not subject.get(key)]:
+        if without := [name for name, key in _address_keys(subject.kind, side) if not key or not subject.get(key)]:
             message = f"no bootstrap.servers for the {' and the '.join(without)}: FAILED at start"
             alias = ends(subject)[SIDES.index(side)]
-            servers = shown(subject, f"{alias}.bootstrap.servers") or "host:9092,…"
+            servers = show(subject, f"{alias}.bootstrap.servers") or "host:9092,…"
             fix = f"write {cluster_key(subject, side, 'bootstrap.servers', servers)}"
             yield Hit(message, fix, f"{side}.cluster.bootstrap.servers")
 
 
 @lru_cache(maxsize=4096)
-def _addressed(kind: SubjectKind, side: ClusterSide) -> tuple[tuple[str, str], ...]:
+def _address_keys(kind: SubjectKind, side: ClusterSide) -> tuple[tuple[str, str], ...]:
     """Return the clients of a side, each with the key that holds its address, "" for none."""
     names = dict.fromkeys(client.name for client in kind.clients if client.side == side)
     return tuple((name, kind.winners[name].get("bootstrap.servers", "")) for name in names)
@@ -203,7 +203,7 @@ def _addressed(kind: SubjectKind, side: ClusterSide) -> tuple[tuple[str, str], .
     "target-alias-missing",
     "warning",
     source="KIP-382",
-    seen="tests/lint/test_seen_live_pairs.py::test_loop_by_alias",
+    evidence="tests/lint/test_seen_live_pairs.py::test_loop_by_alias",
     reads=keys_ending(),
 )
 def target_alias_missing(subject: Subject) -> Iterator[Hit]:
@@ -216,10 +216,10 @@ def target_alias_missing(subject: Subject) -> Iterator[Hit]:
     if _TARGET not in subject.config:
         message = f"{_TARGET} is not set: MirrorMaker calls the target `target` and does not detect loops through it"
         alias = ends(subject)[1] if ends(subject)[1] != subject.target else "the alias that all flows use for it"
-        yield Hit(message, f"write {spelled(subject, _TARGET, alias)}", _TARGET)
+        yield Hit(message, f"write {spell(subject, _TARGET, alias)}", _TARGET)
 
 
-@rule("partial-topic-creation", "error", needs=("topic.creation.",), source="KIP-158", seen=_LIVE_TESTS)
+@rule("partial-topic-creation", "error", needs=("topic.creation.",), source="KIP-158", evidence=_LIVE_TESTS)
 def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* is used without the two defaults that it requires.
 
@@ -230,12 +230,12 @@ def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
     keys = _creation_keys(subject)
     missing = [key for key in _CREATION if key not in subject.config]
     if keys and missing:
-        message = f"{written(subject, keys[0])} is set and {' and '.join(missing)} is not: FAILED at start"
+        message = f"{file_key(subject, keys[0])} is set and {' and '.join(missing)} is not: FAILED at start"
         edits = [Edit(key, None) for key in keys]
         yield edit_hit(subject, message, edits, keys[0], f", or write {' and '.join(missing)} too")
 
 
-@rule("topic-creation-elsewhere", "warning", needs=("topic.creation.",), source="KIP-158", seen=_LIVE_TESTS)
+@rule("topic-creation-elsewhere", "warning", needs=("topic.creation.",), source="KIP-158", evidence=_LIVE_TESTS)
 def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* does not control how MirrorMaker creates topics.
 
@@ -248,14 +248,14 @@ def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
     if keys and all(key in subject.config for key in _CREATION):
         message = "topic.creation.* creates no remote topic: MirrorMaker creates them itself, with replication.factor"
         edits = [Edit(key, None) for key in keys]
-        yield edit_hit(subject, message, edits, keys[0], f"; use {spelled(subject, 'replication.factor')}")
+        yield edit_hit(subject, message, edits, keys[0], f"; use {spell(subject, 'replication.factor')}")
 
 
 def _creation_keys(subject: Subject) -> list[str]:
     return [key for key in subject.config if key.startswith("topic.creation.") and key != "topic.creation.enable"]
 
 
-@rule("enabled-false", "warning", source="MirrorConnectorConfig", seen=_LIVE_TESTS, reads=keys_ending("enabled"))
+@rule("enabled-false", "warning", source="MirrorConnectorConfig", evidence=_LIVE_TESTS, reads=keys_ending("enabled"))
 def enabled_false(subject: Subject) -> Iterator[Hit]:
     """enabled=false switches a connector off while it still reports RUNNING.
 
@@ -275,7 +275,7 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
     "error",
     stops=True,
     source="KIP-690",
-    seen=_LIVE_TESTS,
+    evidence=_LIVE_TESTS,
     reads=keys_ending("replication.policy.class"),
 )
 def policy_class(subject: Subject) -> Iterator[Hit]:
@@ -317,7 +317,7 @@ def name_differs(subject: Subject) -> Iterator[Hit]:
     for entry in subject.unused:
         if entry.key == "name" and entry.value != subject.name:
             message = f"the connector is called {subject.name}, and {entry.value} in its config: Connect answers 400"
-            yield _without(subject, entry, message, "remove the name from its config")
+            yield _removal_of(subject, entry, message, "remove the name from its config")
 
 
 @rule("operator-leaves-out", "warning", source="Strimzi's KafkaConnectorConfiguration")
@@ -334,15 +334,17 @@ def operator_leaves_out(subject: Subject) -> Iterator[Hit]:
             line = subject.spots[entry.key].line
             if line == entry.line:
                 message = f"the operator leaves out {entry.key} in config, so one task does all the work"
-                hit = _without(subject, entry, message, f"write {member}: {value} beside config instead of {entry.key}")
+                hit = _removal_of(
+                    subject, entry, message, f"write {member}: {value} beside config instead of {entry.key}"
+                )
                 yield replace(hit, edits=(Edit(entry.key, value), *hit.edits))
             else:
                 message = f"the operator leaves out {entry.key} in config: it is {value}"
-                hit = _without(subject, entry, message, f"remove {entry.key} from config")
-                yield hit.lowered("info") if entry.value == value else hit
+                hit = _removal_of(subject, entry, message, f"remove {entry.key} from config")
+                yield hit.with_severity("info") if entry.value == value else hit
 
 
-def _without(subject: Subject, entry: Entry, message: str, fix: str) -> Hit:
+def _removal_of(subject: Subject, entry: Entry, message: str, fix: str) -> Hit:
     spot = replace(subject.spot, line=entry.line, key=entry.key)
     return Hit(message, fix, entry.key, subject, spot, edits=(Edit(entry.key, None, at=entry),))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mm2mgr.lint.findings import Hit, Severity, estate_rule, keys_ending, rule, written
+from mm2mgr.lint.findings import Hit, Severity, estate_rule, file_key, keys_ending, rule
 from mm2mgr.lint.rules.worker import ALLOWLIST, POLICY, checked_by_policy, plain_keys
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.text import few, number_of
@@ -33,7 +33,7 @@ def known_bug(estate: Estate) -> Iterator[Hit]:
             place = subject.spot.file, subject.connect or subject.spot.connect, subject.version, bug.id
             having.setdefault(place, (bug, []))[1].append(subject)
     for (_, _, version, _), (bug, (first, *others)) in having.items():
-        message = f"{bug.id} in Kafka {version} ({bug.fixed}): {bug.effect}"
+        message = f"{bug.id} in Kafka {version} ({bug.fixed_in}): {bug.effect}"
         yield Hit(message, bug.remedy, bug.key, subject=first, others=tuple(others))
 
 
@@ -143,5 +143,5 @@ def upgrade_deprecated(subject: Subject) -> Iterator[Hit]:
     for key in subject.config.keys() - {_FORMATS}:  # upgrade-metric-names judges it by its value
         definition = load().find(subject.type, key, newest)
         if definition and definition.deprecated:
-            message = f"{written(subject, key)} is deprecated in Kafka {newest}, and {subject.version} may ignore it"
-            yield Hit(message, f"remove {written(subject, key)} once the workers run {subject.version}", key)
+            message = f"{file_key(subject, key)} is deprecated in Kafka {newest}, and {subject.version} may ignore it"
+            yield Hit(message, f"remove {file_key(subject, key)} once the workers run {subject.version}", key)

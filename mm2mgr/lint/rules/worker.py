@@ -17,14 +17,14 @@ from mm2mgr.lint.findings import (
     connector_hit,
     edit_hit,
     estate_rule,
+    file_key,
     keys_ending,
     rule,
-    spelled,
-    written,
+    spell,
     yaml,
 )
 from mm2mgr.lint.hops import Point, point, same
-from mm2mgr.lint.rules.security import configured, lacking_in_override
+from mm2mgr.lint.rules.security import configured_value, lacking_in_override
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind, addresses
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import PRINCIPAL_KEYS
@@ -44,7 +44,7 @@ _PLACEHOLDER = re.compile(r"\$\{([^}:\s]+):[^}]*\}")
     "error",
     needs=(".override.",),
     source="KIP-458, KIP-1188",
-    seen="tests/plan/test_policies_live.py",
+    evidence="tests/plan/test_policies_live.py",
     reads=keys_ending(),
 )
 def policy_forbids(subject: Subject) -> Iterator[Hit]:
@@ -65,7 +65,7 @@ def policy_forbids(subject: Subject) -> Iterator[Hit]:
     elif (keys := checked_by_policy(subject.kind)) and _refuses_by_default(subject):
         effect = "the default before 3.0 is None"
         message = f"workers of {subject.version} refuse {', '.join(keys)} (400) unless their policy allows it: {effect}"
-        yield Hit(message, _allowing(subject, keys), keys[0]).lowered("warning")
+        yield Hit(message, _allowing(subject, keys), keys[0]).with_severity("warning")
 
 
 def _refuses_by_default(subject: Subject) -> bool:
@@ -124,7 +124,7 @@ def _allowlist(subject: Subject) -> list[str]:
     return [item.strip() for item in (subject.worker_property(ALLOWLIST) or "").split(",") if item.strip()]
 
 
-@rule("wrong-kafka", "error", source="KIP-458", seen=_LIVE_TESTS)
+@rule("wrong-kafka", "error", source="KIP-458", evidence=_LIVE_TESTS)
 def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     """The records are written to a cluster other than the target.
 
@@ -139,7 +139,7 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     listener.
     """
     arriving = arrives(subject)
-    if arriving is None and (servers := _redirected(subject)):
+    if arriving is None and (servers := _redirected_servers(subject)):
         yield _elsewhere(subject, servers)
     if arriving is not False or _is_refused_by_operator(subject):
         return
@@ -167,7 +167,7 @@ def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     yield edit_hit(subject, message, edits, key)
 
 
-def _redirected(subject: Subject) -> str:
+def _redirected_servers(subject: Subject) -> str:
     """Return the address that the workers' producer has for itself, where it is none of the target's."""
     key = subject.workers_key(RECORDS, _ADDRESS)
     servers = (subject.worker_property(key) or "") if key == f"producer.{_ADDRESS}" else ""
@@ -180,7 +180,7 @@ def _elsewhere(subject: Subject, servers: str) -> Hit:
     own = f"producer.{_ADDRESS}"
     message = f"records are written to {servers} ({own} of the workers), an address that {subject.target} does not have"
     target = subject.get(f"target.cluster.{_ADDRESS}")
-    fix = f"write {spelled(subject, _RECORDS + _ADDRESS, target)}, or remove {own} from the workers' properties"
+    fix = f"write {spell(subject, _RECORDS + _ADDRESS, target)}, or remove {own} from the workers' properties"
     if subject.form == "dedicated":
         fix = f"remove {subject.pair.rpartition('->')[2]}.{own}, or write {target} there"
     return Hit(message, fix, _RECORDS + _ADDRESS, severity="warning")
@@ -204,7 +204,7 @@ def arrives(subject: Subject) -> bool | None:
 
 def _destination(subject: Subject) -> Point:
     """Return the cluster that the record producer writes to."""
-    if servers := configured(subject, RECORDS, _ADDRESS):
+    if servers := configured_value(subject, RECORDS, _ADDRESS):
         return Point("", addresses(servers), subject.records_kafka.cluster_id)
     servers = subject.worker_property(_ADDRESS) or subject.worker.servers
     return Point("", addresses(servers), subject.worker.cluster_id)
@@ -216,7 +216,7 @@ def _destination(subject: Subject) -> Point:
     stops=True,
     needs=(_RECORDS + _ADDRESS,),
     source="KIP-458",
-    seen="tests/live/test_security.py",
+    evidence="tests/live/test_security.py",
     reads=keys_ending("producer.override.bootstrap.servers", "security.protocol"),
 )
 def override_insecure(subject: Subject) -> Iterator[Hit]:
@@ -246,7 +246,7 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, _RECORDS + _ADDRESS, edits=() if subject.form == "tree" else edits)
 
 
-@rule("converter", "error", source="KIP-382", seen=f"{_LIVE_TESTS}test_converters", reads=keys_ending("converter"))
+@rule("converter", "error", source="KIP-382", evidence=f"{_LIVE_TESTS}test_converters", reads=keys_ending("converter"))
 def converter(subject: Subject) -> Iterator[Hit]:
     """A converter other than ByteArrayConverter changes the mirrored data.
 
@@ -262,14 +262,14 @@ def converter(subject: Subject) -> Iterator[Hit]:
         if value is not None and not is_open(value) and name not in ("ByteArrayConverter", "ByteArray"):
             whose = "" if key in subject.config else "the workers' "
             hit = connector_hit(subject, key, CONVERTERS[key], f"{whose}{key} {name} changes the mirrored data")
-            yield hit.lowered("info") if key == _HEADERS and subject.type != "source" else hit
+            yield hit.with_severity("info") if key == _HEADERS and subject.type != "source" else hit
     unset = [key for key, value in converters.items() if value is None]
     if unset and subject.form != "dedicated":
         effect = "the workers' converters apply, and the defaults change keys, values and headers"
         message = f"{', '.join(unset)} not set: {effect}"
         hit = edit_hit(subject, message, [Edit(key, CONVERTERS[key]) for key in unset], unset[0])
         of_headers: Severity = "warning" if subject.type == "source" else "info"
-        yield hit.lowered(of_headers) if unset == [_HEADERS] else hit
+        yield hit.with_severity(of_headers) if unset == [_HEADERS] else hit
 
 
 _HEADERS = "header.converter"
@@ -283,7 +283,7 @@ def _converter(subject: Subject, key: str) -> str | None:
     return "org.apache.kafka.connect.storage.SimpleHeaderConverter" if key == _HEADERS else None
 
 
-@rule("worker-keystore-clash", "error", needs=(f"{_RECORDS}ssl.",), source="KIP-651", seen=_LIVE_TESTS)
+@rule("worker-keystore-clash", "error", needs=(f"{_RECORDS}ssl.",), source="KIP-651", evidence=_LIVE_TESTS)
 def worker_keystore_clash(subject: Subject) -> Iterator[Hit]:
     """The workers' producer has a store of another kind, which an override cannot remove.
 
@@ -319,7 +319,7 @@ def _clash(subject: Subject, store: str) -> tuple[str, str] | None:
     return None
 
 
-@rule("provider-unknown", "error", source="KIP-297", seen=f"{_LIVE_TESTS}test_unknown_provider")
+@rule("provider-unknown", "error", source="KIP-297", evidence=f"{_LIVE_TESTS}test_unknown_provider")
 def provider_unknown(subject: Subject) -> Iterator[Hit]:
     """A placeholder uses a config provider that the workers do not have.
 
@@ -335,7 +335,7 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
         for name in dict.fromkeys(_PLACEHOLDER.findall(value)):
             if name not in providers and f"${{{name}:-" not in value:  # a default of a shell
                 effect = f"the workers have no config provider {name}"
-                message = f"${{{name}:…}} in {written(subject, key)} is not replaced: {effect}"
+                message = f"${{{name}:…}} in {file_key(subject, key)} is not replaced: {effect}"
                 fix = f"write config.providers={name} and config.providers.{name}.class in the workers' properties"
                 yield Hit(message, fix, key)
 
@@ -363,7 +363,7 @@ def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
         (key, variable), *others = variables
         more = f" and others in {len(others)} more keys" if others else ""
         effect = "no config provider is named, so Kafka takes it as it is written"
-        message = f"{variable[0]} in {written(subject, key)}{more}: {effect}"
+        message = f"{variable[0]} in {file_key(subject, key)}{more}: {effect}"
         fix = f"write ${{env:{variable['name'] or variable['bare']}}}, with config.providers=env on the workers"
         if in_file:
             fix += "; or fill it in before Kafka reads the file"
@@ -395,7 +395,7 @@ def jmx_reporter_missing(estate: Estate) -> Iterator[Hit]:
             if (spot, whose) in reported:
                 continue
             reported.add((spot, whose))
-            name = _REPORTERS if whose else written(subject, _REPORTERS)
+            name = _REPORTERS if whose else file_key(subject, _REPORTERS)
             message = (
                 f"{name}{whose} has no JmxReporter: Kafka {subject.version} adds none, so there are no JMX metrics"
             )
@@ -404,7 +404,7 @@ def jmx_reporter_missing(estate: Estate) -> Iterator[Hit]:
                 hit = Hit(message, f"write {_REPORTERS}={right} for the workers", _REPORTERS, subject, subject.spot)
             else:
                 hit = edit_hit(subject, message, [Edit(_REPORTERS, right)], _REPORTERS)
-            yield hit if subject.known_version else hit.lowered("info")
+            yield hit if subject.known_version else hit.with_severity("info")
 
 
 def _adds_jmx(subject: Subject, whose: str) -> bool:

@@ -10,7 +10,7 @@ from mm2mgr.lint.findings import RECORDS, Hit, estate_rule
 from mm2mgr.lint.rules.dedicated_workers import WorkerLines
 from mm2mgr.lint.subject import Estate, Spot, Subject
 from mm2mgr.secrets import is_secret
-from mm2mgr.truth.keys import allowed, fault, is_checked, load
+from mm2mgr.truth.keys import allowed_values, fault, is_checked, load
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
 _SIGNATURE, _VERIFICATION = "inter.worker.signature.algorithm", "inter.worker.verification.algorithms"
@@ -69,7 +69,7 @@ def worker_value(estate: Estate) -> Iterator[Hit]:
 def _place(subject: Subject, lines: WorkerLines, key: str) -> tuple[Spot, str]:
     """Return a property's place and name in its file; "" where connectors have the line too (see invalid-value)."""
     if subject.form == "dedicated":
-        spot, line = lines.of(subject, key)
+        spot, line = lines.line_of(subject, key)
         return spot, line.key if line and key not in CLUSTER_KEYS else ""
     return Spot(subject.spot.file, subject.spot.line, subject.spot.connect, key=key), f"the workers' {key}"
 
@@ -80,7 +80,7 @@ def _faults(properties: Mapping[str, str], version: str) -> Iterator[tuple[str, 
         scope, plain = ("producer", key.removeprefix(_PRODUCER)) if key.startswith(_PRODUCER) else ("worker", key)
         definition = None if is_open(value) else load().find(scope, plain, version)
         if definition and is_checked(definition) and (wrong := fault(scope, plain, version, value)):
-            yield key, wrong, allowed(definition)
+            yield key, wrong, allowed_values(definition)
     size = properties.get(_SIZE, "").strip()
     if re.fullmatch(r"-?[0-9]{1,10}", size) and int(size) < _LEAST_BITS:
         yield _SIZE, "too short for a key", f"{_LEAST_BITS} or more bits, or leave it out,"
