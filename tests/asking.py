@@ -20,7 +20,9 @@ from mm2mgr.live.questions import (
     Expiring,
     MeasuredTopics,
     NewestRecord,
+    OffsetsSince,
     PartitionCounts,
+    PartitionEnds,
     Quotas,
     StoredSizes,
     TextsByKey,
@@ -48,12 +50,14 @@ def answer_kafka(
     groups: Callable[[KafkaAccess, Callable[[str], bool], Callable[[str], bool]], tuple[str, ...]] | None = None,
     expiring: Callable[[], Sequence[TopicPartition]] | None = None,
     texts: Callable[[str], dict[str, str]] | None = None,
+    ends: Callable[[KafkaAccess, PartitionEnds], dict[TopicPartition, int | None]] | None = None,
+    since: Callable[[KafkaAccess, OffsetsSince], dict[TopicPartition, int]] | None = None,
     idle: bool = False,
 ) -> None:
     """Let these answer in the place of Kafka clusters; what none of them is for is asked for as ever, or `idle` clusters answer."""
     asked = live_read.ask_kafka
 
-    def one(access: KafkaAccess, question: Question[Any]) -> Any:  # noqa: PLR0911  one per kind
+    def one(access: KafkaAccess, question: Question[Any]) -> Any:  # noqa: PLR0911, PLR0912  one per kind
         match question:
             case PartitionCounts() if topics:
                 return topics(access, lambda topic: False).partitions
@@ -69,6 +73,10 @@ def answer_kafka(
                 return groups(access, question.groups.matches, question.topics.takes)
             case TextsByKey() if texts:
                 return texts(access.alias)
+            case PartitionEnds() if ends:
+                return ends(access, question)
+            case OffsetsSince() if since:
+                return since(access, question)
             case Expiring() if expiring:
                 return tuple(expiring())
             case Quotas() if idle:

@@ -9,16 +9,12 @@ arrives.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.live.endpoints import kafka_access
-from mm2mgr.live.questions import PartitionCounts
-from mm2mgr.live.reach import Limits
-from mm2mgr.live.read import Clusters, read
+from mm2mgr.live.questions import OffsetsSince, PartitionCounts, PartitionEnds
+from mm2mgr.live.snapshot import Steps
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change
 from mm2mgr.text import few
@@ -148,7 +144,7 @@ _UNKNOWN_POLICY = "its replication policy, which names the topics, is none of Ka
 
 
 class LogReader:
-    """Reads log ends on the Kafka clusters of one tree, each cluster once a look."""
+    """What the Kafka clusters of one tree are asked about arrivals: each cluster once a look."""
 
     def __init__(self, topology: Topology) -> None:
         self._flows = {flow.id: flow for flow in topology.flows}
@@ -167,35 +163,34 @@ class LogReader:
     def _flow(self, change: Change) -> Flow | None:
         return next((self._flows[flow_id] for flow_id in change.flows if flow_id in self._flows), None)
 
-    async def takes_topics(self, change: Change) -> bool | None:
+    def takes_topics(self, change: Change) -> Steps[bool | None]:
         """Tell whether a topic of the source matches what a connector takes now; None where that cannot be read."""
         flow = self._flow(change)
         if flow is None or flow.source.alias in self._unread:
             return None
-        selection, alias = flow.selection, flow.source.alias
-        names = (await read([PartitionCounts(alias)], Clusters(kafkas={alias: flow.source}), Limits())).get(
-            PartitionCounts(alias)
-        )
+        question = PartitionCounts(flow.source.alias)
+        names = (yield [question]).get(question)
         if isinstance(names, Mm2mgrError):
-            self._unread.add(alias)
+            self._unread.add(flow.source.alias)
             return None
-        return any(map(selection.takes, names)) or (flow.with_heartbeats and HEARTBEATS in names)
+        return any(map(flow.selection.takes, names)) or (flow.with_heartbeats and HEARTBEATS in names)
 
-    async def was_silent(self, arrivals: Arrivals, written_at: float) -> bool:
+    def was_silent(self, arrivals: Arrivals, written_at: float) -> Steps[bool]:
         """Tell whether no record of the waiting topics arrived before the update either: in the minute before
         `written_at` (seconds since 1970) each of them got records at the source, and none at the target. False where
         that cannot be read."""
         flow, topics = arrivals.flow, arrivals.waiting
-        partitions = [partition for partition in arrivals.partitions if partition.topic in topics]
+        partitions = frozenset(partition for partition in arrivals.partitions if partition.topic in topics)
         since, ran = (round(1000 * (written_at - ago)) for ago in (_BEFORE_SECONDS, _SURELY_RAN_SECONDS))
-        source, target = kafka_access(flow.source), kafka_access(flow.target)
         remote = {_remote(flow, partition): partition.topic for partition in partitions}
+        questions = (
+            OffsetsSince(flow.source.alias, partitions, since),
+            OffsetsSince(flow.source.alias, partitions, ran),
+            OffsetsSince(flow.target.alias, frozenset(remote), since),
+        )
+        snapshot = yield questions
         try:
-            first, later, there = await asyncio.gather(
-                asyncio.to_thread(read_since, source, partitions, since),
-                asyncio.to_thread(read_since, source, partitions, ran),
-                asyncio.to_thread(read_since, target, remote, since),
-            )
+            first, later, there = (snapshot[question] for question in questions)
         except Mm2mgrError:
             return False
         wrote = {
@@ -206,44 +201,37 @@ class LogReader:
         arrived = {remote[partition] for partition, offset in there.items() if offset >= 0}
         return bool(topics) and wrote.issuperset(topics) and not arrived
 
-    async def read(self, watched: Iterable[Arrivals]) -> list[tuple[Arrivals, Ends]]:
+    def read(self, watched: Iterable[Arrivals]) -> Steps[list[tuple[Arrivals, Ends]]]:
         """Return the ends of what each of them has, without those whose clusters could not be read."""
         asked = [arrivals for arrivals in watched if arrivals.partitions and not arrivals.unknown]
-        chosen = [arrivals for arrivals in asked if not self._unread & _aliases(arrivals.flow)]
         partitions_of: dict[tuple[str, bool], set[TopicPartition]] = {}
-        clusters = {end.alias: end for arrivals in chosen for end in (arrivals.flow.source, arrivals.flow.target)}
-        for arrivals in chosen:
-            partitions_of.setdefault((arrivals.flow.source.alias, arrivals.is_committed), set()).update(
-                arrivals.partitions
-            )
-            remote = (_remote(arrivals.flow, partition) for partition in arrivals.partitions)
-            partitions_of.setdefault((arrivals.flow.target.alias, False), set()).update(remote)
-        ends_of: dict[tuple[str, bool], Mapping[TopicPartition, int | None]] = {}
-
-        async def of_kafka(alias: str, committed: bool) -> None:
-            asked = partitions_of[alias, committed]
-            try:
-                access = kafka_access(clusters[alias])
-                ends_of[alias, committed] = await asyncio.to_thread(read_ends, access, asked, committed=committed)
-            except Mm2mgrError:
-                self._unread.add(alias)
-
-        await asyncio.gather(*(of_kafka(*key) for key in partitions_of))
+        for arrivals in asked:
+            if not self._unread & _aliases(arrivals.flow):
+                for place, partitions in zip(_places(arrivals), _pairs(arrivals), strict=True):
+                    partitions_of.setdefault(place, set()).update(partitions)
+        questions = {
+            place: PartitionEnds(place[0], frozenset(partitions), place[1])
+            for place, partitions in partitions_of.items()
+        }
+        snapshot = yield questions.values()
+        self._unread |= {
+            alias for (alias, _), question in questions.items() if isinstance(snapshot.get(question), Mm2mgrError)
+        }
+        ends: list[tuple[Arrivals, Ends]] = []
         for arrivals in asked:
             if self._unread & _aliases(arrivals.flow):
                 arrivals.forget()
-        read = [arrivals for arrivals in chosen if not self._unread & _aliases(arrivals.flow)]
-        return [
-            (
-                arrivals,
-                _both(
-                    arrivals,
-                    ends_of[arrivals.flow.source.alias, arrivals.is_committed],
-                    ends_of[arrivals.flow.target.alias, False],
-                ),
-            )
-            for arrivals in read
-        ]
+            else:
+                ends.append((arrivals, _both(arrivals, *(snapshot[questions[place]] for place in _places(arrivals)))))
+        return ends
+
+
+def _places(arrivals: Arrivals) -> tuple[tuple[str, bool], tuple[str, bool]]:
+    return (arrivals.flow.source.alias, arrivals.is_committed), (arrivals.flow.target.alias, False)
+
+
+def _pairs(arrivals: Arrivals) -> tuple[Iterable[TopicPartition], Iterable[TopicPartition]]:
+    return arrivals.partitions, (_remote(arrivals.flow, partition) for partition in arrivals.partitions)
 
 
 def _both(
@@ -261,7 +249,7 @@ def _both(
     }
 
 
-def said(arrivals: Arrivals) -> str:
+def describe_arrivals(arrivals: Arrivals) -> str:
     """Return what is seen of records, in words; nothing where they arrive."""
     if arrivals.unknown:
         return f"not known whether records arrive ({arrivals.unknown})"
@@ -282,33 +270,3 @@ def _remote(flow: Flow, partition: TopicPartition) -> TopicPartition:
 
 def _aliases(flow: Flow) -> set[str]:
     return {flow.source.alias, flow.target.alias}
-
-
-def read_ends(
-    access: KafkaAccess, partitions: Iterable[TopicPartition], timeout_seconds: float = 5.0, *, committed: bool = False
-) -> dict[TopicPartition, int | None]:
-    """Return the log ends of partitions, 0 of those that do not exist (yet), None where this login does not see the
-    topic. `committed`: the first offset of an open transaction where there is one. Blocks; raises KafkaError."""
-    from mm2mgr.kafka.client import Kafka
-
-    distinct = list(partitions)
-    with Kafka(access, timeout_seconds) as kafka:
-        counts = kafka.partition_counts()  # ends early where no broker listens
-        there = [partition for partition in distinct if partition.partition < counts.get(partition.topic, 0)]
-        ends = {partition: log.end for partition, log in kafka.read_offsets(there, committed=committed).found.items()}
-    missing = {partition: 0 if partition.topic in counts else None for partition in set(distinct) - set(there)}
-    return {**missing, **ends}
-
-
-def read_since(
-    access: KafkaAccess, partitions: Iterable[TopicPartition], since_ms: int, timeout_seconds: float = 5.0
-) -> dict[TopicPartition, int]:
-    """Return the first offset of this time or later of partitions, -1 where there is none. Blocks; raises
-    KafkaError.
-    """
-    from mm2mgr.kafka.client import Kafka
-
-    with Kafka(access, timeout_seconds) as kafka:
-        counts = kafka.partition_counts()
-        there = [partition for partition in partitions if partition.partition < counts.get(partition.topic, 0)]
-        return kafka.offsets_since(dict.fromkeys(there, since_ms))

@@ -10,9 +10,10 @@ overwritten.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from mm2mgr import timing
 from mm2mgr.apply.arrival_check import LogReader
@@ -25,7 +26,7 @@ from mm2mgr.apply.carry_out import (
     refusal_of_unplanned,
     unguarded,
 )
-from mm2mgr.apply.settle import LOOK_SECONDS, States, Verdict, Verification, paused
+from mm2mgr.apply.settle import States, Verdict, Verification, pause_unless_halted
 from mm2mgr.apply.waves import (
     Halted,
     Report,
@@ -46,14 +47,16 @@ from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import ConnectError, ConnectUnreachable
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.live.endpoints import connect_target
+from mm2mgr.live.questions import Configs
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import Clusters, answered, open_client, read
+from mm2mgr.live.snapshot import Result as Answer
+from mm2mgr.live.snapshot import Steps
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.stages import ReadDedicated, Undo, stages
 from mm2mgr.text import few
 from mm2mgr.topology import Topology
 
-# Concurrent writes share one rebalance; one after the other each waits for the last (seen: 25 s against 3 s).
-_AT_ONCE = 8
 FINISH_SECONDS = 60.0
 """How long writes that were begun may take after a halt, before they are cut short."""
 # Two applies that look at the same moment both write, and a write waits in the worker for rebalances: the second one
@@ -73,7 +76,7 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
     rollout: Rollout | None = None,
     report: Report = lambda event: None,
     begin: Callable[[Change], None] = lambda change: None,
-    deadline_seconds: float = 120.0,
+    limits: Limits | None = None,
     halt: asyncio.Event | None = None,
     states: States | None = None,
     guard: Guard = unguarded,
@@ -81,8 +84,8 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
     """Write the changes of a plan wave by wave; a write that fails does not stop the others, a connector that breaks
     does.
 
-    `deadline_seconds` bounds each write, retries included. Events are reported as they come, and the results returned
-    in all; what `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers until a
+    `write_seconds` of `limits` bounds each write, retries included. Events are reported as they come, and the results
+    returned in all; what `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers until a
     deadline, the rest of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called
     for each), and those that were begun have FINISH_SECONDS to end: then a change without a result was not begun.
     `states` is filled on the way. `guard` is asked before each write.
@@ -98,7 +101,7 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
             if named in deletions:
                 deletions[named].connects.add(change.connect)
     states = {} if states is None else states
-    work = _Work(topology, rollout, report, begin, deadline_seconds, halt, states, givers, deletions, guard)
+    work = _Work(topology, rollout, report, begin, limits or Limits(), halt, states, givers, deletions, guard)
     clusters = [cluster for part in plan.clusters if (cluster := _Cluster(work, part)).waves]
     work.canary.awaited.update(
         cluster.connect for cluster in clusters if any(map(rollout.is_canary, cluster.part.changes))
@@ -176,7 +179,7 @@ class _Work:
     rollout: Rollout
     report: Report
     begin: Callable[[Change], None]
-    deadline_seconds: float
+    limits: Limits
     halt: asyncio.Event
     states: States
     given: Mapping[Named, Sequence[Change]]
@@ -196,7 +199,7 @@ class _Cluster:
         self.given: list[Result] = []
         self.clients: dict[str, ConnectClient] = {}
         self.is_gone = False
-        self.gate = asyncio.Semaphore(_AT_ONCE)
+        self.gate = asyncio.Semaphore(work.limits.at_once)
 
     def record(self, result: Result) -> None:
         self.results[result.connector] = result
@@ -206,8 +209,7 @@ class _Cluster:
 
     async def run(self) -> None:
         try:
-            target = connect_target(self.work.topology.connects[self.connect])
-            writer = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
+            writer = self._open_writer(self.connect)
         except Mm2mgrError as error:  # its credentials or certificates are not there any more
             for change in (change for wave in self.waves for change in wave if change.action != "no-op"):
                 self.record(_result(change, error, 0.0))
@@ -216,7 +218,7 @@ class _Cluster:
         try:
             async with writer:
                 self.clients[self.connect] = writer
-                await self._run(writer.within(LOOK_SECONDS))
+                await self._run(writer.within(self.work.limits.look_seconds))
         except asyncio.CancelledError:
             pass  # cut short: what was begun has been reported
         finally:
@@ -225,10 +227,19 @@ class _Cluster:
                 if connect == self.connect:  # what has no result yet was not begun
                     deletion.record(is_gone=False)
 
+    def _open_writer(self, connect: str) -> ConnectClient:
+        return open_client(self.work.topology.connects[connect], self.work.limits.write_seconds)
+
     async def _run(self, client: ConnectClient) -> None:
         work, rollout = self.work, self.work.rollout
+        clusters = Clusters({self.connect: client}, work.topology.clusters)
+
+        async def ask(steps: Steps[Answer]) -> Answer:
+            return (await answered(steps, clusters, work.limits))[0]
+
         verification = Verification(
-            client,
+            self.connect,
+            ask,
             wait_seconds=rollout.wait_seconds,
             states=work.states,
             halt=work.halt,
@@ -244,7 +255,7 @@ class _Cluster:
                 if trouble and not work.halt.is_set():
                     return self._halt_cluster(*trouble)
             if number > 1:
-                await paused(rollout.pause_seconds, work.halt)
+                await pause_unless_halted(rollout.pause_seconds, work.halt)
             if work.halt.is_set():
                 return None
             wave = Wave(self.connect, number, len(self.waves), tuple(change.connector for change in changes))
@@ -319,9 +330,7 @@ class _Cluster:
                 for connect in {
                     stage.named[0] for stage in todo if not isinstance(stage, (Undo, ReadDedicated))
                 } - clients.keys():
-                    target = connect_target(self.work.topology.connects[connect])
-                    other = ConnectClient(target, deadline_seconds=self.work.deadline_seconds)
-                    clients[connect] = await opened.enter_async_context(other)
+                    clients[connect] = await opened.enter_async_context(self._open_writer(connect))
                 return await carry_out(clients, todo, warn, self.work.guard)
         except Mm2mgrError as error:  # credentials of the other side are not there any more
             return error
@@ -411,7 +420,7 @@ class _Cluster:
         await verification.check(undone)
 
 
-async def read_back(topology: Topology, results: Iterable[Result], *, deadline_seconds: float = 30.0) -> list[Result]:
+async def read_back(topology: Topology, results: Iterable[Result], limits: Limits | None = None) -> list[Result]:
     """Read what was written, in one request per Connect cluster; return the results that it changes: what was
     overwritten.
 
@@ -423,11 +432,13 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
         if result.is_done and result.change:
             by_cluster.setdefault(result.connect, []).append(result)
 
+    async def read_configs(connect: str) -> dict[str, dict[str, str]]:
+        snapshot = await read([Configs(connect)], Clusters(topology.connects), limits or Limits())
+        return {name: info.config for name, info in snapshot[Configs(connect)].items()}
+
     async def read_cluster(connect: str, done: list[Result]) -> list[Result]:
         try:
-            target = connect_target(topology.connects[connect])
-            async with ConnectClient(target, deadline_seconds=deadline_seconds) as client:
-                return await _read_back(client, topology.owner, done)
+            return await _read_back(partial(read_configs, connect), topology.owner, done)
         except Mm2mgrError as error:
             return [replace(result, doubt=f"written, but not read back: {error.one_line}") for result in done]
 
@@ -435,7 +446,9 @@ async def read_back(topology: Topology, results: Iterable[Result], *, deadline_s
     return [result for part in parts for result in part]
 
 
-async def _read_back(client: ConnectClient, owner: str, done: list[Result]) -> list[Result]:
+async def _read_back(
+    read_configs: Callable[[], Awaitable[dict[str, dict[str, str]]]], owner: str, done: list[Result]
+) -> list[Result]:
     written = [result for result in done if result.action != "create"]  # what exists is created by no other process
     race = 0.0
     if written:
@@ -444,7 +457,7 @@ async def _read_back(client: ConnectClient, owner: str, done: list[Result]) -> l
         await asyncio.sleep(max(0.0, max(result.ended for result in written) + race - timing.now()))
     end, others, latest = timing.now() + _READ_BACK_SECONDS, set[str](), timing.now() + _LONGEST_RACE_SECONDS
     while True:
-        live = {name: info.config for name, info in (await client.infos()).items()}
+        live = await read_configs()
         wrong = [problem for result in done if (problem := _overwritten(result, live.get(result.connector), owner))]
         if new := {result.connector for result in wrong} - others:
             others |= new  # another process is writing right now, and may write more of these

@@ -1,9 +1,9 @@
-"""Whether written connectors run with their new config: looks at one Connect cluster until each shows it, or the time
-is over.
+"""Whether connectors show what was asked of them, a config that was written or a state that was chosen: looks at one
+Connect cluster until each does, or the time is over.
 
 A look is one request, a second one while a connector has no status, and one for each connector whose tasks may still
-have the previous config, or of which the first record is awaited. Nothing is concluded from a cluster that does not
-answer.
+have the previous config, of which the first record is awaited, or whose stored offsets have to stand still. Nothing is
+concluded from a cluster that does not answer.
 """
 
 from __future__ import annotations
@@ -11,39 +11,47 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from mm2mgr import timing
-from mm2mgr.apply.arrival_check import DROPS, Arrivals, LogReader, said
+from mm2mgr.apply.arrival_check import DROPS, Arrivals, LogReader, describe_arrivals
 from mm2mgr.comparison.differences import Named, diff
 from mm2mgr.comparison.journal import JOURNAL_KEY
-from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import NotFound, Unsupported
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
+from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus, trace_summary
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.questions import (
+    Configs,
+    ConnectorsWithStatuses,
+    Statuses,
+    StoredOffsets,
+    TaskConfigs,
+    WrittenTopics,
+)
+from mm2mgr.live.snapshot import Steps, side_by_side
 from mm2mgr.plan.changes import Change
+from mm2mgr.text import number_of
 
+T = TypeVar("T")
 Verdict = Literal["ok", "failed", "inconclusive"]
-LOOK_SECONDS = 15.0
-"""How long one look may take: a Connect cluster that takes longer to answer is not known."""
 # How long a state must be shown once the tasks have the new config, before it is taken for theirs. The old one was seen
 # for up to 0.45 s, with 40 connectors written at once; a task that is stuck goes on for
 # task.shutdown.graceful.timeout.ms (5 s).
 HOLD_SECONDS = 6.0
 _FIRST_PAUSE_SECONDS = 0.3
 _LONGEST_PAUSE_SECONDS = 2.0
-_REQUESTS_AT_ONCE = 8
+_LONGEST_FLUSH_PAUSE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Settled:
-    """What a written connector shows: `state` for people, and whether that is right, certainly wrong, or not known.
+    """What a connector shows: `state` for people, and whether that is right, certainly wrong, or not known.
 
-    What was wrong in the same way before the write is no fault of it: that is `ok`, and the state says so.
+    What was wrong in the same way before a write is no fault of it: that is `ok`, and the state says so.
     """
 
     state: str
@@ -51,6 +59,8 @@ class Settled:
 
 
 States = dict[Named, Settled]
+Ask = Callable[[Steps[Any]], Awaitable[Any]]
+"""Asks what a judgement lacks, and returns its result."""
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -59,7 +69,190 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return "failed" if "failed" in distinct else "inconclusive" if "inconclusive" in distinct else "ok"
 
 
-class Watched:
+async def look_until(
+    look: Callable[[], Awaitable[Sequence[T]]],
+    end: float,
+    halt: asyncio.Event,
+    *,
+    waits: Callable[[Sequence[T]], None] = lambda unsettled: None,
+    shortest_pause: Callable[[Sequence[T]], float] = lambda unsettled: 0.0,
+) -> Sequence[T]:
+    """Look again and again, at longer and longer intervals, and return what is not settled at the end.
+
+    `look` returns what is to be looked at again. `waits` is called once, before the first pause.
+    """
+    pause, is_first = _FIRST_PAUSE_SECONDS, True
+    while (unsettled := await look()) and timing.now() < end and not halt.is_set():
+        if is_first:
+            waits(unsettled)
+        is_first = False
+        await pause_unless_halted(min(max(pause, shortest_pause(unsettled)), end - timing.now()), halt)
+        pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+    return unsettled
+
+
+async def pause_unless_halted(seconds: float, halt: asyncio.Event) -> None:
+    """Wait, but no longer than until the work is to end."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(halt.wait(), max(0.0, seconds))
+
+
+def read_connectors(
+    connect: str, names: Iterable[str]
+) -> Steps[tuple[dict[str, ConnectorInfo], dict[str, ConnectorStatus]]]:
+    """Return configs and statuses of a Connect cluster's connectors, in one request while these have a status."""
+    question = ConnectorsWithStatuses(connect)
+    infos, statuses = (yield [question])[question]
+    if not infos.keys() >= set(names):  # the list leaves out what has no status yet
+        infos = infos | (yield [Configs(connect)])[Configs(connect)]
+    return infos, statuses
+
+
+def tasks_of(info: ConnectorInfo, status: ConnectorStatus) -> list[TaskStatus | None]:
+    """Return the status of each task that a connector has: one may miss tasks (None), or still hold removed ones."""
+    shown = {task.id: task for task in status.tasks}
+    return [shown.get(task) for task in info.tasks]
+
+
+_NO_TASKS = "no topic matches, or the source cluster does not answer"
+_AS_BEFORE = ", as before the update"
+_NUMBERS = re.compile(r"\d+")
+
+
+# --- a state that was asked for ---------------------------------------------------------------------------------------
+
+
+def judge_state(  # noqa: PLR0911  one for each thing that can be wrong
+    goal: str, info: ConnectorInfo | None, status: ConnectorStatus | None, *, is_source: bool
+) -> Settled:
+    """Tell whether a connector and every one of its tasks show the state."""
+    if info is None:
+        return Settled("deleted meanwhile", "failed")
+    if status is None:
+        return Settled("no status yet", "inconclusive")
+    if status.state == "FAILED":
+        return Settled(f"FAILED: {trace_summary(status.trace)}", "failed")
+    if status.state != goal:
+        return Settled(f"{status.state}, not {goal} yet", "inconclusive")
+    if goal == "STOPPED":
+        left = number_of(max(len(info.tasks), len(status.tasks)), "task")
+        ended = not (info.tasks or status.tasks)
+        return Settled(goal, "ok") if ended else Settled(f"STOPPED, {left} not ended yet", "inconclusive")
+    tasks = tasks_of(info, status)
+    failed = [task for task in tasks if task and task.state == "FAILED"]
+    count, there = number_of(len(tasks), "task"), sum(task is not None and task.state == goal for task in tasks)
+    if failed and goal == "RUNNING":
+        return Settled(f"RUNNING, {len(failed)} of {count} FAILED: {trace_summary(failed[0].trace)}", "failed")
+    if there + len(failed) < len(tasks):
+        return Settled(f"{goal}, {there} of {count} {goal}", "inconclusive")
+    if goal == "RUNNING" and is_source and not tasks:
+        return Settled(f"RUNNING, no tasks yet ({_NO_TASKS})", "inconclusive")
+    # A FAILED task moves nothing and never becomes PAUSED.
+    return Settled(f"{goal}, {number_of(len(failed), 'task')} FAILED" if failed else goal, "ok")
+
+
+class AskedConnector:
+    """A connector of which a state was asked for, and since when it shows what it shows.
+
+    `hold_seconds`: how long a state counts only as one from before, as after a restart. `still_seconds`: how long its
+    stored offsets have to stand still; 0: they do not matter.
+    """
+
+    def __init__(self, name: str, goal: str, *, is_source: bool, hold_seconds: float, still_seconds: float) -> None:
+        self.name, self.still_seconds = name, still_seconds
+        self.settled = Settled("not looked at yet", "inconclusive")
+        self.is_settled = False
+        self.awaits_offsets = False
+        self._goal, self._is_source, self._hold_seconds = goal, is_source, hold_seconds
+        self._since = timing.now()
+        self._offsets: object = None
+        self._offsets_since = 0.0
+        self._pending = ""
+
+    def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> None:
+        """Take in one reading of its state."""
+        settled = judge_state(self._goal, info, status, is_source=self._is_source)
+        if settled != self.settled:
+            self.settled, self._since = settled, now
+        hold = HOLD_SECONDS if settled.verdict == "failed" else self._hold_seconds
+        self.is_settled = settled.verdict != "inconclusive" and now - self._since >= hold
+        self.awaits_offsets = self.still_seconds > 0 and settled.verdict == "ok"
+        if not self.awaits_offsets:
+            self._offsets = None
+        elif self.is_settled:
+            self.is_settled = False  # its offsets decide
+
+    def take_no_offsets(self) -> None:
+        """Note that its workers do not show stored offsets, which is all that can be known then."""
+        reason = "whether its stored offsets still change is unknown: its workers do not show them (Kafka 3.5 does)"
+        self.settled = Settled(f"{self.settled.state}; {reason}", "inconclusive")
+        self.is_settled, self.awaits_offsets = True, False
+
+    def take_offsets(self, offsets: Mapping[str, object], asked_at: float) -> None:
+        """Take in its stored offsets; it is settled once they stood still for long enough."""
+        if self._offsets != offsets:
+            self._offsets, self._offsets_since = offsets, timing.now()
+        still = max(0.0, asked_at - self._offsets_since)  # from the end of the first answer to the newest question
+        self.is_settled = still >= self.still_seconds
+        self._pending = f"stored offsets unchanged for {still:.0f} of {self.still_seconds:g} s"
+
+    def take_error(self, error: Mm2mgrError) -> None:
+        """Note that it could not be read; what was seen before no longer counts."""
+        self.settled, self._since = Settled(f"unknown: {error.one_line}", "inconclusive"), timing.now()
+        self.awaits_offsets, self.is_settled, self._offsets = False, False, None
+
+    def result(self) -> Settled:
+        """Return what it shows, with what is still missing."""
+        if not self.awaits_offsets or self.is_settled:
+            return self.settled
+        return Settled(f"{self.settled.state}, {self._pending}", "inconclusive")
+
+
+async def await_states(connect: str, ask: Ask, asked: Sequence[AskedConnector], end: float) -> None:
+    """Look at connectors of one Connect cluster until all show what was asked of them, or the time is over."""
+    unsettled = list(asked)
+
+    def read_all() -> Steps[None]:
+        infos, statuses = yield from read_connectors(connect, [connector.name for connector in unsettled])
+        for connector in unsettled:
+            connector.look(infos.get(connector.name), statuses.get(connector.name), timing.now())
+        asked_at = timing.now()
+        questions = {
+            connector.name: StoredOffsets(connect, connector.name)
+            for connector in unsettled
+            if connector.awaits_offsets
+        }
+        snapshot = yield questions.values()
+        for connector in unsettled:
+            if connector.name in questions:
+                entries = snapshot.get(questions[connector.name])
+                if not isinstance(entries, Mm2mgrError):
+                    connector.take_offsets({entry.key: entry.offset for entry in entries}, asked_at)
+                elif isinstance(entries, Unsupported):
+                    connector.take_no_offsets()
+                else:
+                    connector.take_error(entries)
+
+    async def look() -> list[AskedConnector]:
+        try:
+            await ask(read_all())
+        except Mm2mgrError as error:
+            for connector in unsettled:
+                connector.take_error(error)
+        unsettled[:] = [connector for connector in unsettled if not connector.is_settled]
+        return unsettled
+
+    def pause_of_flushes(waiting: Sequence[AskedConnector]) -> float:
+        is_slow = all(connector.awaits_offsets for connector in waiting)
+        return min(waiting[0].still_seconds / 12, _LONGEST_FLUSH_PAUSE_SECONDS) if is_slow else 0.0
+
+    await look_until(look, end, asyncio.Event(), shortest_pause=pause_of_flushes)
+
+
+# --- a config that was written ----------------------------------------------------------------------------------------
+
+
+class WrittenConnector:
     """One written connector: whether its tasks have the config, and what is seen of it since when.
 
     `before`: what it showed before the write, None where that is not known or does not excuse it. `ran`: its tasks were
@@ -112,7 +305,7 @@ class Watched:
 
     def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:
         """Return its state in this reading, and whether it is reliable."""
-        settled = self.judged(info, status)
+        settled = self.judge(info, status)
         # Tasks of a connector that rests take the config when it runs again; one that failed gives them none.
         alone = status is not None and status.state not in {"RUNNING", "UNASSIGNED"}
         lost = info is None or info.config != self.written
@@ -151,14 +344,14 @@ class Watched:
         """Return its state while it runs, by whether what its source gets since the update arrives at the target."""
         if self.arrivals is None:
             return Settled("RUNNING", "ok")
-        arrivals = said(self.arrivals)
+        arrivals = describe_arrivals(self.arrivals)
         self.is_broken_if_late = self.arrivals.is_broken
         self.is_on_its_way = self.is_good_if_late = bool(self.arrivals.waiting) and not self.arrivals.overdue
         return Settled(
             f"RUNNING, {arrivals}" if arrivals else "RUNNING", "inconclusive" if self.arrivals.waiting else "ok"
         )
 
-    def judged(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:  # noqa: PLR0911
+    def judge(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:  # noqa: PLR0911
         """Return what a reading shows, whether or not it belongs to the new config."""
         if info is None:
             return Settled("deleted since it was written", "failed")
@@ -194,19 +387,8 @@ class Watched:
             return Settled(
                 "RUNNING, no tasks although topics match (wrong credentials, or a right is missing)", "inconclusive"
             )
-        reason = "its source cluster does not answer or refuses it" if self._ran else WHY_NO_TASKS
+        reason = "its source cluster does not answer or refuses it" if self._ran else _NO_TASKS
         return Settled(f"RUNNING, no tasks yet ({reason})", "inconclusive")
-
-
-def tasks_of(info: ConnectorInfo, status: ConnectorStatus) -> list[TaskStatus | None]:
-    """Return the status of each task that a connector has: one may miss tasks (None), or still hold removed ones."""
-    shown = {task.id: task for task in status.tasks}
-    return [shown.get(task) for task in info.tasks]
-
-
-WHY_NO_TASKS = "no topic matches, or the source cluster does not answer"
-_AS_BEFORE = ", as before the update"
-_NUMBERS = re.compile(r"\d+")
 
 
 def _failures(status: ConnectorStatus) -> set[tuple[bool, str]]:
@@ -243,13 +425,13 @@ def _state(state: str, tasks: list[str]) -> Settled:
 class Verification:
     """What the connectors that an apply wrote on one Connect cluster show, wave by wave.
 
-    `states` is filled on the way, so that a caller that is interrupted has what was seen. `client` gives up after
-    LOOK_SECONDS.
+    `states` is filled on the way, so that a caller that is interrupted has what was seen.
     """
 
     def __init__(  # noqa: PLR0913  when to end, and where to report
         self,
-        client: ConnectClient,
+        connect: str,
+        ask: Ask,
         *,
         wait_seconds: float,
         hold_seconds: float | None = None,
@@ -259,20 +441,23 @@ class Verification:
         logs: LogReader | None = None,
     ) -> None:
         self.states = {} if states is None else states
-        self._client = client
+        self._connect, self._ask = connect, ask
         self._wait_seconds = wait_seconds
         self._hold_seconds = min(HOLD_SECONDS if hold_seconds is None else hold_seconds, wait_seconds / 2)
         self._halt = halt or asyncio.Event()
         self._waits = waits
         self._logs = logs
         self._before: Mapping[str, ConnectorStatus] = {}
-        self._good: dict[str, Watched] = {}
-        self._gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+        self._good: dict[str, WrittenConnector] = {}
 
     async def remember(self) -> None:
         """Read what runs before the first write; without an answer nothing is known of that, and nothing concluded."""
-        with suppress(Mm2mgrError):
-            self._before = await self._client.statuses()
+
+        def read() -> Steps[Mapping[str, ConnectorStatus]]:
+            statuses = (yield [Statuses(self._connect)]).get(Statuses(self._connect))
+            return {} if isinstance(statuses, Mm2mgrError) else statuses
+
+        self._before = await self._ask(read())
 
     def state_before(self, name: str) -> str | None:
         """Return the state that a connector had; None when it is not known."""
@@ -284,88 +469,92 @@ class Verification:
         What was good in an earlier wave and failed since counts too. What was wrong before in the same way counts only
         in a canary, which has to prove something.
         """
-        chosen = [change for change in changes if change.action != "delete"]
-        watched = [self._watch_change(change, is_canary) for change in chosen]
+        written = [self._watch_change(change, is_canary) for change in changes if change.action != "delete"]
         written_at = time.time()
-        for connector in watched:
+        for connector in written:
             self._good.pop(connector.name, None)
-        concerned = [
-            (self._client.target.name, name) for name in (*self._good, *(connector.name for connector in watched))
-        ]
-        end, pause, waited = timing.now() + self._wait_seconds, _FIRST_PAUSE_SECONDS, False
-        while watched or self._good:
-            watched = await self._look(watched)
-            is_over = timing.now() >= end
-            if not watched or is_over or self._halt.is_set():
-                break
-            if not waited:
-                self._waits([connector.name for connector in watched])
-                waited = True
-            await paused(min(pause, end - timing.now()), self._halt)
-            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
-        for connector in watched if not self._halt.is_set() else ():
-            self._set(connector, await self._judged_late(connector, None if is_canary else written_at))
+        concerned = [(self._connect, name) for name in (*self._good, *(connector.name for connector in written))]
+        unsettled: Sequence[WrittenConnector] = written
+
+        async def look() -> Sequence[WrittenConnector]:
+            nonlocal unsettled
+            unsettled = await self._look(unsettled)
+            return unsettled
+
+        if concerned:
+            end = timing.now() + self._wait_seconds
+            await look_until(
+                look, end, self._halt, waits=lambda late: self._waits([connector.name for connector in late])
+            )
+        for connector in unsettled if not self._halt.is_set() else ():
+            self._set(connector, await self._ask(self._judge_late(connector, None if is_canary else written_at)))
         return worst(self.states[named].verdict for named in concerned)
 
-    async def _judged_late(self, watched: Watched, written_at: float | None) -> Settled:
+    def _judge_late(self, connector: WrittenConnector, written_at: float | None) -> Steps[Settled]:
         """Return what counts at the end of the wait of a connector that was not seen to be right; None: no excuse
         counts.
         """
-        state, verdict = self.states[self._named(watched)].state, self.states[self._named(watched)].verdict
-        if watched.is_good_if_late and watched.is_on_its_way:
+        state, verdict = self.states[self._named(connector)].state, self.states[self._named(connector)].verdict
+        if connector.is_good_if_late and connector.is_on_its_way:
             return Settled("RUNNING, no new records to judge by", "ok")
-        if watched.is_good_if_late:
-            return Settled(state if watched.may_drop or state.endswith(_AS_BEFORE) else f"{state}{_AS_BEFORE}", "ok")
-        waiting = watched.arrivals if watched.arrivals and watched.arrivals.waiting else None
-        if waiting and written_at is not None and self._logs and await self._logs.was_silent(waiting, written_at):
+        if connector.is_good_if_late:
+            is_said = connector.may_drop or state.endswith(_AS_BEFORE)
+            return Settled(state if is_said else f"{state}{_AS_BEFORE}", "ok")
+        waiting = connector.arrivals if connector.arrivals and connector.arrivals.waiting else None
+        if (
+            waiting
+            and written_at is not None
+            and self._logs
+            and (yield from self._logs.was_silent(waiting, written_at))
+        ):
             return Settled(f"{state}{_AS_BEFORE}", "ok")
-        return Settled(state, "failed" if watched.is_broken_if_late else verdict)
+        return Settled(state, "failed" if connector.is_broken_if_late else verdict)
 
     def forget(self, name: str) -> None:
         """Leave out a connector whose write was taken back."""
         self._good.pop(name, None)
-        self.states.pop((self._client.target.name, name), None)
+        self.states.pop((self._connect, name), None)
 
-    def _named(self, watched: Watched) -> Named:
-        return self._client.target.name, watched.name
+    def _named(self, connector: WrittenConnector) -> Named:
+        return self._connect, connector.name
 
-    def _set(self, watched: Watched, settled: Settled) -> None:
-        self.states[self._named(watched)] = settled
+    def _set(self, connector: WrittenConnector, settled: Settled) -> None:
+        self.states[self._named(connector)] = settled
 
-    def _watch_change(self, change: Change, is_canary: bool) -> Watched:
+    def _watch_change(self, change: Change, is_canary: bool) -> WrittenConnector:
         arrivals = self._logs.watching(change) if self._logs else None
         if arrivals:
             arrivals.patience_seconds = min(self._hold_seconds, self._wait_seconds / 5)
-        before = None if is_canary else self._before.get(change.connector)
-        return Watched(change, self._hold_seconds, before=before, ran=self._ran(change.connector), arrivals=arrivals)
+        status = self._before.get(change.connector)
+        ran = status is not None and any(task.state == "RUNNING" for task in status.tasks)
+        before = None if is_canary else status
+        return WrittenConnector(change, self._hold_seconds, before=before, ran=ran, arrivals=arrivals)
 
-    def _ran(self, name: str) -> bool:
-        status = self._before.get(name)
-        return status is not None and any(task.state == "RUNNING" for task in status.tasks)
-
-    async def _look(self, watched: list[Watched]) -> list[Watched]:
+    async def _look(self, written: Sequence[WrittenConnector]) -> Sequence[WrittenConnector]:
         """Read all of them once and return those to read again."""
         try:
-            return await self._look_once(watched)
+            return await self._ask(self._look_once(written))  # type: ignore[no-any-return]
         except Mm2mgrError as error:
-            for connector in watched:
+            for connector in written:
                 connector.is_broken_if_late = connector.is_good_if_late = False
                 self._set(connector, Settled(f"unknown: {error.one_line}", "inconclusive"))
-            return watched
+            return written
 
-    async def _look_once(self, watched: list[Watched]) -> list[Watched]:
+    def _look_once(self, written: Sequence[WrittenConnector]) -> Steps[Sequence[WrittenConnector]]:
         # Tasks first: a status that is read after they had the config is at least not older than that.
-        await asyncio.gather(*(self._ask_tasks(connector) for connector in watched if connector.asks_tasks))
-        await asyncio.gather(*(self._ask_topics(connector) for connector in watched if connector.is_without_tasks))
-        infos, statuses = await self._client.infos_with_statuses()
-        if any(name not in infos for name in (*self._good, *(connector.name for connector in watched))):
-            infos |= await self._client.infos()  # that list leaves out what has no status yet
+        asking = [connector for connector in written if connector.asks_tasks]
+        without_tasks = [connector for connector in written if connector.is_without_tasks]
+        yield from side_by_side(
+            *map(self._take_tasks, asking), *(self._ask_topics(connector) for connector in without_tasks)
+        )
+        names = (*self._good, *(connector.name for connector in written))
+        infos, statuses = yield from read_connectors(self._connect, names)
         now, reliable = timing.now(), []
         for connector in self._good.values():
-            settled = connector.judged(infos.get(connector.name), statuses.get(connector.name))
+            settled = connector.judge(infos.get(connector.name), statuses.get(connector.name))
             if settled.verdict == "failed":
                 self._set(connector, settled)
-        for connector in watched:
+        for connector in written:
             settled, relied = connector.look(infos.get(connector.name), statuses.get(connector.name), now)
             self._set(connector, settled)
             if relied:
@@ -375,57 +564,46 @@ class Verification:
             for connector in reliable
             if not connector.arrived and self.states[self._named(connector)].verdict == "ok"
         ]
-        await asyncio.gather(*map(self._ask_record, running))
-        await self._read_logs(watched, reliable)
+        yield from side_by_side(self._read_logs(written, reliable), *map(self._ask_record, running))
         for connector in reliable:
             if connector in running and not connector.arrived:
                 self._set(connector, connector.awaits_record())
             elif self.states[self._named(connector)] == Settled("RUNNING", "ok"):
                 self._set(connector, connector.judges_arrivals())
-        good = [connector for connector in reliable if self.states[self._named(connector)].verdict == "ok"]
-        self._good |= {connector.name: connector for connector in good}
         ended = [connector for connector in reliable if self.states[self._named(connector)].verdict != "inconclusive"]
-        return [connector for connector in watched if connector not in ended]
+        self._good |= {
+            connector.name: connector for connector in ended if self.states[self._named(connector)].verdict == "ok"
+        }
+        return [connector for connector in written if connector not in ended]
 
-    async def _read_logs(self, watched: Iterable[Watched], reliable: Sequence[Watched]) -> None:
+    def _read_logs(self, written: Iterable[WrittenConnector], reliable: Sequence[WrittenConnector]) -> Steps[None]:
         """Read log ends of what was updated: once at first, and then from when its tasks are seen to run."""
         if self._logs is None:
             return
         runs = {id(connector.arrivals) for connector in reliable}
-        asked = [connector.arrivals for connector in watched if connector.arrivals]
+        asked = [connector.arrivals for connector in written if connector.arrivals]
         chosen = [arrivals for arrivals in asked if id(arrivals) in runs or not arrivals.now]
-        for arrivals, ends in await self._logs.read(chosen):
+        for arrivals, ends in (yield from self._logs.read(chosen)):
             arrivals.take(ends, timing.now(), runs=id(arrivals) in runs)
 
-    async def _ask_tasks(self, connector: Watched) -> None:
-        async with self._gate:
-            with suppress(NotFound):  # deleted: the infos show it
-                connector.take(await self._client.tasks(connector.name))
+    def _take_tasks(self, connector: WrittenConnector) -> Steps[None]:
+        question = TaskConfigs(self._connect, connector.name)
+        with suppress(NotFound):  # deleted: the infos show it
+            connector.take((yield [question])[question])
 
-    async def _ask_topics(self, watched: Watched) -> None:
+    def _ask_topics(self, connector: WrittenConnector) -> Steps[None]:
         """Ask once whether an updated connector without tasks has anything to take."""
-        if (
-            self._logs
-            and watched.takes_topics is None
-            and watched.change.type == "source"
-            and watched.change.action == "update"
-        ):
-            watched.takes_topics = await self._logs.takes_topics(watched.change)
+        change = connector.change
+        is_asked = connector.takes_topics is None and change.type == "source" and change.action == "update"
+        if self._logs and is_asked:
+            connector.takes_topics = yield from self._logs.takes_topics(change)
 
-    async def _ask_record(self, connector: Watched) -> None:
+    def _ask_record(self, connector: WrittenConnector) -> Steps[None]:
         """Ask for the first record that the target acknowledged: at once in the topics written to, later in stored
         offsets.
         """
-        async with self._gate:
-            try:
-                connector.arrived = bool(
-                    await self._client.topics(connector.name) or await self._client.offsets(connector.name)
-                )
-            except (NotFound, Unsupported):
-                connector.arrived = True  # these workers do not report it
-
-
-async def paused(seconds: float, halt: asyncio.Event) -> None:
-    """Wait, but no longer than until the work is to end."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(halt.wait(), max(0.0, seconds))
+        topics, offsets = WrittenTopics(self._connect, connector.name), StoredOffsets(self._connect, connector.name)
+        try:
+            connector.arrived = bool((yield [topics])[topics] or (yield [offsets])[offsets])
+        except (NotFound, Unsupported):
+            connector.arrived = True  # these workers do not report it

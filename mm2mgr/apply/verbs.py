@@ -1,7 +1,7 @@
-"""Pauses, resumes, stops and restarts connectors; `wait` watches them until they and all their tasks are there.
+"""Pauses, resumes, stops and restarts connectors, and waits until they and all their tasks are there.
 
-What a connector shows decides whether a request is needed; one of another owner gets none. A failed read ends in an error for the
-connectors of that Connect cluster and never holds up another one.
+What a connector shows decides whether a request is needed; one of another owner gets none. A failed read ends in an
+error for the connectors of that Connect cluster and never holds up another one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from functools import partial
+from typing import Literal
 
-from mm2mgr.apply.settle import Settled
+from mm2mgr import timing
+from mm2mgr.apply.settle import HOLD_SECONDS, AskedConnector, Settled, await_states
 from mm2mgr.comparison.journal import JOURNAL_KEY, Journal
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
@@ -19,22 +21,23 @@ from mm2mgr.connect.errors import OutcomeUnknown
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
 from mm2mgr.connectors import RESTING
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.live.endpoints import connect_target
 from mm2mgr.live.questions import Configs, Statuses
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import ask_all, open_client
 from mm2mgr.live.snapshot import Steps
+from mm2mgr.render import Connector, connectors_of
 from mm2mgr.text import few, nearest
-from mm2mgr.topology import Topology
+from mm2mgr.topology import Flow, Topology
 from mm2mgr.truth.reach import type_of
 
 Verb = Literal["pause", "resume", "stop", "restart"]
 GOAL: Mapping[Verb, str] = {"pause": "PAUSED", "resume": "RUNNING", "stop": "STOPPED", "restart": "RUNNING"}
 _FINISH = "unless an apply is in progress, run mm2mgr apply, which finishes it"
-_AT_ONCE = 8
-_WRITE_SECONDS = 60.0
+LIMITS = Limits(write_seconds=60.0)
 
 
 @dataclass(frozen=True)
-class Order:
+class StateRequest:
     """What is asked of connectors; `only_failed` limits a restart to what FAILED."""
 
     verb: Verb
@@ -47,29 +50,32 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Target:
-    """A connector that a verb concerns. `declared` is the state that the tree wants of it, and the line that says so."""
+class Choice:
+    """Which connectors are meant, by any of these.
+
+    `names`: flows (id or name: their source connectors), pairs (every connector of the pair) and `connect/connector`.
+    `labels`: flows whose source or target cluster has all of these labels. `everything`: all that the tree declares.
+    """
+
+    names: Sequence[str] = ()
+    labels: Mapping[str, str] | None = None
+    everything: bool = False
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """One connector that a verb concerns: what is sent (`write`) or why nothing is, its state before, and what it
+    showed afterwards.
+
+    `declared` is the state that the tree wants of it, and the line that says so. `doubt` says why it is unknown whether
+    a request was carried out.
+    """
 
     connect: str
     connector: str
     flows: tuple[str, ...] = ()
     declared: tuple[str, str] | None = None
-
-    @property
-    def named(self) -> tuple[str, str]:
-        """The Connect cluster and the connector."""
-        return self.connect, self.connector
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One connector on its way: what is sent (`write`) or why nothing is, the state before, and what was seen afterwards.
-
-    `doubt` says why it is unknown whether a request was carried out.
-    """
-
-    target: Target
-    action: Literal["write", "none", "refused", "failed"]
+    action: Literal["write", "none", "refused", "failed"] = "none"
     before: str = ""
     detail: str = ""
     hint: str | None = None
@@ -78,15 +84,17 @@ class Turn:
     settled: Settled | None = None
     written: bool = False
     doubt: str = ""
-    json_keys = (
-        "connect=target.connect connector=target.connector flows=target.flows "
-        "action written before detail hint warning doubt state verdict"
-    )
+    json_keys = "connect connector flows action written before detail hint warning doubt state verdict"
+
+    @property
+    def named(self) -> tuple[str, str]:
+        """The Connect cluster and the connector."""
+        return self.connect, self.connector
 
     @property
     def name(self) -> str:
         """`connect/connector`, unique in the estate."""
-        return f"{self.target.connect}/{self.target.connector}"
+        return f"{self.connect}/{self.connector}"
 
     @property
     def state(self) -> str:
@@ -98,34 +106,92 @@ class Turn:
         return self.settled.verdict if self.settled else ""
 
 
-Report = Callable[[Turn], None]
+Report = Callable[[StateChange], None]
 
 
-# --- what is to be done: pure -----------------------------------------------------------------------------------------
+# --- which connectors, and what is to be done: pure -------------------------------------------------------------------
+
+
+def choose_connectors(topology: Topology, connectors: Sequence[Connector], choice: Choice) -> tuple[StateChange, ...]:
+    """Return each connector that is meant, once; Mm2mgrError where a name or the labels mean none."""
+    declared = {(connector.connect, connector.name): connector for connector in connectors}
+    chosen: dict[tuple[str, str], StateChange] = {}
+
+    def take(meant: Iterable[Connector]) -> None:
+        for connector in meant:
+            state = None
+            if connector.state:
+                (flow,) = topology.flows_of(connector.flows)
+                state = connector.state, flow.origin("state").where
+            change = StateChange(connector.connect, connector.name, connector.flows, state)
+            chosen[change.named] = change
+
+    def take_sources(flows: Iterable[Flow]) -> None:
+        take(connector for connector in connectors_of(connectors, flows) if connector.type == "source")
+
+    if choice.everything:
+        take(connectors)
+    for name in choice.names:
+        connect, slash, connector = name.partition("/")
+        if slash and connect in topology.connects:
+            take(filter(None, [declared.get((connect, connector))]))
+            chosen.setdefault((connect, connector), StateChange(connect, connector))
+            continue
+        flows = topology.select(name)
+        if name == flows[0].pair:
+            take(connectors_of(connectors, flows))
+        else:
+            take_sources(flows)
+    if choice.labels:
+        take_sources(_with_labels(topology, choice.labels))
+    if not chosen:
+        raise Mm2mgrError(
+            "no connector is named", hint="name flows, pairs or CONNECT/CONNECTOR, or use --label or --all"
+        )
+    return tuple(chosen.values())
+
+
+def _with_labels(topology: Topology, labels: Mapping[str, str]) -> list[Flow]:
+    """Return the flows whose source or target cluster has each of these labels; Mm2mgrError when there is none."""
+
+    def has(flow: Flow, label: tuple[str, str]) -> bool:
+        return any(label in end.model.labels.items() for end in (flow.source, flow.target))
+
+    flows = [flow for flow in topology.flows if all(has(flow, label) for label in labels.items())]
+    if not flows:
+        asked = ", ".join(f"{key}={value}" for key, value in labels.items())
+        declared = {
+            f"{key}={value}" for cluster in topology.clusters.values() for key, value in cluster.model.labels.items()
+        }
+        raise Mm2mgrError(
+            f"no flow has clusters with the labels {asked}",
+            hint=f"labels here: {', '.join(sorted(declared)) or 'none'}",
+        )
+    return flows
 
 
 def decide(
-    order: Order, target: Target, owners: Ownership, live: Mapping[str, ConnectorInfo], status: ConnectorStatus | None
-) -> Turn:
+    request: StateRequest,
+    chosen: StateChange,
+    owners: Ownership,
+    live: Mapping[str, ConnectorInfo],
+    status: ConnectorStatus | None,
+) -> StateChange:
     """Decide what one connector needs, from what its Connect cluster shows of it."""
-    info, before = live.get(target.connector), status.state if status else ""
+    info, before = live.get(chosen.connector), status.state if status else ""
     if info is None:
-        return Turn(target, "refused", detail="does not exist there", hint=_instead(target, live))
-    turn = Turn(
-        target,
-        "write",
-        before,
-        warning=_against_tree(order, target),
-        kind=type_of(info.config.get("connector.class", "")) or "",
-    )
-    if refusal := untouchable(info, target.named, owners):
-        return replace(turn, action="refused", detail=refusal[0], hint=refusal[1])
-    if order.verb == "restart":
-        return _restart(order, turn, status)
-    if order.verb == "resume" and before == "FAILED":
-        hint = f"fix the cause, then mm2mgr restart --failed {turn.name}"
-        return replace(turn, action="none", detail="not resting but FAILED", hint=hint)
-    return replace(turn, action="none", detail=f"already {before}") if before == order.goal else turn
+        return replace(chosen, action="refused", detail="does not exist there", hint=_instead(chosen, live))
+    kind = type_of(info.config.get("connector.class", "")) or ""
+    warning = _against_tree(request, chosen)
+    change = replace(chosen, action="write", before=before, warning=warning, kind=kind)
+    if refusal := untouchable(info, chosen.named, owners):
+        return replace(change, action="refused", detail=refusal[0], hint=refusal[1])
+    if request.verb == "restart":
+        return _restart(request, change, status)
+    if request.verb == "resume" and before == "FAILED":
+        hint = f"fix the cause, then mm2mgr restart --failed {change.name}"
+        return replace(change, action="none", detail="not resting but FAILED", hint=hint)
+    return replace(change, action="none", detail=f"already {before}") if before == request.goal else change
 
 
 def untouchable(info: ConnectorInfo, named: tuple[str, str], owners: Ownership) -> tuple[str, str | None] | None:
@@ -138,61 +204,65 @@ def untouchable(info: ConnectorInfo, named: tuple[str, str], owners: Ownership) 
     return None
 
 
-def _restart(order: Order, turn: Turn, status: ConnectorStatus | None) -> Turn:
-    if turn.before in RESTING:
-        return replace(turn, action="none", detail=f"{turn.before}: nothing of it runs", hint="mm2mgr resume runs it")
-    if not order.only_failed:
-        return turn
-    failed = [str(task.id) for task in status.tasks if task.state == "FAILED"] if status else []
-    if turn.before == "FAILED":
-        failed.insert(0, "the connector itself")
-    if not failed:
-        return replace(turn, action="none", detail="nothing of it FAILED")
-    return replace(
-        turn, detail=f"FAILED: {', '.join(failed) if turn.before == 'FAILED' else 'task ' + ', '.join(failed)}"
+def _restart(request: StateRequest, change: StateChange, status: ConnectorStatus | None) -> StateChange:
+    if change.before in RESTING:
+        detail = f"{change.before}: nothing of it runs"
+        return replace(change, action="none", detail=detail, hint="mm2mgr resume runs it")
+    if not request.only_failed:
+        return change
+    failed = ", ".join(str(task.id) for task in status.tasks if task.state == "FAILED") if status else ""
+    if change.before == "FAILED":
+        return replace(change, detail=f"FAILED: the connector itself{failed and f', {failed}'}")
+    return (
+        replace(change, detail=f"FAILED: task {failed}")
+        if failed
+        else replace(change, action="none", detail="nothing of it FAILED")
     )
 
 
-def _against_tree(order: Order, target: Target) -> str:
+def _against_tree(request: StateRequest, chosen: StateChange) -> str:
     """Say that the tree declares another state, which the next apply would bring back."""
-    if target.declared is None or order.verb == "restart" or target.declared[0] == order.goal:
+    if chosen.declared is None or request.verb == "restart" or chosen.declared[0] == request.goal:
         return ""
-    state, where = target.declared
+    state, where = chosen.declared
     return (
         f"the tree declares state: {state.lower()} ({where}), so the next apply brings it back to {state}; change that"
         " line too"
     )
 
 
-def _instead(target: Target, live: Mapping[str, ConnectorInfo]) -> str:
-    if target.flows:
+def _instead(chosen: StateChange, live: Mapping[str, ConnectorInfo]) -> str:
+    if chosen.flows:
         return "run mm2mgr apply, which creates it"
-    near = nearest(target.connector, live, 0.4, count=3)
+    near = nearest(chosen.connector, live, 0.4, count=3)
     return f"did you mean {', '.join(near)}?" if near else f"connectors there: {few(sorted(live), 5) or 'none'}"
 
 
 # --- reading and writing ----------------------------------------------------------------------------------------------
 
 
-def look(topology: Topology, order: Order, targets: Iterable[Target]) -> Steps[list[Turn]]:
+def plan_states(topology: Topology, request: StateRequest, chosen: Iterable[StateChange]) -> Steps[list[StateChange]]:
     """Read the Connect clusters concerned, and decide; nothing is written."""
-    targets_by_cluster = by_cluster(targets)
-    snapshot = yield [kind(name) for name in targets_by_cluster for kind in (Configs, Statuses)]
+    chosen_by_cluster = _by_cluster(chosen)
+    snapshot = yield [kind(name) for name in chosen_by_cluster for kind in (Configs, Statuses)]
     owners = Ownership.of(topology)
-    turns: list[Turn] = []
-    for name, mine in targets_by_cluster.items():
+    changes: list[StateChange] = []
+    for name, mine in chosen_by_cluster.items():
         try:
             live, statuses = snapshot[Configs(name)], snapshot[Statuses(name)]
         except Mm2mgrError as error:
-            turns += [Turn(target, "failed", detail=error.message, hint=error.hint) for target in mine]
+            changes += [replace(change, action="failed", detail=error.message, hint=error.hint) for change in mine]
             continue
-        turns += [decide(order, target, owners, live, statuses.get(target.connector)) for target in mine]
-    stopped = any(turn.action == "write" and turn.before == "STOPPED" for turn in turns)
-    return (yield from _with_givers_held(topology, turns)) if stopped else turns
+        changes += [decide(request, change, owners, live, statuses.get(change.connector)) for change in mine]
+    stopped = any(change.action == "write" and change.before == "STOPPED" for change in changes)
+    return (yield from _refuse_givers(topology, changes)) if stopped else changes
 
 
-def _with_givers_held(topology: Topology, turns: Iterable[Turn]) -> Steps[list[Turn]]:
-    """Refuse stopped connectors whose topics another one is taking over: the move's journal is in that one's config, on any cluster."""
+def _refuse_givers(topology: Topology, changes: Iterable[StateChange]) -> Steps[list[StateChange]]:
+    """Refuse stopped connectors whose topics another one is taking over.
+
+    The move's journal is in that one's config, on any cluster.
+    """
     snapshot = yield map(Configs, topology.connects)
     unread: list[str] = []
     takes_over: dict[tuple[str, str], str] = {}
@@ -203,66 +273,101 @@ def _with_givers_held(topology: Topology, turns: Iterable[Turn]) -> Steps[list[T
             continue
         journals = ((info.name, Journal.of(info.config)) for info in infos.values())
         takes_over |= {journal.move.giver: f"{name}/{by}" for by, journal in journals if journal and journal.move}
+    blind = f"whether a move to {few(sorted(unread))} takes over its topics could not be read" if unread else ""
 
-    def held(turn: Turn) -> Turn:
-        if turn.action != "write" or turn.before != "STOPPED":
-            return turn
-        if by := takes_over.get(turn.target.named):
-            return replace(turn, action="refused", detail=f"{by} is taking over its topics", hint=_FINISH)
-        blind = f"whether a move to {few(sorted(unread))} takes over its topics could not be read" if unread else ""
-        return replace(turn, warning="; ".join(filter(None, (turn.warning, blind))))
+    def judge(change: StateChange) -> StateChange:
+        if change.action != "write" or change.before != "STOPPED":
+            return change
+        if by := takes_over.get(change.named):
+            return replace(change, action="refused", detail=f"{by} is taking over its topics", hint=_FINISH)
+        return replace(change, warning="; ".join(filter(None, (change.warning, blind))))
 
-    return list(map(held, turns))
+    return list(map(judge, changes))
 
 
-async def carry_out(topology: Topology, order: Order, turns: Sequence[Turn], report: Report) -> list[Turn]:
+async def send_requests(
+    topology: Topology, request: StateRequest, changes: Sequence[StateChange], report: Report
+) -> list[StateChange]:
     """Send what was decided, Connect clusters side by side; returns before the connectors are there."""
 
-    async def carry_out_in_cluster(name: str, mine: Sequence[Turn]) -> list[Turn]:
-        gate = asyncio.Semaphore(_AT_ONCE)
-        try:
-            connect = ConnectClient(connect_target(topology.connects[name]), deadline_seconds=_WRITE_SECONDS)
-        except Mm2mgrError as error:  # its credentials are gone since it was read
-            return [replace(turn, action="failed", detail=error.message, hint=error.hint) for turn in mine]
+    async def send_to_cluster(name: str, mine: Sequence[StateChange]) -> list[StateChange]:
+        gate = asyncio.Semaphore(LIMITS.at_once)
 
-        async def send(turn: Turn) -> Turn:
+        async def send(client: ConnectClient, change: StateChange) -> StateChange:
             async with gate:
-                sent = await _send(connect, order, turn)
+                sent = await _send(client, request, change)
             report(sent)
             return sent
 
-        async with connect:
-            return list(await asyncio.gather(*map(send, mine)))
+        try:
+            async with open_client(topology.connects[name], LIMITS.write_seconds) as client:
+                return list(await asyncio.gather(*(send(client, change) for change in mine)))
+        except Mm2mgrError as error:  # its credentials are gone since it was read
+            return [replace(change, action="failed", detail=error.message, hint=error.hint) for change in mine]
 
-    writes = [turn for turn in turns if turn.action == "write"]
-    parts = await asyncio.gather(*(carry_out_in_cluster(name, mine) for name, mine in by_cluster(writes).items()))
-    sent = {turn.name: turn for part in parts for turn in part}
-    return [sent.get(turn.name, turn) for turn in turns]
+    writes = [change for change in changes if change.action == "write"]
+    parts = await asyncio.gather(*(send_to_cluster(name, mine) for name, mine in _by_cluster(writes).items()))
+    sent = {change.named: change for part in parts for change in part}
+    return [sent.get(change.named, change) for change in changes]
 
 
-async def _send(client: ConnectClient, order: Order, turn: Turn) -> Turn:
-    name = turn.target.connector
+async def _send(client: ConnectClient, request: StateRequest, change: StateChange) -> StateChange:
     try:
-        if order.verb == "restart":
-            await client.restart(name, include_tasks=True, only_failed=order.only_failed)
+        if request.verb == "restart":
+            await client.restart(change.connector, include_tasks=True, only_failed=request.only_failed)
         else:
-            await {"pause": client.pause, "resume": client.resume, "stop": client.stop}[order.verb](name)
+            send = {"pause": client.pause, "resume": client.resume, "stop": client.stop}[request.verb]
+            await send(change.connector)
     except OutcomeUnknown as lost:
-        if order.verb != "restart":
-            return replace(turn, action="failed", detail=lost.message, hint=lost.hint)
+        if request.verb != "restart":
+            return replace(change, action="failed", detail=lost.message, hint=lost.hint)
         # That nothing is FAILED any more proves it; a plain restart leaves no trace.
-        doubt = "" if order.only_failed else "the answer was lost, so it may not have been restarted"
-        return replace(turn, written=True, doubt=doubt)
+        doubt = "" if request.only_failed else "the answer was lost, so it may not have been restarted"
+        return replace(change, written=True, doubt=doubt)
     except Mm2mgrError as error:
-        return replace(turn, action="failed", detail=error.message, hint=error.hint)
-    return replace(turn, written=True)
+        return replace(change, action="failed", detail=error.message, hint=error.hint)
+    return replace(change, written=True)
 
 
-One = TypeVar("One", Target, Turn)
+async def wait_for_states(
+    topology: Topology, request: StateRequest, changes: Sequence[StateChange], wait_seconds: float
+) -> list[StateChange]:
+    """Return the changes with what their connectors showed: until all are as wanted, or the time is over.
+
+    A pause is over when every task is PAUSED and the stored offsets of a source connector have not changed over two
+    flushes, for which three flush intervals are added to `wait_seconds`: Connect goes on to flush what tasks had sent
+    before they paused.
+    """
+
+    async def wait_in_cluster(connect: str, mine: Sequence[StateChange]) -> dict[str, Settled]:
+        flush = topology.connects[connect].model.flush_interval
+        asked = {
+            change.name: AskedConnector(
+                change.connector,
+                request.goal,
+                is_source=change.kind == "source",
+                # Right after a restart Connect shows the states from before for a moment, and a failure only when it
+                # repeats.
+                hold_seconds=HOLD_SECONDS if request.verb == "restart" else 0.0,
+                still_seconds=2 * flush if request.verb == "pause" and change.kind == "source" else 0.0,
+            )
+            for change in mine
+        }
+        flushes = 3 * flush if any(connector.still_seconds for connector in asked.values()) else 0.0
+        ask = partial(ask_all, topology=topology, limits=LIMITS)
+        await await_states(connect, ask, list(asked.values()), timing.now() + wait_seconds + flushes)
+        return {name: connector.result() for name, connector in asked.items()}
+
+    mine = [
+        change for change in changes if change.written or (change.action == "none" and change.before == request.goal)
+    ]
+    parts = await asyncio.gather(*(wait_in_cluster(name, group) for name, group in _by_cluster(mine).items()))
+    settled = {name: shown for part in parts for name, shown in part.items()}
+    return [replace(change, settled=settled.get(change.name)) for change in changes]
 
 
-def by_cluster(items: Iterable[One]) -> dict[str, list[One]]:
-    items_by_cluster: dict[str, list[One]] = {}
-    for item in items:
-        items_by_cluster.setdefault((item.target if isinstance(item, Turn) else item).connect, []).append(item)
-    return items_by_cluster
+def _by_cluster(changes: Iterable[StateChange]) -> dict[str, list[StateChange]]:
+    changes_by_cluster: dict[str, list[StateChange]] = {}
+    for change in changes:
+        changes_by_cluster.setdefault(change.connect, []).append(change)
+    return changes_by_cluster

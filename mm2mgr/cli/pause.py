@@ -23,7 +23,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import Choice, Turn, Turned
+    from mm2mgr.operations import Choice, StateChange, Turned
 
 
 def _verb_options(command: Decorated) -> Decorated:
@@ -126,7 +126,7 @@ def _turn(
 
     choice: Choice = operations.Choice(names, dict(labels), everything)
 
-    def approve(turns: Sequence[Turn]) -> bool:
+    def approve(turns: Sequence[StateChange]) -> bool:
         writes = [turn for turn in turns if turn.action == "write"]
         say_turns(turns)
         if len(writes) > 1 and not yes:

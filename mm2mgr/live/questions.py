@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -144,6 +144,17 @@ class TaskConfigs(ConnectQuestion[tuple[TaskConfig, ...]]):
 
 
 @dataclass(frozen=True)
+class WrittenTopics(ConnectQuestion[tuple[str, ...]]):
+    """The topics that a connector wrote to, by their names on the target."""
+
+    connector: str
+    answer = tuple[str, ...]
+
+    async def ask(self, client: ConnectClient) -> tuple[str, ...]:
+        return await client.topics(self.connector)
+
+
+@dataclass(frozen=True)
 class SilentWorkers(ConnectQuestion[frozenset[str]]):
     """Which workers, by their ids, accept no connection at their address."""
 
@@ -229,6 +240,42 @@ class TopicLogs(KafkaQuestion[tuple[Offsets, ...]]):
             if partition in logs:
                 logs_by_topic[partition.topic].append(logs[partition])
         return {question: tuple(logs_by_topic[question.topic]) for question in questions}
+
+
+@dataclass(frozen=True)
+class PartitionEnds(KafkaQuestion[dict[TopicPartition, int | None]]):
+    """Log ends of partitions, 0 of those that do not exist (yet), None where this login does not see the topic.
+
+    `committed`: the first offset of an open transaction where there is one.
+    """
+
+    partitions: frozenset[TopicPartition]
+    committed: bool = False
+    answer = dict[TopicPartition, int | None]
+
+    def ask(self, reach: KafkaReach) -> dict[TopicPartition, int | None]:
+        counts = reach.kafka.partition_counts()  # ends early where no broker listens
+        there = _existing(self.partitions, counts)
+        logs = reach.kafka.read_offsets(there, committed=self.committed).found
+        missing = {partition: 0 if partition.topic in counts else None for partition in self.partitions - set(there)}
+        return {**missing, **{partition: log.end for partition, log in logs.items()}}
+
+
+@dataclass(frozen=True)
+class OffsetsSince(KafkaQuestion[dict[TopicPartition, int]]):
+    """The first offset of partitions at a time (milliseconds since 1970) or later, -1 where there is none."""
+
+    partitions: frozenset[TopicPartition]
+    since_ms: int
+    answer = dict[TopicPartition, int]
+
+    def ask(self, reach: KafkaReach) -> dict[TopicPartition, int]:
+        there = _existing(self.partitions, reach.kafka.partition_counts())
+        return reach.kafka.offsets_since(dict.fromkeys(there, self.since_ms))
+
+
+def _existing(partitions: Iterable[TopicPartition], counts: Mapping[str, int]) -> list[TopicPartition]:
+    return [partition for partition in partitions if partition.partition < counts.get(partition.topic, 0)]
 
 
 @dataclass(frozen=True)

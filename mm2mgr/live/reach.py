@@ -20,10 +20,13 @@ class Limits:
 
     `connect_seconds` bounds a request to Connect with all its retries, `kafka_seconds` a call to Kafka, and
     `measuring_seconds` one that reads records, quotas or offsets by time. `at_once` are requests per Connect cluster:
-    a read of one connector may be forwarded to the leader.
+    a read of one connector may be forwarded to the leader, and writes share one rebalance (seen: 3 s against 25 s one
+    after the other). `look_seconds` bounds a request of one look of many, `write_seconds` a write.
     """
 
     connect_seconds: float = 30.0
+    look_seconds: float = 15.0
+    write_seconds: float = 120.0
     kafka_seconds: float = 3.0
     measuring_seconds: float = 10.0
     at_once: int = 8

@@ -20,9 +20,12 @@ from mm2mgr.topology import ConnectCluster, KafkaCluster, Topology
 
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters that questions name: Connect clusters by name, Kafka clusters by alias."""
+    """The clusters that questions name: Connect clusters by name, Kafka clusters by alias.
 
-    connects: Mapping[str, ConnectCluster | ConnectTarget] = field(default_factory=dict)
+    An open client in the place of a Connect cluster is used as it is, and stays open.
+    """
+
+    connects: Mapping[str, ConnectCluster | ConnectTarget | ConnectClient] = field(default_factory=dict)
     kafkas: Mapping[str, KafkaCluster] = field(default_factory=dict)
 
     @classmethod
@@ -72,8 +75,14 @@ def _by_cluster(questions: Iterable[Question[Any]]) -> dict[str, list[Any]]:
     return by_cluster
 
 
+def open_client(cluster: ConnectCluster | ConnectTarget, deadline_seconds: float) -> ConnectClient:
+    """Return the client of a Connect cluster; Mm2mgrError where its credentials are not on this machine."""
+    target = cluster if isinstance(cluster, ConnectTarget) else connect_target(cluster)
+    return ConnectClient(target, deadline_seconds=deadline_seconds)
+
+
 async def _ask_connect(
-    cluster: ConnectCluster | ConnectTarget, questions: Sequence[ConnectQuestion[Any]], limits: Limits
+    cluster: ConnectCluster | ConnectTarget | ConnectClient, questions: Sequence[ConnectQuestion[Any]], limits: Limits
 ) -> dict[Question[Any], Any]:
     gate = asyncio.Semaphore(limits.at_once)
 
@@ -85,9 +94,11 @@ async def _ask_connect(
                 return error
 
     try:
-        target = cluster if isinstance(cluster, ConnectTarget) else connect_target(cluster)
-        async with ConnectClient(target, deadline_seconds=limits.connect_seconds) as client:
-            answers = await asyncio.gather(*(ask(client, question) for question in questions))
+        if isinstance(cluster, (ConnectCluster, ConnectTarget)):
+            async with open_client(cluster, limits.connect_seconds) as client:
+                answers = await asyncio.gather(*(ask(client, question) for question in questions))
+        else:
+            answers = await asyncio.gather(*(ask(cluster, question) for question in questions))
     except Mm2mgrError as error:  # its credentials are not on this machine
         return dict.fromkeys(questions, error)
     return dict(zip(questions, answers, strict=True))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two lists to each other
     from mm2mgr.apply.execute import FINISH_SECONDS
-    from mm2mgr.apply.verbs import Turn
+    from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
     from mm2mgr.check.judge import Checked
     from mm2mgr.json_values import to_json
@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
     from mm2mgr.operations.losses import LossReport, acknowledge, losses
     from mm2mgr.operations.offsets import FlowOffsets, FlowReset, ResetOffsets, offsets, reset_offsets
-    from mm2mgr.operations.pause import Choice, Turned, pause, restart, resume, stop
+    from mm2mgr.operations.pause import Turned, pause, restart, resume, stop
     from mm2mgr.operations.plan import Applied, PlanOptions, apply, plan
     from mm2mgr.operations.reconcile import ReconcileOrder, ReconcileRound, reconcile
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
@@ -104,7 +104,7 @@ _HOMES: Mapping[str, str] = {
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
         "operations.losses": "LossReport acknowledge losses",
         "operations.offsets": "FlowOffsets FlowReset ResetOffsets offsets reset_offsets",
-        "operations.pause": "Choice Turned pause restart resume stop",
+        "operations.pause": "Turned pause restart resume stop",
         "operations.plan": "Applied PlanOptions apply plan",
         "operations.reconcile": "ReconcileOrder ReconcileRound reconcile",
         "operations.render": "Rendered init render rules schema",
@@ -125,7 +125,7 @@ _HOMES: Mapping[str, str] = {
         "plan.quotas": "QuotaResult",
         "plan.resets": "Place ResetOrder",
         "plan.schedule": "OffPeak RestartRules",
-        "apply.verbs": "Turn",
+        "apply.verbs": "Choice StateChange",
         "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",
         "samples.follow": "Round",
         "samples.schema": "is_remote store_of",

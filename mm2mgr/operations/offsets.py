@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from mm2mgr import timing
 from mm2mgr.apply.history import Recorder, author
-from mm2mgr.apply.verbs import untouchable
+from mm2mgr.apply.verbs import Choice, choose_connectors, untouchable
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
@@ -22,7 +22,6 @@ from mm2mgr.observe.health import lags_of
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.observe.status import ObserveOptions, read_estate
-from mm2mgr.operations.pause import Choice, chosen
 from mm2mgr.operations.workspace import Workspace, wait_for
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change
@@ -82,7 +81,7 @@ def offsets(workspace: Workspace, choice: Choice) -> tuple[FlowOffsets, ...]:
 def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
     """Return the flows whose source connectors are chosen; Mm2mgrError where a connector is of no flow."""
     declared = {(each.connect, each.name): each for each in workspace.connectors if each.type == "source"}
-    targets = list(chosen(workspace, choice))
+    targets = choose_connectors(workspace.topology, workspace.connectors, choice)
     ids = [flow for each in targets if each.named in declared for flow in each.flows]
     if not ids:
         names = few([f"{each.connect}/{each.connector}" for each in targets])

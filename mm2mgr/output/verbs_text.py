@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mm2mgr.apply.verbs import Turn
+from mm2mgr.apply.verbs import StateChange
 from mm2mgr.operations.offsets import FlowOffsets, FlowReset, ResetOffsets
 from mm2mgr.operations.pause import Turned
 from mm2mgr.output.console import STYLES, say, say_table, talk
@@ -15,7 +15,7 @@ from mm2mgr.text import number_of, one_line
 _VERDICTS = {"ok": None, "failed": STYLES["failed"], "inconclusive": "yellow"}
 
 
-def say_turns(turns: Sequence[Turn]) -> None:
+def say_turns(turns: Sequence[StateChange]) -> None:
     """Print on stderr what is decided for each connector."""
     for turn in turns:
         if turn.action == "write":
@@ -24,7 +24,7 @@ def say_turns(turns: Sequence[Turn]) -> None:
                 talk(f"warning: {turn.name}: {turn.warning}", STYLES["warning"])
 
 
-def say_sent(turn: Turn, wait_seconds: float) -> None:
+def say_sent(turn: StateChange, wait_seconds: float) -> None:
     """Print on stderr what became of one request."""
     if turn.written:
         talk(f"{turn.name}: sent{', waiting' if wait_seconds else ''}")

@@ -11,8 +11,8 @@ import pytest
 
 from mm2mgr import timing
 from mm2mgr.apply import verbs
-from mm2mgr.apply.verbs import Order, Target
-from mm2mgr.apply.wait import judge
+from mm2mgr.apply.settle import judge_state
+from mm2mgr.apply.verbs import StateChange, StateRequest
 from mm2mgr.comparison.journal import Journal, Move
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
@@ -279,13 +279,13 @@ def status(state: str, *tasks: str) -> ConnectorStatus:
     ],
 )
 def test_every_task_has_to_show_the_state(goal: str, seen: ConnectorStatus | None, verdict: str) -> None:
-    assert judge(goal, INFO, seen, is_source=True).verdict == verdict
+    assert judge_state(goal, INFO, seen, is_source=True).verdict == verdict
 
 
 def test_a_connector_that_was_deleted_meanwhile_failed() -> None:
-    assert judge("STOPPED", None, None, is_source=True).verdict == "failed"
-    assert judge("STOPPED", ConnectorInfo("c", {}), status("STOPPED"), is_source=True).verdict == "ok"
-    assert verbs.decide(Order("stop"), Target("east", "c"), Ownership("team"), {}, None).action == "refused"
+    assert judge_state("STOPPED", None, None, is_source=True).verdict == "failed"
+    assert judge_state("STOPPED", ConnectorInfo("c", {}), status("STOPPED"), is_source=True).verdict == "ok"
+    assert verbs.decide(StateRequest("stop"), StateChange("east", "c"), Ownership("team"), {}, None).action == "refused"
 
 
 def test_offsets_that_workers_do_not_show_are_inconclusive(applied: Site, mm2mgr: Command) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.apply import arrival_check, execute, settle
+from mm2mgr.apply import execute, settle
 from mm2mgr.apply.execute import apply_plan, read_back
 from mm2mgr.apply.waves import Result
 from mm2mgr.errors import KafkaError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.questions import OffsetsSince, PartitionEnds
+from mm2mgr.live.reach import Limits
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan, Wish
@@ -109,21 +111,17 @@ class Site:
             raise KafkaError("no broker answered")
         return tuple(group for group, topics in self.groups.items() if wanted(group) and any(map(carried, topics)))
 
-    def read_ends(
-        self, access: KafkaAccess, partitions: Iterable[TopicPartition], *, committed: bool
-    ) -> dict[TopicPartition, int]:
-        """Answer as `reconcile.arrival_check.read_ends` does."""
+    def read_ends(self, access: KafkaAccess, question: PartitionEnds) -> dict[TopicPartition, int | None]:
+        """Answer as `PartitionEnds` does."""
         if self.ends is None:
             raise KafkaError("no broker answered")
-        return {one: self.ends(access.alias, one) for one in partitions}
+        return {partition: self.ends(access.alias, partition) for partition in question.partitions}
 
-    def read_since(
-        self, access: KafkaAccess, partitions: Iterable[TopicPartition], since_ms: int
-    ) -> dict[TopicPartition, int]:
-        """Answer as `reconcile.arrival_check.read_since` does."""
+    def read_since(self, access: KafkaAccess, question: OffsetsSince) -> dict[TopicPartition, int]:
+        """Answer as `OffsetsSince` does."""
         if self.since is None:
             raise KafkaError("no broker answered")
-        return {one: self.since(access.alias, one, since_ms) for one in partitions}
+        return {partition: self.since(access.alias, partition, question.since_ms) for partition in question.partitions}
 
     @property
     def east(self) -> FakeConnect:
@@ -162,10 +160,11 @@ class Site:
     def apply(self, plan: Plan, flows: str = FLOWS, **options: Any) -> list[Result]:
         topology, _ = self.declare(flows)
         seconds = options.pop("deadline_seconds", DEADLINE_SECONDS)
+        limits = Limits(connect_seconds=seconds, write_seconds=seconds)
 
         async def both() -> list[Result]:
-            results = await apply_plan(topology, plan, deadline_seconds=seconds, **options)
-            found = {each.connector: each for each in await read_back(topology, results, deadline_seconds=seconds)}
+            results = await apply_plan(topology, plan, limits=limits, **options)
+            found = {each.connector: each for each in await read_back(topology, results, limits)}
             return [found.get(result.connector, result) for result in results]
 
         return asyncio.run(both())
@@ -199,9 +198,9 @@ def running(folder: Path) -> Iterator[Site]:
             stored=site.read_stored,
             groups=site.read_groups,
             expiring=lambda: site.expiring,
+            ends=site.read_ends,
+            since=site.read_since,
         )
-        patch.setattr(arrival_check, "read_ends", site.read_ends)
-        patch.setattr(arrival_check, "read_since", site.read_since)
         patch.setattr(execute, "_RACE_SECONDS", 0.0)  # nobody else writes here, unless a test has it so
         patch.setattr(execute, "_LONGEST_RACE_SECONDS", 0.0)
         patch.setattr(execute, "_READ_BACK_SECONDS", 0.5)

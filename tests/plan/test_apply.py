@@ -12,10 +12,10 @@ from mm2mgr.apply import carry_out, execute
 from mm2mgr.apply.execute import apply_plan, read_back
 from mm2mgr.apply.waves import Event, Result
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import ConnectorInfo
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
+from mm2mgr.live.reach import Limits
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.plan.stages import Stop, Verify
 from mm2mgr.render import OWNER_KEY
@@ -227,7 +227,7 @@ def test_two_applies_at_once_are_not_both_a_success(site: Site, monkeypatch: pyt
     site.east.delay_next("GET", "/connectors/mm2.a.east.source.orders/config", seconds=0.3, times=2)
 
     async def one(plan: Plan) -> Result:
-        [result] = await apply_plan(topology, plan, deadline_seconds=5)
+        [result] = await apply_plan(topology, plan, limits=Limits(write_seconds=5))
         assert result.error is None, "it wrote nothing: nothing is tested"
         [*overwritten] = await read_back(topology, [result])
         return overwritten[0] if overwritten else result
@@ -282,13 +282,12 @@ def test_a_write_that_waited_for_a_rebalance_is_repeated_where_nobody_wrote(site
 def test_while_others_write_what_was_not_overwritten_yet_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     """They write one connector after the other, the last one long after ours was read back first."""
 
-    class Client:
-        looks = 0
+    looks = 0
 
-        async def infos(self) -> dict[str, ConnectorInfo]:
-            self.looks += 1
-            configs = {str(n): "theirs" if self.looks > 2 * n else "ours" for n in range(3)}
-            return {name: ConnectorInfo(name, {"name": name, "x": value}) for name, value in configs.items()}
+    async def read_configs() -> dict[str, dict[str, str]]:
+        nonlocal looks
+        looks += 1
+        return {str(n): {"name": str(n), "x": "theirs" if looks > 2 * n else "ours"} for n in range(3)}
 
     monkeypatch.setattr(execute, "_RACE_SECONDS", 0.3)
     monkeypatch.setattr(execute, "_READ_BACK_SECONDS", 0.0)
@@ -296,7 +295,7 @@ def test_while_others_write_what_was_not_overwritten_yet_is_no_success(monkeypat
     changes = [Change("east", str(n), "source", "update", config={"x": "ours"}) for n in range(3)]
     done = [Result("east", each.connector, "update", change=each) for each in changes]
     with jumping():
-        wrong = asyncio.run(execute._read_back(Client(), "team", done))  # type: ignore[arg-type]
+        wrong = asyncio.run(execute._read_back(read_configs, "team", done))
     assert [each.connector for each in wrong] == ["0", "1", "2"]
 
 

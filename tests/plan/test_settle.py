@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from mm2mgr.apply.settle import Settled, States, Verification, Watched
+from mm2mgr.apply.settle import Settled, States, Verification, WrittenConnector
 from mm2mgr.apply.waves import Result
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
 from mm2mgr.live.endpoints import connect_target
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.read import ask_all
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site
 
 LOGS, ORDERS = "mm2.a.east.source.logs", "mm2.a.east.source.orders"
@@ -30,11 +33,10 @@ def settled(
     states: States = {}
 
     async def verify(connect: str) -> None:
-        target = connect_target(site.declare()[0].connects[connect])
-        async with ConnectClient(target, deadline_seconds=10) as client:
-            found = Verification(client, wait_seconds=timeout_seconds, hold_seconds=hold_seconds, states=states)
-            changes = [each.change for each in results if each.connect == connect and each.is_done and each.change]
-            await found.check(changes)
+        ask = partial(ask_all, topology=site.declare()[0], limits=Limits(connect_seconds=10))
+        found = Verification(connect, ask, wait_seconds=timeout_seconds, hold_seconds=hold_seconds, states=states)
+        changes = [each.change for each in results if each.connect == connect and each.is_done and each.change]
+        await found.check(changes)
 
     for connect in sorted({result.connect for result in results}):
         asyncio.run(verify(connect))
@@ -150,7 +152,7 @@ def test_a_created_connector_counts_as_deleted_only_when_workers_go_on_not_to_sh
             return infos[ORDERS], statuses[ORDERS]
 
     info, status = asyncio.run(read())
-    late, gone = Watched(created, 6.0), Watched(created, 6.0)
+    late, gone = WrittenConnector(created, 6.0), WrittenConnector(created, 6.0)
     assert late.look(None, None, 0.0)[1] is False, "another worker has read the write, this one has not yet"
     assert late.look(info, status, 1.0) == (RUNNING, True)
     assert gone.look(None, None, 0.0)[1] is False

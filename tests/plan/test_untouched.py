@@ -29,6 +29,7 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.reach import Limits
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.plan.adoption_claims import Claim
 from mm2mgr.plan.changes import Change, Plan, Wish, type_of
@@ -153,7 +154,7 @@ class Estate:
         recorder = Recorder(topology, "apply", Author("a person"))
 
         async def main() -> None:
-            for result in await apply_plan(topology, plan, begin=recorder.begin, deadline_seconds=5.0):
+            for result in await apply_plan(topology, plan, begin=recorder.begin, limits=Limits(write_seconds=5.0)):
                 assert result.change
                 recorder.end(result.change, "failed" if result.error else "done", result.error)
 

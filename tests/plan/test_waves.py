@@ -14,6 +14,7 @@ import pytest
 from mm2mgr.apply.execute import apply_plan
 from mm2mgr.apply.settle import Settled, States
 from mm2mgr.apply.waves import Event, Halted, Result, RolledBack, Rollout, WaveBegun, WaveVerified
+from mm2mgr.live.reach import Limits
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Plan
 from mm2mgr.plan.facts import TopicListing
@@ -52,7 +53,7 @@ def applied(site: Site, plan: Plan, flows: str = FLOWS, wait_seconds: float = 20
     seen = Seen([])
     options = {"rollout": Rollout(wait_seconds, **rollout), "report": seen.events.append, "states": seen.states}
     topology, _ = site.declare(flows)
-    seen.results = asyncio.run(apply_plan(topology, plan, deadline_seconds=10.0, **options))
+    seen.results = asyncio.run(apply_plan(topology, plan, limits=Limits(write_seconds=10.0), **options))
     return seen
 
 
@@ -380,7 +381,11 @@ def test_a_cluster_that_does_not_answer_any_more_pauses(site: Site) -> None:
     seen = Seen([])
     topology, _ = site.declare()
     plan = site.plan()
-    asyncio.run(apply_plan(topology, plan, rollout=Rollout(3.0, rollback=True), report=silence, deadline_seconds=20.0))
+    asyncio.run(
+        apply_plan(
+            topology, plan, rollout=Rollout(3.0, rollback=True), report=silence, limits=Limits(write_seconds=20.0)
+        )
+    )
     assert seen.halted["east"].verdict == "inconclusive"
     assert "unknown: Connect cluster 'east'" in seen.halted["east"].why
 
@@ -396,7 +401,9 @@ def test_a_connector_that_fails_later_halts_too(site: Site) -> None:
     seen = Seen([])
     topology, _ = site.declare()
     plan = site.plan()
-    asyncio.run(apply_plan(topology, plan, rollout=Rollout(20.0), report=fail_the_heartbeat, deadline_seconds=20.0))
+    asyncio.run(
+        apply_plan(topology, plan, rollout=Rollout(20.0), report=fail_the_heartbeat, limits=Limits(write_seconds=20.0))
+    )
     assert seen.halted["east"].left == (CHECKPOINT,)
     assert HEARTBEAT in seen.halted["east"].why
 
@@ -499,7 +506,7 @@ def test_what_somebody_else_changed_meanwhile_is_left_alone(site: Site) -> None:
     topology, _ = site.declare(broken)
     plan = site.plan(broken)
     rollout = Rollout(20.0, rollback=True)
-    results = asyncio.run(apply_plan(topology, plan, rollout=rollout, report=meddle, deadline_seconds=20.0))
+    results = asyncio.run(apply_plan(topology, plan, rollout=rollout, report=meddle, limits=Limits(write_seconds=20.0)))
     kept = {result.connector: result.error for result in results if result.error}
     assert kept == {LOGS: "not rolled back: it was changed since"}
     assert site.east.connectors[LOGS].config[OWNER_KEY] == "them"
@@ -524,7 +531,7 @@ def test_a_deleted_connector_comes_back_with_its_state(site: Site) -> None:
     plan = site.plan(fewer, prune=True)
     topology, _ = site.declare(fewer)
     rollout = Rollout(20.0, rollback=True)
-    asyncio.run(apply_plan(topology, plan, rollout=rollout, report=break_at_the_end, deadline_seconds=20.0))
+    asyncio.run(apply_plan(topology, plan, rollout=rollout, report=break_at_the_end, limits=Limits(write_seconds=20.0)))
     assert seen.halted["east"].verdict == "failed"
     assert live(site) == before
 
@@ -567,7 +574,9 @@ def test_after_a_rollback_live_is_what_it_was(site: Site, seed: int) -> None:
     seen = Seen([])
     topology, _ = site.declare(wanted)
     rollout = Rollout(20.0, dice.choice([None, 1, 2]), rollback=True)
-    results = asyncio.run(apply_plan(topology, plan, rollout=rollout, report=break_one, deadline_seconds=20.0))
+    results = asyncio.run(
+        apply_plan(topology, plan, rollout=rollout, report=break_one, limits=Limits(write_seconds=20.0))
+    )
     assert errors(results) == {}
     if broken:
         assert seen.halted["east"].verdict == "failed"
