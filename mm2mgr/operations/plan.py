@@ -120,7 +120,9 @@ def _with_choices_explained(workspace: Workspace, plan: Plan) -> Plan:
             return change
         since = entry.when[:16].replace("T", " ")
         why = f": {entry.reason}" if entry.reason else ""
-        return replace(change, rests=f"{change.rests} by {entry.who} since {since} UTC{why}")
+        text = f"{change.rests} by {entry.who} since {since} UTC{why}"
+        remarks = (replace(remark, text=text) if remark.effect == "rests" else remark for remark in change.remarks)
+        return replace(change, remarks=tuple(remarks))
 
     return replace(plan, clusters=tuple(part.each(explained) for part in plan.clusters))
 

@@ -18,6 +18,7 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.plan.changes import Change, ClusterPlan, aliases_of
 from mm2mgr.plan.history import read_topics
+from mm2mgr.remarks import Remark
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import visible
 from mm2mgr.topology import Topology
@@ -167,7 +168,7 @@ def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
     )
     held = part.each(
         lambda change: (
-            change.blocked(str(claims_of_others[change.connector]), remedy)
+            change.with_remarks(Remark(str(claims_of_others[change.connector]), remedy=remedy))
             if change.connector in claims_of_others
             else change
         )

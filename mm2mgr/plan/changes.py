@@ -17,6 +17,7 @@ from mm2mgr.connectors import RESTING, SETTLED
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.price import Price, summed
 from mm2mgr.plan.quotas import QuotaChange
+from mm2mgr.remarks import Remark, texts_of
 from mm2mgr.render import Connector
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Adopted
@@ -55,13 +56,11 @@ class Change:
 
     `before` is the live config that the plan saw, of connectors of this owner; it is compared again before a write and
     is never printed. `shown` is the state that Connect showed then ("": none), and `tasks` how many tasks it had.
-    `state` has that state and the wished one, where they differ. `remedy` says how to get a blocked one through,
-    `warnings` what is wrong although nothing is held back for it, `takes` what a source connector will mirror that it
-    does not mirror now (None: nothing more, or it could not be read). `waits` says why an update that only lowers the
-    number of tasks is not written now. `needs_offsets` are topics that have arrived already: it is created to run only
-    if their offsets are stored under its name. Of an update, its journal says so. `rests` says that somebody paused or
-    stopped it, which stays so, where the tree declares no state: PAUSED, with who and why if known. `takes_over` is
-    what it takes over from another connector, which has it in `moves_to` and is written by the same list of stages.
+    `state` has that state and the wished one, where they differ. `remarks` say why it is so, blocked or late: see
+    `with_remarks`. `takes` is what a source connector will mirror that it does not mirror now (None: nothing more, or
+    it could not be read). `needs_offsets` are topics that have arrived already: it is created to run only if their
+    offsets are stored under its name. Of an update, its journal says so. `takes_over` is what it takes over from
+    another connector, which has it in `moves_to` and is written by the same list of stages.
     """
 
     connect: str
@@ -70,18 +69,14 @@ class Change:
     action: Action
     flows: tuple[str, ...] = ()
     keys: tuple[KeyChange, ...] = ()
-    reason: str = ""
+    remarks: tuple[Remark, ...] = ()
     config: Mapping[str, str] | None = field(default=None, repr=False)
-    remedy: str = ""
-    warnings: tuple[str, ...] = ()
     takes: Taken | None = None
     needs_offsets: tuple[str, ...] = ()
     before: Mapping[str, str] | None = field(default=None, repr=False)
     tasks: int = 0
     shown: str = ""
     state: tuple[str, str] | None = None
-    waits: str = ""
-    rests: str = ""
     price: Price = field(default_factory=Price)
     steps: tuple[str, ...] = ()
     """What apply will do, in order (`stages`)."""
@@ -105,11 +100,49 @@ class Change:
         """The config as Connect shows it once it is written: with the connector's name."""
         return {"name": self.connector, **(self.config or {})}
 
-    def blocked(self, reason: str, remedy: str = "") -> Change:
-        """Return the change as one that is not written."""
-        price = Price(again=self.price.again, irreversible=self.price.irreversible)
-        change = replace(self, action="blocked", reason=reason, remedy=remedy, keys=(), config=None, state=None)
-        return replace(change, price=price, steps=(), follows=())
+    @property
+    def reason(self) -> str:
+        """Why it is blocked, else why it is done and how."""
+        return texts_of(self.remarks, "blocks" if self.action == "blocked" else "notes")
+
+    @property
+    def remedy(self) -> str:
+        """How to get a blocked one through."""
+        return "; ".join(dict.fromkeys(one.remedy for one in self.remarks if one.effect == "blocks" and one.remedy))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong although nothing is held back for it."""
+        warnings = (remark for remark in self.remarks if remark.effect == "warns")
+        return tuple(dict.fromkeys(f"{w} ({w.remedy})" if w.remedy else str(w) for w in warnings))
+
+    @property
+    def waits(self) -> str:
+        """Why it is not written now."""
+        return texts_of(self.remarks, "waits")
+
+    @property
+    def rests(self) -> str:
+        """The state in which somebody left it, where the tree declares none: PAUSED, with who and why if known."""
+        return texts_of(self.remarks, "rests")
+
+    def with_remarks(self, *remarks: Remark) -> Change:
+        """Return the change with more remarks, and what they do to it: what is blocked or waits is not written."""
+        if not remarks:
+            return self
+        change, effects = replace(self, remarks=(*self.remarks, *remarks)), {remark.effect for remark in remarks}
+        if "blocks" in effects and self.action != "blocked":
+            price = Price(again=self.price.again, irreversible=self.price.irreversible)
+            change = replace(change, action="blocked", keys=(), config=None, state=None, follows=())
+            return replace(change, price=price, steps=())
+        if "waits" in effects:
+            return replace(change, action="no-op", config=None, price=Price(), steps=())
+        return change
+
+    def explained(self, text: str) -> Change:
+        """Return the change with this as its reason."""
+        others = tuple(remark for remark in self.remarks if remark.effect != "notes")
+        return replace(self, remarks=(*others, Remark(text, "notes")))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as JSON-ready values, secrets masked."""
@@ -335,7 +368,7 @@ def with_predecessors_kept(
             return change
         problem = "is blocked" if new in changes else "could not be read"
         reason = f"{connector_text(new)}, which takes over its topics, {problem}: they would no longer be mirrored"
-        return replace(change.blocked(reason), state=change.state)
+        return change.with_remarks(Remark(reason))
 
     return tuple(cluster.each(kept_or_not) for cluster in clusters)
 
@@ -356,10 +389,10 @@ def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = 
     if "deletes" in wish.allow or count <= wish.allow_deletes or are_few:
         return clusters
     reason = f"one of {count} deletes, of {owned} connectors of this owner"
-    remedy = f"if all of them are intended, add --allow-deletes {count}"
+    remark = Remark(reason, remedy=f"if all of them are intended, add --allow-deletes {count}")
 
     def held(change: Change) -> Change:
-        return change.blocked(reason, remedy) if change.action == "delete" and not change.moves_to else change
+        return change.with_remarks(remark) if change.action == "delete" and not change.moves_to else change
 
     return tuple(cluster.each(held) for cluster in clusters)
 
@@ -379,11 +412,12 @@ def with_many_changes_held(plan: Plan) -> Plan:
         return plan
     reason = f"too many changes: {count}, and --max-changes allows {most}"
     remedy = f"look at each of them; if they are intended, write --max-changes {count}, or plan fewer flows with --flow"
+    remark = Remark(reason, remedy=remedy)
 
     def held(change: Change) -> Change:
-        return change if change.action in {"no-op", "blocked"} else change.blocked(reason, remedy)
+        return change if change.action in {"no-op", "blocked"} else change.with_remarks(remark)
 
-    quotas = tuple(quota.blocked(reason, remedy) if quota.is_write else quota for quota in plan.quotas)
+    quotas = tuple(quota.blocked(remark) if quota.is_write else quota for quota in plan.quotas)
     return replace(plan, clusters=tuple(cluster.each(held) for cluster in plan.clusters), quotas=quotas)
 
 
@@ -394,37 +428,37 @@ def _compare(
     ours = live is not None and owners.is_ours(named, live)
     desired_config = desired.config if live is None else with_live_order(desired.config, live)
 
-    def change(action: Action, keys: tuple[KeyChange, ...] = (), reason: str = "") -> Change:
+    def change(action: Action, keys: tuple[KeyChange, ...] = (), *remarks: Remark) -> Change:
         config, before = desired_config if action in WRITES else None, live if ours else None
         flows, name = desired.flows, desired.name
-        return Change(connect, name, desired.type, action, flows, keys, reason, config, before=before, shown=state)
+        return Change(connect, name, desired.type, action, flows, keys, remarks, config, before=before, shown=state)
 
     if live is None:
         rests = ("", desired.state) if desired.state in RESTING else None
         return replace(change("create", diff({}, desired.config, desired.origins)), state=rests)
     if not ours:
-        whose = owners.whose(named, live)
-        taken = change("blocked", reason=f"a connector of this name exists and {whose}; mm2mgr does not touch it")
+        reason = f"a connector of this name exists and {owners.whose(named, live)}; mm2mgr does not touch it"
         other = another_connector(desired, live) if JOURNAL_KEY not in live else None
         if other:  # adopting it would be refused, for this reason
-            return replace(taken, reason=f"{taken.reason}; it {other}", remedy=_without_text(desired))
-        return replace(taken, remedy=f"{owners.remedy(named, live)}; else {_without_text(desired)}")
+            return change("blocked", (), Remark(f"{reason}; it {other}", remedy=_without_text(desired)))
+        remedy = f"{owners.remedy(named, live)}; else {_without_text(desired)}"
+        return change("blocked", (), Remark(reason, remedy=remedy))
     keys = diff(live, desired_config, desired.origins) if live != desired_config else ()
     moves = keys and desired.type == "source" and is_moved(live, desired_config)
     runs = state in {"RUNNING", "FAILED"}
-    along = move_text(live, desired_config, runs=runs) if moves else ""
+    along = (Remark(move_text(live, desired_config, runs=runs), "notes"),) if moves else ()
     turn = _turn(state, desired.state)
-    change_found = change("update", keys, along) if keys or turn else change("no-op")
+    change_found = change("update", keys, *along) if keys or turn else change("no-op")
     if turn:
         change_found = replace(change_found, state=turn)
     if moves and not runs and (journal := Journal.of(live)):  # what runs has nothing to prove
         change_found = replace(change_found, needs_offsets=journal.needs)
     if desired.state is None and state in RESTING and JOURNAL_KEY not in live:
-        return replace(change_found, rests=state)
+        return change_found.with_remarks(Remark(state, "rests"))
     if desired.state is None or state in SETTLED:
         return change_found
     unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"
-    return replace(change_found, warnings=(unknown,))
+    return change_found.with_remarks(Remark(unknown, "warns"))
 
 
 def _adopt(  # noqa: PLR0913  both sides, and what is known of them
@@ -442,11 +476,11 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
     is_marked = live is not None and not owners.is_adopted(entry.named, live)
     if live is None:
         reason = "nothing of that name runs there, and a new connector would mirror everything from the start"
-        change = change.blocked(reason, f"correct {entry.place}, or remove that entry")
+        change = change.with_remarks(Remark(reason, remedy=f"correct {entry.place}, or remove that entry"))
     elif not is_marked and (other := another_connector(desired, live)):
         reason = f"the connector to be adopted {other}"
         remove = f"if another connector is meant, correct {entry.place}; else remove that entry, and {_without_text(desired)}"
-        change = change.blocked(reason, remove)
+        change = change.with_remarks(Remark(reason, remedy=remove))
     if live is None or change.action == "blocked":
         return change, replace(listed, says=f"not adopted: {change.reason}")
     if is_marked:
@@ -459,11 +493,12 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
         )
         reason = f"adopted: the tree differs in {few(comparison.differing)}; {rest}"
         says = "its owner mark is written with this change; then this line can go"
-        return replace(change, reason="; ".join(filter(None, (change.reason, reason)))), replace(listed, says=says)
+        return change.with_remarks(Remark(reason, "notes")), replace(listed, says=says)
     # With the config that it has: what only pauses or stops it leaves that as it is.
     rests = replace(change, action="update", keys=(), config=live) if change.state else None
     says = "nothing is written until its config must change, and the owner mark then: this line is needed until then"
-    nothing = replace(change, action="no-op", keys=(), config=None, reason="")
+    remarks = tuple(remark for remark in change.remarks if remark.effect != "notes")
+    nothing = replace(change, action="no-op", keys=(), config=None, remarks=remarks)
     return rests or nothing, replace(listed, says=f"adopted; {says}", pending=comparison.pending)
 
 
@@ -520,4 +555,4 @@ def type_of(config: Mapping[str, str]) -> str:
 
 def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:
     type_, keys = type_of(config), diff(config, {})
-    return Change(connect, name, type_, "delete", keys=keys, reason="no longer declared", before=config)
+    return Change(connect, name, type_, "delete", (), keys, (Remark("no longer declared", "notes"),), before=config)

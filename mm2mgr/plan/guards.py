@@ -17,6 +17,7 @@ from mm2mgr.lint.rules import find, of_connectors, sort_findings
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, with_predecessors_kept
 from mm2mgr.plan.moves import with_units_held
+from mm2mgr.remarks import Remark
 from mm2mgr.render import HEARTBEATS_KEY
 from mm2mgr.truth.client_values import text_of
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
@@ -39,20 +40,8 @@ def writes_through_workers(config: Mapping[str, str]) -> bool:
     return not text_of("source", config, "record producer", "bootstrap.servers")
 
 
-@dataclass(frozen=True)
-class Objection:
-    """A reason against writing one connector: the rule, what would happen, what to do; some only warn."""
-
-    rule: str
-    reason: str
-    remedy: str
-    blocks: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.reason.rstrip('.')}"
-
-
-Objections = Mapping[Named, Sequence[Objection]]
+Remarks = Mapping[Named, Sequence[Remark]]
+"""What is said of connectors."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +100,7 @@ def with_guards(
     parts: Sequence[ClusterPlan],
     connectors: Connectors,
     facts: ClusterFacts,
-    also: Objections,
+    also: Remarks,
     again: Mapping[Named, Sequence[Named]],
 ) -> tuple[ClusterPlan, ...]:
     """Return the plans with the objections to each connector and to all together, and those in `also`.
@@ -119,9 +108,9 @@ def with_guards(
     What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again`
     names, for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
     """
-    alone = _join_objections(_check_each(parts, connectors, facts), also)
+    alone = _join_remarks(_check_each(parts, connectors, facts), also)
     while True:
-        against = _join_objections(alone, _check_jointly(parts, connectors))
+        against = _join_remarks(alone, _check_jointly(parts, connectors))
         held = (_with_their_flows(part.each(partial(_with_blocks, against=against))) for part in parts)
         now = with_units_held(with_predecessors_kept(held, again))
         if now == tuple(parts):
@@ -129,9 +118,9 @@ def with_guards(
         parts = now
 
 
-def _check_each(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterFacts) -> Objections:
+def _check_each(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterFacts) -> Remarks:
     """Return the objections to each connector by itself: all errors where something is written, else very few."""
-    result: dict[Named, Sequence[Objection]] = {}
+    result: dict[Named, Sequence[Remark]] = {}
     for part in parts:
         changed = [change for change in part.changes if change.action in WRITES]
         named = [change.named for change in part.changes]
@@ -160,7 +149,7 @@ def may_write_to_other_cluster(config: Mapping[str, str], worker: WorkerFacts | 
     return facts.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
 
 
-def _check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Objections:
+def _check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Remarks:
     """Return the objections to connectors because of others that run, or will run.
 
     There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
@@ -177,12 +166,12 @@ def _check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Obje
         if connector in connectors.owned or connectors.desired.get(connector) is subject
     )
     of_ours = find(replace(estate, subjects=ours), _OUR_OWN)
-    result: dict[Named, list[Objection]] = {}
+    result: dict[Named, list[Remark]] = {}
     for finding, hit in (*find(estate, TOGETHER), *of_ours):
         remedy = _without_others(finding, [names[subject] for subject in hit.subjects], connectors)
         for connector in dict.fromkeys(names[subject] for subject in hit.subjects):
             if connector in changes:
-                result.setdefault(connector, []).append(_objection(finding, remedy))
+                result.setdefault(connector, []).append(_remark(finding, remedy))
     return result
 
 
@@ -199,20 +188,20 @@ def _without_others(finding: Finding, concerned: Iterable[Named], connectors: Co
     return "; or ".join(parts)
 
 
-def _objection(finding: Finding, remedy: str) -> Objection:
+def _remark(finding: Finding, remedy: str) -> Remark:
     if finding.silenced is None:
-        return Objection(finding.rule, finding.message, remedy, finding.severity == "error")
-    reason = f"{finding.message.rstrip('.')} (silenced: {finding.silenced})"
-    return Objection(finding.rule, reason, remedy, blocks=False)
+        return Remark(finding.message, "blocks" if finding.severity == "error" else "warns", remedy, finding.rule)
+    text = f"{finding.message.rstrip('.')} (silenced: {finding.silenced})"
+    return Remark(text, "warns", remedy, finding.rule)
 
 
-def _join_objections(first: Objections, other: Objections) -> Objections:
+def _join_remarks(first: Remarks, other: Remarks) -> Remarks:
     return {key: (*first.get(key, ()), *other.get(key, ())) for key in dict.fromkeys((*first, *other))}
 
 
 def objections(
     connect: str, estate: Estate, facts: ClusterFacts, rules: Sequence[Rule] = ALONE
-) -> dict[str, tuple[Objection, ...]]:
+) -> dict[str, tuple[Remark, ...]]:
     """Return the objections to each connector by name."""
     subjects = [
         _with_workers_kafka(subject, facts.workers.get(connect), facts.cluster_ids) for subject in estate.subjects
@@ -227,9 +216,9 @@ def objections(
     against = {}
     for subject in subjects:
         against_subject = [
-            *(_objection(hit, _remedy(connect, subject, hit, facts)) for hit in sort_findings(hits.get(subject, ()))),
+            *(_remark(hit, _remedy(connect, subject, hit, facts)) for hit in sort_findings(hits.get(subject, ()))),
             *_unknown_to_the_worker(subject, pairs_with_heartbeats),
-            *_objection_of_dispute(subject, connect, facts),
+            *_dispute(subject, connect, facts),
         ]
         if against_subject:
             against[subject.name] = tuple(against_subject)
@@ -268,26 +257,27 @@ def _remedy(connect: str, subject: Subject, finding: Finding, facts: ClusterFact
     return finding.fix
 
 
-def _unknown_to_the_worker(subject: Subject, pairs_with_heartbeats: Container[str]) -> Iterator[Objection]:
+def _unknown_to_the_worker(subject: Subject, pairs_with_heartbeats: Container[str]) -> Iterator[Remark]:
     """Keys that older workers skip in silence, where what they do instead matters."""
     version = subject.worker.version
     if version is None or subject.type != "source":
         return
     if numbers(version) < (3, 9) and not subject.flag("emit.offset-syncs.enabled", default=True):
-        yield Objection(
-            "key-too-new",
+        yield Remark(
             f"the workers' Kafka {version} does not know emit.offset-syncs.enabled (KIP-1031, 3.9) and would write"
             " offset syncs to the source anyway",
+            "blocks",
             "write offset_syncs: true, or offset_syncs: {location: target} to keep the source untouched; or upgrade the"
             " workers",
+            "key-too-new",
         )
     if numbers(version) < (4, 0) and subject.pair in pairs_with_heartbeats and not mirrors_heartbeats(subject):
-        yield Objection(
-            "key-too-new",
+        yield Remark(
             f"the workers' Kafka {version} does not know heartbeats.replication.enabled (4.0), so this flow mirrors the"
             f" heartbeats of {subject.pair} too, and they arrive more than once",
+            "warns",
             "upgrade the workers to 4.0, or accept duplicate heartbeats",
-            blocks=False,
+            "key-too-new",
         )
 
 
@@ -296,7 +286,7 @@ def mirrors_heartbeats(source: Subject) -> bool:
     return source.flag(HEARTBEATS_KEY, default=True)
 
 
-def _objection_of_dispute(subject: Subject, connect: str, facts: ClusterFacts) -> Iterator[Objection]:
+def _dispute(subject: Subject, connect: str, facts: ClusterFacts) -> Iterator[Remark]:
     """Two Connect clusters are declared on one Kafka cluster but run on two: without its id, it is unknown which one is
     right.
     """
@@ -308,12 +298,13 @@ def _objection_of_dispute(subject: Subject, connect: str, facts: ClusterFacts) -
         name for name, theirs in facts.shared.items() if theirs == alias and _id_of(facts, name) not in (None, mine)
     ]
     if others:
-        yield Objection(
-            "wrong-kafka",
+        yield Remark(
             f"Connect clusters '{connect}' and '{others[0]}' are both declared on Kafka '{alias}', but their workers"
             f" run on two: {mine} and {_id_of(facts, others[0])}",
+            "blocks",
             f"correct `kafka:` of the one that is wrong, or write clusters: {{{alias}: {{cluster_id: …}}}} to say"
             " which",
+            "wrong-kafka",
         )
 
 
@@ -322,44 +313,38 @@ def _id_of(facts: ClusterFacts, connect: str) -> str | None:
     return worker.cluster_id if worker else None
 
 
-def _with_blocks(change: Change, against: Objections) -> Change:
+def _with_blocks(change: Change, against: Remarks) -> Change:
     """Block what would be written."""
-    blocking = [objection for objection in against.get(change.named, ()) if objection.blocks]
+    blocking = [remark for remark in against.get(change.named, ()) if remark.effect == "blocks"]
     if change.action == "update" and change.only_rests:
-        blocking = [objection for objection in blocking if objection.rule == _STATE_TOO_NEW]
-    if not blocking or change.action not in WRITES:
-        return change
-    remedies = "; ".join(dict.fromkeys(objection.remedy for objection in blocking))
-    return change.blocked("; ".join(dict.fromkeys(map(str, blocking))), remedies)
+        blocking = [remark for remark in blocking if remark.rule == _STATE_TOO_NEW]
+    return change.with_remarks(*blocking) if change.action in WRITES else change
 
 
-def _with_warnings(change: Change, said: Objections) -> Change:
+def _with_warnings(change: Change, said: Remarks) -> Change:
     """Say what only warns; of what runs already, or cannot be written anyway, all."""
-    against = said.get(change.named, ())
-    warnings = [objection for objection in against if not objection.blocks or change.action == "no-op"]
-    if not warnings:
-        return change
-    return replace(
-        change, warnings=(*change.warnings, *dict.fromkeys(f"{warning} ({warning.remedy})" for warning in warnings))
-    )
+    against = (remark for remark in said.get(change.named, ()) if remark.effect == "warns" or change.action == "no-op")
+    return change.with_remarks(*(replace(remark, effect="warns") for remark in against))
 
 
-def _state_too_new(change: Change, version: str | None) -> Iterator[Objection]:
+def _state_too_new(change: Change, version: str | None) -> Iterator[Remark]:
     """States that older workers cannot keep a connector in: it would run first, or not stop."""
     if change.state is None or version is None:
         return
     wished = change.state[1]
     if change.action == "create" and numbers(version) < (3, 7):
-        yield Objection(
-            _STATE_TOO_NEW,
+        yield Remark(
             f"the workers' Kafka {version} cannot create a connector {wished} (KIP-980, 3.7): it would run first",
+            "blocks",
             "upgrade the workers; or leave `state` out until the connector has been created",
+            _STATE_TOO_NEW,
         )
     elif wished == "STOPPED" and numbers(version) < (3, 5):
-        yield Objection(
-            _STATE_TOO_NEW,
+        yield Remark(
             f"the workers' Kafka {version} cannot stop a connector (KIP-875, 3.5)",
+            "blocks",
             "write state: paused, or upgrade the workers",
+            _STATE_TOO_NEW,
         )
 
 
@@ -373,7 +358,8 @@ def _with_their_flows(part: ClusterPlan) -> ClusterPlan:
     def held(change: Change) -> Change:
         served = [flow for flow in change.flows if flow in waiting]
         if change.type != "source" and change.action in WRITES and served and len(served) == len(change.flows):
-            return change.blocked(f"it serves only blocked connectors: {', '.join(waiting[flow] for flow in served)}")
+            names = ", ".join(waiting[flow] for flow in served)
+            return change.with_remarks(Remark(f"it serves only blocked connectors: {names}"))
         return change
 
     return part.each(held)

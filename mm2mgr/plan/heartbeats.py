@@ -16,6 +16,7 @@ from mm2mgr.connectors import RESTING
 from mm2mgr.defaults import by_default
 from mm2mgr.lint.workers import RunningOn
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, aliases_of, connector_text, type_of
+from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
 from mm2mgr.topology import Flow, Moved, Topology
 
@@ -213,11 +214,11 @@ def with_left_overs_first(
         does = _COMPANIONS.get(change.type, "mirrors the heartbeats")
         if first in changes and changes[first].action == "delete":
             goes = f"{connector_text(first)}, which still {does}, is deleted first"
-            return replace(change, follows=(first,), reason="; ".join(filter(None, (change.reason, goes))))
+            return replace(change, follows=(first,)).with_remarks(Remark(goes, "notes"))
         released = first in running.released
         left = "released" if released else "no longer declared"
         reason = f"{connector_text(first)}, which is {left}, still {does} of this pair: each would arrive twice"
         pruned = f"nothing: {_held_text(running)}" if running.held else "add --prune, which deletes that one first"
-        return change.blocked(reason, _LEAVE if released else pruned)
+        return change.with_remarks(Remark(reason, remedy=_LEAVE if released else pruned))
 
     return [part.each(after_left_over) for part in parts]

@@ -15,7 +15,7 @@ from mm2mgr.comparison.journal import Journal, TakeOver
 from mm2mgr.lint.hops import Hop
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import connector_text
-from mm2mgr.plan.guards import Connectors, Objection
+from mm2mgr.plan.guards import Connectors
 from mm2mgr.plan.renames import (
     former_names,
     names_of,
@@ -25,6 +25,7 @@ from mm2mgr.plan.renames import (
     other_names,
 )
 from mm2mgr.plan.widening import MirroredState, Widening
+from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY
 from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.shared import meeting
@@ -156,7 +157,7 @@ class MirrorVerdict:
     """
 
     again: tuple[Again, ...]
-    objections: tuple[Objection, ...]
+    objections: tuple[Remark, ...]
     needs: tuple[str, ...]
     topics: tuple[str, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
@@ -206,9 +207,13 @@ def judge(  # noqa: PLR0913  a write, what was read, and what it takes over
     )
 
 
+def _twice(text: str, remedy: str) -> Remark:
+    return Remark(text, "blocks", remedy, "mirrored-already")
+
+
 def _objection_duplicates(
     repeats: Sequence[Again], owned: Container[Named], widening: Widening, giver: Named | None = None
-) -> Objection | None:
+) -> Remark | None:
     """Return the objection to a write that mirrors topics a second time; `owned` connectors are this tree's.
 
     From its `giver` it takes over other topics already.
@@ -216,8 +221,7 @@ def _objection_duplicates(
     if not repeats:
         return None
     others = " and ".join(map(str, repeats))
-    return Objection(
-        "mirrored-already",
+    return _twice(
         f"{_mirrored_text(repeats)}, and offsets are stored by connector name: every record would be mirrored again",
         (
             "keep the flow's name, the cluster's alias, the Connect cluster, and each topic in its flow; or "
@@ -228,12 +232,11 @@ def _objection_duplicates(
     )
 
 
-def _objection_loop(repeats: Sequence[Again], widening: Widening) -> Objection | None:
+def _objection_loop(repeats: Sequence[Again], widening: Widening) -> Remark | None:
     """Return the objection to a write that mirrors topics back to where they came from."""
     if not repeats:
         return None
-    return Objection(
-        "mirrored-already",
+    return _twice(
         f"{_mirrored_text(repeats)} from '{widening.target}' to '{widening.source}' under the names that they would get"
         f" there: every record would return to the topic it came from, and be in '{widening.target}' twice",
         "write replication_policy: default for the way back, or give it other topics; or, where consumers bear each"
@@ -260,7 +263,7 @@ def _entry(again: Again, widening: Widening, giver: Named | None) -> str:
     return f"write moved: [{{from: {in_yaml(flow)}, to: {to}{topics}}}]"
 
 
-def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Objection | None:
+def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: Sequence[str]) -> Remark | None:
     """Return the objection to a write while a Connect cluster cannot be read: its connectors may have mirrored the
     topics.
     """
@@ -268,8 +271,7 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
         return None
     clusters = " and ".join(f"'{name}'" for name in unread)
     if returning := _may_come_from_target(widening, state):
-        return Objection(
-            "mirrored-already",
+        return _twice(
             f"Connect cluster {clusters} could not be read, and '{widening.source}' has topics that were mirrored from"
             f" '{widening.target}', by their names ({few(returning)}): if a connector there still does, they would be"
             " mirrored back and forth without end",
@@ -289,8 +291,7 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
         if not names:
             return None
         cause = f"{few(list(names))} on '{widening.target}' already had records"
-    return Objection(
-        "mirrored-already",
+    return _twice(
         f"Connect cluster {clusters} could not be read, and {cause}: if this flow has run there, every record would be"
         " mirrored again",
         f"bring {clusters} back and plan again; or add --allow mirror-again if it never ran there",
@@ -328,7 +329,7 @@ def _arrived_without_offsets(widening: Widening, state: MirroredState) -> list[s
     return [topic for topic in _topics_on_target(widening, state) or () if topic not in own]
 
 
-def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: str | None) -> Objection | None:
+def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: str | None) -> Remark | None:
     """Return the objection to a write that takes topics which have arrived, and that cannot be tried without
     running.
     """
@@ -337,8 +338,7 @@ def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: st
         return None
     remote = few([widening.renamed(topic) for topic in topics])
     cause = "no offsets are stored for them" if widening.before else "it is unknown whether offsets are stored for them"
-    return Objection(
-        "mirrored-already",
+    return _twice(
         f"{remote} on '{widening.target}' already had records, and {cause} under this connector's name: every "
         "record would be mirrored again",
         "leave these topics to the flow that mirrored them; or add --allow mirror-again",

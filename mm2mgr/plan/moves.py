@@ -19,6 +19,7 @@ from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, aliases_of, connector_text, type_of, with_price
 from mm2mgr.plan.price import Price
+from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.text import few, in_yaml
@@ -286,7 +287,7 @@ class _Planning:
         sentence = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
         if over.back and over.move.created:
             change = replace(change, action="delete", keys=diff(estate.live[receiver], {}), config=None, state=None)
-        self.changes[receiver] = replace(change, takes_over=over, reason=sentence)
+        self.changes[receiver] = replace(change, takes_over=over).explained(sentence)
         beside = [companion for companion, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
         to = f"its topics move to {connector_text(receiver)}"
@@ -294,11 +295,12 @@ class _Planning:
             self.changes[giver] = self.deleted(giver, receiver, to)
         elif over.before is not None:
             gives = self.changes.get(giver) or Change(*giver, "source", "update", before=over.before)
-            gives = replace(gives, moves_to=receiver, reason="it goes on as before" if over.back else to)
+            gives = replace(gives, moves_to=receiver).explained("it goes on as before" if over.back else to)
             if gives.action == "no-op" and over.keeps is not None and not over.move.carried:  # it is stopped meanwhile
                 rested = f"offsets of topics that it no longer takes move to {connector_text(receiver)}"
                 keys, price = diff(over.before, over.keeps), Price(gives.tasks)
-                gives = replace(gives, action="update", config=dict(over.keeps), keys=keys, price=price, reason=rested)
+                gives = replace(gives, action="update", config=dict(over.keeps), keys=keys, price=price)
+                gives = gives.explained(rested)
             if over.back or over.leaves:
                 config = unmarked(over.before)
                 keys = diff(over.before, config)
@@ -307,7 +309,7 @@ class _Planning:
                 turned = (gives.shown, over.move.giver_then) if gives.shown != over.move.giver_then else None
                 gives = replace(gives, action="update", config=over.before, state=turned)
             if over.leaves:
-                gives = replace(gives, reason=f"{to}; it stays, STOPPED, until --prune deletes it")
+                gives = gives.explained(f"{to}; it stays, STOPPED, until --prune deletes it")
             self.changes[giver] = gives
         for companion in beside:
             self.changes[companion] = self.deleted(
@@ -349,8 +351,9 @@ class _Planning:
 
     def deleted(self, named: Named, receiver: Named, reason: str) -> Change:
         config = self.estate.live[named]
-        own = {"keys": diff(unmarked(config), {}), "reason": reason, "before": config}
-        return with_price(Change(*named, type_of(config), "delete", moves_to=receiver, **own))  # type: ignore[arg-type]
+        keys, remarks = diff(unmarked(config), {}), (Remark(reason, "notes"),)
+        gone = Change(*named, type_of(config), "delete", (), keys, remarks, before=config, moves_to=receiver)
+        return with_price(gone)
 
     def chosen(
         self, receiver: Named, giver: Named, entry: Moved | None, keeps: Config | None, move: Move
@@ -548,22 +551,26 @@ class _Planning:
         if journal is None or change.action == "blocked" or change.moves_to or change.takes_over:
             return
         if not journal.is_readable:
-            self.changes[named] = change.blocked("its journal (mm2mgr.journal) is unreadable", _NO_MOVE)
+            self.changes[named] = change.with_remarks(
+                Remark("its journal (mm2mgr.journal) is unreadable", remedy=_NO_MOVE)
+            )
         elif journal.gives:
             reason = (
                 f"its journal says that its topics move to {connector_text(journal.gives)}, and no move of these two is"
                 " planned"
             )
             how = "if an apply began that move, bring the tree back to what it was and apply, which finishes it"
-            self.changes[named] = change.blocked(reason, f"{how}; else {_NO_MOVE}")
+            self.changes[named] = change.with_remarks(Remark(reason, remedy=f"{how}; else {_NO_MOVE}"))
         elif journal.move:
-            self.changes[named] = change.blocked("its journal speaks of a move that cannot be its own", _NO_MOVE)
+            self.changes[named] = change.with_remarks(
+                Remark("its journal speaks of a move that cannot be its own", remedy=_NO_MOVE)
+            )
         elif journal.behind is not None and not _is_disabled(config):
             reason = (
                 "its journal says that its offsets are stored elsewhere, and its config lets it run (enabled), so no"
                 " apply wrote that"
             )
-            self.changes[named] = change.blocked(reason, _NO_MOVE)
+            self.changes[named] = change.with_remarks(Remark(reason, remedy=_NO_MOVE))
 
     def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
         """Yield why a move that was begun cannot continue with the tree as it is now."""
@@ -590,13 +597,13 @@ class _Planning:
             )
 
     def block(self, change: Change, reason: str, remedy: str) -> None:
-        self.changes[change.named] = change.blocked(f"moved: {reason}", remedy)
+        self.changes[change.named] = change.with_remarks(Remark(f"moved: {reason}", remedy=remedy))
 
     def hold(self, giver: Named, reason: str) -> None:
         """Keep what gives its topics away as it is."""
         gives = self.changes.get(giver)
         if gives and gives.action in {"update", "delete"}:
-            self.changes[giver] = gives.blocked(reason)
+            self.changes[giver] = gives.with_remarks(Remark(reason))
 
 
 _NO_MOVE = "remove the key mm2mgr.journal from its config over REST, and see whether it is to run"
@@ -620,13 +627,11 @@ def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
 
     def held(change: Change) -> Change:
         if (first := sorted(blocked.intersection(change.follows))) and change.action in WRITES:
-            return change.blocked(
-                f"{connector_text(first[0])}, which is to be deleted first, is blocked: it still does what this one"
-                " begins"
-            )
+            which = f"{connector_text(first[0])}, which is to be deleted first, is blocked"
+            return change.with_remarks(Remark(f"{which}: it still does what this one begins"))
         others = sorted(partners.get(change.named, set()) & blocked)
         if change.action in {"blocked", "no-op"} or not others:
             return change
-        return change.blocked(f"{connector_text(others[0])}, the other side of the move, is blocked")
+        return change.with_remarks(Remark(f"{connector_text(others[0])}, the other side of the move, is blocked"))
 
     return tuple(part.each(held) for part in parts)

@@ -21,6 +21,7 @@ from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish
 from mm2mgr.plan.quotas import QuotaChange
+from mm2mgr.remarks import Remark
 from mm2mgr.secrets import mask
 from mm2mgr.text import few
 
@@ -153,7 +154,7 @@ def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
             for part in now.clusters
         ),
         quotas=tuple(
-            quota.blocked(reason, _ANEW) if quota.is_write and _unread_quota(reviewed, quota) else quota
+            quota.blocked(Remark(reason, remedy=_ANEW)) if quota.is_write and _unread_quota(reviewed, quota) else quota
             for quota in now.quotas
         ),
     )

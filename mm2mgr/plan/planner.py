@@ -41,7 +41,6 @@ from mm2mgr.plan.facts import ClusterIds, TopicListing, cluster_ids, list_with_r
 from mm2mgr.plan.guards import (
     ClusterFacts,
     Connectors,
-    Objection,
     may_write_to_other_cluster,
     with_guards,
     writes_through_workers,
@@ -71,6 +70,7 @@ from mm2mgr.plan.quotas import (
 )
 from mm2mgr.plan.stages import steps_of
 from mm2mgr.plan.widening import MirroredState, StartedTopics, Widening, taken, unseen_successors, widenings
+from mm2mgr.remarks import Remark
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
 from mm2mgr.text import few, one_line
@@ -475,7 +475,7 @@ class _Making:
             if c.flows
         }
 
-    def ask_dedicated(self) -> Steps[list[tuple[Named, Objection]]]:
+    def ask_dedicated(self) -> Steps[list[tuple[Named, Remark]]]:
         """Return why dedicated MirrorMakers cannot be taken over now."""
         questions = {
             change.named: DedicatedOffsets(over.dedicated.alias, over.picks.before)
@@ -485,18 +485,18 @@ class _Making:
         snapshot = yield questions.values()
         errors = ((named, snapshot.get(question)) for named, question in questions.items())
         return [
-            (named, Objection("moved", error.message, error.hint or "plan again when it can be read"))
+            (named, Remark(error.message, "blocks", error.hint or "plan again when it can be read", "moved"))
             for named, error in errors
             if isinstance(error, Mm2mgrError)
         ]
 
-    def ask_validation(self, judged: Iterable[ClusterPlan]) -> Steps[list[tuple[Named, Objection]]]:
+    def ask_validation(self, judged: Iterable[ClusterPlan]) -> Steps[list[tuple[Named, Remark]]]:
         """Return what workers say against the configs that would be written; where they do not tell, that is noted."""
         writes = [change for part in judged for change in part.changes if change.action in WRITES and change.keys]
         origins = {(c.connect, c.name): c.origins for c in self.connectors}
         # Workers whose override policy could not be asked for do not validate.
         asked = [change for change in writes if not self.live[change.connect].note]
-        refusing: list[tuple[Named, Objection]] = []
+        refusing: list[tuple[Named, Remark]] = []
         for change, reasons in zip(asked, (yield from side_by_side(*map(_validate, asked))), strict=True):
             if isinstance(reasons, Mm2mgrError):
                 text = (
@@ -511,10 +511,10 @@ class _Making:
                 where = f" ({origin.where})" if origin and origin.where else ""
                 how = f"correct {key or 'that setting'}{where}, or give the workers what it needs"
                 text = ": ".join(filter(None, (key, one_line(reason))))
-                refusing.append((change.named, Objection("refused-by-workers", text, how)))
+                refusing.append((change.named, Remark(text, "blocks", how, "refused-by-workers")))
         return refusing
 
-    def ask_retention(self, seen: MirroredState) -> Steps[list[tuple[Named, Objection]]]:
+    def ask_retention(self, seen: MirroredState) -> Steps[list[tuple[Named, Remark]]]:
         """Return the moves whose pause would outlast records that have yet to be mirrored; what cannot be read is
         noted.
         """
@@ -538,10 +538,10 @@ class _Making:
                     " mirrored"
                 )
                 how = "wait until the flow has caught up, or raise retention.ms of the topic for the time of the move"
-                found.append((named, Objection("moved", why, how)))
+                found.append((named, Remark(why, "blocks", how, "moved")))
         return found
 
-    def against(self, widening: Widening, verdict: MirrorVerdict) -> list[Objection]:
+    def against(self, widening: Widening, verdict: MirrorVerdict) -> list[Remark]:
         """Return the objections to a write without those of an allowed kind."""
         kinds = [(objection, ALLOWED_BY.get(objection.rule, "")) for objection in verdict.objections]
         self.needed.update((widening.named, kind) for _, kind in kinds if kind)
@@ -574,7 +574,7 @@ class _Making:
             if needs and self.allows("mirror-again", change.named):
                 self.needed.add((change.named, "mirror-again"))
                 again = f"mirrors {few(list(needs))} again, if no offsets are stored under its name"
-                change = replace(change, needs_offsets=(), reason="; ".join(filter(None, (change.reason, again))))
+                change = replace(change, needs_offsets=()).with_remarks(Remark(again, "notes"))
             if widening is None:
                 return change
             verdict, listed = verdicts[widening.named], seen.listed(widening.source)
@@ -582,11 +582,12 @@ class _Making:
             nothing = None
             if listed and takes and not takes.topics:
                 nothing = matches_nothing(self.flows[change.flows[0]], listed.partitions)
-            change = replace(change, takes=takes, warnings=(*change.warnings, *([nothing] if nothing else [])))
+            change = replace(change, takes=takes).with_remarks(*([Remark(nothing, "warns")] if nothing else []))
             if self.allows("mirror-again", widening.named):
                 self.needed.update((widening.named, "mirror-again") for _ in verdict.needs)
-                whose = [f"mirrors again what {each} already mirrored" for each in verdict.again]
-                change = replace(change, reason="; ".join(filter(None, (change.reason, *whose))))
+                change = change.with_remarks(
+                    *(Remark(f"mirrors again what {again} already mirrored", "notes") for again in verdict.again)
+                )
                 first = [each.old for each in verdict.again if each.old in deleted and not change.takes_over]
                 return replace(change, follows=tuple(dict.fromkeys((*change.follows, *first))))
             return replace(change, needs_offsets=verdict.needs) if change.action == "create" else change

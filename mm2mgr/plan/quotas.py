@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import DEFAULT, ProducerQuotas, QuotaEntity
+from mm2mgr.remarks import Remark
 from mm2mgr.render import CLIENT_ID_KEY, Connector, quota_mark
 from mm2mgr.text import few
 from mm2mgr.topology import Topology
@@ -58,9 +59,9 @@ class QuotaChange:
     def is_write(self) -> bool:
         return self.action not in {"no-op", "blocked"}
 
-    def blocked(self, reason: str, remedy: str) -> QuotaChange:
+    def blocked(self, remark: Remark) -> QuotaChange:
         """Return the change as one that is not written."""
-        return replace(self, action="blocked", after=None, reason=reason, remedy=remedy)
+        return replace(self, action="blocked", after=None, reason=remark.text, remedy=remark.remedy)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -13,8 +13,9 @@ from mm2mgr.lint.rules import silence_of
 from mm2mgr.lint.rules.topics import NAME_TOO_LONG, named_too_long, too_long_text
 from mm2mgr.lint.subject import SourceFile, Subject
 from mm2mgr.lint.target_names import Naming, naming_of, routers
-from mm2mgr.plan.guards import Connectors, Objection
+from mm2mgr.plan.guards import Connectors
 from mm2mgr.plan.widening import MirroredState, Widening
+from mm2mgr.remarks import Remark
 from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topics.shared import meeting
 
@@ -96,7 +97,7 @@ def renamed_text(names: Sequence[tuple[str, str]], target: str) -> str:
 
 def objection_renamed(
     widening: Widening, names: Sequence[tuple[str, str]], formers: Iterable[Former | None], files: Sequence[SourceFile]
-) -> Objection | None:
+) -> Remark | None:
     """Return the objection to topics that get other names on the target.
 
     A transformation that is new is accepted where the tree silences lint's rule about it: who writes that knows the
@@ -111,19 +112,22 @@ def objection_renamed(
     silences = (silence_of(_RENAMES, spot, [subject], files) for spot in spots)
     text, silence = renamed_text(names, widening.target), f"silence: {{{_RENAMES}: why}}"
     if is_new and (reason := next(filter(None, silences), None)):
-        return Objection("target-names", f"{text} (silenced: {reason})", "consumers must follow", blocks=False)
+        return Remark(f"{text} (silenced: {reason})", "warns", "consumers must follow", "target-names")
     remedy = "keep alias, replication_policy and separator"
     if is_new:
         remedy = f"leave out the transformation, or where consumers read the new names, write {silence}"
     elif any(former.steps for former in namings):
         remedy += f", and the transformation as it is, with {silence} where lint is against it"
     allow = "add --allow target-names, or allow: [target-names] to the flow"
-    return Objection("target-names", text, f"{remedy}; or, where consumers follow, {allow}")
+    return Remark(text, "blocks", f"{remedy}; or, where consumers follow, {allow}", "target-names")
 
 
-def objection_too_long(widening: Widening, state: MirroredState) -> Objection | None:
+def objection_too_long(widening: Widening, state: MirroredState) -> Remark | None:
     """Return the objection to topics that a write begins to take and whose name on the target no broker accepts."""
     subject = widening.new.subject
     listed = set(named_too_long(subject, ()))  # what its lists name, lint says
     names = [topic for topic in named_too_long(subject, state.begun.get(widening.named, ())) if topic not in listed]
-    return Objection(NAME_TOO_LONG, *too_long_text(subject, names)) if names else None
+    if not names:
+        return None
+    text, remedy = too_long_text(subject, names)
+    return Remark(text, "blocks", remedy, NAME_TOO_LONG)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from mm2mgr.assignment import moved_partitions
 from mm2mgr.comparison.differences import Named, lowers_tasks
 from mm2mgr.plan.changes import Change, Plan
-from mm2mgr.plan.price import Price
+from mm2mgr.remarks import Remark
 from mm2mgr.text import number_of
 
 _JITTER = 0.1
@@ -163,8 +163,7 @@ def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
             return change
         (key,) = change.keys
         sentence = f"waiting with {key.after} instead of {key.before} tasks: {reason}"
-        warnings = (*change.warnings, sentence)
-        return replace(change, action="no-op", config=None, waits=reason, warnings=warnings, price=Price(), steps=())
+        return change.with_remarks(Remark(reason, "waits"), Remark(sentence, "warns"))
 
     return replace(plan, clusters=tuple(part.each(held) for part in plan.clusters))
 

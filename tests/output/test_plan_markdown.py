@@ -12,6 +12,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.output.plan_markdown import MOST_BYTES, plan_markdown
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.price import Price, Volume
+from mm2mgr.remarks import Remark
 
 from .test_plan_text import EAST, NORTH, WEST
 
@@ -33,12 +34,19 @@ def test_255_connectors_fit_into_a_comment() -> None:
     again = Price(4, 10, 40, Volume(10**6, 10**9), irreversible=("topics get other names " * 20,))
     changes = [
         Change(
-            "c", f"mm2.source-{number}.target.source.flow", "source", action, ("f:a->b",), keys, "r" * 500, price=again
+            "c",
+            f"mm2.source-{number}.target.source.flow",
+            "source",
+            action,
+            ("f:a->b",),
+            keys,
+            (Remark("r" * 500, "notes"), Remark("r" * 500)),
+            price=again,
         )
         for number, action in zip(range(255), ("update", "create", "blocked", "delete", "update") * 51, strict=True)
     ]
     differing = [
-        replace(each, reason=f"{each.reason}{number}", warnings=(f"w{number} {'x' * 500}",))
+        replace(each, remarks=(Remark(f"{each.reason}{number}", "notes"), Remark(f"w{number} {'x' * 500}", "warns")))
         for number, each in enumerate(changes)
     ]
     for all_changes in (changes, differing):
@@ -59,8 +67,10 @@ def test_most_plans_are_shown_whole() -> None:
 
 def test_nothing_from_outside_is_markup_or_a_mention() -> None:
     odd = "a|b`c</details><script> @team [x](http://y) **z**\n| new row"
-    change = Change("c", odd, "source", "update", (), (KeyChange(odd, odd, odd, odd),), odd, warnings=(odd,))
-    blocked = Change("c", "n", "source", "blocked", reason=odd, remedy=odd)
+    change = Change(
+        "c", odd, "source", "update", (), (KeyChange(odd, odd, odd, odd),), (Remark(odd, "notes"), Remark(odd, "warns"))
+    )
+    blocked = Change("c", "n", "source", "blocked", remarks=(Remark(odd, remedy=odd),))
     parts = (ClusterPlan(odd, (change, blocked), (odd,), notes=(odd,)), ClusterPlan("d", error=odd))
     text = plan_markdown(to_json(Plan("t", parts)))
     assert "@team" not in re.sub("<code>.*?</code>", "", text)  # in code, nobody is mentioned

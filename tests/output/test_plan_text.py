@@ -16,6 +16,7 @@ from mm2mgr.json_values import to_json
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.price import Price, Volume
+from mm2mgr.remarks import Remark
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.spec.trees import ESTATE, write
@@ -57,7 +58,7 @@ EAST = ClusterPlan(
             "delete",
             (),
             (KeyChange("tasks.max", "1", None),),
-            "no longer declared",
+            (Remark("no longer declared", "notes"),),
         ),
         Change(
             "east",
@@ -65,7 +66,7 @@ EAST = ClusterPlan(
             "checkpoint",
             "blocked",
             ("logs:a->b",),
-            reason="a connector of this name exists and belongs to owner 'them'; mm2mgr does not touch it",
+            remarks=(Remark("a connector of this name exists and belongs to owner 'them'; mm2mgr does not touch it"),),
         ),
         Change(
             "east",
@@ -73,8 +74,13 @@ EAST = ClusterPlan(
             "source",
             "blocked",
             ("trade:a->b",),
-            reason="mirrored-already: 'mm2.a.b.source.orders' on Connect cluster 'east' has mirrored these topics (orders)",
-            remedy="keep the flow's name; or add --allow mirror-again",
+            remarks=(
+                Remark(
+                    "'mm2.a.b.source.orders' on Connect cluster 'east' has mirrored these topics (orders)",
+                    remedy="keep the flow's name; or add --allow mirror-again",
+                    rule="mirrored-already",
+                ),
+            ),
             price=Price(again=Volume(300_000, 314_200_000, ("logs",))),
         ),
     ),
@@ -158,8 +164,8 @@ def change(name: str, action: str = "no-op", **more: object) -> Change:
 
 
 def test_one_warning_of_many_connectors_is_one_line(printed: Callable[[], list[str]]) -> None:
-    changes = [change(f"c{number}", warnings=("it may be late",)) for number in range(376)]
-    plan = to_json(Plan("t", (ClusterPlan("w", (*changes, change("d", warnings=("late",)))),)))
+    changes = [change(f"c{number}", remarks=(Remark("it may be late", "warns"),)) for number in range(376)]
+    plan = to_json(Plan("t", (ClusterPlan("w", (*changes, change("d", remarks=(Remark("late", "warns"),)))),)))
     say_plan(plan)
     assert printed()[1:4] == [
         "  ! warning 376 connectors: c0, c1, c2 and 373 more  it may be late",
@@ -170,8 +176,8 @@ def test_one_warning_of_many_connectors_is_one_line(printed: Callable[[], list[s
 
 
 def test_what_is_blocked_for_one_reason_is_one_line(printed: Callable[[], list[str]]) -> None:
-    changes = [change(f"c{number}", "blocked", reason="too many", remedy="say so") for number in range(5)]
-    say_plan(to_json(Plan("t", (ClusterPlan("w", (*changes, change("d", "blocked", reason="taken"))),))))
+    changes = [change(f"c{number}", "blocked", remarks=(Remark("too many", remedy="say so"),)) for number in range(5)]
+    say_plan(to_json(Plan("t", (ClusterPlan("w", (*changes, change("d", "blocked", remarks=(Remark("taken"),)))),))))
     assert printed()[1:4] == [
         "  ! blocked 5 connectors: c0, c1, c2 and 2 more  too many",
         "      fix: say so",

@@ -13,8 +13,9 @@ from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.plan.changes import Change, Plan
-from mm2mgr.plan.guards import ALONE, TOGETHER, ClusterFacts, Objection, objections
+from mm2mgr.plan.guards import ALONE, TOGETHER, ClusterFacts, objections
 from mm2mgr.plan.planner import make_plan
+from mm2mgr.remarks import Remark
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.lint import made
@@ -230,7 +231,7 @@ def test_the_probe_sends_no_secret_and_no_placeholder(site: Site) -> None:
 HERE = {"producer.override.bootstrap.servers": None}
 
 
-def disputed(ids: dict[str, str], theirs: str | None, **changes: str | None) -> tuple[Objection, ...]:
+def disputed(ids: dict[str, str], theirs: str | None, **changes: str | None) -> tuple[Remark, ...]:
     known = ClusterFacts(
         {"x": WorkerFacts(cluster_id="one"), "y": WorkerFacts(cluster_id=theirs)}, ids, {"x": "B", "y": "B", "z": "C"}
     )
@@ -240,8 +241,8 @@ def disputed(ids: dict[str, str], theirs: str | None, **changes: str | None) -> 
 def test_workers_of_one_declared_kafka_that_live_on_two() -> None:
     [said] = disputed({}, "two")
     assert said.rule == "wrong-kafka"
-    assert said.blocks
-    assert "'x' and 'y' are both declared on Kafka 'B', but their workers run on two: one and two" in said.reason
+    assert said.effect == "blocks"
+    assert "'x' and 'y' are both declared on Kafka 'B', but their workers run on two: one and two" in said.text
     assert "cluster_id" in said.remedy
 
 

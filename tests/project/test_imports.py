@@ -27,6 +27,7 @@ PACKAGE = REPOSITORY / "mm2mgr"
 LAYERS: dict[str, set[str]] = {
     "text": set(),
     "connectors": set(),
+    "remarks": set(),
     "timing": set(),
     "garbage": set(),
     "json_values": set(),
@@ -68,6 +69,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "plan": {
         *(
+            "remarks",
             "json_values",
             "timing",
             "connectors",
@@ -93,6 +95,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "apply": {
         *(
+            "remarks",
             "json_values",
             "timing",
             "connectors",
