@@ -22,7 +22,6 @@ from mm2mgr.cli.options import (
 )
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -155,9 +154,9 @@ class _Said:
         self._said = ""
 
     def __call__(self, done: operations.WatchRound) -> None:
-        from mm2mgr.output.watch_text import say_watch_round
+        from mm2mgr.output.history_text import say_watch_round
 
-        self._said = say_watch_round(to_json(done), self._said)
+        self._said = say_watch_round(done, self._said)
 
 
 def _login(user: str, password_file: Path | None, token_file: Path | None) -> Login | None:

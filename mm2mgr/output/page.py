@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jinja2
 
 from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
+from mm2mgr.observe.trend import LagPoint
 from mm2mgr.operations.link import LinkReport
 from mm2mgr.output.link_text import OVER, curve_table, forecast_heading, forecast_table, value_text
 from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, recovery_notes, recovery_rows, running_rows
@@ -270,13 +271,13 @@ def curves(curve: Curve) -> str:
     return _figure(_BASE + 20, f"rate over {OVER[curve.over]}; the numbers are in the table below", "".join(drawn))
 
 
-def lag_curve(points: Sequence[Values]) -> str:
+def lag_curve(points: Sequence[LagPoint]) -> str:
     """Draw a flow's lag in records over time, from its `points`; the newest is at the right."""
-    first, last = points[0]["time"], points[-1]["time"]
-    top = max(point["lag_records"] for point in points) or 1
+    first, last = points[0].time, points[-1].time
+    top = max(point.lag_records for point in points) or 1
     path = " ".join(
-        f"{_AXIS + (point['time'] - first) / (last - first or 1) * (_WIDTH - _AXIS - 10):.1f},"
-        f"{_BASE - (_BASE - _TOP) * point['lag_records'] / top:.1f}"
+        f"{_AXIS + (point.time - first) / (last - first or 1) * (_WIDTH - _AXIS - 10):.1f},"
+        f"{_BASE - (_BASE - _TOP) * point.lag_records / top:.1f}"
         for point in points
     )
     axis = [_text(_AXIS - 6, _TOP + 4, str(top), "end"), _text(_AXIS - 6, _BASE, "0", "end")]
