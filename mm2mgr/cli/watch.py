@@ -85,5 +85,5 @@ def _soon() -> Iterator[None]:
     timer.daemon = True
     timer.start()
     yield
-    if all(each.daemon or each is threading.main_thread() for each in threading.enumerate()):
+    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
         timer.cancel()

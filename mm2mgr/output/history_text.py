@@ -145,7 +145,7 @@ def say_round(done: ReconcileRound, printed: str) -> str:
     if applied:
         lines += [f"{result.connect}/{result.connector}: {result.error}" for result in applied.results if result.error]
         lines += [f"{halted.connect} halted: {halted.why}" for halted in applied.halted]
-        lines += _blocked([change for change in applied.plan.changes if change.action == "blocked"])
+        lines += _blocked_lines([change for change in applied.plan.changes if change.action == "blocked"])
     elif done.plan:
         lines += [f"{change.connect}: {change.action} {change.connector}" for change in done.plan.writes]
     lines += [f"nothing is deleted: {done.deletes_held}"] if done.deletes_held else []
@@ -168,7 +168,7 @@ def say_round(done: ReconcileRound, printed: str) -> str:
     return text
 
 
-def _blocked(changes: Sequence[Change]) -> Iterator[str]:
+def _blocked_lines(changes: Sequence[Change]) -> Iterator[str]:
     """Yield why connectors are blocked, and what to do, once for those that have both in common."""
     names: dict[tuple[str, str], list[str]] = {}
     for change in changes:

@@ -51,7 +51,7 @@ def say_losses(report: LossReport) -> None:
         say("No loss to acknowledge.")
 
 
-def loss_sentence(flow: str, evidence: Mapping[str, Any], seen: str) -> str:
+def loss_sentence(flow: str, evidence: Mapping[str, Any], age: str) -> str:
     """Return what a flow may have lost of one topic, from the evidence of the problem; `seen`: how long ago that was."""
     losses, cause, count = evidence["losses"], evidence["cause"], evidence["loss_count"]
     parts = ", ".join(
@@ -62,7 +62,7 @@ def loss_sentence(flow: str, evidence: Mapping[str, Any], seen: str) -> str:
     ids = f"--ack {losses[0]['id']}" if count == 1 else f"'{flow}' --ack all"
     by_flow = cause == "re-created" and evidence["flow_creates_topics"]
     return (
-        f"{_count(evidence)} of topic {evidence['topic']} may never arrive, first seen {seen}: {_EVENTS[cause]}"
+        f"{_count(evidence)} of topic {evidence['topic']} may never arrive, first seen {age}: {_EVENTS[cause]}"
         f"{_BY_THE_FLOW * by_flow}: {parts}{more}; {_REMEDIES[cause]}; acknowledge with mm2mgr losses {ids}"
     )
 
