@@ -11,10 +11,9 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from mm2mgr.check.needs import EFFECTS, ClientLogin, Principal, RequiredRight, knows_names
-from mm2mgr.json_values import to_json
 from mm2mgr.kafka.acls import Acl, Permission, Right, allowed
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import WorkerFacts
@@ -60,6 +59,7 @@ class Checked:
     unsure: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     seconds: float = 0.0
+    json_keys = "good counts rows commands unsure findings seconds=rounded_seconds"
 
     @property
     def counts(self) -> dict[str, int]:
@@ -73,17 +73,9 @@ class Checked:
         errors = any(finding.severity == "error" and finding.silenced is None for finding in self.findings)
         return not errors and all(row.status in ("ok", "unknown") for row in self.rows)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "good": self.good,
-            "counts": self.counts,
-            "rows": to_json(self.rows),
-            "commands": list(self.commands),
-            "unsure": list(self.unsure),
-            "findings": to_json(self.findings),
-            "seconds": round(self.seconds, 1),
-        }
+    @property
+    def rounded_seconds(self) -> float:
+        return round(self.seconds, 1)
 
 
 _RESOURCES = {"topic": "--topic", "group": "--group", "transactional id": "--transactional-id"}

@@ -25,7 +25,7 @@ from mm2mgr.cli.interrupts import signals_interrupt
 from mm2mgr.cli.options import COMMANDS
 from mm2mgr.errors import ExitCode, Mm2mgrError
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.output.console import complain, ended, guarded, talk
+from mm2mgr.output.console import complain, final_exit_code, guard_streams, talk
 from mm2mgr.text import one_line, visible
 
 TRACEBACK = "MM2MGR_TRACEBACK"
@@ -39,7 +39,7 @@ class _Commands(click.Group):
         widest = max(map(len, self.commands))
         for title, commands in COMMANDS.items():
             with formatter.section(title):
-                rows = [(f"{each.name:{widest}}", each.get_short_help_str(limit=200)) for _, each in commands]
+                rows = [(f"{command.name:{widest}}", command.get_short_help_str(limit=200)) for _, command in commands]
                 formatter.write_dl(rows)
 
 
@@ -97,8 +97,8 @@ def prepare_process() -> None:
 def main() -> None:
     """Run the command line. Errors are printed as a sentence with a hint, never as a traceback."""
     prepare_process()
-    with guarded():
-        code = ended(_outcome())
+    with guard_streams():
+        code = final_exit_code(_outcome())
     sys.exit(code)
 
 

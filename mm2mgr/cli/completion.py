@@ -26,12 +26,12 @@ def _flows(workspace: Workspace) -> Iterable[str]:
 def _connectors(workspace: Workspace) -> Iterable[str]:
     yield from _flows(workspace)
     yield from dict.fromkeys(flow.pair for flow in workspace.topology.flows)
-    yield from (f"{each.connect}/{each.name}" for each in workspace.connectors)
+    yield from (f"{connector.connect}/{connector.name}" for connector in workspace.connectors)
 
 
 def _labels(workspace: Workspace) -> Iterable[str]:
     clusters = workspace.topology.clusters.values()
-    return sorted({f"{key}={value}" for each in clusters for key, value in each.model.labels.items()})
+    return sorted({f"{key}={value}" for cluster in clusters for key, value in cluster.model.labels.items()})
 
 
 def _clusters(workspace: Workspace) -> Iterable[str]:
@@ -44,7 +44,7 @@ def _rules(_: Workspace) -> Iterable[str]:
     return [rule.id for rule in operations.lint_rules()]
 
 
-def _explained(workspace: Workspace) -> Iterable[str]:
+def _explainable(workspace: Workspace) -> Iterable[str]:
     yield from _rules(workspace)
     yield from _flows(workspace)
 
@@ -55,7 +55,7 @@ NAMES: dict[str, Callable[[Workspace], Iterable[str]]] = {
     "flow": _flows,
     "names": _connectors,
     "labels": _labels,
-    "name": _explained,
+    "name": _explainable,
     "connects": lambda workspace: workspace.topology.connects,
     "aliases": _clusters,
     "lose_source": _clusters,
@@ -72,9 +72,10 @@ class _Name(click.types.StringParamType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         """Return the names that start so; none where the tree is missing or broken."""
-        given = ctx.find_root().params
+        root_params = ctx.find_root().params
         try:
-            names = list(dict.fromkeys(map(str, self._names(Workspace(given["clusters"], given["templates"])))))
+            workspace = Workspace(root_params["clusters"], root_params["templates"])
+            names = list(dict.fromkeys(map(str, self._names(workspace))))
         except Exception:  # a shell that completes has no place for an error
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -18,7 +18,6 @@ from mm2mgr.cli.options import (
     snapshot_option,
 )
 from mm2mgr.errors import ExitCode, InvalidArgument
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 
@@ -68,7 +67,7 @@ def history(
             if forget is None
             else operations.forget_history(workspace, forget, connects=connects)
         )
-    say_as(output, to_json(report), partial(say_history, full=full))
+    say_as(output, report, partial(say_history, full=full))
     return 1 if report.unread else 0
 
 
@@ -94,7 +93,7 @@ def drift(workspace: Workspace, flows: tuple[str, ...], output: str) -> int:
     from mm2mgr.output.history_text import say_drift
 
     report = operations.drift(workspace, flows)
-    say_as(output, to_json(report), say_drift)
+    say_as(output, report, say_drift)
     if report.failed or report.failed_quotas:
         return ExitCode.NO
     return ExitCode.DIFFERS if report.drifts or report.quotas else ExitCode.YES

@@ -25,7 +25,7 @@ def ending_signals() -> list[signal.Signals]:
 
 
 @contextmanager
-def handled(by: Callable[[], object]) -> Iterator[None]:
+def handle_signals(by: Callable[[], object]) -> Iterator[None]:
     """Call `by` on each of these signals."""
     before = {number: signal.signal(number, lambda *_: by()) for number in ending_signals()}
     try:
@@ -37,7 +37,7 @@ def handled(by: Callable[[], object]) -> Iterator[None]:
 
 def signals_interrupt() -> AbstractContextManager[None]:
     """Let these signals do what Ctrl-C does."""
-    return handled(_interrupt)
+    return handle_signals(_interrupt)
 
 
 def _interrupt() -> None:

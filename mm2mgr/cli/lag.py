@@ -18,7 +18,6 @@ from mm2mgr.cli.options import (
     snapshot_option,
     store_option,
 )
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -80,10 +79,10 @@ def lag(
 
     watching = watch is not None
 
-    def show(seen: LagReport) -> None:
-        say_look(output, to_json(seen), lambda found: say_lag(found, rows), watching=watching)
+    def show(report: LagReport) -> None:
+        say_look(output, report, report, lambda: say_lag(report, rows), watching=watching)
 
     options = operations.LagOptions(by, timestamps, store)
     looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
-    return show_looks(looks, show, lambda seen: 0 if seen.is_known else 1, watching=watching)
+    return show_looks(looks, show, lambda report: 0 if report.is_known else 1, watching=watching)

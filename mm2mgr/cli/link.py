@@ -14,7 +14,7 @@ from mm2mgr.cli.options import (
     Count,
     Duration,
     Size,
-    listed,
+    in_help,
     option,
     output_option,
     page_option,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations.link import BrokersReport
 
 
-@listed("Load", 7)
+@in_help("Load", 7)
 @click.group(cls=CommandGroup)
 def link() -> None:
     """Measure and forecast what long links carry.
@@ -64,10 +64,10 @@ def read(workspace: Workspace, clusters: tuple[str, ...], check: bool, timeout: 
 
     report = operations.link_read(workspace, clusters, write=not check, timeout_seconds=timeout, notify=talk)
     say_as(output, report, say_brokers)
-    return _ended(report, check=check)
+    return _exit_code(report, check=check)
 
 
-def _ended(report: BrokersReport, *, check: bool) -> int:
+def _exit_code(report: BrokersReport, *, check: bool) -> int:
     """Print what became of the file, and return the exit code."""
     from mm2mgr.output.console import complain, talk
 

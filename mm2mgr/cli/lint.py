@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -22,7 +22,6 @@ from mm2mgr.cli.options import (
     snapshot_option,
     talk_other_line,
 )
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def lint(
     if rules:
         if output == "sarif":
             raise click.UsageError("--rules has -o text and -o json")
-        say_as(output, [to_json(rule) for rule in operations.lint_rules()], say_rules)
+        say_as(output, operations.lint_rules(), say_rules)
         return 0
     if bandwidth is not None and rtt is None:
         raise click.UsageError("--bandwidth needs --rtt: the bytes in flight depend on both")
@@ -129,19 +128,17 @@ def lint(
     with invalid_arguments():
         if fix:
             fixes = operations.fix(workspace, files, options, hints=fail_on == "info")
-            if yes:
-                fixes.write()
-            say_as(output, to_json(fixes) | {"written": yes}, say_fixes)
-            return int(fixes.fails(fail_on, written=yes))
-        report = operations.lint(workspace, files, options)
-    found = report.to_dict(everything=everything)
+            fixes = fixes.write() if yes else fixes
+            say_as(output, fixes, say_fixes)
+            return int(fixes.fails(fail_on))
+        report = replace(operations.lint(workspace, files, options), shows_silenced=everything)
     if output == "sarif":
         from mm2mgr.output.sarif import sarif
 
-        known = [to_json(rule) for rule in operations.lint_rules()]
-        say_json(sarif(found["findings"], known, Path.cwd(), found["summary"]["unread"], found["not_judged"]))
+        unread = [error.message for error in report.unread]
+        say_json(sarif(report.shown, operations.lint_rules(), Path.cwd(), unread, report.not_judged))
     else:
-        say_as(output, found, say_findings)
+        say_as(output, report, say_findings)
     for error in report.unread:
         complain(error.message, error.hint)
     return int(report.fails(fail_on))
@@ -169,14 +166,10 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
       mm2mgr explain 'logging:dc1-logging->agg-east'
     """
     from mm2mgr.output.console import say_as
-    from mm2mgr.output.lint_text import say_bug, say_client_settings, say_explanation, say_rule
+    from mm2mgr.output.lint_text import say_explained
 
     with invalid_arguments():
-        found = operations.explain(workspace, name, on=on, kafka=kafka, everything=everything, report=talk_other_line)
-    texts: dict[str, Callable[[Any], None]] = {
-        "key": say_explanation,
-        "rule": say_rule,
-        "bug": say_bug,
-        "flow": say_client_settings,
-    }
-    say_as(output, found.value, texts[found.kind])
+        explained = operations.explain(
+            workspace, name, on=on, kafka=kafka, everything=everything, report=talk_other_line
+        )
+    say_as(output, explained, say_explained)

@@ -8,7 +8,6 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import command, option, output_option, store_option
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 
@@ -51,8 +50,8 @@ def losses(
         raise click.UsageError("--reason goes with --ack")
     if ack:
         for loss in operations.acknowledge(workspace, ack, flows, reason=reason, store=store):
-            talk(acknowledged_text(to_json(loss)))
+            talk(acknowledged_text(loss))
     report = operations.losses(workspace, flows, store=store, everything=everything)
     say_warnings(report.warnings)
-    say_as(output, to_json(report), say_losses)
+    say_as(output, report, say_losses)
     return 1 if report.still_open else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import CommandGroup, Count, connector_options, listed, option, output_option
+from mm2mgr.cli.options import CommandGroup, Count, connector_options, in_help, option, output_option
 from mm2mgr.cli.pause import confirm
 from mm2mgr.operations.workspace import Workspace
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mm2mgr.operations import FlowReset, Place
 
 
-@listed("Every day", 7)
+@in_help("Every day", 7)
 @click.group(cls=CommandGroup)
 def offsets() -> None:
     """Show or reset the stored offsets of flows.
@@ -111,7 +111,7 @@ def reset(
 
     def approve(planned: Sequence[FlowReset]) -> bool:
         say_planned_resets(planned)
-        if not yes and any(each.changes for each in planned):
+        if not yes and any(flow.changes for flow in planned):
             confirm("offsets reset", "Write these offsets?", output)
         return True
 

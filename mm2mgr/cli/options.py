@@ -37,7 +37,7 @@ COMMANDS: dict[Section, list[tuple[int, click.Command]]] = {section: [] for sect
 """The commands in the sections of `--help`, each with its place there."""
 
 
-def listed(section: Section, place: int) -> Callable[[Listed], Listed]:
+def in_help(section: Section, place: int) -> Callable[[Listed], Listed]:
     """Add a command to mm2mgr, such as a group of others, and show it at this place of a section of `--help`."""
 
     def add(command: Listed) -> Listed:
@@ -65,7 +65,7 @@ class CommandGroup(click.Group):
 
 def command(section: Section, place: int) -> Callable[[Callable[..., object]], click.Command]:
     """Make a function a command of mm2mgr, shown at this place of a section of `--help`."""
-    return lambda function: listed(section, place)(click.command(cls=Command)(function))
+    return lambda function: in_help(section, place)(click.command(cls=Command)(function))
 
 
 def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
@@ -92,8 +92,8 @@ def output_option(command: Decorated) -> Decorated:
 
 def reason_option(command: Decorated) -> Decorated:
     """Add `--reason TEXT`, which the history keeps."""
-    what = "Why; kept in the history (`mm2mgr history`)."
-    return option("--reason", default="", show_default=False, metavar="TEXT", help=what)(command)
+    help = "Why; kept in the history (`mm2mgr history`)."
+    return option("--reason", default="", show_default=False, metavar="TEXT", help=help)(command)
 
 
 class OutputFile(click.Path):
@@ -228,27 +228,27 @@ class StoreLocation(click.Path):
         return super().convert(value, param, ctx) if isinstance(store, Path) else store
 
 
-def store_option(what: str) -> Callable[[Decorated], Decorated]:
+def store_option(help: str) -> Callable[[Decorated], Decorated]:
     """Return `--store` with its help."""
-    return option("--store", type=StoreLocation(), default=DEFAULT_STORE, help=what)
+    return option("--store", type=StoreLocation(), default=DEFAULT_STORE, help=help)
 
 
 def window_option(such_as: str, default: str) -> Callable[[Decorated], Decorated]:
     """Return `--window` with an example and what it means when it is not given."""
-    what = f"Only the newest hours, such as {such_as} (whole hours). Default: {default}."
-    return option("--window", type=Duration(LEAST_SECONDS), help=what)
+    help = f"Only the newest hours, such as {such_as} (whole hours). Default: {default}."
+    return option("--window", type=Duration(LEAST_SECONDS), help=help)
 
 
-def folder_option(default: str, what: str) -> Callable[[Decorated], Decorated]:
+def folder_option(default: str, help: str) -> Callable[[Decorated], Decorated]:
     """Return `--dir` with its default and help."""
     folder = click.Path(path_type=Path, file_okay=False)
-    return option("--dir", "directory", type=folder, default=Path(default), help=what)
+    return option("--dir", "directory", type=folder, default=Path(default), help=help)
 
 
 def evidence_options(command: Decorated) -> Decorated:
     """Add what `size`, `fleet` and `simulate` plan with: which tables, hours and statistic."""
-    what = "Load of a task to plan with: p95 lets it exceed the usable capacity in 5 % of the hours."
-    by = option("--by", "statistic", type=click.Choice(["mean", "p50", "p95", "max"]), default="p95", help=what)
+    help = "Load of a task to plan with: p95 lets it exceed the usable capacity in 5 % of the hours."
+    by = option("--by", "statistic", type=click.Choice(["mean", "p50", "p95", "max"]), default="p95", help=help)
     return store_option("Folder or URI of the tables, rolled up.")(window_option("7d", "4 weeks")(by(command)))
 
 
@@ -321,7 +321,7 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
 
     @wraps(function)
     def command(
-        *given: object,
+        *values: object,
         only_flows: tuple[str, ...],
         prune: bool,
         allow: tuple[str, ...],
@@ -338,14 +338,14 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
         allow = (*allow, *(["mirror-again"] if mirror_again else []))
         restarts = RestartRules(cool_down, OffPeak(*off_peak) if off_peak else None, move_budget)
         chosen = PlanOptions(only_flows, prune, allow, allow_deletes, max_changes, restarts)
-        return function(*given, options=chosen, **more)
+        return function(*values, options=chosen, **more)
 
     return with_options(command, *options)
 
 
 @dataclass(frozen=True)
 class WatchdogOptions:
-    """What the options of `watchdog_options` say. `given`: those that were typed."""
+    """What the options of `watchdog_options` say. `typed`: those on the command line."""
 
     dry_run: bool
     freeze_file: Path | None
@@ -354,7 +354,7 @@ class WatchdogOptions:
     window: float
     reason: str
     events: Path | None
-    given: tuple[str, ...]
+    typed: tuple[str, ...]
 
     def order(self, flows: tuple[str, ...] = ()) -> WatchOrder:
         """Return what the watchdog is asked for."""
@@ -379,14 +379,14 @@ def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
         reason_option,
         events_option,
     )  # fmt: skip
-    names = [field.name for field in fields(WatchdogOptions) if field.name != "given"]
+    names = [field.name for field in fields(WatchdogOptions) if field.name != "typed"]
 
     @wraps(function)
     def command(*args: object, **more: Any) -> object:
         context = click.get_current_context()
         sources = {name: context.get_parameter_source(name) for name in names}
-        given = tuple(name for name, source in sources.items() if source is not ParameterSource.DEFAULT)
-        dog = WatchdogOptions(**{name: more.pop(name) for name in names}, given=given)
+        typed = tuple(name for name, source in sources.items() if source is not ParameterSource.DEFAULT)
+        dog = WatchdogOptions(**{name: more.pop(name) for name in names}, typed=typed)
         return function(*args, dog=dog, **more)
 
     return with_options(command, *options)
@@ -398,10 +398,10 @@ class Labels(click.ParamType):  # type: ignore[type-arg]  # generic only from cl
     name = "label"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        key, equals, wanted = str(value).partition("=")
+        key, equals, label = str(value).partition("=")
         if not (key and equals):
             self.fail(f"{value!r} is not a label such as tier=local", param, ctx)
-        return key, wanted
+        return key, label
 
 
 def connector_options(command: Decorated) -> Decorated:
@@ -437,15 +437,15 @@ def show_looks(
     from mm2mgr.output.console import working
 
     with working("reading Connect and Kafka"):
-        seen = next(looks)
-    code = code_of(seen)  # before it is printed: an interrupt while it is read means this look
+        look = next(looks)
+    code = code_of(look)  # before it is printed: an interrupt while it is read means this look
     try:
         while True:
-            show(seen)
+            show(look)
             if not watching:
                 return code
-            seen = next(looks)
-            code = code_of(seen)
+            look = next(looks)
+            code = code_of(look)
     except KeyboardInterrupt:
         return code
 

@@ -81,17 +81,17 @@ def plan(
 
     options = replace(options, flows=(*flows, *options.flows))
 
-    def show(made: Plan) -> None:
+    def show(plan: Plan) -> None:
         if output == "json":
-            say_json(made)
+            say_json(plan)
         elif output == "markdown":
             from mm2mgr.output.plan_markdown import plan_markdown
 
-            say_lines(plan_markdown(to_json(made)))
+            say_lines(plan_markdown(to_json(plan)))
         else:
             if not options.flows:
                 say_topology(workspace.topology, workspace.connectors)
-            say_plan(to_json(made), full=full, explain=explain)
+            say_plan(to_json(plan), full=full, explain=explain)
 
     for entry in workspace.topology.stale_sizing:
         talk(f"overrides: flow '{entry}' is no longer declared; its sizing is ignored, and mm2mgr size removes it")
@@ -102,12 +102,12 @@ def plan(
     if any(cluster.limits.read for cluster in workspace.topology.clusters.values()):
         for line in operations.capped(workspace.flows(options.flows)):
             talk(f"link: {line}")
-    made = operations.plan(workspace, options, out=out, report=show)
+    plan = operations.plan(workspace, options, out=out, report=show)
     if out:
         talk(f"plan written to {out}; apply it with: mm2mgr apply {out}")
-    if made.failed:
+    if plan.failed:
         return ExitCode.NO
-    return ExitCode.DIFFERS if detailed_exitcode and (not made.is_empty or made.left_over) else ExitCode.YES
+    return ExitCode.DIFFERS if detailed_exitcode and (not plan.is_empty or plan.left_over) else ExitCode.YES
 
 
 @command("Every change", 6)
@@ -204,16 +204,16 @@ def apply(
 
 
 def _confirm(output: str) -> None:
-    from mm2mgr.output.console import shown
+    from mm2mgr.output.console import is_result_printed
 
     hint = "add --yes, or apply a reviewed plan: mm2mgr apply PLANFILE"
     if output == "json":
         raise Mm2mgrError("apply -o json shows no plan to confirm", hint=hint)
     if not sys.stdin.isatty():
         raise Mm2mgrError("apply asks before it writes and there is no terminal", hint=hint)
-    if not shown():
-        what = "apply asks before it writes, and the plan could not be shown: stdout cannot be written"
-        raise Mm2mgrError(what, hint=hint)
+    if not is_result_printed():
+        message = "apply asks before it writes, and the plan could not be shown: stdout cannot be written"
+        raise Mm2mgrError(message, hint=hint)
     click.confirm("Apply this plan?", abort=True, err=True)
 
 

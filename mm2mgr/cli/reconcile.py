@@ -22,7 +22,6 @@ from mm2mgr.cli.options import (
     reason_option,
 )
 from mm2mgr.errors import ExitCode
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -88,13 +87,13 @@ def reconcile(
     rounds = operations.reconcile(
         workspace, order, every_seconds=every, events=events, report=say_event, interrupts=_ending
     )
-    said = ""
+    printed = ""
     try:
         for done in rounds:
             if output == "json":
                 say_json_line(done)
             else:
-                said = say_round(to_json(done), said)
+                printed = say_round(done, printed)
             if once and not done.deletes_wait:
                 return OUTCOME_CODES[done.outcome]
     except KeyboardInterrupt:

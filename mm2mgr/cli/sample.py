@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mm2mgr.cli.interrupts import handled
+from mm2mgr.cli.interrupts import handle_signals
 from mm2mgr.cli.options import LEAST_SECONDS, Duration, DurationWithUnit, command, option, store_option
 from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.operations.workspace import Workspace
@@ -82,7 +82,7 @@ def sample(
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} " if follow else ""
         say_round(round_.number if shown else None, round_.samples, round_.news, at)
 
-    with handled(stop.set):  # as a service manager expects: the loop ends after its round
+    with handle_signals(stop.set):  # as a service manager expects: the loop ends after its round
         done = run(workspace, order, progress, lambda message: talk(f"  {message}", style="yellow"), stop)
     if done.interrupted:
         say(f"stopped; the samples so far are in {store}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from mm2mgr import operations
-from mm2mgr.cli.options import CommandGroup, Count, Duration, command, folder_option, listed, option, output_option
+from mm2mgr.cli.options import CommandGroup, Count, Duration, command, folder_option, in_help, option, output_option
 from mm2mgr.text import number_of
 
 _directory = folder_option(".mm2mgr/sandbox", "Folder of the sandbox: data, logs and state.")
@@ -39,7 +39,7 @@ def demo(keep: bool, directory: Path, seconds: float) -> int:
     return run_demo(directory, keep=keep, measure_seconds=seconds)
 
 
-@listed("First hour", 3)
+@in_help("First hour", 3)
 @click.group(cls=CommandGroup)
 def sandbox() -> None:
     """Run real Kafka brokers and Connect workers on this machine.
@@ -52,9 +52,9 @@ def sandbox() -> None:
     """
 
 
-@sandbox.command()
+@sandbox.command("up")
 @_directory
-def up(directory: Path) -> None:
+def sandbox_up(directory: Path) -> None:
     """Start what is not running and write a tree for it to DIR/clusters.
 
     DIR must be new, empty or an earlier sandbox's; a file of DIR/clusters that was changed by hand is not overwritten.
@@ -65,12 +65,12 @@ def up(directory: Path) -> None:
     """
     from mm2mgr.output.console import say, talk
 
-    made = operations.sandbox_up(directory, report=talk)
-    for alias, address in made.endpoints.bootstrap_servers.items():
+    running = operations.sandbox_up(directory, report=talk)
+    for alias, address in running.endpoints.bootstrap_servers.items():
         say(f"kafka   {alias:14} {address}")
-    for name, url in made.endpoints.connect_urls.items():
+    for name, url in running.endpoints.connect_urls.items():
         say(f"connect {name:14} {url}")
-    say(f"tree    {made.tree}    try: mm2mgr --clusters {made.tree} plan")
+    say(f"tree    {running.tree}    try: mm2mgr --clusters {running.tree} plan")
 
 
 @sandbox.command("status")
@@ -98,9 +98,9 @@ def sandbox_status(directory: Path, output: str) -> int:
     return 0 if all(state.running for state in states) else 1
 
 
-@sandbox.command()
+@sandbox.command("down")
 @_directory
-def down(directory: Path) -> None:
+def sandbox_down(directory: Path) -> None:
     """Stop exactly what `up` started here, and remove its data; any other folder is refused.
 
     \b

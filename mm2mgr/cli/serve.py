@@ -22,7 +22,6 @@ from mm2mgr.cli.options import (
 )
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import Unreadable, read_bytes
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -120,8 +119,8 @@ def serve(
     from mm2mgr.serve.app import application
     from mm2mgr.serve.server import Binding, Connections, check_tls, is_loopback, listening, run
 
-    if dog.given and not watchdog:
-        raise click.UsageError(f"--{dog.given[0].replace('_', '-')} needs --watchdog")
+    if dog.typed and not watchdog:
+        raise click.UsageError(f"--{dog.typed[0].replace('_', '-')} needs --watchdog")
     binding = Binding(*listen, tls_certificate, tls_key)
     with invalid_arguments():
         login = _login(user, password_file, token_file)
@@ -134,7 +133,7 @@ def serve(
     if login and not binding.is_loopback and binding.certificate is None:
         talk("warning: without --tls-certificate the password crosses the network readable", style="bold yellow")
     pause = min(every, operations.WatchdogOrder.every_seconds)
-    asked = operations.WatchdogOrder(dog.order(), pause, dog.events, _Said()) if watchdog else None
+    asked = operations.WatchdogOrder(dog.order(), pause, dog.events, _WatchPrinter()) if watchdog else None
     watch = operations.serve(workspace, operations.ServeOrder(every, survey_every, store, asked))
     hosts, connections = is_loopback if binding.is_loopback and not login else None, Connections()
     app = application(lambda: watch.view, login, hosts=hosts, ticks=time.monotonic, closed=connections.closed)
@@ -148,16 +147,16 @@ def serve(
     return 0
 
 
-class _Said:
+class _WatchPrinter:
     """Prints what the watchdog does, as `watch` does."""
 
     def __init__(self) -> None:
-        self._said = ""
+        self._printed = ""
 
     def __call__(self, done: operations.WatchRound) -> None:
-        from mm2mgr.output.watch_text import say_watch_round
+        from mm2mgr.output.history_text import say_watch_round
 
-        self._said = say_watch_round(to_json(done), self._said)
+        self._printed = say_watch_round(done, self._printed)
 
 
 def _login(user: str, password_file: Path | None, token_file: Path | None) -> Login | None:
@@ -171,20 +170,20 @@ def _login(user: str, password_file: Path | None, token_file: Path | None) -> Lo
 def _secret(file: Path | None, variable: str) -> str:
     """Return the first line of a file, or what a variable has; remembered, so that no message shows it. Mm2mgrError for an empty one."""
     if file is None:
-        found = os.environ.get(variable, "")
-        if variable in os.environ and not found:
+        secret = os.environ.get(variable, "")
+        if variable in os.environ and not secret:
             raise Mm2mgrError(f"${variable} is empty", hint="set it to the secret, or unset it")
-        if any("\udc80" <= letter <= "\udcff" for letter in found):  # how Python keeps bytes that are none
+        if any("\udc80" <= letter <= "\udcff" for letter in secret):  # how Python keeps bytes that are none
             raise Mm2mgrError(f"${variable} is not UTF-8", hint="no browser could send it: set another secret")
     else:
         try:
-            found = read_bytes(file, _MOST_SECRET_BYTES).decode().partition("\n")[0].strip()
+            secret = read_bytes(file, _MOST_SECRET_BYTES).decode().partition("\n")[0].strip()
         except (Unreadable, UnicodeDecodeError) as error:
-            why = "cannot be read: it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-            raise Mm2mgrError(f"{file}: {why}", hint="name a file with the secret in its first line") from error
-        if not found:
+            reason = "cannot be read: it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise Mm2mgrError(f"{file}: {reason}", hint="name a file with the secret in its first line") from error
+        if not secret:
             raise Mm2mgrError(f"{file}: its first line is empty", hint="write the secret into its first line")
     from mm2mgr.secrets import remember
 
-    remember({"secret": found})
-    return found
+    remember({"secret": secret})
+    return secret

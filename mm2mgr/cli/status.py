@@ -66,14 +66,15 @@ def status(
         raise Mm2mgrError("--ack writes, and a snapshot is only read", hint="leave one of --ack and --snapshot out")
     if ack:
         for loss in operations.acknowledge(workspace, ack, flows, store=store):
-            talk(acknowledged_text(to_json(loss)))
+            talk(acknowledged_text(loss))
     watching = watch is not None
 
-    def show(seen: Status) -> None:
-        say_look(output, with_sentences(to_json(seen)), say_status, watching=watching)
+    def show(look: Status) -> None:
+        document = with_sentences(to_json(look))
+        say_look(output, look, document, lambda: say_status(document), watching=watching)
 
     looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0, store=store)
-    return show_looks(looks, show, lambda seen: exit_code(seen.health), watching=watching)
+    return show_looks(looks, show, lambda look: exit_code(look.health), watching=watching)
 
 
 def exit_code(health: str) -> int:
@@ -142,5 +143,5 @@ def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only
         for line in (*checked.commands, *checked.unsure):
             say_command(line)
     else:
-        say_as(output, to_json(checked), say_check)
+        say_as(output, checked, say_check)
     return 0 if checked.good else 1

@@ -11,7 +11,6 @@ import click
 
 from mm2mgr import operations
 from mm2mgr.cli.options import Duration, WatchdogOptions, command, option, output_option, watchdog_options
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 _END_SECONDS = 0.5
@@ -52,17 +51,17 @@ def watch(
       mm2mgr watch --dry-run --once --first-wait 0s
     """
     from mm2mgr.output.console import say_json_line, talk
-    from mm2mgr.output.watch_text import say_watch_round
+    from mm2mgr.output.history_text import say_watch_round
 
     workspace.flows(flows)  # an unknown flow is an error before anything is asked
     rounds = operations.watch(workspace, dog.order(flows), every_seconds=every, events=dog.events)
-    said = ""
+    printed = ""
     try:
         for done in rounds:
             if output == "json":
                 say_json_line(done)
             else:
-                said = say_watch_round(to_json(done), said)
+                printed = say_watch_round(done, printed)
             if once:
                 rounds.close()
                 return 1 if done.failed else 0
@@ -86,5 +85,5 @@ def _soon() -> Iterator[None]:
     timer.daemon = True
     timer.start()
     yield
-    if all(each.daemon or each is threading.main_thread() for each in threading.enumerate()):
+    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
         timer.cancel()

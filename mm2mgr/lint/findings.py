@@ -96,6 +96,7 @@ class Rule:
     reads: Callable[[SubjectKind], Sequence[str] | None] | None = None
     of_unknown_lines: bool = False
     stops: bool = False
+    json_keys = "rule=id severity title story source seen=proof"
 
     def asks(self, kind: SubjectKind) -> bool:
         """Tell whether `check` could find anything on connectors of a kind."""
@@ -116,16 +117,9 @@ class Rule:
         """The first sentence of its page, without the full stop."""
         return self.story.partition("\n")[0].rstrip(".")
 
-    def to_dict(self) -> dict[str, Any]:
-        evidence = self.evidence or "unverified: not seen on a live worker yet"
-        return {
-            "rule": self.id,
-            "severity": self.severity,
-            "title": self.title,
-            "story": self.story,
-            "source": self.source,
-            "seen": evidence,
-        }
+    @property
+    def proof(self) -> str:
+        return self.evidence or "unverified: not seen on a live worker yet"
 
 
 def keys_ending(*ends: str) -> Callable[[SubjectKind], tuple[str, ...]]:

@@ -151,6 +151,19 @@ class FlowFacts:
     written_at: Mapping[TopicPartition, float] = field(default_factory=dict)
     retention_seconds: Mapping[str, float | None] = field(default_factory=dict)
     heartbeat_seconds: float | Failure | None = None
+    json_keys = (
+        "flow connect connector state flush_interval_seconds exact=lag.exact total "
+        "heartbeat_seconds=heartbeat_age heartbeat_unknown"
+    )
+
+    @property
+    def heartbeat_age(self) -> float | None:
+        return None if isinstance(self.heartbeat_seconds, Failure) else self.heartbeat_seconds
+
+    @property
+    def heartbeat_unknown(self) -> str | None:
+        """Why the age of the newest heartbeat is not known."""
+        return self.heartbeat_seconds.message if isinstance(self.heartbeat_seconds, Failure) else None
 
     def age(self, partition_lag: PartitionLag) -> Age | None:
         """Return the age of the next record to mirror: by its own timestamp where that was read, else by the log's history."""

@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, NamedTuple
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
@@ -26,12 +25,18 @@ LOSS, ACKNOWLEDGEMENT = "loss", "acknowledgement"
 _ID_LENGTH, _SHOWN = 10, 3
 
 
-class Acknowledgement(NamedTuple):
+@dataclass(frozen=True)
+class Acknowledgement:
     """Who acknowledged an entry, when (seconds since 1970), and why."""
 
     who: str
     at: float
     reason: str
+    json_keys = "who at=at_utc reason"
+
+    @property
+    def at_utc(self) -> str:
+        return utc_text(self.at)
 
 
 @dataclass(frozen=True)
@@ -60,26 +65,18 @@ class LossEntry:
     acknowledged: Acknowledgement | None = None
     seen_as: frozenset[str] = field(default=frozenset(), compare=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the entry as JSON-ready values; times in UTC."""
-        ack = self.acknowledged
-        return {
-            "id": self.id,
-            "flow": self.flow,
-            "cluster": self.cluster,
-            "topic": self.partition.topic,
-            "partition": self.partition.partition,
-            "topic_id": self.topic_id,
-            "cause": self.cause,
-            "evidence": self.evidence,
-            "first_offset": self.first_offset,
-            "last_offset": self.last_offset,
-            "records": self.records,
-            "least_records": self.least_records,
-            "since": None if self.since is None else utc_text(self.since),
-            "seen": utc_text(self.seen),
-            "acknowledged": ack and {"who": ack.who, "at": utc_text(ack.at), "reason": ack.reason},
-        }
+    json_keys = (
+        "id flow cluster topic=partition.topic partition=partition.partition topic_id cause evidence first_offset "
+        "last_offset records least_records since=since_utc seen=seen_utc acknowledged"
+    )
+
+    @property
+    def since_utc(self) -> str | None:
+        return None if self.since is None else utc_text(self.since)
+
+    @property
+    def seen_utc(self) -> str:
+        return utc_text(self.seen)
 
 
 def row_of(flow: str, cluster: str, partition: TopicPartition, lost: LostRange, now: float) -> LossRow:

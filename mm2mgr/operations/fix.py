@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr.errors import Mm2mgrError, Problem, SpecError
 from mm2mgr.files import read_regular, replace_file
@@ -16,40 +16,50 @@ from mm2mgr.lint.findings import SEVERITIES, Finding, Severity
 from mm2mgr.lint.fixing import heal
 from mm2mgr.lint.reading import is_tree
 from mm2mgr.lint.subject import Estate
-from mm2mgr.operations.lint import LintOptions, as_severe_as, read_inputs, with_patch
+from mm2mgr.operations.lint import Document, LintOptions, as_severe_as, read_inputs, with_patch
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask_text
 
 
 @dataclass(frozen=True)
 class Fixes:
-    """What `fix` would write: the `new` contents of files instead of the `old` ones; findings `fixed`, and `left` with the reason."""
+    """What `fix` writes: the `new` contents of files instead of the `old` ones; findings `fixed`, and `left` with the
+    reason."""
 
     old: Mapping[str, bytes] = field(repr=False)  # may hold secrets
     new: Mapping[str, bytes] = field(repr=False)
     fixed: tuple[Finding, ...]
     left: tuple[tuple[Finding, str], ...]
+    written: bool = False
+    json_keys = "diff fixed=fixed_documents left=left_documents written"
 
+    @cached_property
     def diff(self) -> list[str]:
-        """Return the lines of a unified diff of all files, secrets masked."""
+        """The lines of a unified diff of all files, secrets masked."""
         lines: list[str] = []
         for file, data in self.new.items():
-            before, after = (each.decode(errors="replace").splitlines() for each in (self.old[file], data))
+            before, after = (text.decode(errors="replace").splitlines() for text in (self.old[file], data))
             lines += unified_diff(before, after, file, file, lineterm="")
         return mask_text("\n".join(lines)).split("\n") if lines else []
 
-    def fails(self, on: Severity | Literal["never"], *, written: bool) -> bool:
-        """Tell whether a finding as severe as `on` is in the files as they are after this: `written`, or not."""
-        there = [finding for finding, _ in self.left] + ([] if written else list(self.fixed))
-        return any(finding.severity in as_severe_as(on) for finding in there)
+    @property
+    def fixed_documents(self) -> list[Document]:
+        return [with_patch(finding) for finding in self.fixed]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the diff, and the findings that are fixed and left, as JSON-ready values."""
-        left = [with_patch(finding) | {"why": mask_text(why) or BY_HAND} for finding, why in self.left]
-        return {"diff": self.diff(), "fixed": [with_patch(each) for each in self.fixed], "left": left}
+    @property
+    def left_documents(self) -> list[Document]:
+        return [{**with_patch(finding), "why": reason} for finding, reason in self.left]
 
-    def write(self) -> None:
-        """Replace the files, each whole; Mm2mgrError, and none is written, when one is no longer what was read, or may not be written."""
+    def fails(self, on: Severity | Literal["never"]) -> bool:
+        """Tell whether a finding as severe as `on` is in the files as they are now."""
+        findings = [finding for finding, _ in self.left] + ([] if self.written else list(self.fixed))
+        return any(finding.severity in as_severe_as(on) for finding in findings)
+
+    def write(self) -> Fixes:
+        """Replace the files, each whole, and return the fixes as written.
+
+        Mm2mgrError, and none is written, when one is no longer what was read, or may not be written.
+        """
         paths = {Path(file).resolve(): file for file in self.new}
         for path, file in paths.items():
             if not _is(path, self.old[file]):
@@ -64,9 +74,7 @@ class Fixes:
                 raise Mm2mgrError(f"{file}: cannot be written: {error.strerror}") from error
             if not done:
                 raise Mm2mgrError(f"{file} was changed meanwhile and not written", hint="run it again")
-
-
-BY_HAND = "to be done by hand"
+        return replace(self, written=True)
 
 
 def _is(path: Path, data: bytes) -> bool:
@@ -92,10 +100,10 @@ def fix(
     files are linted again: one that leaves its finding, or brings one as severe, is given up. Mm2mgrError where the
     tree cannot be read.
     """
-    rules, known, options = options.rules, options.surroundings(), replace(options, connects=())
+    rules, surroundings, options = options.rules, options.surroundings(), replace(options, connects=())
 
     def read(contents: Mapping[str, bytes]) -> Estate:
-        inputs = read_inputs(replace(workspace, contents=contents), files, options, known)
+        inputs = read_inputs(replace(workspace, contents=contents), files, options, surroundings)
         if inputs.invalid:
             raise SpecError([Problem(str(finding.spot), finding.message) for finding in inputs.invalid])
         return inputs.estate
@@ -107,4 +115,5 @@ def fix(
         paths += [Path(file) for file in replace(workspace, files=trees).spec.files]
     old = {str(path): _content(path) for path in dict.fromkeys(paths)}
     healed = heal(old, read, rules, SEVERITIES if hints else SEVERITIES[:2])
-    return Fixes(old, healed.contents, healed.fixed, healed.left)
+    left = tuple((finding, mask_text(reason) or "to be done by hand") for finding, reason in healed.left)
+    return Fixes(old, healed.contents, healed.fixed, left)

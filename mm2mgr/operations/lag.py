@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mm2mgr.errors import EXTRA_OF, Mm2mgrError, cause
-from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import Failure
 from mm2mgr.live.questions import NewestRecord, RecordTimes, TopicRetention
 from mm2mgr.live.reach import Limits
@@ -46,6 +45,7 @@ class LagReport:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    json_keys = "taken_at by known=is_known flows rows failures notes warnings"
 
     @cached_property
     def rows(self) -> tuple[LagRow, ...]:
@@ -57,34 +57,6 @@ class LagReport:
         """Whether the lag of every partition is known in records."""
         totals = [flow.total.records for flow in self.flows]
         return all(each.value is not None and not each.at_least for each in totals)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values: totals and heartbeats by flow, and the rows."""
-        return {
-            "taken_at": self.taken_at,
-            "by": self.by,
-            "known": self.is_known,
-            "flows": [_flow_dict(flow) for flow in self.flows],
-            "rows": to_json(self.rows),
-            "failures": to_json(self.failures),
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
-        }
-
-
-def _flow_dict(flow: FlowFacts) -> dict[str, Any]:
-    beat = flow.heartbeat_seconds
-    return {
-        "flow": flow.flow,
-        "connect": flow.connect,
-        "connector": flow.connector,
-        "state": flow.state,
-        "flush_interval_seconds": flow.flush_interval_seconds,
-        "exact": flow.lag.exact,
-        "total": to_json(flow.total),
-        "heartbeat_seconds": None if isinstance(beat, Failure) else beat,
-        "heartbeat_unknown": beat.message if isinstance(beat, Failure) else None,
-    }
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ def link_probe(  # noqa: PLR0913  one argument per option
     changed = declared(workspace, found.entry)
     if write and changed.new:
         changed.write()
-    return replace(found, diff=tuple(changed.diff()), written=write and bool(changed.new))
+    return replace(found, diff=tuple(changed.diff), written=write and bool(changed.new))
 
 
 def _probed(cluster: KafkaCluster, timeout_seconds: float) -> ProbedEnd:

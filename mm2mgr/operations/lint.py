@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 from urllib.parse import urlsplit
 
 from mm2mgr.errors import InvalidArgument, Mm2mgrError, SpecError
@@ -28,26 +28,34 @@ from mm2mgr.spec.scalars import check_url
 from mm2mgr.text import nearest
 from mm2mgr.truth.bugs import BY_BUG, Bug
 from mm2mgr.truth.client_values import configured_clients
+from mm2mgr.truth.explain import Explanation
 from mm2mgr.truth.explain import explain as explain_key
 from mm2mgr.truth.keys import Keys, kafka_version, load
 from mm2mgr.truth.reach import ConnectorType, Setting
 
 if TYPE_CHECKING:
     from mm2mgr.connect.target import ConnectTarget
+    from mm2mgr.link_forecast import LinkForecast
     from mm2mgr.render import Connector
 
+Document = dict[str, object]
 USER, PASSWORD = "MM2MGR_CONNECT_USER", "MM2MGR_CONNECT_PASSWORD"
 
 
 @dataclass(frozen=True)
 class LintReport:
-    """All findings, silenced ones too (they have the reason), what was read, and what could not be judged. `unread`: Connect clusters that were not."""
+    """All findings, silenced ones too (they have the reason), what was read, and what could not be judged.
+
+    `unread`: Connect clusters that were not. As JSON it has silenced findings only where `shows_silenced`.
+    """
 
     findings: tuple[Finding, ...]
     connectors: int
     looked_at: tuple[str, ...]
     unread: tuple[Mm2mgrError, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
+    shows_silenced: bool = False
+    json_keys = "summary findings=shown_documents not_judged"
 
     @property
     def loud(self) -> list[Finding]:
@@ -58,21 +66,23 @@ class LintReport:
         """Tell whether an input could not be read, or a finding is as severe as `on`."""
         return bool(self.unread) or any(finding.severity in as_severe_as(on) for finding in self.loud)
 
-    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return a summary, the findings (silenced ones only with `everything`) and what was not judged as JSON-ready values."""
-        loud = self.loud
-        summary = {
-            **{f"{word}s": sum(finding.severity == word for finding in loud) for word in SEVERITIES},
-            "silenced": len(self.findings) - len(loud),
+    @property
+    def shown(self) -> Sequence[Finding]:
+        return self.findings if self.shows_silenced else self.loud
+
+    @property
+    def summary(self) -> Document:
+        return {
+            **{f"{word}s": sum(finding.severity == word for finding in self.loud) for word in SEVERITIES},
+            "silenced": len(self.findings) - len(self.loud),
             "connectors": self.connectors,
-            "looked_at": list(self.looked_at),
+            "looked_at": self.looked_at,
             "unread": [error.message for error in self.unread],
         }
-        return {
-            "summary": summary,
-            "findings": [with_patch(each) for each in (self.findings if everything else loud)],
-            "not_judged": to_json(self.not_judged),
-        }
+
+    @property
+    def shown_documents(self) -> list[Document]:
+        return [with_patch(finding) for finding in self.shown]
 
 
 def as_severe_as(on: Severity | Literal["never"]) -> tuple[Severity, ...]:
@@ -80,8 +90,8 @@ def as_severe_as(on: Severity | Literal["never"]) -> tuple[Severity, ...]:
     return () if on == "never" else SEVERITIES[: SEVERITIES.index(on) + 1]
 
 
-def with_patch(finding: Finding) -> dict[str, Any]:
-    """Return a finding as JSON-ready values, with its fix as JSON Patch of the connector's config."""
+def with_patch(finding: Finding) -> Document:
+    """Return the JSON of a finding, with its fix as JSON Patch of the connector's config."""
     return {**to_json(finding), "patch": patch(finding, finding.hit) if finding.hit else []}
 
 
@@ -282,12 +292,39 @@ class OtherLine:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Explained:
-    """An explanation of a key, a rule, a known bug, or the clients of a flow, as JSON-ready values: a dict, of a flow a list per connector."""
+class ClientSetting(TypedDict):
+    """One setting of a client, masked; `written_as` is the key that sets it, None for a default."""
 
-    kind: Literal["key", "rule", "bug", "flow"]
-    value: Any
+    key: str
+    value: str
+    origin: str
+    written_as: str | None
+
+
+class ClientSettings(TypedDict):
+    """The settings of one client; `below` are prefixes of the workers' properties that outrank what Connect sets."""
+
+    client: str
+    kind: str
+    side: str
+    below: list[str]
+    values: list[ClientSetting]
+
+
+class ConnectorClients(TypedDict):
+    """What each client of a connector gets; of a flow's source connector also what its link allows."""
+
+    connector: str
+    type: str
+    connect: str
+    kafka: str
+    clients: list[ClientSettings]
+    link: NotRequired[LinkForecast]
+    catch_up: NotRequired[str]
+
+
+Explained = Explanation | Rule | Bug | list[ConnectorClients]
+"""What a key does, a rule of lint, a known bug, or the clients of a flow by connector."""
 
 
 def explain(  # noqa: PLR0913  one argument per option
@@ -307,12 +344,12 @@ def explain(  # noqa: PLR0913  one argument per option
     keys = load()
     types, version = _types(on), workers_version(kafka, report)
     if name.upper().startswith(_ISSUE):
-        return Explained("bug", to_json(_bug(name.upper())))
+        return _bug(name.upper())
     try:
-        return Explained("key", to_json(explain_key(name, types, version, keys)))
+        return explain_key(name, types, version, keys)
     except Mm2mgrError as unknown:
         if name in BY_ID:
-            return Explained("rule", to_json(BY_ID[name]))
+            return BY_ID[name]
         connectors = _connectors(workspace, name)
         if not connectors:
             if not (near := nearest(name, BY_ID, 0.75)):
@@ -320,19 +357,19 @@ def explain(  # noqa: PLR0913  one argument per option
             raise Mm2mgrError(unknown.message, hint=f"nearest rule of lint: {near[0]}") from None
     from mm2mgr.link_forecast import outlook  # only flows have one
 
-    once = {name for name, connect in workspace.topology.connects.items() if connect.exactly_once}
+    exactly_once = {name for name, connect in workspace.topology.connects.items() if connect.exactly_once}
     flows = {flow.id: flow for flow in workspace.topology.flows}
-    carried = {each.name: flows[each.flows[0]] for each in connectors if each.type == "source"}
-    views = {name: outlook(flow) for name, flow in carried.items()}
-    limits = {name: flow.catch_up.words for name, flow in carried.items() if flow.catch_up}
-    found = [
-        _settings(each, version, keys, exactly_once=each.connect in once, everything=everything)
-        | ({"link": to_json(view)} if (view := views.get(each.name)) else {})
-        | ({"catch_up": limits[each.name]} if each.name in limits else {})
-        for each in connectors
-        if each.type in types
-    ]
-    return Explained("flow", found)
+    explained = []
+    for connector in connectors:
+        if connector.type in types:
+            clients = _clients(connector, version, keys, connector.connect in exactly_once, everything=everything)
+            flow = flows[connector.flows[0]] if connector.type == "source" else None
+            if flow and (forecast := outlook(flow)):
+                clients["link"] = forecast
+            if flow and flow.catch_up:
+                clients["catch_up"] = flow.catch_up.words
+            explained.append(clients)
+    return explained
 
 
 _ISSUE = "KAFKA-"
@@ -387,20 +424,26 @@ def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:
     return workspace.connectors_of(flows)
 
 
-def _settings(of: Connector, version: str, keys: Keys, *, exactly_once: bool, everything: bool) -> dict[str, Any]:
-    clients = []
+def _clients(of: Connector, version: str, keys: Keys, exactly_once: bool, *, everything: bool) -> ConnectorClients:
+    clients: list[ClientSettings] = []
     setting = Setting.from_config(of.config, version, exactly_once=exactly_once)
-    for each in configured_clients(of.type, of.config, setting).values():
-        values = [*each.values(keys), *(each.unset_values(keys) if everything else ())]
-        below = [f"{prefix}*" for prefix in each.client.worker_prefixes]  # of the workers, unknown here
-        shown = [
-            asdict(value)
-            | {
-                "value": mask(value.key, value.value),
-                "origin": str(of.origins.get(value.written_as or "", value.origin)),
+    for client in configured_clients(of.type, of.config, setting).values():
+        values = [*client.values(keys), *(client.unset_values(keys) if everything else ())]
+        clients.append(
+            {
+                "client": client.client.name,
+                "kind": client.client.kind,
+                "side": client.client.side,
+                "below": [f"{prefix}*" for prefix in client.client.worker_prefixes],  # of the workers, unknown here
+                "values": [
+                    {
+                        "key": value.key,
+                        "value": mask(value.key, value.value),
+                        "origin": str(of.origins.get(value.written_as or "", value.origin)),
+                        "written_as": value.written_as,
+                    }
+                    for value in values
+                ],
             }
-            for value in values
-        ]
-        named = {"client": each.client.name, "kind": each.client.kind, "side": each.client.side}
-        clients.append({**named, "below": below, "values": shown})
+        )
     return {"connector": of.name, "type": of.type, "connect": of.connect, "kafka": version, "clients": clients}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.json_values import to_json
 from mm2mgr.observe.ledger import Acknowledgement, LossEntry, open_entries
 from mm2mgr.observe.status import ObserveOptions, read_losses
 from mm2mgr.observe.status import acknowledge as acknowledge_losses
@@ -24,19 +23,16 @@ class LossReport:
 
     entries: tuple[LossEntry, ...]
     warnings: tuple[str, ...] = ()
+    json_keys = "losses=entries open=open_count warnings"
 
     @property
     def still_open(self) -> tuple[LossEntry, ...]:
         """Those that are not acknowledged."""
         return open_entries(self.entries)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-ready values."""
-        return {
-            "losses": to_json(self.entries),
-            "open": len(self.still_open),
-            "warnings": list(self.warnings),
-        }
+    @property
+    def open_count(self) -> int:
+        return len(self.still_open)
 
 
 def losses(
@@ -46,10 +42,10 @@ def losses(
 
     A flow that is no longer declared is named by its id. Mm2mgrError for a flow that neither the tree nor the ledger has.
     """
-    found = read_losses(workspace.topology, ObserveOptions(store=store))
-    wanted = _flows(workspace, flows, found.entries)
-    chosen = [one for one in found.entries if everything or one.acknowledged is None]
-    return LossReport(tuple(one for one in chosen if wanted is None or one.flow in wanted), found.warnings)
+    ledger = read_losses(workspace.topology, ObserveOptions(store=store))
+    entries = ledger.entries if everything else open_entries(ledger.entries)
+    flow_ids = _flow_ids(workspace, flows, ledger.entries)
+    return LossReport(tuple(loss for loss in entries if flow_ids is None or loss.flow in flow_ids), ledger.warnings)
 
 
 def acknowledge(
@@ -65,20 +61,19 @@ def acknowledge(
     from mm2mgr.apply.history import author
 
     options = ObserveOptions(store=store)
-    wanted = _flows(workspace, flows, read_losses(workspace.topology, options).entries)
+    flow_ids = _flow_ids(workspace, flows, read_losses(workspace.topology, options).entries)
     ack = Acknowledgement(author(workspace.files).who, time.time(), reason)
-    return acknowledge_losses(workspace.topology, ids, ack, only=wanted, options=options)
+    return acknowledge_losses(workspace.topology, ids, ack, only=flow_ids, options=options)
 
 
-def _flows(workspace: Workspace, names: Sequence[str], entries: Sequence[LossEntry]) -> list[str] | None:
+def _flow_ids(workspace: Workspace, names: Sequence[str], entries: Sequence[LossEntry]) -> list[str] | None:
     """Return the ids of the named flows, declared or in the ledger; None for no names."""
-    known = {one.flow for one in entries}
-    found: list[str] = []
+    flow_ids: list[str] = []
     for name in names:
         try:
-            found += [flow.id for flow in workspace.flows((name,))]
+            flow_ids += [flow.id for flow in workspace.flows((name,))]
         except Mm2mgrError:
-            if name not in known:
+            if all(loss.flow != name for loss in entries):
                 raise
-            found.append(name)
-    return found if names else None
+            flow_ids.append(name)
+    return flow_ids if names else None

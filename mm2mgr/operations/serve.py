@@ -12,12 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mm2mgr import timing
 from mm2mgr.errors import cause
 from mm2mgr.garbage import collect_garbage
-from mm2mgr.json_values import to_json
 from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.lag import LagOptions, LagReport, report
@@ -30,8 +29,12 @@ if TYPE_CHECKING:
 
     from mm2mgr.observe.health import FlowStatus, Status
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
+    from mm2mgr.operations.history import HistoryReport
+    from mm2mgr.operations.lint import LintReport
+    from mm2mgr.plan.changes import Plan
     from mm2mgr.samples.schema import Store
 
+Part = TypeVar("Part")
 ViewState = Literal["starting", "ok", "stale"]
 _CHANGES_KEPT = 100
 _LOAD_SECONDS = 3600.0
@@ -61,6 +64,7 @@ class LastKnown:
     status: FlowStatus
     lag: FlowFacts
     total: LagRow
+    json_keys = "taken_at status lag=total"
 
 
 @dataclass(frozen=True)
@@ -71,38 +75,45 @@ class MeasuredLoad:
     hours: str = ""
     unknown: str = ""
 
-    def of_tasks(self, source: str, tasks: Mapping[TopicPartition, int]) -> list[dict[str, Any]]:
-        """Return the load of each task as JSON-ready values: sums over its partitions, None where none of them was measured."""
-        known, by_task = self.rates.get(source, {}), dict[int, list[tuple[float | None, float | None]]]()
+    def of_tasks(self, source: str, tasks: Mapping[TopicPartition, int]) -> list[TaskLoad]:
+        """Return the load of each task: sums over its partitions, None where none of them was measured."""
+        rates, by_task = self.rates.get(source, {}), dict[int, list[tuple[float | None, float | None]]]()
         for partition, task in tasks.items():
-            by_task.setdefault(task, []).append(known.get(partition, (None, None)))
+            by_task.setdefault(task, []).append(rates.get(partition, (None, None)))
         return [
-            {
-                "task": task,
-                "bytes_per_second": _sum(rate for rate, _ in of),
-                "records_per_second": _sum(rate for _, rate in of),
-                "unmeasured_partitions": sum(rate is None for rate, _ in of),
-            }
+            TaskLoad(
+                task, _sum(rate for rate, _ in of), _sum(rate for _, rate in of), sum(rate is None for rate, _ in of)
+            )
             for task, of in sorted(by_task.items())
         ]
 
 
+@dataclass(frozen=True)
+class TaskLoad:
+    """Bytes and records per second of a task, without those of its partitions that were not measured."""
+
+    task: int
+    bytes_per_second: float | None
+    records_per_second: float | None
+    unmeasured_partitions: int
+
+
 def _sum(rates: Iterable[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return math.fsum(known) if known else None
+    measured = [rate for rate in rates if rate is not None]
+    return math.fsum(measured) if measured else None
 
 
 @dataclass(frozen=True)
 class Survey:
-    """The slow part, as JSON-ready values; each is `{"error": …}` where it could not be made. `taken_at`: seconds since 1970.
+    """What needs longer than a look, and when it was read, in seconds since 1970. A text says why a part could not be made.
 
     `load`: what the store knows of the last hour.
     """
 
     taken_at: float
-    findings: Mapping[str, Any]
-    plan: Mapping[str, Any]
-    history: Mapping[str, Any]
+    findings: LintReport | str
+    plan: Plan | str
+    history: HistoryReport | str
     load: MeasuredLoad = field(default_factory=MeasuredLoad)
 
 
@@ -151,7 +162,37 @@ class EstateView:
             return "stale"
         return "starting" if age is None else "ok"
 
-    def health_dict(self, tick: float) -> dict[str, Any]:
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the last look went on without, such as files of the store that are damaged."""
+        return self.look.lag.warnings if self.look else ()
+
+    @property
+    def load(self) -> MeasuredLoad:
+        return self.survey.load if self.survey else MeasuredLoad(unknown="it is read at a slower pace")
+
+    def status(self, flow: str) -> FlowStatus | None:
+        """Return what the last look saw of a flow; None for one that is not there."""
+        return next((status for status in self.look.status.flows if status.flow == flow), None) if self.look else None
+
+    def total(self, flow: str) -> LagRow | None:
+        return self.look.totals.get(flow) if self.look else None
+
+    def last_known(self, status: FlowStatus) -> LastKnown | None:
+        """Return what was last known of a flow that cannot be read now."""
+        return self.known.get(status.flow) if status.state == "unknown" else None
+
+    def facts(self, status: FlowStatus) -> FlowFacts:
+        """Return the lag of a flow, as it was last known where it cannot be read now."""
+        last_known = self.last_known(status)
+        assert self.look is not None, "the status is of its look"
+        return last_known.lag if last_known else next(lag for lag in self.look.lag.flows if lag.flow == status.flow)
+
+    def task_loads(self, status: FlowStatus) -> list[TaskLoad]:
+        """Return what the tasks of a flow carried in the last hour of the store."""
+        return self.load.of_tasks(status.pair.split("->")[0], self.facts(status).lag.tasks)
+
+    def health_dict(self, tick: float) -> dict[str, object]:
         """Return whether looks succeed, without a word about the estate."""
         state = self.state(tick)
         ended_at = self.look.ended_at if self.look else None
@@ -165,50 +206,39 @@ class EstateView:
             "failed_looks": self.failed_looks,
         }
 
-    def to_dict(self, tick: float) -> dict[str, Any]:
-        """Return the overview as JSON-ready values: `status`, `lag` by flow, and for flows that cannot be read now `last_known`.
-
-        `warnings`: what the last look went on without, such as files of the store that are damaged.
-        """
-        status = to_json(self.look.status) if self.look else None
-        unread = {one.flow for one in self.look.status.flows if one.state == "unknown"} if self.look else set()
+    def overview_dict(self, tick: float) -> dict[str, object]:
+        """Return the overview as `/api/status` has it: `status`, `lag` by flow, and what was `last_known` of flows that
+        cannot be read now."""
+        statuses = self.look.status.flows if self.look else ()
+        last_known = {status.flow: self.last_known(status) for status in statuses}
         return {
             **self.health_dict(tick),
             "every_seconds": self.every_seconds,
             "error": self.error,
             "tree_error": self.tree_error,
-            "warnings": list(self.look.lag.warnings) if self.look else [],
-            "status": status,
-            "lag": to_json(self.look.totals) if self.look else {},
-            "last_known": {name: _known_dict(self.known[name]) for name in sorted(unread & self.known.keys())},
+            "warnings": self.warnings,
+            "status": self.look.status if self.look else None,
+            "lag": self.look.totals if self.look else {},
+            "last_known": {flow: last for flow, last in sorted(last_known.items()) if last},
         }
 
-    def flow_dict(self, flow: str) -> dict[str, Any] | None:
-        """Return one flow in full, with what was last known where it cannot be read now; None for a flow that is not there."""
-        now = next((one for one in self.look.status.flows if one.flow == flow), None) if self.look else None
-        if self.look is None or now is None:
-            return None
-        known = self.known.get(flow) if now.state == "unknown" else None
-        shown = known.lag if known else next(one for one in self.look.lag.flows if one.flow == flow)
-        load = self.survey.load if self.survey else MeasuredLoad(unknown="it is read at a slower pace")
+    def flow_dict(self, status: FlowStatus) -> dict[str, object]:
+        """Return one flow in full, as `/api/flow` has it."""
+        facts = self.facts(status)
         return {
-            "flow": flow,
-            "taken_at": shown.taken_at,
-            "status": to_json(now),
-            "last_known": _known_dict(known) if known else None,
-            "total": to_json(shown.total),
-            "tasks": [to_json(row) for row in shown.rows("task")],
-            "task_load": load.of_tasks(now.pair.split("->")[0], shown.lag.tasks),
-            "load_hours": load.hours,
-            "load_unknown": load.unknown,
-            "topics": [to_json(row) for row in shown.rows("topic")],
-            "partitions": [to_json(row) for row in shown.rows("partition")],
-            "points": [{"time": one.time, "lag_records": one.lag_records} for one in shown.points.get(FLOW, ())],
+            "flow": status.flow,
+            "taken_at": facts.taken_at,
+            "status": status,
+            "last_known": self.last_known(status),
+            "total": facts.total,
+            "tasks": facts.rows("task"),
+            "task_load": self.task_loads(status),
+            "load_hours": self.load.hours,
+            "load_unknown": self.load.unknown,
+            "topics": facts.rows("topic"),
+            "partitions": facts.rows("partition"),
+            "points": [{"time": point.time, "lag_records": point.lag_records} for point in facts.points.get(FLOW, ())],
         }
-
-
-def _known_dict(known: LastKnown) -> dict[str, Any]:
-    return {"taken_at": known.taken_at, "status": to_json(known.status), "lag": to_json(known.total)}
 
 
 @dataclass(frozen=True)
@@ -254,9 +284,9 @@ def survey(workspace: Workspace, store: Store = DEFAULT_STORE) -> Survey:
 
     return Survey(
         time.time(),
-        _or_error(lambda: to_json(lint(workspace))),
-        _or_error(lambda: to_json(plan(workspace))),
-        _or_error(lambda: to_json(history(workspace, last=_CHANGES_KEPT))),
+        _or_error(lambda: lint(workspace)),
+        _or_error(lambda: plan(workspace)),
+        _or_error(lambda: history(workspace, last=_CHANGES_KEPT)),
         measured_load(store),
     )
 
@@ -278,11 +308,11 @@ def measured_load(store: Store) -> MeasuredLoad:
     return MeasuredLoad(rates, found.window.text())
 
 
-def _or_error(made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _or_error(make: Callable[[], Part]) -> Part | str:
     try:
-        return made()
+        return make()
     except Exception as error:  # one part that fails ends neither the others nor the server
-        return {"error": cause(error)}
+        return cause(error)
 
 
 def after_look(view: EstateView, found: EstateLook, tick: float | None = None) -> EstateView:
@@ -377,8 +407,8 @@ class EstateWatch:
         try:
             newest = self._survey(self._workspace, self._order.store)
         except BaseException as error:
-            failed = {"error": cause(error)}
-            newest = Survey(self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed["error"]))
+            failed = cause(error)
+            newest = Survey(self._clock(), failed, failed, failed, MeasuredLoad(unknown=failed))
         self._publish(lambda view: replace(view, survey=newest, tree_error=trouble))
 
     def _restart(self, asked: WatchdogOrder) -> None:

@@ -43,7 +43,7 @@ class _Voice:
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
         self.name = name
-        self.behind: Any = None  # the real stream, while `guarded` has another in its place
+        self.behind: Any = None  # the real stream, while `guard_streams` has another in its place
         self.lost: OSError | None = None
         self.carries_on = name == "stderr"
         self._asked: tuple[Any, bool] = (None, False)
@@ -136,7 +136,7 @@ class _Others:
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def guard_streams() -> Iterator[None]:
     """Pass everything that is written to stdout and stderr in this block through this module, whatever code writes it."""
     _open_descriptors()
     streams = sys.stdin, sys.stdout, sys.stderr
@@ -179,13 +179,13 @@ def flush() -> None:
     _ERR.flush()
 
 
-def shown() -> bool:
+def is_result_printed() -> bool:
     """Tell whether everything printed on stdout so far could be written."""
     _OUT.flush()
     return _OUT.lost is None and not isinstance(_OUT.behind, _Closed)
 
 
-def ended(code: int) -> int:
+def final_exit_code(code: int) -> int:
     """Return the exit code of the command: not 0 where lines of stdout were lost to an error, which is printed.
 
     Lines are not missed where the reader left, or where stdout was closed from the start.
@@ -274,12 +274,12 @@ def talk(text: str, style: str | None = "dim") -> None:
 
 def complain(message: str, hint: str | None = None) -> None:
     """Print an error and what to do."""
-    _labelled("error:", message, "bold red")
+    _say_labelled("error:", message, "bold red")
     if hint:
-        _labelled("hint:", hint, "bold")
+        _say_labelled("hint:", hint, "bold")
 
 
-def _labelled(label: str, message: str, style: str) -> None:
+def _say_labelled(label: str, message: str, style: str) -> None:
     """Print a message of one or more lines, the others below the first."""
     first, *others = message.split("\n")
     lines = [f"{label} {first}", *(f"{' ' * len(label)} {line}" for line in others)]
@@ -330,7 +330,7 @@ def say_table(table: Table) -> None:
     """Print a table as wide as the terminal allows; what is left out on a narrow one is named below it."""
     from dataclasses import replace
 
-    rows, below = ([tuple(map(visible, row)) for row in each] for each in (table.rows, table.below))
+    rows, below = ([tuple(map(visible, row)) for row in cells] for cells in (table.rows, table.below))
     table = replace(table, rows=rows, below=below)
     lines, left_out = table.lines(_console(stderr=False).width if _OUT.isatty() else None)
     _write(lines, stderr=False)

@@ -17,20 +17,20 @@ _COLUMNS = {
 }
 
 
-def say_brokers(found: BrokersReport) -> None:
+def say_brokers(report: BrokersReport) -> None:
     """Print what the brokers of each cluster allow, and what changes in the file."""
     rows = [
-        (alias, str(each["count"]), each["version"], *(_bytes(each[key]) for key in _COLUMNS.values()))
-        for alias, each in found.entries.items()
+        (alias, str(brokers["count"]), brokers["version"], *(_bytes(brokers[key]) for key in _COLUMNS.values()))
+        for alias, brokers in report.entries.items()
     ]
     if rows:
         columns = ("cluster", "brokers", "version from", *_COLUMNS)
         say_table(Table(columns, rows, right={"brokers", *_COLUMNS}, drop=("largest request", "version from")))
-    for remark in found.remarks:
+    for remark in report.remarks:
         say(f"! {visible(remark)}", style=STYLES["warning"])
-    if found.diff:
+    if report.diff:
         say()
-    for line in found.diff:
+    for line in report.diff:
         say(visible(line))
 
 
@@ -38,27 +38,27 @@ def _bytes(size: int) -> str:
     return "by system" if size == -1 else f"{size:,}".replace(",", " ")
 
 
-def say_probe(found: LinkProbe) -> None:
+def say_probe(probe: LinkProbe) -> None:
     """Print the round trips, what they say about the link, and the entry for the tree."""
-    widest = max(len(end.cluster) for end in found.ends)
-    for end in found.ends:
+    widest = max(len(end.cluster) for end in probe.ends)
+    for end in probe.ends:
         say(f"this machine -> {end.cluster:{widest}}  {_trip(end.seconds):>9}  {_range(end)}")
-    say(f"{found.verdict[:1].upper()}{found.verdict[1:]}.", style="bold")
-    if moved := found.transfer:
+    say(f"{probe.verdict[:1].upper()}{probe.verdict[1:]}.", style="bold")
+    if moved := probe.transfer:
         rate, many = rate_text(moved.bytes_per_second), number_of(moved.connections, "connection")
         say(
             f"{bytes_text(moved.bytes)} in {moved.seconds:.1f} s over {many}: {rate}, so the link carries at least that."
         )
-    for remark in found.remarks:
+    for remark in probe.remarks:
         say(f"! {visible(remark)}", style=STYLES["warning"])
-    if entry := found.entry:
+    if entry := probe.entry:
         more = "".join(f", {key}: {entry[key]}" for key in ("rtt", "bandwidth") if key in entry)
         say()
         say("links:")
         say(f"  - {{between: [{', '.join(entry['between'])}]{more}}}")
-    if found.diff:
+    if probe.diff:
         say()
-    for line in found.diff:
+    for line in probe.diff:
         say(visible(line))
 
 
@@ -81,32 +81,36 @@ OVER = {
 }
 
 
-def say_forecasts(found: LinkReport) -> None:
+def say_forecasts(report: LinkReport) -> None:
     """Print what the model says of each flow: a table of settings and placements, and how the rate changes."""
-    for number, one in enumerate(found.flows):
+    for number, comparison in enumerate(report.flows):
         if number:
             say()
-        say(f"{visible(one.flow)}: {forecast_heading(one)}")
-        say(f"{one.verdict}.")
+        say(f"{visible(comparison.flow)}: {forecast_heading(comparison)}")
+        say(f"{comparison.verdict}.")
         say()
-        say_table(forecast_table(one))
-        for curve in one.curves:
+        say_table(forecast_table(comparison))
+        for curve in comparison.curves:
             say()
             say_table(curve_table(curve))
 
 
-def forecast_heading(one: LinkComparison) -> str:
+def forecast_heading(comparison: LinkComparison) -> str:
     """Say what the forecast is for."""
-    traffic = one.traffic
+    traffic = comparison.traffic
     many = f"{number_of(traffic.partitions, 'partition')} on {number_of(traffic.tasks, 'task')}"
-    known = "brokers as read" if one.brokers_read else "Kafka's defaults for the brokers (mm2mgr link read reads them)"
-    return f"{visible(one.route)}; {many}, records of {size_text(traffic.record_bytes)}; {known}"
+    limits = (
+        "brokers as read"
+        if comparison.brokers_read
+        else "Kafka's defaults for the brokers (mm2mgr link read reads them)"
+    )
+    return f"{visible(comparison.route)}; {many}, records of {size_text(traffic.record_bytes)}; {limits}"
 
 
-def forecast_table(one: LinkComparison) -> Table:
+def forecast_table(comparison: LinkComparison) -> Table:
     """Return the placements and settings with what the flow carries under each."""
     rows, below, muted = [], [], set[int]()
-    for number, row in enumerate(one.rows):
+    for number, row in enumerate(comparison.rows):
         forecast = row.forecast
         limit = "nothing arrives" if forecast.stall else LIMITS[forecast.limit]
         heap = size_text(row.heap_bytes) + ("" if row.fits else " !")
@@ -130,7 +134,7 @@ def curve_table(curve: Curve, *, drawn: bool = True) -> Table:
     for point in curve.points:
         bar = "█" * round(point.rates["this tree"] / top * _BAR_CELLS)
         marks = ", ".join("now" if mark in {"here", "this tree"} else mark for mark in point.marks)
-        rates = [_rate(point.rates[each]) for each in SETTINGS]
+        rates = [_rate(point.rates[settings]) for settings in SETTINGS]
         heap = ["-" if point.task_heap_bytes is None else size_text(point.task_heap_bytes)] if with_heap else []
         rows.append((value_text(curve.over, point.value), *rates, *heap, *([bar] if drawn else []), marks))
     name, heaps = OVER[curve.over], ["heap per task"] if with_heap else []

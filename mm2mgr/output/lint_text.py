@@ -1,132 +1,159 @@
-"""Findings and rules of lint, explanations of keys, and checks as text, from the values that `-o json` prints."""
+"""Findings and rules of lint, explanations of keys, and checks as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from mm2mgr.lint.findings import SEVERITIES, Finding, Rule
 from mm2mgr.output.console import STYLES, say, say_command, say_table
 from mm2mgr.output.tables import Table
 from mm2mgr.text import few, number_of
+from mm2mgr.truth.bugs import Bug
+from mm2mgr.truth.explain import Definition, Effect, Explanation, Instead
+
+if TYPE_CHECKING:  # explaining a key needs nothing of a check
+    from mm2mgr.check.judge import Checked, CheckRow
+    from mm2mgr.lint.unjudged import NotJudged
+    from mm2mgr.operations.fix import Fixes
+    from mm2mgr.operations.lint import ConnectorClients, Explained, LintReport
 
 
-def say_findings(report: Mapping[str, Any]) -> None:
+def say_findings(report: LintReport) -> None:
     """Print findings by file or connector, worst first, then the totals, then what was not judged and why."""
-    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for finding in report["findings"]:
-        whole = (finding["file"],) if "file" in finding else (finding.get("connect", ""), finding.get("connector", ""))
-        groups.setdefault(whole, []).append(finding)
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in report.shown:
+        spot = finding.spot
+        groups.setdefault((spot.file,) if spot.file else (spot.connect, spot.connector), []).append(finding)
     for group in groups.values():
         say_table(finding_table(group))
         say()
-    say(summary(report["summary"]), style="bold")
-    if report["not_judged"]:
+    say(_summary(report), style="bold")
+    if report.not_judged:
         say()
-        say_table(_open_table(report["not_judged"]))
+        say_table(_not_judged_table(report.not_judged))
 
 
-def _open_table(facts: Sequence[Mapping[str, Any]]) -> Table:
+def _not_judged_table(facts: Sequence[NotJudged]) -> Table:
     columns = ("not judged", "connectors", "unknown", "supplied by")
-    rows = [(each["open"], str(each["connectors"]), each["fact"], each["give"]) for each in facts]
-    below = [[few(each["reasons"], between="; ")] if each["reasons"] else [] for each in facts]
+    rows = [(fact.open, str(fact.connectors), fact.fact, fact.give) for fact in facts]
+    below = [[few(fact.reasons, between="; ")] if fact.reasons else [] for fact in facts]
     wrap = ("not judged", "unknown", "supplied by")
     return Table(columns, rows, right=("connectors",), drop=("connectors",), wrap=wrap, below=below)
 
 
-def say_fixes(fixes: Mapping[str, Any]) -> None:
+def say_fixes(fixes: Fixes) -> None:
     """Print the diff of fixes, and the findings that stay with what to do."""
-    for line in fixes["diff"]:
+    for line in fixes.diff:
         say(line, style={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
-    if fixes["left"]:
+    if fixes.left:
         say()
-        say_table(finding_table([each | {"fix": f"{each['fix']} ({each['why']})"} for each in fixes["left"]]))
-    done, left = number_of(len(fixes["fixed"]), "finding"), number_of(len(fixes["left"]), "finding")
-    how = "fixed" if fixes["written"] else "fixed by this; write it with --yes"
+        findings, reasons = zip(*fixes.left, strict=True)
+        say_table(finding_table(findings, [f" ({reason})" for reason in reasons]))
+    fixed, left = number_of(len(fixes.fixed), "finding"), number_of(len(fixes.left), "finding")
+    written = "fixed" if fixes.written else "fixed by this; write it with --yes"
     say()
-    say(f"{done} {how}, {left} left" if fixes["fixed"] else f"No fix that a machine can apply, {left} left", "bold")
+    say(f"{fixed} {written}, {left} left" if fixes.fixed else f"No fix that a machine can apply, {left} left", "bold")
 
 
-def finding_table(findings: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a row per finding with its fix below, or the reason why it is silenced."""
-    rows = []
-    for finding in findings:
-        more = f" (and {finding['more']} more like this)" if finding["more"] else ""
-        rows.append((finding["place"], finding["severity"], finding["rule"], finding["message"] + more))
-    silenced = {number for number, finding in enumerate(findings) if finding["silenced"] is not None}
-    below = [
-        [f"silenced: {finding['silenced'] or 'no reason given'}" if number in silenced else f"fix: {finding['fix']}"]
-        for number, finding in enumerate(findings)
-    ]
+def finding_table(findings: Sequence[Finding], remarks: Sequence[str] = ()) -> Table:
+    """Return a row per finding with its fix and the remark on it below, or the reason why it is silenced."""
+    rows, below = [], []
+    for number, finding in enumerate(findings):
+        more = f" (and {finding.more} more like this)" if finding.more else ""
+        rows.append((str(finding.spot), finding.severity, finding.rule, finding.message + more))
+        fix = f"fix: {finding.fix}{remarks[number] if remarks else ''}"
+        below.append([fix if finding.silenced is None else f"silenced: {finding.silenced or 'no reason given'}"])
+    silenced = {number for number, finding in enumerate(findings) if finding.silenced is not None}
     columns, styles = ("place", "severity", "rule", "message"), {"severity": STYLES}
     return Table(columns, rows, wrap=("message",), styles=styles, gap=2, header=False, below=below, muted=silenced)
 
 
-def summary(counts: Mapping[str, Any]) -> str:
+def counts_text(report: LintReport) -> str:
+    """Return `3 errors, 1 warning`, "" where there are no findings."""
+    counts = ((sum(finding.severity == word for finding in report.loud), word) for word in SEVERITIES)
+    return ", ".join(number_of(count, word) for count, word in counts if count)
+
+
+def _summary(report: LintReport) -> str:
     """Return `3 errors, 1 warning in 12 connectors (2 silenced)`, or the inputs where there are no findings."""
-    found = [number_of(counts[f"{word}s"], word) for word in ("error", "warning", "info") if counts[f"{word}s"]]
-    where = number_of(counts["connectors"], "connector")
-    silenced = f" ({counts['silenced']} silenced)" if counts["silenced"] else ""
-    if found:
-        return f"{', '.join(found)} in {where}{silenced}"
-    return f"No findings in {where}{silenced}; checked {', '.join(counts['looked_at']) or 'nothing'}"
+    count = len(report.findings) - len(report.loud)
+    connectors = number_of(report.connectors, "connector") + (f" ({count} silenced)" if count else "")
+    if counts := counts_text(report):
+        return f"{counts} in {connectors}"
+    return f"No findings in {connectors}; checked {', '.join(report.looked_at) or 'nothing'}"
 
 
-def say_rules(rules: Sequence[Mapping[str, Any]]) -> None:
+def say_rules(rules: Iterable[Rule]) -> None:
     """Print one line per rule."""
-    rows = [(rule["rule"], rule["severity"], rule["title"]) for rule in rules]
+    rows = [(rule.id, rule.severity, rule.title) for rule in rules]
     say_table(Table(("rule", "severity", "what"), rows, wrap=("what",), styles={"severity": STYLES}))
 
 
-def say_explanation(found: Mapping[str, Any]) -> None:
-    """Print what a key does, what to write instead, and its definition in Kafka."""
-    say(f"{found['key']} (Kafka {found['kafka']}) {found['verdict']}", style="bold")
-    for note in found["notes"]:
+# --- explain ----------------------------------------------------------------------------------------------------------
+
+
+def say_explained(explained: Explained) -> None:
+    """Print what a key does, a lint rule, a known bug, or the settings of the clients of a flow."""
+    match explained:
+        case Explanation():
+            _say_key(explained)
+        case Rule():
+            _say_rule(explained)
+        case Bug():
+            _say_bug(explained)
+        case _:
+            _say_clients(explained)
+
+
+def _say_key(key: Explanation) -> None:
+    say(f"{key.key} (Kafka {key.kafka}) {key.verdict}", style="bold")
+    for note in key.notes:
         say(f"  {note}")
-    _say_effects([effect for effect in found["effects"] if effect["client"] != "connector"])
-    _say_ways(found["instead"])
-    for each in found["definitions"]:
-        _say_definition(found["plain"], each)
+    _say_effects([effect for effect in key.effects if effect.client != "connector"])
+    _say_ways(key.instead)
+    for definition in key.definitions:
+        _say_definition(key.plain, definition)
 
 
-def _say_effects(effects: Sequence[Mapping[str, Any]]) -> None:
+def _say_effects(effects: Sequence[Effect]) -> None:
     if not effects:
         return
     say()
     rows = [
-        (each["connector"], each["client"], each["note"] or each["when"], ", ".join(each["outranked_by"]))
-        for each in effects
+        (effect.connector, effect.client, effect.note or effect.when, ", ".join(effect.outranked_by))
+        for effect in effects
     ]
     say_table(Table(("seen on", "by the", "when", "outranked by"), rows, wrap=("when", "outranked by")))
 
 
-def _say_ways(ways: Sequence[Mapping[str, Any]]) -> None:
+def _say_ways(ways: Sequence[Instead]) -> None:
     if not ways:
         return
     say()
     template = "(a line in a template of your own)"
-    rows = [(each["client"], ", ".join(each["connectors"]), each["yaml"] or template, each["raw"]) for each in ways]
+    rows = [(way.client, ", ".join(way.connectors), way.yaml or template, way.raw) for way in ways]
     say_table(Table(("for the", "on", "write in YAML", "raw Connect"), rows, wrap=("for the", "on")))
-    policies = [f"{each['raw']} needs the workers' override policy {each['policy']}" for each in ways if each["policy"]]
+    policies = [f"{way.raw} needs the workers' override policy {way.policy}" for way in ways if way.policy]
     for policy in dict.fromkeys(policies):
         say(policy)
 
 
-def _say_definition(plain: str, each: Mapping[str, Any]) -> None:
+def _say_definition(plain: str, definition: Definition) -> None:
     say()
-    shown = "none" if each["default"] is None else each["default"] or "empty"
-    default = "required" if each["required"] else f"default {shown}"
-    valid = f", {each['valid']}" if each["valid"] else ""
-    say(f"{plain} of {each['scope']}: {each['type']}{valid}, {default}; {each['lines']}")
-    if each["history"]:
-        say(f"  default {'; '.join(each['history'])}")
-    for other in each["set_instead"]:
+    text = "none" if definition.default is None else definition.default or "empty"
+    default = "required" if definition.required else f"default {text}"
+    valid = f", {definition.valid}" if definition.valid else ""
+    say(f"{plain} of {definition.scope}: {definition.type}{valid}, {default}; {definition.lines}")
+    if definition.history:
+        say(f"  default {'; '.join(definition.history)}")
+    for other in definition.set_instead:
         say(f"  {other}")
 
 
-def say_rule(rule: Mapping[str, Any]) -> None:
-    """Print a lint rule: its severity, explanation and source, and the test that reproduces its effect."""
-    title, _, story = rule["story"].partition("\n")
-    say(f"{rule['rule']} ({rule['severity']}): {title}", style="bold")
+def _say_rule(rule: Rule) -> None:
+    title, _, story = rule.story.partition("\n")
+    say(f"{rule.id} ({rule.severity}): {title}", style="bold")
     if story.strip():
         say()
         for paragraph in story.strip("\n").split("\n\n"):
@@ -134,34 +161,33 @@ def say_rule(rule: Mapping[str, Any]) -> None:
             for line in [" ".join(paragraph.split("\n"))] if is_prose else paragraph.split("\n"):
                 say(line)
     say()
-    if rule["source"]:
-        say(f"source: {rule['source']}")
-    say(f"test:   {rule['seen']}")
+    if rule.source:
+        say(f"source: {rule.source}")
+    say(f"test:   {rule.evidence}")
 
 
-def say_bug(bug: Mapping[str, Any]) -> None:
-    """Print a known bug: which releases and configs have it, its effect, and what to do."""
-    say(f"{bug['bug']} ({bug['severity']}): {bug['effect']}", style="bold")
+def _say_bug(bug: Bug) -> None:
+    say(f"{bug.id} ({bug.severity}): {bug.effect}", style="bold")
     say()
-    say(f"releases:   {bug['span']}")
-    say(f"connectors: {', '.join(bug['connectors'])}, {bug['condition']}")
-    say(f"what to do: {bug['remedy']}")
-    say(f"rule:       {bug['rule']}")
-    say(f"test:       {bug['evidence']}")
+    say(f"releases:   {bug.span}")
+    say(f"connectors: {', '.join(bug.types)}, {bug.configs}")
+    say(f"what to do: {bug.remedy}")
+    say(f"rule:       {bug.rule}")
+    say(f"test:       {bug.evidence}")
 
 
-def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:
-    """Print the settings of each client of a flow, each with its origin."""
-    for connector in found:
+def _say_clients(connectors: Iterable[ConnectorClients]) -> None:
+    """Print the settings of each client, each with its origin."""
+    for connector in connectors:
         say(f"{connector['connector']} on Connect cluster {connector['connect']} (Kafka {connector['kafka']})", "bold")
-        for sentence in connector["link"]["verdict"] if "link" in connector else ():
+        for sentence in connector["link"].sentences if "link" in connector else ():
             say(f"  {sentence}")
         if "catch_up" in connector:
             say(f"  {connector['catch_up']}")
         for client in connector["clients"]:
             say()
             say(f"{client['client']} ({client['kind']} towards {client['side']})")
-            rows = [(value["key"], value["value"], value["origin"]) for value in client["values"]]
+            rows = [(setting["key"], setting["value"], setting["origin"]) for setting in client["values"]]
             say_table(Table(("key", "value", "origin"), rows, drop=("origin",), wrap=("value", "origin"), indent=2))
             if client["below"]:
                 own = " and ".join(client["below"])
@@ -169,85 +195,76 @@ def say_client_settings(found: Sequence[Mapping[str, Any]]) -> None:
         say()
 
 
+# --- check ------------------------------------------------------------------------------------------------------------
+
 _COLUMNS = ("status", "where", "principal", "client", "what")
-_SENTENCE = ("status", "where", "principal", "clients", "rows", "effect", "fix")
 
 
-def say_check(found: Mapping[str, Any]) -> None:
+def say_check(checked: Checked) -> None:
     """Print what is missing, failed or unknown and what happens because of it; what is ok is only counted."""
-    groups = _alike([row for row in found["rows"] if row["status"] != "ok"])
-    _say_table(groups)
-    _say_fixes(groups)
-    findings = [finding for finding in found["findings"] if finding["silenced"] is None]
-    if findings:
+    groups = _alike(row for row in checked.rows if row.status != "ok")
+    _say_rows(groups)
+    _say_remedies(groups)
+    if findings := [finding for finding in checked.findings if finding.silenced is None]:
         say_table(finding_table(findings))
-    _say_commands("run these with a login that may alter ACLs (--command-config FILE):", found["commands"])
-    _say_commands("could not be verified; granting a right twice does no harm:", found["unsure"])
-    _say_end(found)
+    _say_commands("run these with a login that may alter ACLs (--command-config FILE):", checked.commands)
+    _say_commands("could not be verified; granting a right twice does no harm:", checked.unsure)
+    _say_end(checked, sum(finding.severity == "error" for finding in findings))
 
 
-def _alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def _alike(rows: Iterable[CheckRow]) -> list[list[CheckRow]]:
     """Group the rows that differ only in the resource: one topic, or a hundred."""
-    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[object, ...], list[CheckRow]] = {}
     for row in rows:
-        key = tuple(str(row[name]) for name in _SENTENCE if name != "fix" or not row["rows"])
-        groups.setdefault((*key, _operation(row)), []).append(row)
+        fix = "" if row.rows else row.fix
+        key = (row.status, row.where, row.principal, row.clients, row.rows, row.effect, fix, _operation(row))
+        groups.setdefault(key, []).append(row)
     return list(groups.values())
 
 
-def _say_table(groups: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+def _say_rows(groups: Sequence[Sequence[CheckRow]]) -> None:
     """Print one row per group, and below it what happens because of it."""
-    below = []
-    for first, *_ in groups:
-        effect = " ".join(first["effect"].split())
-        below.append([f"{'otherwise ' if first['rows'] else ''}{effect}"] if effect else [])
-    rows = [_cells(group) for group in groups]
+    rows, below = [], []
+    for group in groups:
+        first, operation = group[0], _operation(group[0])
+        resources = operation + few([row.what.removeprefix(operation) for row in group])
+        rows.append((first.status, first.where, first.principal, few(first.clients), resources))
+        effect = " ".join(first.effect.split())
+        below.append([f"{'otherwise ' if first.rows else ''}{effect}"] if effect else [])
     if rows:
-        styles = {"status": STYLES}
-        say_table(Table(_COLUMNS, rows, wrap=_COLUMNS[2:], styles=styles, gap=2, below=below))
+        say_table(Table(_COLUMNS, rows, wrap=_COLUMNS[2:], styles={"status": STYLES}, gap=2, below=below))
 
 
-def _cells(group: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    first = group[0]
-    operation = _operation(first)
-    what = operation + few([row["what"].removeprefix(operation) for row in group])
-    return (first["status"], first["where"], first["principal"], few(first["clients"]), what)
-
-
-def _operation(row: Mapping[str, Any]) -> str:
+def _operation(row: CheckRow) -> str:
     """Return the words before the resource's name: `Write on topic `."""
-    what: str = row["what"]
-    return " ".join(what.split(" ")[:3]) + " " if row["rows"] and what.count(" ") >= 3 else ""
+    return " ".join(row.what.split(" ")[:3]) + " " if row.rows and row.what.count(" ") >= 3 else ""
 
 
-def _say_fixes(groups: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+def _say_remedies(groups: Sequence[Sequence[CheckRow]]) -> None:
     """Print what to do where no command does it, each sentence once."""
     places: dict[str, list[str]] = {}
-    for group in groups:
-        first = group[0]
-        if first["fix"] and not first["fix"].startswith("give "):
-            places.setdefault(first["fix"], []).append(f"{first['where']}: {first['principal']}".rstrip(": "))
-    for fix, where in places.items():
-        say(f"  {', '.join(dict.fromkeys(where))}: {fix}", style="yellow")
+    for first, *_ in groups:
+        if first.fix and not first.fix.startswith("give "):
+            places.setdefault(first.fix, []).append(f"{first.where}: {first.principal}".rstrip(": "))
+    for fix, names in places.items():
+        say(f"  {', '.join(dict.fromkeys(names))}: {fix}", style="yellow")
 
 
-def _say_commands(why: str, commands: Sequence[str]) -> None:
+def _say_commands(comment: str, commands: Sequence[str]) -> None:
     if commands:
         say()
-        say(f"# {why}", style="dim")
+        say(f"# {comment}", style="dim")
     for command in commands:
         say_command(command)
 
 
-def _say_end(found: Mapping[str, Any]) -> None:
-    counts = found["counts"]
+def _say_end(checked: Checked, errors: int) -> None:
+    counts: Mapping[str, int] = checked.counts
     words = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "nothing to check"
-    errors = sum(each["severity"] == "error" and each["silenced"] is None for each in found["findings"])
     more = f", {number_of(errors, 'lint error')}" if errors else ""
-    say(f"Checked in {found['seconds']:g} s: {words}{more}", style=STYLES["ok" if found["good"] else "failed"])
+    say(f"Checked in {checked.seconds:.1f} s: {words}{more}", style=STYLES["ok" if checked.good else "failed"])
     if counts["unknown"]:
         say("Unknown means the check could not run: no cluster answered.", style="dim")
-    inferred = sum(row["how"] == "inferred" for row in found["rows"])
-    if inferred:
-        text = f"{number_of(inferred, 'right')} on topics that do not exist yet: inferred from Describe; check again after the first apply"
-        say(text, style="dim")
+    if inferred := sum(row.how == "inferred" for row in checked.rows):
+        rights = f"{number_of(inferred, 'right')} on topics that do not exist yet"
+        say(f"{rights}: inferred from Describe; check again after the first apply", style="dim")

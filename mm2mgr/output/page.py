@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jinja2
 
 from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
+from mm2mgr.observe.trend import LagPoint
 from mm2mgr.operations.link import LinkReport
 from mm2mgr.output.link_text import OVER, curve_table, forecast_heading, forecast_table, value_text
 from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, recovery_notes, recovery_rows, running_rows
@@ -246,7 +247,7 @@ def curves(curve: Curve) -> str:
     values = [math.log(point.value) for point in points]
     span, top = (values[-1] - values[0]) or 1.0, max(max(point.rates.values()) for point in points) or 1.0
 
-    def left(value: float) -> float:
+    def place(value: float) -> float:
         return _AXIS + (value - values[0]) / span * (_WIDTH - _AXIS - 90)
 
     def height(rate: float) -> float:
@@ -255,7 +256,7 @@ def curves(curve: Curve) -> str:
     drawn = []
     for settings in SETTINGS:
         path = " ".join(
-            f"{left(value):.1f},{height(point.rates[settings]):.1f}"
+            f"{place(value):.1f},{height(point.rates[settings]):.1f}"
             for value, point in zip(values, points, strict=True)
         )
         style = "" if settings == SETTINGS[-1] else ' stroke-dasharray="6 4"'
@@ -263,20 +264,20 @@ def curves(curve: Curve) -> str:
         drawn.append(_text(_WIDTH - 86, height(points[-1].rates[settings]) + 4, escape(settings)))
     for value, point in zip(values, points, strict=True):
         if set(point.marks) & {"here", SETTINGS[-1]}:
-            drawn.append(f'<line x1="{left(value):.1f}" x2="{left(value):.1f}" y1="{_TOP:g}" y2="{_BASE:g}"/>')
+            drawn.append(f'<line x1="{place(value):.1f}" x2="{place(value):.1f}" y1="{_TOP:g}" y2="{_BASE:g}"/>')
     drawn += [_text(_AXIS - 6, _TOP + 4, rate_text(top), "end"), _text(_AXIS - 6, _BASE, "0", "end")]
     for number in (0, -1):
-        drawn.append(_text(left(values[number]), _BASE + 14, value_text(curve.over, points[number].value), "middle"))
+        drawn.append(_text(place(values[number]), _BASE + 14, value_text(curve.over, points[number].value), "middle"))
     return _figure(_BASE + 20, f"rate over {OVER[curve.over]}; the numbers are in the table below", "".join(drawn))
 
 
-def lag_curve(points: Sequence[Values]) -> str:
+def lag_curve(points: Sequence[LagPoint]) -> str:
     """Draw a flow's lag in records over time, from its `points`; the newest is at the right."""
-    first, last = points[0]["time"], points[-1]["time"]
-    top = max(point["lag_records"] for point in points) or 1
+    first, last = points[0].time, points[-1].time
+    top = max(point.lag_records for point in points) or 1
     path = " ".join(
-        f"{_AXIS + (point['time'] - first) / (last - first or 1) * (_WIDTH - _AXIS - 10):.1f},"
-        f"{_BASE - (_BASE - _TOP) * point['lag_records'] / top:.1f}"
+        f"{_AXIS + (point.time - first) / (last - first or 1) * (_WIDTH - _AXIS - 10):.1f},"
+        f"{_BASE - (_BASE - _TOP) * point.lag_records / top:.1f}"
         for point in points
     )
     axis = [_text(_AXIS - 6, _TOP + 4, str(top), "end"), _text(_AXIS - 6, _BASE, "0", "end")]

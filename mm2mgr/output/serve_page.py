@@ -1,4 +1,4 @@
-"""The pages of `serve`: models from the JSON-ready values of a view, and HTML without script from the models.
+"""The pages of `serve`: models from a view, and HTML without script from the models.
 
 Every link is relative to the root, every state has a sign and a word beside its colour, and every figure its numbers.
 """
@@ -7,19 +7,37 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlencode
 
+from mm2mgr.json_values import to_json
+from mm2mgr.observe.health import FlowStatus, Status, TaskState
+from mm2mgr.observe.kinds import LiveProblem
+from mm2mgr.observe.lag_report import LagLevel, LagRow
+from mm2mgr.observe.trend import FLOW
+from mm2mgr.operations.history import HistoryReport
+from mm2mgr.operations.lint import LintReport
+from mm2mgr.operations.serve import EstateView, Survey, TaskLoad
+from mm2mgr.operations.watch import WatchdogView
+from mm2mgr.output.history_text import action_line, history_table, not_watched
 from mm2mgr.output.lag_text import lag_table, records_text
+from mm2mgr.output.lint_text import counts_text, finding_table
+from mm2mgr.output.losses_text import loss_cells
 from mm2mgr.output.page import lag_curve, template
 from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
-from mm2mgr.output.survey_page import MOST_ROWS, changes_of, utc
 from mm2mgr.output.tables import Table, or_dash
-from mm2mgr.text import number_of, rate_text, span_text
+from mm2mgr.plan.changes import Change, Plan
+from mm2mgr.secrets import mask
+from mm2mgr.text import few, number_of, rate_text, span_text
 
-Values = Mapping[str, Any]
+Part = TypeVar("Part")
+Context = dict[str, object]
+"""What a template needs."""
+MOST_ROWS = 200
+"""Rows of partitions, problems, findings and changes on a page; commands of the terminal have all."""
 PAGES = {
     "": "Overview",
     "flows": "Flows",
@@ -35,56 +53,34 @@ _WORST_FIRST = tuple(SIGNS)
 _LATE_SECONDS = 60.0
 
 
-def html(page: str, view: Values, refresh_seconds: int | None = None, **more: Any) -> str:
-    """Return a page: `page` names its template, `view` is the overview as values, `more` what the template needs."""
-    status = view["status"]
+def html(page: str, view: EstateView, tick: float, context: Context, refresh_seconds: int | None = None) -> str:
+    """Return a page: `page` names its template, `context` is what that needs, and `tick` is now on the clock of the view."""
+    status = view.look.status if view.look else None
     return template(f"serve_{page}.html.j2").render(
-        title=f"mm2mgr: {more.pop('name')}",
+        title=f"mm2mgr: {context['name']}",
         nav=[(f"/{path}", name) for path, name in PAGES.items()],
-        health=status["health"] if status else "unknown",
+        health=status.health if status else "unknown",
         signs=SIGNS,
-        origin=origin(view),
-        trouble=_trouble(view),
-        taken_at=utc(status["taken_at"]) if status else "",
+        origin=_origin(view, tick),
+        trouble=_trouble(view, tick),
+        taken_at=utc(status.taken_at) if status else "",
         refresh=refresh_seconds,
-        **more,
+        **{key: value for key, value in context.items() if key != "name"},
     )
 
 
 @cache
 def style() -> str:
     """Return the style sheet that every page of `serve` has, for the hash in the Content-Security-Policy."""
-    empty: dict[str, Any] = {
-        **{"status": None, "state": "starting", "age_seconds": None},
-        **{"error": "", "tree_error": "", "warnings": []},
-    }
-    text = html("table", empty, name="", here="", heading="", lead="", notes=(), tables=())
-    found = re.search("<style>(.*?)</style>", text, re.DOTALL)
-    assert found is not None
-    return found[1]
+    text = html("table", EstateView(0.0, 1.0), 0.0, _table_page("", "", "", []))
+    sheet = re.search("<style>(.*?)</style>", text, re.DOTALL)
+    assert sheet is not None
+    return sheet[1]
 
 
-def origin(view: Values) -> str:
-    """Say how old what is shown is."""
-    age = view["age_seconds"]
-    if age is None:
-        return "No look has ended yet."
-    return (
-        f"Looked {span_text(age)} ago."
-        if view["state"] == "ok"
-        else f"The last complete look was {span_text(age)} ago."
-    )
-
-
-def _trouble(view: Values) -> list[str]:
-    found = []
-    if view["state"] == "stale":
-        found.append("What is shown is stale: looks fail or take too long.")
-    if view["error"]:
-        found.append(f"The last look failed: {view['error']}")
-    if view["tree_error"]:
-        found.append(f"The YAML tree has changed and is wrong, so the one before it counts: {view['tree_error']}")
-    return [*found, *view["warnings"]]
+def utc(seconds: float) -> str:
+    """Return a time, in seconds since 1970, to the second."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def flow_link(flow: str) -> str:
@@ -92,55 +88,67 @@ def flow_link(flow: str) -> str:
     return f"/flow?{urlencode({'id': flow})}"
 
 
+def _origin(view: EstateView, tick: float) -> str:
+    age = view.age_seconds(tick)
+    if age is None:
+        return "No look has ended yet."
+    is_fresh = view.state(tick) == "ok"
+    return f"Looked {span_text(age)} ago." if is_fresh else f"The last complete look was {span_text(age)} ago."
+
+
+def _trouble(view: EstateView, tick: float) -> list[str]:
+    trouble = ["What is shown is stale: looks fail or take too long."] if view.state(tick) == "stale" else []
+    if view.error:
+        trouble.append(f"The last look failed: {view.error}")
+    if view.tree_error:
+        trouble.append(f"The YAML tree has changed and is wrong, so the one before it counts: {view.tree_error}")
+    return [*trouble, *view.warnings]
+
+
+def _sentence(problem: LiveProblem) -> str:
+    return sentence(to_json(problem))
+
+
 # --- overview ---------------------------------------------------------------------------------------------------------
 
 
-def overview(now: float, view: Values) -> dict[str, Any]:
+def overview(now: float, view: EstateView) -> Context:
     """Return what the overview shows: the matrix, problems, and clusters that could not be read."""
-    status = view["status"]
-    if status is None:
-        return {
-            "name": "overview",
-            "here": "/",
-            "summary": "",
-            "matrix": None,
-            "problems": [],
-            "failures": [],
-            "more": 0,
-        }
-    problems = _problems(status)
+    status = view.look.status if view.look else None
+    problems = _problems(status) if status else []
+    failures = status.failures.items() if status else ()
     return {
         "name": "overview",
         "here": "/",
-        "summary": summary(status),
-        "matrix": matrix(now, view),
+        "summary": _summary(status) if status else "",
+        "matrix": _matrix(now, view, status.flows) if status else None,
         "problems": problems[:MOST_ROWS],
         "more": max(0, len(problems) - MOST_ROWS),
-        "failures": [(where, one["message"], one["hint"]) for where, one in status["failures"].items()],
+        "failures": [(cluster, failure.message, failure.hint) for cluster, failure in failures],
     }
 
 
-def summary(status: Values) -> str:
+def _summary(status: Status) -> str:
     """Count flows by health and their tasks by state."""
-    flows = [f"{count} {word}" for word, count in status["counts"].items() if count]
-    tasks = Counter(task["state"] for flow in status["flows"] for task in flow["tasks"])
-    counted = ", ".join(f"{count} {state}" for state, count in tasks.most_common())
-    return f"{number_of(len(status['flows']), 'flow')} ({', '.join(flows)}); {number_of(tasks.total(), 'task')}" + (
-        f" ({counted})." if counted else "."
+    flows = [f"{count} {word}" for word, count in status.counts().items() if count]
+    tasks = Counter(task.state for flow in status.flows for task in flow.tasks)
+    counts = ", ".join(f"{count} {state}" for state, count in tasks.most_common())
+    return f"{number_of(len(status.flows), 'flow')} ({', '.join(flows)}); {number_of(tasks.total(), 'task')}" + (
+        f" ({counts})." if counts else "."
     )
 
 
-def matrix(now: float, view: Values) -> dict[str, Any]:
+def _matrix(now: float, view: EstateView, flows: Iterable[FlowStatus]) -> Context:
     """Return the pairs of clusters as rows and columns; the side with more clusters is down, so that it stays readable."""
-    cells: dict[tuple[str, str], list[Values]] = defaultdict(list)
-    for flow in view["status"]["flows"]:
-        source, _, target = flow["pair"].partition("->")
+    cells: dict[tuple[str, str], list[FlowStatus]] = defaultdict(list)
+    for flow in flows:
+        source, _, target = flow.pair.partition("->")
         cells[source, target].append(flow)
     sources, targets = (sorted({pair[side] for pair in cells}) for side in (0, 1))
     across = "target" if len(sources) >= len(targets) else "source"
     down, along = (sources, targets) if across == "target" else (targets, sources)
 
-    def cell(row: str, column: str) -> dict[str, Any] | None:
+    def cell(row: str, column: str) -> Context | None:
         pair = (row, column) if across == "target" else (column, row)
         return _cell(now, pair, cells[pair], view) if pair in cells else None
 
@@ -152,153 +160,252 @@ def matrix(now: float, view: Values) -> dict[str, Any]:
     }
 
 
-def _cell(now: float, pair: tuple[str, str], flows: Sequence[Values], view: Values) -> dict[str, Any]:
-    health = min((flow["health"] for flow in flows), key=_WORST_FIRST.index)
-    lag, is_late = pair_lag([view["lag"].get(flow["flow"]) for flow in flows])
-    known = [view["last_known"][flow["flow"]]["taken_at"] for flow in flows if flow["flow"] in view["last_known"]]
+def _cell(now: float, pair: tuple[str, str], flows: Sequence[FlowStatus], view: EstateView) -> Context:
+    lag, is_late = _pair_lag([view.total(flow.flow) for flow in flows])
+    ages = [now - last.taken_at for flow in flows if (last := view.last_known(flow))]
     only = len(flows) == 1
     return {
-        "link": flow_link(flows[0]["flow"]) if only else f"/flows?{urlencode({'source': pair[0], 'target': pair[1]})}",
-        "health": health,
+        "link": flow_link(flows[0].flow) if only else f"/flows?{urlencode({'source': pair[0], 'target': pair[1]})}",
+        "health": min((flow.health for flow in flows), key=_WORST_FIRST.index),
         "late": is_late,
-        "lag": f"known {span_text(now - min(known))} ago" if known else lag,
+        "lag": f"known {span_text(max(ages))} ago" if ages else lag,
         "flows": "" if only else number_of(len(flows), "flow"),
         "pair": f"{pair[0]} to {pair[1]}",
     }
 
 
-def pair_lag(rows: Sequence[Values | None]) -> tuple[str, bool]:
-    """Return the lag of flows as a short text, in time where that is known, and whether it is more than a minute or unknown in time."""
-    records = [row["lag_records"]["value"] for row in rows if row]
-    if not records or None in records or None in rows:
+def _pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
+    """Return the lag of flows, in time where that is known, and whether it is more than a minute or unknown in time."""
+    rows = [row for row in totals if row]
+    records = [row.records.value for row in rows if row.records.value is not None]
+    if not rows or len(records) < len(totals):
         return "lag unknown", True
     if not sum(records):
         return "level", False
-    seconds = [row["lag_seconds"]["value"] for row in rows if row and row["lag_records"]["value"]]
-    if None in seconds:
-        at_least = any(row["lag_records"]["at_least"] for row in rows if row)
+    seconds = [row.seconds.value for row in rows if row.records.value]
+    known_seconds = [value for value in seconds if value is not None]
+    if len(known_seconds) < len(seconds):
+        at_least = any(row.records.at_least for row in rows)
         return f"{records_text(sum(records), at_least)} records", True
-    return f"{span_text(max(seconds))} behind", max(seconds) > _LATE_SECONDS
+    return f"{span_text(max(known_seconds))} behind", max(known_seconds) > _LATE_SECONDS
 
 
-def _problems(status: Values) -> list[tuple[str, str, str]]:
+def _problems(status: Status) -> list[tuple[str, str, str]]:
     """Return each problem with what it is about and the address of its flow's page, if it has one."""
-    found = [
-        (one.get("flow") or one["connector"], flow_link(one["flow"]) if "flow" in one else "", sentence(problem))
-        for one in (*status["flows"], *status["companions"])
-        for problem in one["problem_values"]
+    return [
+        *((flow.flow, flow_link(flow.flow), _sentence(problem)) for flow in status.flows for problem in flow.problems),
+        *((other.connector, "", _sentence(problem)) for other in status.companions for problem in other.problems),
+        *((lone.connector, "", orphan(to_json(lone))) for lone in status.orphans),
+        *((stale.connect, "", offsets_not_stored(to_json(stale))) for stale in status.stale_offsets),
     ]
-    found += [(one["connector"], "", orphan(one)) for one in status["orphans"]]
-    found += [(one["connect"], "", offsets_not_stored(one)) for one in status["stale_offsets"]]
-    return found
 
 
 # --- flows ------------------------------------------------------------------------------------------------------------
 
 
-def flows(view: Values, source: str = "", target: str = "") -> dict[str, Any]:
+def flows(view: EstateView, source: str = "", target: str = "") -> Context:
     """Return the list of flows, or of those between two clusters."""
-    chosen = [
-        flow
-        for flow in (view["status"]["flows"] if view["status"] else ())
-        if not source or flow["pair"] == f"{source}->{target}"
-    ]
+    statuses = view.look.status.flows if view.look else ()
+    chosen = [flow for flow in statuses if not source or flow.pair == f"{source}->{target}"]
     rows = [
         {
-            "flow": flow["flow"],
-            "link": flow_link(flow["flow"]),
-            "health": flow["health"],
-            "state": flow["state"],
-            "tasks": _tasks_text(flow["tasks"]),
-            "lag": pair_lag([view["lag"].get(flow["flow"])])[0],
-            "problems": len(flow["problem_values"]),
+            "flow": flow.flow,
+            "link": flow_link(flow.flow),
+            "health": flow.health,
+            "state": flow.state,
+            "tasks": _tasks_text(flow.tasks),
+            "lag": _pair_lag([view.total(flow.flow)])[0],
+            "problems": len(flow.problems),
         }
-        for flow in sorted(chosen, key=lambda one: (_WORST_FIRST.index(one["health"]), one["flow"]))
+        for flow in sorted(chosen, key=lambda flow: (_WORST_FIRST.index(flow.health), flow.flow))
     ]
     heading = f"Flows from {source} to {target}" if source else "Flows"
     return {"name": "flows", "here": "/flows", "heading": heading, "rows": rows}
 
 
-def _tasks_text(tasks: Sequence[Values]) -> str:
-    counts = Counter(task["state"] for task in tasks)
+def _tasks_text(tasks: Sequence[TaskState]) -> str:
+    counts = Counter(task.state for task in tasks)
     return ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "no task"
 
 
-def flow(now: float, found: Values, survey: Values | None) -> dict[str, Any]:
-    """Return one flow in full: state, tasks, lag over time, per topic and partition, losses, and what concerns it elsewhere."""
-    status, known = found["status"], found["last_known"]
-    shown = known["status"] if known else status
-    points = found["points"]
-    partitions = found["partitions"]
-    lags, loads = ({str(row["task"]): row for row in found[part]} for part in ("tasks", "task_load"))
+def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
+    """Return one flow in full: state, tasks, lag over time, per topic and partition, and what concerns it elsewhere."""
+    last_known = view.last_known(status)
+    shown, facts, load = last_known.status if last_known else status, view.facts(status), view.load
+    partitions, points = facts.rows("partition"), facts.points.get(FLOW, ())
+    task_lags = {row.task: row for row in facts.rows("task")}
+    task_loads = {task_load.task: task_load for task_load in view.task_loads(status)}
     tasks = [
         (
-            str(task["id"]),
-            task["state"],
-            task["worker"],
-            or_dash(task["partitions"]),
-            *_task_lag(lags.get(str(task["id"]))),
-            *_task_load(loads.get(str(task["id"]))),
+            str(task.id),
+            task.state,
+            task.worker,
+            or_dash(task.partitions),
+            *_lag_cells(task_lags.get(task.id)),
+            *_load_cells(task_loads.get(task.id)),
         )
-        for task in shown["tasks"]
+        for task in shown.tasks
     ]
+    numbers = ("task", "partitions", "lag (records)", "lag (time)", "load", "load (records)")
+    columns = ("task", "state", "worker", *numbers[1:])
+    times = [(utc(point.time), str(point.lag_records)) for point in points]
+    age = span_text(now - last_known.taken_at) if last_known else ""
     return {
-        "name": found["flow"],
+        "name": status.flow,
         "here": "/flows",
-        "flow": found["flow"],
-        "flow_health": status["health"],
-        "state_word": status["state"],
-        "connector": f"{shown['connector']} on {shown['connect']}" if shown["connector"] else shown["connect"],
-        "aged": f"Its Connect cluster cannot be read; below is what was known {span_text(now - known['taken_at'])} ago."
-        if known
-        else "",
-        "problems": [sentence(one) for one in status["problem_values"]],
-        "notes": [*status["notes"], *([status["offsets_note"]] if status["offsets_note"] else [])],
-        "lag": _lag_table([found["total"]], "flow"),
+        "flow": status.flow,
+        "flow_health": status.health,
+        "state_word": status.state,
+        "connector": f"{shown.connector} on {shown.connect}" if shown.connector else shown.connect,
+        "aged": f"Its Connect cluster cannot be read; below is what was known {age} ago." if age else "",
+        "problems": list(map(_sentence, status.problems)),
+        "notes": [*status.notes, *([status.offsets_note] if status.offsets_note else [])],
+        "lag": _lag_table([facts.total], "flow"),
         "curve": lag_curve(points) if len(points) > 1 else "",
-        "points": Table(
-            ("time", "lag (records)"),
-            [(utc(one["time"]), str(one["lag_records"])) for one in points],
-            right=("lag (records)",),
-        ),
-        "tasks": Table(
-            ("task", "state", "worker", "partitions", "lag (records)", "lag (time)", "load", "load (records)"),
-            tasks,
-            right=("task", "partitions", "lag (records)", "lag (time)", "load", "load (records)"),
-        ),
-        "load_note": f"The load is unknown: {found['load_unknown']}."
-        if found["load_unknown"]
-        else f"The load is what the source's partitions got on average in {found['load_hours']}.",
-        "topics": _lag_table(found["topics"][:MOST_ROWS], "topic"),
+        "points": Table(("time", "lag (records)"), times, right=("lag (records)",)),
+        "tasks": Table(columns, tasks, right=numbers),
+        "load_note": f"The load is unknown: {load.unknown}."
+        if load.unknown
+        else f"The load is what the source's partitions got on average in {load.hours}.",
+        "topics": _lag_table(facts.rows("topic")[:MOST_ROWS], "topic"),
         "partitions": _lag_table(partitions[:MOST_ROWS], "partition"),
         "left_out": max(0, len(partitions) - MOST_ROWS),
-        "unknown": sorted({why for row in partitions for why in row["unknown"].values()}),
-        "changes": changes_of(found["flow"], survey),
+        "unknown": sorted({reason for row in partitions for reason in row.unknown.values()}),
+        "changes": _changes_of(status.flow, view.survey),
     }
 
 
-def _task_lag(row: Values | None) -> tuple[str, str]:
+def _lag_cells(row: LagRow | None) -> tuple[str, str]:
     if row is None:
         return "-", "-"
-    records, seconds = row["lag_records"], row["lag_seconds"]["value"]
-    return records_text(records["value"], records["at_least"]), "unknown" if seconds is None else span_text(seconds)
+    seconds = row.seconds.value
+    records = records_text(row.records.value, row.records.at_least)
+    return records, "unknown" if seconds is None else span_text(seconds)
 
 
-def _task_load(row: Values | None) -> tuple[str, str]:
-    if row is None:
+def _load_cells(load: TaskLoad | None) -> tuple[str, str]:
+    if load is None:
         return "unknown", "unknown"
-    least, size, records = (
-        "at least " if row["unmeasured_partitions"] else "",
-        row["bytes_per_second"],
-        row["records_per_second"],
-    )
+    least, records = "at least " if load.unmeasured_partitions else "", load.records_per_second
     return (
-        "unknown" if size is None else f"{least}{rate_text(size)}",
+        "unknown" if load.bytes_per_second is None else f"{least}{rate_text(load.bytes_per_second)}",
         "unknown" if records is None else f"{least}{records:.1f}/s",
     )
 
 
-def _lag_table(rows: list[Values], by: str) -> Table:
+def _lag_table(rows: Sequence[LagRow], by: LagLevel) -> Table:
     """Return the table of `mm2mgr lag` without the flow, which the page is about."""
-    table = lag_table([dict(row) for row in rows], by)
+    table = lag_table(rows, by)
     return Table(table.columns[1:], [row[1:] for row in table.rows], right=table.right)
+
+
+def _changes_of(name: str, survey: Survey | None) -> list[str]:
+    """Say what the plan would do to a flow's connectors."""
+    changes = survey.plan.changes if survey and not isinstance(survey.plan, str) else ()
+    return [
+        f"{change.connector}: {_change_text(change)}"
+        for change in changes
+        if name in change.flows and change.action != "no-op"
+    ]
+
+
+# --- pages that are a sentence and tables -----------------------------------------------------------------------------
+
+
+def losses(view: EstateView) -> Context:
+    """Return the losses that are not acknowledged."""
+    rows = [loss_cells(loss) for loss in view.look.status.losses] if view.look else []
+    columns = ("id", "flow", "partition", "offsets", "records", "first seen", "what happened")
+    lead = "Records that may never arrive. Acknowledge one with mm2mgr losses --ack ID." if rows else "No loss is open."
+    return _table_page("losses", "Losses", lead, [Table(columns, rows, right=("records",))] if rows else [])
+
+
+def watchdog(view: WatchdogView | None) -> Context:
+    """Return what the watchdog of this process did; None where none runs."""
+    if view is None:
+        lead = "No watchdog runs in this process: mm2mgr serve --watchdog, or mm2mgr watch."
+        return _table_page("watchdog", "Watchdog", lead, [])
+    if view.last is None:
+        return _table_page("watchdog", "Watchdog", "The watchdog has not looked yet.", [])
+    rows = [(utc(at), action_line(action)) for at, action in reversed(view.actions)]
+    failed = number_of(view.failed_restarts, "restart")
+    counts = f"Since the start: {number_of(view.restarts, 'restart')}, and {failed} that Connect did not carry out."
+    dry_run = "A dry run: nothing is restarted. " if view.is_dry_run else ""
+    lead = f"{dry_run}{counts} Looked last at {utc(view.last.taken_at)}."
+    tables = [Table(("time", "what it saw and did"), rows)] if rows else []
+    return _table_page("watchdog", "Watchdog", lead, tables, list(not_watched(view.last)))
+
+
+def findings(survey: Survey | None) -> Context:
+    """Return what lint finds in the tree."""
+    return _survey_page("findings", "Findings of lint", survey, lambda survey: survey.findings, _findings)
+
+
+def _findings(report: LintReport) -> tuple[str, list[str], list[Table]]:
+    shown = report.loud[:MOST_ROWS]
+    table = finding_table(shown)
+    rows = [(*row, below[0].removeprefix("fix: ")) for row, below in zip(table.rows, table.below, strict=True)]
+    lead = f"{counts_text(report) or 'No findings'} in {number_of(report.connectors, 'connector')}."
+    left = len(report.loud) - len(shown)
+    notes = [f"{number_of(left, 'finding')} more: mm2mgr lint"] if left else []
+    return lead, notes, [Table((*table.columns, "fix"), rows)] if rows else []
+
+
+def changes(survey: Survey | None) -> Context:
+    """Return what was changed lately, newest first."""
+    return _survey_page("changes", "Recent changes", survey, lambda survey: survey.history, _changes)
+
+
+def _changes(report: HistoryReport) -> tuple[str, list[str], list[Table]]:
+    notes = [f"The history of {connect} could not be read: {reason}" for connect, reason in report.unread.items()]
+    lead = "Newest first; mm2mgr history has all." if report.entries else "No change is recorded."
+    return lead, notes, [history_table(report.entries[::-1])] if report.entries else []
+
+
+def plan(survey: Survey | None) -> Context:
+    """Return what `apply` would do; nothing can be written from here."""
+    return _survey_page("plan", "Plan", survey, lambda survey: survey.plan, _plan)
+
+
+def _plan(plan: Plan) -> tuple[str, list[str], list[Table]]:
+    words = {"no-op": "unchanged", "blocked": "blocked"}
+    counts = (f"{count} {words.get(action, f'to {action}')}" for action, count in plan.counts().items())
+    lead = f"{', '.join(counts)}. To write it: mm2mgr plan, then mm2mgr apply."
+    notes = [f"{cluster.connect}: {cluster.error}" for cluster in plan.clusters if cluster.error]
+    rows = [
+        (change.connect, change.connector, change.action, _change_text(change))
+        for change in plan.changes
+        if change.action != "no-op"
+    ]
+    notes += [f"{number_of(len(rows) - MOST_ROWS, 'change')} more: mm2mgr plan"] if len(rows) > MOST_ROWS else []
+    table = Table(("Connect cluster", "connector", "action", "what"), rows[:MOST_ROWS])
+    return lead, notes, [table] if rows else []
+
+
+def _change_text(change: Change) -> str:
+    """Say what a change does: the reason of a blocked one, the keys of another."""
+    keys = []
+    for key in change.keys:
+        before, after = ("-" if text is None else mask(key.key, text) for text in (key.before, key.after))
+        keys.append(f"{key.key}: {before} → {after}")
+    return "; ".join(part for part in (change.action, change.reason, few(keys), change.waits) if part)
+
+
+def _survey_page(
+    path: str,
+    heading: str,
+    survey: Survey | None,
+    read_part: Callable[[Survey], Part | str],
+    page: Callable[[Part], tuple[str, list[str], list[Table]]],
+) -> Context:
+    if survey is None:
+        return _table_page(path, heading, "Not made yet: lint, plan and history are read at a slower pace.", [])
+    part = read_part(survey)
+    if isinstance(part, str):
+        return _table_page(path, heading, f"It could not be made: {part}", [])
+    lead, notes, tables = page(part)
+    return _table_page(path, heading, lead, tables, [f"As of {utc(survey.taken_at)}.", *notes])
+
+
+def _table_page(path: str, heading: str, lead: str, tables: Sequence[Table], notes: Sequence[str] = ()) -> Context:
+    return {"name": heading, "here": f"/{path}", "heading": heading, "lead": lead, "notes": notes, "tables": tables}

@@ -8,6 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from mm2mgr.connectors import RESTING
+from mm2mgr.observe.health import Status
+from mm2mgr.observe.trend import Trend
+from mm2mgr.operations.lag import LagReport
 from mm2mgr.output.console import STYLES, say, say_json, say_json_line, say_table, talk
 from mm2mgr.output.lag_text import records_text, trend_text
 from mm2mgr.output.losses_text import losses_of
@@ -55,15 +58,18 @@ def say_warnings(warnings: Iterable[str]) -> None:
         talk(f"warning: {warning}", style="bold yellow")
 
 
-def say_look(output: str, found: dict[str, Any], text: Callable[[dict[str, Any]], None], *, watching: bool) -> None:
-    """Print one look as `-o` asks; where several are watched, JSON on one line, and text below a line that separates it from the one before."""
-    say_warnings(found["warnings"])
+def say_look(output: str, look: Status | LagReport, value: object, text: Callable[[], None], *, watching: bool) -> None:
+    """Print one look as `-o` asks: `value` as JSON, or as text.
+
+    Where several are watched, JSON is on one line, and text below a line that separates it from the one before.
+    """
+    say_warnings(look.warnings)
     if output == "json":
-        (say_json_line if watching else say_json)(found)
+        (say_json_line if watching else say_json)(value)
         return
     if watching:
-        say(f"--- {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(found['taken_at']))} ---", style="bold")
-    text(found)
+        say(f"--- {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(look.taken_at))} ---", style="bold")
+    text()
 
 
 def say_description(found: dict[str, Any]) -> None:
@@ -162,7 +168,9 @@ def _tasks(flow: dict[str, Any]) -> str:
 def _trend(flow: dict[str, Any]) -> str:
     """Say where a lag goes, empty for one that stays; the looks of `serve` and of all commands count, so one look may know of hours."""
     trend = flow["trend"] if flow["lag_records"] else None
-    return trend_text(trend) if trend and trend["direction"] != "steady" else ""
+    if not trend or trend["direction"] == "steady":
+        return ""
+    return trend_text(Trend(trend["direction"], trend["seconds"], trend["records"]))
 
 
 def _per_task(flow: dict[str, Any]) -> str:

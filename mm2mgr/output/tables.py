@@ -60,7 +60,8 @@ class Table:
         header = [self.columns] if self.header else []
         natural = [max(map(cells, column), default=0) for column in zip(*header, *self.rows, strict=True)]
         if width is None:
-            return self._aligned(list(enumerate(min(_WIDEST, each) for each in natural)), self.gap, None), ()
+            widths = [min(_WIDEST, column) for column in natural]
+            return self._align(list(enumerate(widths)), self.gap, None), ()
         for count in range(len(self.drop) + 1):
             shown = [place for place, name in enumerate(self.columns) if name not in self.drop[:count]]
             for gap in (self.gap, _NARROW_GAP):
@@ -69,12 +70,12 @@ class Table:
                     widths = [natural[place] for place in shown]
                     break
             else:
-                widths = self._wrapped(shown, natural, room)
+                widths = self._wrap_columns(shown, natural, room)
             if widths:
-                return self._aligned(list(zip(shown, widths, strict=True)), gap, width), tuple(self.drop[:count])
+                return self._align(list(zip(shown, widths, strict=True)), gap, width), tuple(self.drop[:count])
         return [line for number in range(len(self.rows)) for line in self._block(number, width)], ()
 
-    def _wrapped(self, shown: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
+    def _wrap_columns(self, shown: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
         """Return widths that fit into `room` when columns of sentences wrap; [] when even so they do not."""
         least = [self._least(place, natural[place]) for place in shown]
         spare = room - sum(least)
@@ -91,10 +92,10 @@ class Table:
         if self.columns[place] not in self.wrap:
             return natural
         text = [self.columns[place] if self.header else "", *(row[place] for row in self.rows)]
-        longest = max(cells(word) for each in text for word in each.replace(",", ", ").split(" "))
+        longest = max(cells(word) for line in text for word in line.replace(",", ", ").split(" "))
         return max(min(longest, _WIDEST), min(natural, _LEAST_WRAPPED))
 
-    def _aligned(self, shown: Sequence[tuple[int, int]], gap: int, width: int | None) -> list[Line]:
+    def _align(self, shown: Sequence[tuple[int, int]], gap: int, width: int | None) -> list[Line]:
         """Return header and rows with these columns in these widths; without a terminal's `width` no cell is broken."""
         lines: list[Line] = []
         if self.header:
@@ -102,7 +103,7 @@ class Table:
         for number, row in enumerate(self.rows):
             for line in self._row(row, shown, gap, width):
                 lines.append([(text, "dim") for text, _ in line] if number in self.muted else line)
-            lines += self._below(number, width)
+            lines += self._sentences_below(number, width)
         return lines
 
     def _row(self, row: Sequence[str], shown: Sequence[tuple[int, int]], gap: int, width: int | None) -> Iterator[Line]:
@@ -120,31 +121,31 @@ class Table:
                 line.append((before + (blanks if right else ""), None))
                 line.append((part, self.styles.get(name, {}).get(row[place])))
                 line.append(("" if right else blanks, None))
-            yield _stripped(line)
+            yield _strip_end(line)
 
-    def _below(self, number: int, width: int | None) -> Iterator[Line]:
+    def _sentences_below(self, number: int, width: int | None) -> Iterator[Line]:
         """Return the sentences below a row."""
         for sentence in self.below[number] if self.below else ():
             line = f"{' ' * (self.indent + 4)}{sentence}"
-            for each in rows_of(line, width, self.indent + 8) if width else [line]:
-                yield [(each, "dim" if number in self.muted else None)]
+            for row in rows_of(line, width, self.indent + 8) if width else [line]:
+                yield [(row, "dim" if number in self.muted else None)]
 
     def _block(self, number: int, width: int) -> Iterator[Line]:
         """Return a row as its first cell and, below it, a line for each other one that is not empty."""
         row, start, first = self.rows[number], " " * self.indent, self.columns[0]
         title = f"{first} {row[0]}" if first in self.right else row[0]
-        for each in rows_of(start + title, width, self.indent + 4):
-            yield [(each, "dim" if number in self.muted else "bold")]
+        for line in rows_of(start + title, width, self.indent + 4):
+            yield [(line, "dim" if number in self.muted else "bold")]
         label = max(map(cells, self.columns[1:]), default=0)
         for name, cell in zip(self.columns[1:], row[1:], strict=True):
             if not cell:
                 continue
             before = f"{start}  {name}{' ' * (label - cells(name) + 2)}"
             style = None if number in self.muted else self.styles.get(name, {}).get(cell)
-            for each in rows_of(cell, max(1, width - cells(before))):
-                yield [(before, None), (each, style)]
+            for line in rows_of(cell, max(1, width - cells(before))):
+                yield [(before, None), (line, style)]
                 before = " " * cells(before)
-        yield from self._below(number, width)
+        yield from self._sentences_below(number, width)
 
 
 def or_dash(value: object) -> str:
@@ -152,7 +153,7 @@ def or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _stripped(line: list[Piece]) -> Line:
+def _strip_end(line: list[Piece]) -> Line:
     """Return the line without blanks at its end."""
     while line and not line[-1][0].strip():
         line.pop()

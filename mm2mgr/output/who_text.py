@@ -10,29 +10,29 @@ from mm2mgr.output.tables import Table
 from mm2mgr.text import number_of, visible
 
 
-def say_routes(found: TopicRoutes) -> None:
+def say_routes(report: TopicRoutes) -> None:
     """Print each route in one line, then the connectors on them, then those that do not mirror the topic, with the reason."""
-    for route in found.routes:
+    for route in report.routes:
         first = _stop(route[0].source, route[0].topic, None)
         say(" → ".join([first, *(_stop(hop.target, hop.becomes, hop.partitions) for hop in route)]), style="bold")
-    if found.is_endless:
+    if report.is_endless:
         say(
             "! Longer routes are cut: connectors send the topic round. `mm2mgr lint` finds such loops.",
             style=STYLES["warning"],
         )
-    mirroring = [hop for hop in found.connectors if hop.takes]
-    others = [hop for hop in found.connectors if not hop.takes]
+    mirroring = [hop for hop in report.connectors if hop.takes]
+    others = [hop for hop in report.connectors if not hop.takes]
     if not mirroring:
-        nothing = "Nothing that is known" if found.unread else "Nothing"
-        say(f"{nothing} mirrors {visible(found.topic)}.", style="bold")
+        nothing = "Nothing that is known" if report.unread else "Nothing"
+        say(f"{nothing} mirrors {visible(report.topic)}.", style="bold")
     _say_connectors(mirroring, "name on target")
     if others:
         say()
         say("Not mirrored by, although they could:" if mirroring else "Named, but not mirrored, by:")
         _say_connectors(others, "")
-    for connect, reason in found.unread.items():
+    for connect, reason in report.unread.items():
         say(f"! Connect cluster {connect}: {reason}", style=STYLES["unknown"])
-    for reason in found.unlisted.values():
+    for reason in report.unlisted.values():
         say(f"! whether it is there is not known: {reason}", style=STYLES["unknown"])
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
-from mm2mgr.output import serve_page, survey_page
+from mm2mgr.output import serve_page
 from mm2mgr.output.problem_text import with_sentences
 from mm2mgr.serve.metrics import exposition
 
@@ -188,14 +187,16 @@ class _Pages:
         return Response(exposition(self._view(), self._ticks(), self._closed), headers={"Content-Type": _METRICS_TYPE})
 
     def api_status(self, request: Request) -> Response:
-        status = self._view().to_dict(self._ticks())
-        return JSONResponse({**status, "status": status["status"] and with_sentences(status["status"])})
+        overview = self._view().overview_dict(self._ticks())
+        status = overview["status"] and with_sentences(to_json(overview["status"]))
+        return JSONResponse({**to_json(overview), "status": status})
 
     def api_flow(self, request: Request) -> Response:
-        flow = self._view().flow_dict(request.query_params.get("id", ""))
-        if flow is None:
+        view = self._view()
+        status = view.status(request.query_params.get("id", ""))
+        if status is None:
             return JSONResponse({"error": "no flow has this id"}, 404)
-        return JSONResponse(with_sentences(flow))
+        return JSONResponse(with_sentences(to_json(view.flow_dict(status))))
 
     def api_watchdog(self, request: Request) -> Response:
         watchdog = self._view().watchdog
@@ -206,54 +207,49 @@ class _Pages:
         return JSONResponse(to_json(watchdog))
 
     def api_survey(self, request: Request) -> Response:
-        survey = _survey_dict(self._view())
+        survey = self._view().survey
         if survey is None:
             return JSONResponse({"error": "not made yet"}, 503)
-        return JSONResponse({"taken_at": survey["taken_at"], **survey[request.scope["path"].rpartition("/")[2]]})
+        part = getattr(survey, request.scope["path"].rpartition("/")[2])
+        return JSONResponse(
+            {"taken_at": survey.taken_at, **({"error": part} if isinstance(part, str) else to_json(part))}
+        )
 
     def overview(self, request: Request) -> Response:
-        view = self._view().to_dict(self._ticks())
+        view = self._view()
         return self._html(request, "overview", view, serve_page.overview(self._clock(), view))
 
     def flows(self, request: Request) -> Response:
-        view, query = self._view().to_dict(self._ticks()), request.query_params
+        view, query = self._view(), request.query_params
         context = serve_page.flows(view, query.get("source", ""), query.get("target", ""))
         return self._html(request, "flows", view, context)
 
     def flow(self, request: Request) -> Response:
-        now, newest = self._clock(), self._view()
-        view, flow = newest.to_dict(self._ticks()), newest.flow_dict(request.query_params.get("id", ""))
-        if flow is None:
+        view = self._view()
+        status = view.status(request.query_params.get("id", ""))
+        if status is None:
             return self._html(request, "flows", view, serve_page.flows(view) | {"heading": "No flow has this id"}, 404)
-        return self._html(request, "flow", view, serve_page.flow(now, flow, _survey_dict(newest)))
+        return self._html(request, "flow", view, serve_page.flow(self._clock(), view, status))
 
     def losses(self, request: Request) -> Response:
-        view = self._view().to_dict(self._ticks())
-        return self._html(request, "table", view, survey_page.losses(view))
+        view = self._view()
+        return self._html(request, "table", view, serve_page.losses(view))
 
     def watchdog(self, request: Request) -> Response:
-        newest = self._view()
-        context = survey_page.watchdog(to_json(newest.watchdog))
-        return self._html(request, "table", newest.to_dict(self._ticks()), context)
+        view = self._view()
+        return self._html(request, "table", view, serve_page.watchdog(view.watchdog))
 
     def show_survey(self, request: Request) -> Response:
-        newest = self._view()
-        page = {"findings": survey_page.findings, "changes": survey_page.changes, "plan": survey_page.plan}
-        context = page[request.scope["path"].removeprefix("/")](_survey_dict(newest))
-        return self._html(request, "table", newest.to_dict(self._ticks()), context)
+        view = self._view()
+        page = {"findings": serve_page.findings, "changes": serve_page.changes, "plan": serve_page.plan}
+        context = page[request.scope["path"].removeprefix("/")](view.survey)
+        return self._html(request, "table", view, context)
 
     def _html(
-        self, request: Request, page: str, view: dict[str, Any], context: dict[str, Any], status: int = 200
+        self, request: Request, page: str, view: EstateView, context: serve_page.Context, status: int = 200
     ) -> Response:
         refresh = request.query_params.get("refresh", "")
         seconds = int(refresh) if refresh.isascii() and refresh.isdecimal() and len(refresh) < 6 else None
         if seconds is not None:
             seconds = min(max(seconds, _LEAST_REFRESH_SECONDS), _MOST_REFRESH_SECONDS)
-        return HTMLResponse(serve_page.html(page, view, seconds, **context), status)
-
-
-def _survey_dict(view: EstateView) -> dict[str, Any] | None:
-    survey = view.survey
-    if survey is None:
-        return None
-    return {"taken_at": survey.taken_at, "findings": survey.findings, "plan": survey.plan, "history": survey.history}
+        return HTMLResponse(serve_page.html(page, view, self._ticks(), context, seconds), status)

@@ -236,10 +236,10 @@ def _of_the_estate(view: EstateView) -> dict[str, list[Row]]:
         rows["mm2mgr_open_losses"] = [((), float(len(status.losses)))]
         unread = Counter(where.partition(" ")[0] for where in status.failures)
         rows["mm2mgr_unreadable_clusters"] = [((kind,), float(unread[kind])) for kind in ("connect", "kafka")]
-    if view.survey and "error" not in view.survey.findings:
-        severities = Counter(finding["severity"] for finding in view.survey.findings["findings"])
+    if view.survey and not isinstance(view.survey.findings, str):
+        severities = Counter[str](finding.severity for finding in view.survey.findings.loud)
         rows["mm2mgr_findings"] = [((word,), float(severities[word])) for word in SEVERITIES]
-    if view.survey and "error" not in view.survey.plan:
-        changes = [change for cluster in view.survey.plan["clusters"] for change in cluster["changes"]]
-        rows["mm2mgr_plan_changes"] = [((), float(sum(change["action"] != "no-op" for change in changes)))]
+    if view.survey and not isinstance(view.survey.plan, str):
+        changes = view.survey.plan.changes
+        rows["mm2mgr_plan_changes"] = [((), float(sum(change.action != "no-op" for change in changes)))]
     return rows

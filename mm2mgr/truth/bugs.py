@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 from mm2mgr.truth.reach import ConnectorType, numbers
 
@@ -56,6 +56,7 @@ class Bug:
     rule: str = "known-bug"
     evidence: str = "unverified"
     twins: tuple[str, ...] = ()
+    json_keys = "bug=id severity effect remedy releases span connectors=types condition=configs rule evidence"
 
     def affects(self, version: str) -> bool:
         """Tell whether a version has it; a vendor's line without a patch only when no release of it is fixed."""
@@ -74,19 +75,10 @@ class Bug:
         """Return the releases that have it, in words."""
         return ", ".join(f"{first} to {last}" if last else f"{first} and newer" for first, last in self.releases)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "bug": self.id,
-            "severity": self.severity,
-            "effect": self.effect,
-            "remedy": self.remedy,
-            "releases": [list(span) for span in self.releases],
-            "span": self.span,
-            "connectors": list(self.types),
-            "condition": self.condition or "every config",
-            "rule": self.rule,
-            "evidence": self.evidence,
-        }
+    @property
+    def configs(self) -> str:
+        """Which configs have it, in words."""
+        return self.condition or "every config"
 
 
 def _is_on(key: str, *, default: bool) -> Condition:

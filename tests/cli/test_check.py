@@ -87,7 +87,7 @@ def row(topic: str, status: Status = "missing") -> CheckRow:
 
 def test_a_hundred_topics_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     rows = tuple(row(f"a.t{number:03}") for number in range(100))
-    say_check(to_json(Checked(rows, ("kafka-acls.sh …",), seconds=1.26)))
+    say_check(Checked(rows, ("kafka-acls.sh …",), seconds=1.26))
     out = capsys.readouterr().out
     assert "Write on topic a.t000, a.t001, a.t002 and 97 more" in out
     assert out.count("it fails") == 1
@@ -100,7 +100,7 @@ def test_no_cell_is_cut_and_no_line_is_wider_than_its_sentence(capsys: pytest.Ca
     failed = CheckRow(
         "failed", "b", "log in", subject, everyone, effect="no broker " + "answered " * 60, fix="check it"
     )
-    say_check(to_json(Checked((failed, row("a.t")))))
+    say_check(Checked((failed, row("a.t"))))
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == f"failed   b      {subject}  client 0, client 1, client 2 and 6 more  log in"
     assert lines[2] == "    no broker " + "answered " * 59 + "answered"
@@ -111,7 +111,7 @@ def test_no_cell_is_cut_and_no_line_is_wider_than_its_sentence(capsys: pytest.Ca
 def test_unknown_alone_is_good_and_gets_its_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     found = Checked((row("a.t", "unknown"),), unsure=("kafka-acls.sh … --topic a.t",))
     assert found.good
-    say_check(to_json(found))
+    say_check(found)
     out = capsys.readouterr().out
     assert "Unknown means the check could not run" in out
     assert "granting a right twice does no harm" in out

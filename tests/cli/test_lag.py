@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -103,17 +102,13 @@ def test_a_store_that_cannot_be_read_blinds_neither_status_nor_lag_nor_serve(
     assert row["lag_records"]["value"] == 4
     watch = EstateWatch(Workspace((behind.mm2mgr.tree,)), ServeOrder(store=store))
     watch.look_once()
-    shown = watch.view.to_dict(time.monotonic())
-    assert (shown["error"], shown["state"], shown["status"]["flows"][0]["lag_records"]) == ("", "ok", 4)
-    assert [each for each in shown["warnings"] if says in each] != []
-    assert says in html_of(shown)
+    view, now = watch.view, time.monotonic()
+    assert view.look is not None
+    assert (view.error, view.state(now), view.look.status.flows[0].lag_records) == ("", "ok", 4)
+    assert [warning for warning in view.warnings if says in warning] != []
+    assert says in html("overview", view, now, overview(time.time(), view))
     if table == "losses":
         assert says in behind.mm2mgr("status", "--store", str(store)).err
-
-
-def html_of(shown: dict[str, Any]) -> str:
-    """Return the overview as a page."""
-    return html("overview", shown, **overview(time.time(), shown))
 
 
 @pytest.mark.parametrize("command", [("lag",), ("sample", "--duration", "1s"), ("serve",), ("throughput",), ("size",)])

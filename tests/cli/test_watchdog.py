@@ -19,7 +19,7 @@ from mm2mgr.kafka import lease
 from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
 from mm2mgr.operations.serve import EstateWatch, ServeOrder, WatchdogOrder
-from mm2mgr.output.watch_text import action_line, say_watch_round
+from mm2mgr.output.history_text import action_line, say_watch_round
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.render import OWNER_KEY
 from tests.fake_connect import Request
@@ -193,7 +193,7 @@ def test_a_dry_run_says_what_it_would_do_and_sends_nothing(
     fail(applied, ORDERS, t0=TIMED_OUT)
     dog = watching(dry_run=True)
     (action,) = dog.look().actions
-    assert "task 0 FAILED (time-out): would be restarted (1): org.apache.kafka" in action_line(to_json(action))
+    assert "task 0 FAILED (time-out): would be restarted (1): org.apache.kafka" in action_line(action)
     assert (sent(applied), recorded.entries, leases.groups) == ([], [], set())
 
 
@@ -302,7 +302,7 @@ def test_lines_say_what_and_why_once(
     fail(applied, LOGS, t0=TOO_LARGE)
     dog, said = watching(policy=replace(NOW, first_seconds=3600.0)), ""
     for _ in range(3):
-        said = say_watch_round(to_json(dog.look()), said)
+        said = say_watch_round(dog.look(), said)
     lines = [line.split(maxsplit=2)[2] for line in capsys.readouterr().out.replace("\n  ", " ").splitlines() if line]
     text = "\n".join(lines)
     assert text.count("orders:a->east: task 0 FAILED (time-out): restart in 3600 s unless it runs again: ") == 1

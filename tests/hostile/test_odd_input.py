@@ -227,7 +227,7 @@ def test_a_store_without_rights_is_named_in_words_and_blinds_nobody(
     assert watch.view.look is not None
     status = watch.view.look.status
     assert [warning for warning in status.warnings if "cannot be read: Permission denied" in warning] != []
-    assert "PermissionError" not in str(watch.view.to_dict(0.0))
+    assert "PermissionError" not in str(watch.view.overview_dict(0.0))
     for read in (SampleStore(store).hours, lambda: LossStore(store, "me").read()):
         with pytest.raises(Mm2mgrError, match="cannot be read: Permission denied"):
             read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,27 @@ import pytest
 
 from mm2mgr import __version__
 from mm2mgr.json_values import to_json
-from mm2mgr.lint.findings import Finding
-from mm2mgr.lint.subject import Spot
+from mm2mgr.lint.findings import Finding, Hit, Rule, Severity
+from mm2mgr.lint.subject import Spot, Subject
 from mm2mgr.lint.unjudged import NotJudged
 from mm2mgr.output.sarif import FINGERPRINT, SCHEMA, sarif
 
 ROOT = Path("/repository")
+
+
+def rule(name: str, severity: Severity, **facts: str) -> Rule:
+    def check(subject: Subject) -> Iterator[Hit]:
+        yield from ()
+
+    check.__doc__ = f"About {name}.\n\nMore."
+    return Rule(name, severity, check, **facts)
+
+
 RULES = [
-    {"rule": name, "severity": severity, "title": f"About {name}", "story": f"About {name}.\n\nMore.", **evidence}
-    for name, severity, evidence in (
-        ("loop", "error", {"source": "KIP-382", "seen": "tests/x.py::test_loop"}),
-        ("glob", "warning", {"source": "", "seen": "unverified"}),
-        ("slow", "info", {"source": "", "seen": "unverified"}),
-        ("unused", "error", {"source": "", "seen": "unverified"}),
-    )
+    rule("loop", "error", source="KIP-382", seen="tests/x.py::test_loop"),
+    rule("glob", "warning"),
+    rule("slow", "info"),
+    rule("unused", "error"),
 ]
 IN_FILE = Finding("loop", "error", Spot("clusters/flows/a b.yaml", 12, key="topics"), "Records go round.", "Rename.")
 LIVE = Finding(
@@ -33,7 +41,7 @@ INFO = Finding("slow", "info", Spot("mm2.properties"), "It is slow.", "More poll
 
 
 def run(*findings: Finding, unread: tuple[str, ...] = ()) -> dict[str, Any]:
-    made = sarif(to_json(findings), RULES, ROOT, unread)
+    made = to_json(sarif(findings, RULES, ROOT, unread))
     assert set(made) == {"$schema", "version", "runs"}
     assert (made["$schema"], made["version"], len(made["runs"])) == (SCHEMA, "2.1.0", 1)
     only: dict[str, Any] = made["runs"][0]
@@ -60,7 +68,7 @@ def test_no_finding_is_an_empty_run_that_succeeded() -> None:
 
 def test_what_was_not_judged_is_a_note_and_no_failure() -> None:
     open_ = NotJudged("cluster ids", "where records go", "--connect", ("wrong-kafka",), 2, ("B: no broker answered",))
-    (invocation,) = sarif([], RULES, ROOT, not_judged=[to_json(open_)])["runs"][0]["invocations"]
+    (invocation,) = to_json(sarif([], RULES, ROOT, not_judged=[open_]))["runs"][0]["invocations"]
     (note,) = invocation["toolExecutionNotifications"]
     text = "Not judged for 2 connectors: where records go. Unknown: cluster ids (B: no broker answered). Supplied by: --connect."
     assert (invocation["executionSuccessful"], note) == (True, {"level": "note", "message": {"text": text}})

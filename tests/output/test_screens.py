@@ -9,12 +9,14 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from mm2mgr.assignment import Assignment
 from mm2mgr.check.judge import Checked, CheckRow
@@ -22,6 +24,8 @@ from mm2mgr.cli import main
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
+from mm2mgr.lint.findings import Finding, Hit, Rule
+from mm2mgr.lint.subject import Spot, Subject
 from mm2mgr.lint.unjudged import NotJudged
 from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.health import Status
@@ -29,9 +33,10 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.operations.lag import LagReport
+from mm2mgr.operations.lint import LintReport
 from mm2mgr.output import console
 from mm2mgr.output.lag_text import say_lag
-from mm2mgr.output.lint_text import say_check, say_client_settings, say_explanation, say_findings, say_rule, say_rules
+from mm2mgr.output.lint_text import say_check, say_explained, say_findings, say_rules
 from mm2mgr.output.load_text import say_comparison, say_fleet, say_groups, say_rates, say_round, say_sizings, say_week
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_description, say_status
@@ -45,6 +50,7 @@ from mm2mgr.text import cells
 from mm2mgr.throughput.hourly import GroupRate, WeekPattern
 from mm2mgr.throughput.windows import PartitionRate
 from mm2mgr.topology import TaskMaximum
+from mm2mgr.truth.explain import Explanation
 from tests.plan.site import running
 from tests.sizing.sizes import size_flow
 from tests.spec.trees import ESTATE
@@ -93,36 +99,39 @@ def lag() -> None:
                       heartbeat_seconds=Failure("no heartbeats of dc1-logging on agg-east: none in topic dc1-logging.heartbeats"))  # fmt: skip
     dark = FlowFacts("orders:dc2->agg-east", "east", "mm2", "unknown", 210.0, 60.0, FlowLag(unknown="no URL answered"))
     for by in ("flow", "partition"):
-        say_lag(to_json(LagReport(210.0, by, (behind, level, dark), notes=("no samples of dc1",))), 30)
+        say_lag(LagReport(210.0, by, (behind, level, dark), notes=("no samples of dc1",)), 30)
+
+
+def rule() -> Rule:
+    """Return the rule of values/rule.json."""
+    written = value("rule")
+
+    def check(subject: Subject) -> Iterator[Hit]:
+        yield from ()
+
+    check.__doc__ = written["story"]
+    return Rule(written["rule"], written["severity"], check, source=written["source"], seen=written["seen"])
 
 
 def lint() -> None:
-    finding = {"file": "clusters/flows.yaml", "silenced": None, "more": 0, "rule": "no-effect", "severity": "error"}
-    findings = [
-        {
-            **finding,
-            "place": "clusters/flows.yaml:12:7",
-            "message": "`producer.batch.size` reaches no client of a source connector that Connect runs",
-            "fix": "write `record_producer: {batch.size: 500000}` on the flow",
-        },
-        {
-            **finding,
-            "place": "clusters/flows.yaml:31:9",
-            "rule": "buffer-below-link",
-            "severity": "warning",
-            "more": 3,
-            "message": "the receive buffer of 64 kB limits each connection to 800 kB/s at a round trip of 80 ms",
-            "fix": "declare the link, or set `receive.buffer.bytes` to 4194304",
-        },
-        {
-            **finding,
-            "place": "clusters/flows.yaml:40:3",
-            "silenced": "old brokers until June",
-            "message": "too old",
-            "fix": "-",
-        },
-    ]
-    counts = {"errors": 1, "warnings": 1, "infos": 0, "silenced": 1, "connectors": 12, "looked_at": ["clusters"]}
+    findings = (
+        Finding(
+            "no-effect",
+            "error",
+            Spot("clusters/flows.yaml", 12, key="7"),
+            "`producer.batch.size` reaches no client of a source connector that Connect runs",
+            "write `record_producer: {batch.size: 500000}` on the flow",
+        ),
+        Finding(
+            "buffer-below-link",
+            "warning",
+            Spot("clusters/flows.yaml", 31),
+            "the receive buffer of 64 kB limits each connection to 800 kB/s at a round trip of 80 ms",
+            "declare the link, or set `receive.buffer.bytes` to 4194304",
+            3,
+        ),
+        Finding("no-effect", "error", Spot("clusters/flows.yaml", 40), "too old", "-", 0, "old brokers until June"),
+    )
     ids = NotJudged(
         "cluster ids",
         "whether records are written to the target",
@@ -132,15 +141,14 @@ def lint() -> None:
         ("agg-east: no broker of agg-east-k1:9092 answered within 3 s",),
     )
     link = NotJudged("round trip", "whether fetches are too large for the link", "--rtt, or `links` of a tree", (), 12)
-    say_findings({"findings": findings, "summary": counts, "not_judged": [to_json(ids), to_json(link)]})
-    rule = value("rule")
-    say_rules([rule, {**rule, "rule": "buffer-below-link", "severity": "warning"}])
+    say_findings(LintReport(findings, 12, ("clusters",), (), (ids, link), shows_silenced=True))
+    say_rules([rule(), replace(rule(), id="buffer-below-link", severity="warning")])
 
 
 def explain() -> None:
-    say_explanation(value("explain"))
-    say_rule(value("rule"))
-    say_client_settings(value("settings")[:1])
+    say_explained(TypeAdapter(Explanation).validate_python(value("explain")))
+    say_explained(rule())
+    say_explained(value("settings")[:1])
 
 
 def check() -> None:
@@ -153,7 +161,7 @@ def check() -> None:
     rows.append(CheckRow("failed", "dc2", "log in", effect="no broker answered in 5 s", fix="check its addresses"))
     rows.append(CheckRow("unknown", "connect east", "version of the workers", how="inferred"))
     command = "kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal 'User:CN=mirror,OU=mirrors' --operation Write --topic dc1.logs.a"
-    say_check(to_json(Checked(tuple(rows), (command,), seconds=1.26)))
+    say_check(Checked(tuple(rows), (command,), seconds=1.26))
 
 
 def fleet() -> None:

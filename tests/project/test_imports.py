@@ -221,20 +221,9 @@ LAYERS: dict[str, set[str]] = {
             "sandbox",
         ),
     },
-    "output": {
-        "json_values",
-        "connectors",
-        "text",
-        "link",
-        "link_forecast",
-        "topology",
-        "render",
-        "comparison",
-        "plan",
-        "apply",
-        "throughput",
-        "sizing",
-        "operations",  # its result values
+    "output": {  # values of everything that is shown
+        *("json_values", "connectors", "text", "secrets", "link", "link_forecast", "topology", "render", "truth"),
+        *("lint", "live", "comparison", "plan", "apply", "observe", "check", "throughput", "sizing", "operations"),
     },
     "serve": {"json_values", "errors", "observe", "operations", "output"},  # of observe the kinds of problems
     "cli": {

@@ -14,6 +14,9 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
+from mm2mgr.comparison.differences import KeyChange
+from mm2mgr.lint.findings import Finding
+from mm2mgr.lint.subject import Spot
 from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.health import FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
@@ -22,10 +25,14 @@ from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.observe.ledger import LossEntry
 from mm2mgr.observe.trend import FLOW, LagPoint
 from mm2mgr.observe.watchdog import WatchAction
+from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lag import LagReport
+from mm2mgr.operations.lint import LintReport
 from mm2mgr.operations.serve import EstateLook, EstateView, Survey, after_look
 from mm2mgr.operations.watch import WatchdogView, WatchRound
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.plan.changes import Change, ClusterPlan, Plan
+from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.serve.app import application
 from mm2mgr.serve.server import Binding, Connections, listening, run
 
@@ -33,33 +40,22 @@ NOW = 1_700_000_000.0
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
+_CHANGE = Change(
+    "main", "mm2.a.b.source.orders", "source", "update", ("orders:a->b",), (KeyChange("tasks.max", "1", "2"),)
+)
+_ALIKE = [Change("main", f"mm2.a.b.{kind}", kind, "no-op") for kind in ("checkpoint", "heartbeat")]
+_ENTRY = HistoryEntry(
+    "1", "2026-01-02T03:04:05.000", "ann", "", "apply", "ann", "main", "mm2.a.b.source.orders", action="update",
+    reason="more <i>tasks</i>", outcome="done",
+)  # fmt: skip
 SURVEY = Survey(
     NOW,
-    {
-        "summary": {"errors": 1, "warnings": 0, "infos": 0, "connectors": 3},
-        "findings": [
-            {"place": "tree.yaml:3", "severity": "error", "rule": "dead-key", "message": "no client has <b>it</b>",
-             "more": 0, "silenced": None, "fix": "remove it"},
-        ],
-    },
-    {
-        "counts": {"create": 0, "update": 1, "delete": 0, "no-op": 2, "blocked": 0},
-        "clusters": [
-            {"connect": "main", "error": None, "changes": [
-                {"connector": "mm2.a.b.source.orders", "action": "update", "flows": ["orders:a->b"], "reason": "",
-                 "keys": [{"key": "tasks.max", "before": "1", "after": "2"}], "waits": None},
-            ]},
-        ],
-    },
-    {
-        "entries": [
-            {"when": "2026-01-02T03:04:05.000", "who": "ann", "commit": "", "command": "apply", "connect": "main",
-             "connector": "mm2.a.b.source.orders", "action": "update", "keys": [], "state": None, "outcome": "done",
-             "reason": "more <i>tasks</i>", "error": ""},
-        ],
-        "unread": {},
-    },
-)  # fmt: skip
+    LintReport(
+        (Finding("dead-key", "error", Spot("tree.yaml", 3), "no client has <b>it</b>", "remove it"),), 3, ("tree.yaml",)
+    ),
+    Plan("ann", (ClusterPlan("main", (_CHANGE, *_ALIKE)),)),
+    HistoryReport((_ENTRY,)),
+)
 
 
 def flow_status(flow: str, pair: str, **more: object) -> FlowStatus:

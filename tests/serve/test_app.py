@@ -166,7 +166,7 @@ def test_the_slow_parts_are_shown_and_what_failed_of_them_says_so() -> None:
     assert "no client has &lt;b&gt;it&lt;/b&gt;" in ask(small(), "/findings").text
     assert "more &lt;i&gt;tasks&lt;/i&gt;" in ask(small(), "/changes").text
     assert "0 to create, 1 to update, 0 to delete, 2 unchanged, 0 blocked." in ask(small(), "/plan").text
-    broken = replace(small(), survey=replace(SURVEY, plan={"error": "no <answer>"}))
+    broken = replace(small(), survey=replace(SURVEY, plan="no <answer>"))
     assert "It could not be made: no &lt;answer&gt;" in ask(broken, "/plan").text
     assert "Not made yet" in ask(replace(small(), survey=None), "/plan").text
 

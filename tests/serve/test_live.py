@@ -10,7 +10,7 @@ import pytest
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
 from mm2mgr.live.endpoints import kafka_access
-from mm2mgr.operations import EstateWatch, ServeOrder, Workspace, apply
+from mm2mgr.operations import EstateWatch, HistoryReport, Plan, ServeOrder, Workspace, apply
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker
@@ -71,11 +71,13 @@ def test_what_serve_knows_is_what_was_mirrored(workspace: Workspace) -> None:
         view = watch.view
         assert view.state(time.monotonic()) == "ok"
         assert view.failed_looks == 0
-        found = view.flow_dict(FLOW)
-        assert found is not None
-        assert sum(row["offsets"]["log_end"] for row in found["partitions"]) == 300
+        status = view.status(FLOW)
+        assert status is not None
+        assert sum(row.offsets.log.end for row in view.facts(status).rows("partition") if row.offsets) == 300
         assert view.survey is not None
-        assert view.survey.plan["counts"]["no-op"] == 3
-        assert [one["action"] for one in view.survey.history["entries"]] == ["create"] * 3
+        assert isinstance(view.survey.plan, Plan)
+        assert view.survey.plan.counts()["no-op"] == 3
+        assert isinstance(view.survey.history, HistoryReport)
+        assert [entry.action for entry in view.survey.history.entries] == ["create"] * 3
     finally:
         assert watch.close(30)

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder, Survey, measured_load
+from mm2mgr.operations.history import HistoryReport
+from mm2mgr.operations.lint import LintReport
+from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder, Survey, TaskLoad, measured_load
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import Store
@@ -92,7 +94,8 @@ def test_a_look_that_is_killed_is_a_failed_one_and_the_next_one_counts(
     assert watch.close(10)
     assert watch.view.failed_looks == 1
     assert watch.view.survey is not None
-    assert type(death).__name__ in str(watch.view.survey.plan["error"])
+    assert isinstance(watch.view.survey.plan, str)
+    assert type(death).__name__ in watch.view.survey.plan
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
@@ -166,9 +169,10 @@ def test_one_part_of_the_survey_that_fails_leaves_the_others(
     from mm2mgr.operations.serve import survey
 
     found = survey(workspace)
-    assert found.plan == {"error": "no plan today"}
-    assert "summary" in found.findings
-    assert "w" in found.history["unread"]
+    assert found.plan == "no plan today"
+    assert isinstance(found.findings, LintReport)
+    assert isinstance(found.history, HistoryReport)
+    assert "w" in found.history.unread
 
 
 def test_memory_is_flat_over_many_looks(workspace: Workspace) -> None:
@@ -194,14 +198,9 @@ def test_the_load_of_tasks_is_that_of_their_partitions_in_the_newest_hour(tmp_pa
     tasks = {TopicPartition("orders", 0): 0, TopicPartition("clicks", 0): 0, TopicPartition("orders", 1): 1}
     tasks |= {TopicPartition("new", 0): 1, TopicPartition("new", 1): 2}
     first, second, third = found.of_tasks("a", tasks)
-    assert first == {
-        "task": 0,
-        "bytes_per_second": pytest.approx(3500),
-        "records_per_second": pytest.approx(35),
-        "unmeasured_partitions": 0,
-    }
-    assert (second["bytes_per_second"], second["unmeasured_partitions"]) == (pytest.approx(1000), 1)
-    assert (third["bytes_per_second"], third["records_per_second"]) == (None, None), "unknown is no zero"
+    assert first == TaskLoad(0, pytest.approx(3500), pytest.approx(35), 0)
+    assert (second.bytes_per_second, second.unmeasured_partitions) == (pytest.approx(1000), 1)
+    assert (third.bytes_per_second, third.records_per_second) == (None, None), "unknown is no zero"
 
 
 def test_a_store_without_a_rolled_up_hour_makes_the_load_unknown(tmp_path: Path) -> None:

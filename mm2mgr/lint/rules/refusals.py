@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import (
-    RECORDS,
     Edit,
     Hit,
     connector_hit,
@@ -23,6 +22,7 @@ from mm2mgr.lint.findings import (
     spell,
 )
 from mm2mgr.lint.subject import Subject, SubjectKind
+from mm2mgr.plan.guards import RECORDS
 from mm2mgr.secrets import is_secret
 from mm2mgr.text import nearest, whole_number
 from mm2mgr.truth import classes
