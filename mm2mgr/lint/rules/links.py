@@ -26,6 +26,7 @@ from mm2mgr.link import (
 from mm2mgr.link_forecast import ENOUGH_PARTITIONS, ceilings
 from mm2mgr.lint.findings import (
     READER,
+    RECORDS,
     Edit,
     Hit,
     client_edit,
@@ -39,7 +40,6 @@ from mm2mgr.lint.findings import (
 )
 from mm2mgr.lint.rules.sizes import FETCH, MIB, PARTITION, fetch_of_one, known_limit, number, partitions, size, tasks
 from mm2mgr.lint.subject import CatchUpFacts, Estate, LinkFacts, Subject
-from mm2mgr.plan.guards import RECORDS
 from mm2mgr.text import rate_text
 
 _MEASURED = "measured over an emulated link, Kafka 4.3.1"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import (
     READER,
+    RECORDS,
     Edit,
     Hit,
     client_edit,
@@ -28,7 +29,6 @@ from mm2mgr.lint.findings import (
 from mm2mgr.lint.hops import filter_of, items_of, selection_of
 from mm2mgr.lint.rules.security import NEEDED
 from mm2mgr.lint.subject import Subject, addresses
-from mm2mgr.plan.guards import RECORDS
 from mm2mgr.text import few, span_text
 from mm2mgr.topics.names import NameFilter
 from mm2mgr.truth.bugs import BY_BUG

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from mm2mgr.formats.templates import is_open
 from mm2mgr.lint.findings import (
+    RECORDS,
     Edit,
     Hit,
     connector_hit,
@@ -22,7 +23,6 @@ from mm2mgr.lint.findings import (
     spell,
 )
 from mm2mgr.lint.subject import Subject, SubjectKind
-from mm2mgr.plan.guards import RECORDS
 from mm2mgr.secrets import is_secret
 from mm2mgr.text import nearest, whole_number
 from mm2mgr.truth import classes

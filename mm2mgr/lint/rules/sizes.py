@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from mm2mgr.link import BATCH_SHARE
-from mm2mgr.lint.findings import READER, Hit, client_edit, client_hit, describe, edit_hit, key_for, keys_ending, rule
+from mm2mgr.lint.findings import (
+    READER,
+    RECORDS,
+    Hit,
+    client_edit,
+    client_hit,
+    describe,
+    edit_hit,
+    key_for,
+    keys_ending,
+    rule,
+)
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.subject import Subject
-from mm2mgr.plan.guards import RECORDS
 from mm2mgr.text import whole_number
 
 MIB = 1024 * 1024

@@ -9,6 +9,7 @@ from functools import lru_cache
 from mm2mgr.formats.connectors import CONVERTERS
 from mm2mgr.formats.templates import UNNAMED, is_open, templates
 from mm2mgr.lint.findings import (
+    RECORDS,
     Edit,
     Hit,
     Severity,
@@ -25,7 +26,6 @@ from mm2mgr.lint.findings import (
 from mm2mgr.lint.hops import Point, point, same
 from mm2mgr.lint.rules.security import configured_value, lacking_in_override
 from mm2mgr.lint.subject import Estate, Spot, Subject, SubjectKind, addresses
-from mm2mgr.plan.guards import RECORDS
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.truth.explain import PRINCIPAL_KEYS
 from mm2mgr.truth.keys import load

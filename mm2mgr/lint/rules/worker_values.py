@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from mm2mgr.formats.templates import is_open
-from mm2mgr.lint.findings import Hit, estate_rule
+from mm2mgr.lint.findings import RECORDS, Hit, estate_rule
 from mm2mgr.lint.rules.dedicated_workers import WorkerLines
 from mm2mgr.lint.subject import Estate, Spot, Subject
-from mm2mgr.plan.guards import RECORDS
 from mm2mgr.secrets import is_secret
 from mm2mgr.truth.keys import allowed_values, fault, is_checked, load
 from mm2mgr.truth.reach import CLUSTER_KEYS
