@@ -11,10 +11,13 @@ from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.kafka.acls import Acl, Permission, Right
+from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.lint.subject import Estate
 from mm2mgr.lint.workers import read_estate_of
 from mm2mgr.live import read as live_read
+from mm2mgr.live.principals import principal_of
 from mm2mgr.live.questions import (
     ClusterId,
     Expiring,
@@ -29,10 +32,22 @@ from mm2mgr.live.questions import (
     TopicLogs,
     TopicRetention,
     TranslatedGroups,
+    UserTopics,
 )
 from mm2mgr.live.reach import KafkaReach, Limits
 from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.record_sizes import TopicSizes
+from mm2mgr.live.rights import (
+    EveryAcl,
+    LimitsOf,
+    LimitsRead,
+    LoggedIn,
+    LogIn,
+    Permissions,
+    RequestVersions,
+    RightsOf,
+    TopicsOfGroups,
+)
 from mm2mgr.live.snapshot import Question, Snapshot, Steps
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.facts import TopicListing
@@ -61,6 +76,8 @@ def answer_kafka(
         match question:
             case PartitionCounts() if topics:
                 return topics(access, lambda topic: False).partitions
+            case UserTopics() if topics:
+                return topics(access, lambda topic: False).partitions
             case TopicLogs() if topics:
                 listing = topics(access, lambda topic: topic == question.topic)
                 records, written = (found.get(question.topic, 0) for found in (listing.records, listing.written))
@@ -87,6 +104,23 @@ def answer_kafka(
                 return 1.0
             case TopicRetention() if idle:
                 return {question.topic: 60.0}
+            case LogIn() if idle:
+                partitions = topics(access, lambda topic: False).partitions if topics else {}
+                view = ClusterView(
+                    access.alias, (1, 2), frozenset({"Describe"}), partitions, frozenset({"billing"}), True
+                )
+                return LoggedIn(principal_of(access), view)
+            case RightsOf() if idle:
+                return _permissions(question.rights)
+            case EveryAcl() if idle:
+                return (Acl("User:ANONYMOUS", "*", "Read", "topic", "orders", prefixed=False, allow=True),)
+            case TopicsOfGroups() if idle:
+                return dict.fromkeys(question.groups, ("orders",))
+            case LimitsOf() if idle:
+                settings = {"max.message.bytes": "1048588", "cleanup.policy": "delete"}
+                return LimitsRead.from_topics(1_048_588, dict.fromkeys(question.topics, settings))
+            case RequestVersions() if idle:
+                return {1: (0, 10), 0: (0, 9)}
         return NotImplemented
 
     def answer(reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
@@ -99,6 +133,15 @@ def answer_kafka(
         return asked(reach, questions) if NotImplemented in answers.values() else answers
 
     patch.setattr(live_read, "ask_kafka", answer)
+
+
+def _permissions(rights: Sequence[Right]) -> Permissions:
+    """Answer no to what needs Write, and leave a missing topic open."""
+    permissions: Permissions = {}
+    for right in rights:
+        permission: Permission = "no" if right.operation == "Write" else "open" if right.operation == "Read" else "yes"
+        permissions.setdefault(right.kind, {}).setdefault(right.name, {})[right.operation] = permission
+    return permissions
 
 
 async def from_client(client: ConnectClient, steps: Steps[Result]) -> Result:

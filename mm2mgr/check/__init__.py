@@ -1,4 +1,5 @@
 """Checks a tree against real brokers and workers: rights of every principal, cluster ids, size limits, workers.
 
-It only reads. `needs` holds the rights that must exist, `mm2mgr.kafka.inspection` asks for them, `run` combines both into a `Checked`.
+`needs` holds the rights that must exist, `mm2mgr.live.rights` asks for them, `run` combines both into a `Checked`. All of
+it is pure.
 """

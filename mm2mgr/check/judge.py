@@ -1,7 +1,8 @@
-"""The result of a check: rows judged from the answers of brokers and workers, and `kafka-acls.sh` commands for missing rights. Pure.
+"""The result of a check: rows judged from answers of brokers and workers, and `kafka-acls.sh` commands. Pure.
 
-For a topic that does not exist, brokers do not answer questions about Read and Write. There the ACLs decide, if a login may read
-them; otherwise a login that may describe the topic for no other reason must have the right, because it includes Describe.
+For a topic that does not exist, brokers do not answer questions about Read and Write. There the ACLs decide, if a login
+may read them; otherwise a login that may describe the topic for no other reason must have the right, because it
+includes Describe.
 """
 
 from __future__ import annotations
@@ -13,24 +14,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from mm2mgr.check.needs import EFFECTS, ClientLogin, Principal, RequiredRight, knows_names
+from mm2mgr.check.needs import EFFECTS, RequiredRight, knows_names
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Permission, Right, allowed
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.live.kafka_state import Failure
+from mm2mgr.live.principals import Principal
+from mm2mgr.live.reach import ClientLogin
+from mm2mgr.live.snapshot import NotInSnapshot
 from mm2mgr.render import Connector
 from mm2mgr.topology import Flow, Topology, matches_nothing
 
 Status = Literal["missing", "failed", "unknown", "ok"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-"""Worst first: a right is missing; something did not answer or is not what was declared; it could not be verified; all is well."""
+"""Worst first: a right is missing; no answer, or not what was declared; it could not be verified; all is well."""
 
 
 @dataclass(frozen=True)
 class CheckRow:
     """One result. `where` is a cluster's alias or `connect NAME`; `rows` are numbers of the table in `needs`.
 
-    `how`: `asked` of the brokers, read from `ACLs`, or `inferred` because only this right lets its login describe the topic.
+    `how`: `asked` of the brokers, read from `ACLs`, or `inferred`: only this right lets its login describe the topic.
     """
 
     status: Status
@@ -97,14 +101,14 @@ def commands(grants: Iterable[Grant]) -> list[str]:
 
     Operations that others imply are left out. Who may alter ACLs adds `--command-config FILE` with a login of their own.
     """
-    wanted: dict[tuple[str, str, str, str], set[Right]] = {}
-    for each in grants:
-        key = (each.servers, each.principal, each.right.kind, each.right.name)
-        wanted.setdefault(key, set()).add(each.right)
+    needed: dict[tuple[str, str, str, str], set[Right]] = {}
+    for grant in grants:
+        key = (grant.servers, grant.principal, grant.right.kind, grant.right.name)
+        needed.setdefault(key, set()).add(grant.right)
     lines: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
-    for (servers, principal, kind, name), rights in sorted(wanted.items()):
-        given = {right.operation for right in rights}
-        least = (right.operation for right in rights if not right.implied_by() & given)
+    for (servers, principal, kind, name), rights in sorted(needed.items()):
+        operations = {right.operation for right in rights}
+        least = (right.operation for right in rights if not right.implied_by() & operations)
         key_of_line = servers, principal, kind, tuple(sorted(least, key=_OPERATIONS.index))
         lines.setdefault(key_of_line, []).append(name)
     return [
@@ -125,26 +129,40 @@ def _quoted(word: str) -> str:
     return word if re.fullmatch(r"[\w@%+=:,./*-]+", word) and "*" not in word else shlex.quote(word)
 
 
-_ASSUMED = "asked with the security that the tree declares for this cluster, because the workers bring their own login for this client"
-_LATER = "cannot be asked before the topic exists: check again after the first apply, or let a login of the tree read ACLs (Describe on the cluster)"
+_ASSUMED = (
+    "asked with the security that the tree declares for this cluster, because the workers bring their own login for this "
+    "client"
+)
+_LATER = (
+    "cannot be asked before the topic exists: check again after the first apply, or let a login of the tree read ACLs "
+    "(Describe on the cluster)"
+)
 _NO_GROUPS = (
     "not asked: Kafka creates its topic of group offsets at the first question about a group, and no login sees whether it is "
     "there. Check again when the cluster has had a group, or let a login of the tree read ACLs (Describe on the cluster)"
 )
-_OUTSIDE = "its rights do not come from ACLs that can be read, and the topic does not exist yet: check again after the first apply"
+_OUTSIDE = (
+    "its rights do not come from ACLs that can be read, and the topic does not exist yet: check again after the first "
+    "apply"
+)
+NOT_STORED = "not in the snapshot: take another one with this tree (mm2mgr snapshot --out FILE)"
 _BY_HOST = "its ACLs name single hosts, and the workers' are not known here"
 _SUPER = "ClusterAction"  # what no ACL of a client holds: a super user's, or there is no authorizer
 
 
 @dataclass(frozen=True)
 class LoginAnswers:
-    """What the brokers answered one login. `acls` of its cluster, None when no login could read them; `operations` on the cluster itself."""
+    """What the brokers answered one login. `acls` of its cluster, None when no login could read them.
+
+    `operations` on the cluster itself; `without`: rights that no snapshot has.
+    """
 
     principal: Principal
     servers: str
     permissions: Mapping[Right, Permission]
     operations: frozenset[str] = frozenset()
     acls: Sequence[Acl] | None = None
+    without: frozenset[Right] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -166,7 +184,7 @@ class _Book:
                 self._named.setdefault((acl.kind, acl.name), []).append(acl)
         self._wide = [acl for acl in own if acl.prefixed or acl.name == "*"]
         self.principal = name
-        self.known = answers.acls is not None and answers.principal.known
+        self.is_complete = answers.acls is not None and answers.principal.is_known
         # No ACL explains what it may do to the cluster: a super user, or there is no authorizer.
         self.outranked = _SUPER in answers.operations and not self.allows(Right(_SUPER, "cluster"))
 
@@ -177,28 +195,30 @@ class _Book:
         return allowed(self.about(right), self.principal, right)
 
 
-def judged(needs: Iterable[RequiredRight], answers: Mapping[ClientLogin, LoginAnswers]) -> list[CheckRow]:
+def judge_rights(needs: Iterable[RequiredRight], answers: Mapping[ClientLogin, LoginAnswers]) -> list[CheckRow]:
     """Return one row for each right of each login that was asked, with every client and connector that needs it."""
-    wanted: dict[tuple[ClientLogin, Right], list[RequiredRight]] = {}
+    by_right: dict[tuple[ClientLogin, Right], list[RequiredRight]] = {}
     operations: dict[tuple[ClientLogin, str, str], set[str]] = {}
     for need in needs:
         if need.login in answers:
-            wanted.setdefault((need.login, need.right), []).append(need)
+            by_right.setdefault((need.login, need.right), []).append(need)
             operations.setdefault((need.login, need.right.kind, need.right.name), set()).add(need.right.operation)
-    books = {login: _Book(each) for login, each in answers.items()}
+    books = {login: _Book(login_answers) for login, login_answers in answers.items()}
     rows = []
-    for (login, right), group in wanted.items():
-        said = answers[login].permissions.get(right, "open")
-        verdict = _verdict(right, said, books[login], operations[login, right.kind, right.name])
+    for (login, right), group in by_right.items():
+        verdict = _verdict(right, answers[login], books[login], operations[login, right.kind, right.name])
         rows.append(_row(group, answers[login], verdict, books[login]))
     return rows
 
 
-def _verdict(right: Right, said: Permission, book: _Book, needed: set[str]) -> _Verdict:
+def _verdict(right: Right, answers: LoginAnswers, book: _Book, needed: set[str]) -> _Verdict:
     """Judge one right; `needed` are all operations that its login needs on the resource."""
-    if said != "open":
-        return _Verdict("ok" if said == "yes" else "missing")
-    if book.known:
+    permission = answers.permissions.get(right, "open")
+    if permission != "open":
+        return _Verdict("ok" if permission == "yes" else "missing")
+    if right in answers.without:
+        return _Verdict("unknown", fix=NOT_STORED)
+    if book.is_complete:
         return _by_acls(right, book)
     if right.kind == "group":
         return _Verdict("unknown", fix=_NO_GROUPS)
@@ -208,10 +228,10 @@ def _verdict(right: Right, said: Permission, book: _Book, needed: set[str]) -> _
 
 
 def _by_acls(right: Right, book: _Book) -> _Verdict:
-    found = book.allows(right)
-    if found or book.outranked:
+    allows = book.allows(right)
+    if allows or book.outranked:
         return _Verdict("ok", "ACLs")
-    if found is None:
+    if allows is None:
         return _Verdict("unknown", "ACLs", _BY_HOST)
     # The brokers let it describe a missing topic: when no ACL says so, other things than ACLs count here.
     outside = right.kind == "topic" and not book.allows(replace(right, operation="Describe"))
@@ -223,7 +243,7 @@ def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdic
     numbers = tuple(sorted({need.number for need in group}))
     fix = verdict.fix
     grant = None
-    if verdict.status == "missing" and not (fix := _denied(first.right, book)):
+    if verdict.status == "missing" and not (fix := _remove_denial(first.right, book)):
         fix = f"give {answers.principal.name} {first.right}"
         grant = Grant(answers.servers, answers.principal.name, first.right)
     elif verdict.fix in (_LATER, _NO_GROUPS):
@@ -245,23 +265,27 @@ def _row(group: Sequence[RequiredRight], answers: LoginAnswers, verdict: _Verdic
     )
 
 
-def _denied(right: Right, book: _Book) -> str:
+def _remove_denial(right: Right, book: _Book) -> str:
     """Return how to remove a DENY that no added ACL can outweigh, or an empty text."""
     for acl in book.about(right):
         if not acl.allow and acl.covers(right):
-            what = f"{acl.kind} {acl.name}{'…' if acl.prefixed else ''}"
-            return f"remove the ACL that denies {acl.principal} {acl.operation} on {what}: it outweighs every ACL that allows"
+            resource = f"{acl.kind} {acl.name}{'…' if acl.prefixed else ''}"
+            denied = f"{acl.principal} {acl.operation} on {resource}"
+            return f"remove the ACL that denies {denied}: it outweighs every ACL that allows"
     return ""
 
 
-_ONCE = "record producer: Write on transactional id <group.id of the workers>-{name}-* and the same for the workers' own admin client"
+_ONCE = (
+    "record producer: Write on transactional id <group.id of the workers>-{name}-* and the same for the workers' own "
+    "admin client"
+)
 
 
 def unmatched_rows(flows: Sequence[Flow], topics: Mapping[str, Collection[str]]) -> Iterator[CheckRow]:
     """Yield a row for each flow that takes none of the topics that logins see on its source; `topics` are by alias."""
     for flow in flows:
-        seen = topics.get(flow.source.alias)
-        if seen is not None and (message := matches_nothing(flow, seen)):
+        source_topics = topics.get(flow.source.alias)
+        if source_topics is not None and (message := matches_nothing(flow, source_topics)):
             effect = f"flow {flow.id} mirrors nothing until such a topic exists, or until a login may see it"
             fix = "compare the patterns with the names of the topics (the whole name has to match)"
             yield CheckRow("unknown", flow.source.alias, message, effect=effect, fix=fix)
@@ -270,19 +294,24 @@ def unmatched_rows(flows: Sequence[Flow], topics: Mapping[str, Collection[str]])
 def unverified_rows(topology: Topology, connectors: Sequence[Connector]) -> Iterator[CheckRow]:
     """Yield what cannot be verified: topic names of custom replication policies, and rights of exactly-once workers."""
     for flow in topology.flows:
-        names = tuple(f"{one.connect}/{one.name}" for one in connectors if flow.id in one.flows)
+        serving = (connector for connector in connectors if flow.id in connector.flows)
+        names = tuple(f"{connector.connect}/{connector.name}" for connector in serving)
         if names and not knows_names(flow):
             fix = f"compare by hand: {flow.policy} decides how topics are named"
             yield CheckRow("unknown", flow.target.alias, "rights on remote topics", connectors=names, fix=fix)
     for connector in connectors:
         if topology.connects[connector.connect].exactly_once:
-            what, names = _ONCE.format(name=connector.name), (f"{connector.connect}/{connector.name}",)
-            effect = "without it the task fails, or all tasks as soon as there are two"
-            where, fix = connector.config["target.cluster.alias"], "brokers do not report it"
-            yield CheckRow("unknown", where, what, connectors=names, effect=effect, fix=fix)
+            yield CheckRow(
+                "unknown",
+                connector.config["target.cluster.alias"],
+                _ONCE.format(name=connector.name),
+                connectors=(f"{connector.connect}/{connector.name}",),
+                effect="without it the task fails, or all tasks as soon as there are two",
+                fix="brokers do not report it",
+            )
 
 
-WorkerAnswer = tuple[WorkerFacts, Failure | None] | Failure
+WorkerAnswer = tuple[WorkerFacts, Mm2mgrError | None] | Mm2mgrError
 """What the workers say, with the reason where their override policy could not be found; or why they do not answer."""
 
 
@@ -290,12 +319,13 @@ def worker_rows(answers: Mapping[str, WorkerAnswer]) -> Iterator[CheckRow]:
     """Yield one row for each Connect cluster, and one for a policy that could not be found."""
     for name, answer in answers.items():
         where = f"connect {name}"
-        if isinstance(answer, Failure):
-            yield CheckRow("failed", where, "ask the workers", effect=answer.message, fix=answer.hint or "")
+        if isinstance(answer, Mm2mgrError):
+            status: Status = "unknown" if isinstance(answer, NotInSnapshot) else "failed"
+            yield CheckRow(status, where, "ask the workers", effect=answer.message, fix=answer.hint or "")
             continue
         worker, unprobed = answer
         policy = f", overrides: {worker.policy}" if worker.policy else ""
-        what = f"workers of Kafka {worker.version or 'unknown'} on Kafka cluster {worker.cluster_id}{policy}"
-        yield CheckRow("ok", where, what)
+        version = worker.version or "unknown"
+        yield CheckRow("ok", where, f"workers of Kafka {version} on Kafka cluster {worker.cluster_id}{policy}")
         if unprobed:
             yield CheckRow("unknown", where, "override policy", effect=unprobed.message, fix=unprobed.hint or "")

@@ -6,9 +6,7 @@ each); rows 25 to 27 apply to connectors with an offsets topic of their own (KIP
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -16,11 +14,12 @@ from mm2mgr import defaults
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.acls import CLUSTER_NAME, ResourceKind, Right
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
+from mm2mgr.live.reach import ClientLogin
 from mm2mgr.render import Connector
 from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow, Topology, Type, lease_group
 from mm2mgr.truth.client_values import settings
-from mm2mgr.truth.reach import CLUSTER_KEYS, Client, Setting, clients
+from mm2mgr.truth.reach import Client, Setting, clients
 
 OWN = "mm2mgr itself"
 On = Literal[
@@ -37,7 +36,10 @@ _KINDS: dict[On, ResourceKind] = {
 
 @dataclass(frozen=True)
 class RightRule:
-    """One right that a type of connector, or mm2mgr, needs. `key`: only when this config key is true; `beside`: only with that client."""
+    """One right that a type of connector, or mm2mgr, needs.
+
+    `key`: only when this config key is true; `beside`: only with that client.
+    """
 
     number: int
     type: Type | Literal["mm2mgr"]
@@ -55,6 +57,9 @@ _CREATED_BY_PRODUCER = (
 _NO_SYNCS = "records flow, but no offset is ever translated for consumer groups"
 _NO_CHECKPOINTS = "everything is RUNNING and no checkpoint is written; the log says so once"
 _NO_LEASE = "`reconcile` gets no lease and writes nothing there; `apply` writes, and says that another process may write at the same time"
+_NO_QUOTAS = "quotas of `catch_up` cannot be read, so none is written or deleted; all else is planned and applied"
+_NO_LIMIT = "quotas of `catch_up` are not written; flows mirror without a limit, and `apply` ends with exit code 1"
+_NO_CONFIG = "`status` does not see whether a dedicated MirrorMaker that came back mirrors the same topics"
 _NOT_TAKEN = "`moved:` cannot take over from the dedicated MirrorMaker"
 _ACLS, _CONFIGS, _GROUPS = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "sync.group.offsets.enabled"
 
@@ -85,9 +90,9 @@ ROWS: tuple[RightRule, ...] = (
     RightRule(22, "checkpoint", "target admin", "Read", "remote topic", "offsets on it are never set on the target", key=_GROUPS),
     RightRule(23, "heartbeat", "target admin", "Create", "heartbeats", "the task fails"),
     RightRule(24, "heartbeat", "record producer", "Write", "heartbeats", "the task fails"),
-    *(RightRule(25, each, "record producer", "Write", "offsets", "the task fails when it stores offsets") for each in _TYPES),
-    *(RightRule(26, each, "framework offsets consumer", "Read", "offsets", "the task cannot read where it left off") for each in _TYPES),
-    *(RightRule(27, each, "framework admin", "Create", "offsets", "the offsets topic does not exist, and the task fails") for each in _TYPES),
+    *(RightRule(25, kind, "record producer", "Write", "offsets", "the task fails when it stores offsets") for kind in _TYPES),
+    *(RightRule(26, kind, "framework offsets consumer", "Read", "offsets", "the task cannot read where it left off") for kind in _TYPES),
+    *(RightRule(27, kind, "framework admin", "Create", "offsets", "the offsets topic does not exist, and the task fails") for kind in _TYPES),
     RightRule(28, "mm2mgr", OWN, "Write", "history", "apply and the verbs do their work and say that the history was not written"),
     RightRule(29, "mm2mgr", OWN, "Create", "history", "the history is not written until the topic is created: one partition, cleanup.policy=compact"),
     RightRule(30, "mm2mgr", OWN, "Read", "history", f"no `history`; `drift` compares with the tree; {_NO_LEASE}"),
@@ -95,16 +100,16 @@ ROWS: tuple[RightRule, ...] = (
     RightRule(32, "mm2mgr", OWN, "Read", "dedicated offsets", _NOT_TAKEN),
     RightRule(33, "mm2mgr", OWN, "Read", "dedicated status", _NOT_TAKEN),
     RightRule(34, "mm2mgr", OWN, "Describe", "dedicated group", _NOT_TAKEN),
-    RightRule(35, "mm2mgr", OWN, "DescribeConfigs", "quotas", "quotas of `catch_up` cannot be read, so none is written or deleted; all else is planned and applied"),
-    RightRule(37, "mm2mgr", OWN, "Read", "dedicated configs", "`status` does not see whether a dedicated MirrorMaker that came back mirrors the same topics"),
-    RightRule(36, "mm2mgr", OWN, "AlterConfigs", "quotas", "quotas of `catch_up` are not written; flows mirror without a limit, and `apply` ends with exit code 1"),
+    RightRule(35, "mm2mgr", OWN, "DescribeConfigs", "quotas", _NO_QUOTAS),
+    RightRule(37, "mm2mgr", OWN, "Read", "dedicated configs", _NO_CONFIG),
+    RightRule(36, "mm2mgr", OWN, "AlterConfigs", "quotas", _NO_LIMIT),
 )  # fmt: skip
 EFFECTS = {row.number: row.effect for row in ROWS}
 
 
 @dataclass(frozen=True)
 class RequiredRight:
-    """A right that one client of a connector needs; `number` is its row, `connector` is `connect/name`, or empty for what mm2mgr needs."""
+    """A right that one client of a connector needs; `number` is its row, `connector` is `connect/name`, "" for mm2mgr."""
 
     number: int
     connector: str
@@ -122,64 +127,70 @@ class ExistingNames:
 
 
 def needs(
-    topology: Topology, connectors: Sequence[Connector], known: ExistingNames, versions: Mapping[str, str | None]
+    topology: Topology, connectors: Sequence[Connector], existing: ExistingNames, versions: Mapping[str, str | None]
 ) -> Iterator[RequiredRight]:
     """Yield what the connectors need; `versions` are Kafka's of the workers by Connect cluster, as far as known."""
     for connector in connectors:
-        there = present(connector, versions.get(connector.connect))
-        named = _resources(topology, connector, known)
+        by_name = {client.name: client for client in clients_of(connector, versions.get(connector.connect))}
+        names_of = _resources(topology, connector, existing)
         for row in ROWS:
-            client = there.get(row.client)
-            if row.type != connector.type or client is None or (row.beside and row.beside not in there):
+            client = by_name.get(row.client)
+            if row.type != connector.type or client is None or (row.beside and row.beside not in by_name):
                 continue
             if row.key and connector.config.get(row.key, "false").lower() != "true":
                 continue
             login = login_of(client, connector, topology)
-            for name in named[row.on]:
+            for name in names_of[row.on]:
                 right = Right(row.operation, _KINDS.get(row.on, "topic"), name)
                 yield RequiredRight(row.number, f"{connector.connect}/{connector.name}", row.client, login, right)
 
 
 def own_needs(
-    topology: Topology, connectors: Iterable[Connector], login_on: Callable[[str], ClientLogin]
+    topology: Topology, connectors: Sequence[Connector], login_on: Callable[[str], ClientLogin]
 ) -> Iterator[RequiredRight]:
-    """Yield what mm2mgr itself needs for the history, the lease, quotas and what these connectors take over; `login_on` returns its own by alias."""
-    connectors = list(connectors)
-    kept = [each for each in map(topology.connects.get, {one.connect for one in connectors}) if each]
-    for alias in sorted({each.kafka for each in kept if each.model.history}):
-        yield from _own(login_on(alias), {"history": HISTORY_TOPIC, "lease": lease_group(topology)})
-    chosen = {flow for one in connectors for flow in one.flows}
-    for alias in sorted({flow.target.alias for flow in topology.flows_of(chosen) if flow.catch_up}):
-        yield from _own(login_on(alias), {"quotas": CLUSTER_NAME})
+    """Yield what mm2mgr itself needs for history, lease, quotas and take-overs; `login_on`: its login by alias."""
+    connects = [topology.connects[name] for name in {connector.connect for connector in connectors}]
+    for alias in sorted({connect.kafka for connect in connects if connect.model.history}):
+        yield from _own_rights(login_on(alias), {"history": HISTORY_TOPIC, "lease": lease_group(topology)})
+    flow_ids = {flow_id for connector in connectors for flow_id in connector.flows}
+    for alias in sorted({flow.target.alias for flow in topology.flows_of(flow_ids) if flow.catch_up}):
+        yield from _own_rights(login_on(alias), {"quotas": CLUSTER_NAME})
     for entry in topology.moved:
-        if entry.dedicated and entry.to in chosen:
+        if entry.dedicated and entry.to in flow_ids:
             (flow,) = topology.flows_of({entry.to})
-            on: tuple[On, ...] = ("dedicated offsets", "dedicated status", "dedicated group")
             source = entry.dedicated[0]
-            named = {**dict(zip(on, dedicated_names(source), strict=True)), "dedicated configs": configs_topic(source)}
-            yield from _own(login_on(flow.target.alias), named)
+            offsets, status, group = dedicated_names(source)
+            yield from _own_rights(
+                login_on(flow.target.alias),
+                {
+                    "dedicated offsets": offsets,
+                    "dedicated status": status,
+                    "dedicated group": group,
+                    "dedicated configs": configs_topic(source),
+                },
+            )
 
 
-def _own(login: ClientLogin, named: Mapping[On, str]) -> Iterator[RequiredRight]:
+def _own_rights(login: ClientLogin, names: Mapping[On, str]) -> Iterator[RequiredRight]:
     for row in ROWS:
-        if row.on in named:
-            right = Right(row.operation, _KINDS.get(row.on, "topic"), named[row.on])
+        if row.on in names:
+            right = Right(row.operation, _KINDS.get(row.on, "topic"), names[row.on])
             yield RequiredRight(row.number, "", row.client, login, right)
 
 
-def present(connector: Connector, version: str | None = None) -> dict[str, Client]:
-    """Return the clients that a connector has, by name."""
+def clients_of(connector: Connector, version: str | None = None) -> list[Client]:
+    """Return the clients that a connector has."""
     setting = Setting.from_config(connector.config, version) if version else Setting.from_config(connector.config)
-    return {client.name: client for client in clients(connector.type, setting)}
+    return list(clients(connector.type, setting))
 
 
-def mirrored(flow: Flow, topics: Collection[str], *, heartbeats: bool = False) -> list[str]:
-    """Return the topics that a flow mirrors: those it names, and those that exist; with its heartbeats where it carries them."""
-    named = {name for name in flow.settings.topics.include if is_name(name)}
-    found = {topic for topic in named.union(topics) if flow.carries(topic)}
+def mirrored_topics(flow: Flow, topics: Collection[str], *, heartbeats: bool = False) -> list[str]:
+    """Return the topics that a flow mirrors: those it names, and those that exist; with heartbeats if it carries them."""
+    names = {name for name in flow.settings.topics.include if is_name(name)}
+    carried = {topic for topic in names.union(topics) if flow.carries(topic)}
     if heartbeats:
-        found |= {"heartbeats"} | {topic for topic in topics if flow.selection.takes_heartbeats(topic)}
-    return sorted(found)
+        carried |= {"heartbeats"} | {topic for topic in topics if flow.selection.takes_heartbeats(topic)}
+    return sorted(carried)
 
 
 def knows_names(flow: Flow) -> bool:
@@ -187,13 +198,12 @@ def knows_names(flow: Flow) -> bool:
     return flow.policy in defaults.POLICIES.values()
 
 
-def _resources(topology: Topology, connector: Connector, known: ExistingNames) -> dict[On, list[str]]:
-    """Return the names of the topics and groups that a connector touches, by what the rows call them."""
+def _resources(topology: Topology, connector: Connector, existing: ExistingNames) -> dict[On, list[str]]:
     config, flows = connector.config, topology.flows_of(connector.flows)
     mark, source = config.get("replication.policy.separator", "."), config["source.cluster.alias"]
-    beats = config.get("heartbeats.replication.enabled", "false") == "true"
-    there = known.topics.get(flows[0].source.alias, ())
-    pairs = [(flow, topic) for flow in flows for topic in mirrored(flow, there, heartbeats=beats)]
+    heartbeats = config.get("heartbeats.replication.enabled", "false") == "true"
+    topics = existing.topics.get(flows[0].source.alias, ())
+    pairs = [(flow, topic) for flow in flows for topic in mirrored_topics(flow, topics, heartbeats=heartbeats)]
     syncs_on_source = config.get("offset-syncs.topic.location", "source").strip() == "source"
     storage = config.get("offsets.storage.topic")
     return {
@@ -205,7 +215,7 @@ def _resources(topology: Topology, connector: Connector, known: ExistingNames) -
         "checkpoints": [mark.join([source, "checkpoints", "internal"])],
         "heartbeats": ["heartbeats"],
         "offsets": [storage] if storage else [],
-        "group": sorted(known.groups.get(flows[0].pair, ())),
+        "group": sorted(existing.groups.get(flows[0].pair, ())),
         "cluster": [CLUSTER_NAME],
     }
 
@@ -213,126 +223,17 @@ def _resources(topology: Topology, connector: Connector, known: ExistingNames) -
 _BOOTSTRAP = "bootstrap.servers"
 
 
-@dataclass(frozen=True)
-class ClientLogin:
-    """A way into one Kafka cluster, as the workers use it. `assumed`: the workers have their own login, and this is the tree's description of it."""
-
-    cluster: str
-    servers: str
-    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    assumed: bool = False
-
-    @classmethod
-    def of(cls, cluster: str, config: Mapping[str, str], *, assumed: bool = False) -> ClientLogin:
-        """Make one of plain client keys; keys that are neither address nor security are dropped."""
-        security = {key: value for key, value in config.items() if key in CLUSTER_KEYS and key != _BOOTSTRAP}
-        if security.get("security.protocol") == "PLAINTEXT":  # said or not said: one login
-            security = {}
-        return cls(cluster, config.get(_BOOTSTRAP, ""), tuple(sorted(security.items())), assumed)
-
-
 def login_of(client: Client, connector: Connector, topology: Topology) -> ClientLogin:
     """Return the login of one client of a connector."""
     config = connector.config
     side = "source" if client.side == "source" else "target"
     alias = config[f"{side}.cluster.alias"]
-    found = settings(client, config)
+    own = settings(client, config)
     if client.side in ("source", "target"):
-        return ClientLogin.of(alias, found)
+        return ClientLogin.from_config(alias, own)
     # Connect's own clients start from the workers' settings, which are not in the tree; what it says of that cluster is
     # said of the workers.
     declared = {key: str(value) for key, value in topology.clusters[alias].client.items()}
-    whole = "security.protocol" in found
-    known = {**({_BOOTSTRAP: declared[_BOOTSTRAP]} if whole else declared), **found}
-    return ClientLogin.of(alias, known, assumed=not whole and len(declared) > 1)
-
-
-ANONYMOUS = "User:ANONYMOUS"
-BY_CERTIFICATE = "User:<subject of the client certificate>"
-BY_LOGIN = "User:<name behind this login>"
-
-
-@dataclass(frozen=True)
-class Principal:
-    """A principal's name; not `known`: a word in its place that people have to replace."""
-
-    name: str
-    known: bool = True
-
-
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
-# What java.security's X500Principal.getName() has words for; other types are written as numbers, their values as bytes.
-_WORDS = {
-    "2.5.4.3": "CN",
-    "2.5.4.6": "C",
-    "2.5.4.7": "L",
-    "2.5.4.8": "ST",
-    "2.5.4.9": "STREET",
-    "2.5.4.10": "O",
-    "2.5.4.11": "OU",
-    "0.9.2342.19200300.100.1.1": "UID",
-    "0.9.2342.19200300.100.1.25": "DC",
-}
-_ENCODINGS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
-_VERSION = 0xA0
-_SUBJECT = 4  # serial, signature algorithm, issuer, validity, subject
-
-
-def subject_of(pem: str) -> str | None:
-    """Return the subject of the first certificate, None where there is none that can be read."""
-    found = _CERTIFICATE.search(pem)
-    if not found:
-        return None
-    try:
-        certificate = base64.b64decode("".join(found[1].split()), validate=True)
-        fields = [each for each in _parts(_body(_body(certificate))) if each[0] != _VERSION]
-        # A step of the name may have several values: `CN=a+UID=b`.
-        steps = (_parts(body) for _, body, _ in _parts(fields[_SUBJECT][1]))
-        names = ["+".join(_value(pair) for _, pair, _ in step) for step in steps]
-    except (ValueError, IndexError):  # no base64, no text, or not what belongs at this place of a certificate
-        return None
-    return ",".join(reversed(names))  # RFC 2253 begins at the end
-
-
-def _value(pair: bytes) -> str:
-    (_, type_, _), (tag, value, whole) = _parts(pair)
-    word = _WORDS.get(_dotted(type_))
-    if word is None or tag not in _ENCODINGS:
-        return f"{_dotted(type_)}=#{whole.hex()}"
-    text = re.sub(r'([,=+<>#;"\\])', r"\\\1", value.decode(_ENCODINGS[tag]))
-    text = re.sub(r"^ | $", r"\\ ", text)
-    return f"{word}={text}"
-
-
-def _dotted(body: bytes) -> str:
-    numbers, number = [body[0] // 40, body[0] % 40], 0
-    for byte in body[1:]:
-        number = number << 7 | byte & 0x7F
-        if byte < 0x80:
-            numbers.append(number)
-            number = 0
-    return ".".join(map(str, numbers))
-
-
-def _body(data: bytes) -> bytes:
-    """Return the body of the first element; IndexError where there is none."""
-    first = next(_parts(data), None)
-    if first is None:
-        raise IndexError
-    return first[1]
-
-
-def _parts(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield tag, body and the whole of each element; IndexError where the data ends too soon."""
-    at = 0
-    while at < len(data):
-        start, tag, length = at, data[at], data[at + 1]
-        at += 2
-        if length & 0x80:
-            size = length & 0x7F
-            length = int.from_bytes(data[at : at + size])
-            at += size
-        if at + length > len(data):
-            raise IndexError
-        yield tag, data[at : at + length], data[start : at + length]
-        at += length
+    is_whole = "security.protocol" in own
+    login = {**({_BOOTSTRAP: declared[_BOOTSTRAP]} if is_whole else declared), **own}
+    return ClientLogin.from_config(alias, login, assumed=not is_whole and len(declared) > 1)

@@ -18,9 +18,10 @@ from mm2mgr.operations.workspace import Workspace
 def snapshot(workspace: Workspace, out: Path, output: str) -> int:
     """Write what the clusters answer now to a file, secrets masked.
 
-    With --snapshot FILE, `plan`, `status`, `describe`, `lag`, `who`, `topics`, `drift` and `lint` answer from it as
-    they would have answered then, anywhere, and contact nothing: for a bug report, for a plan that is reviewed
-    offline, or to see what a new version says of last night. The tree is not in the file.
+    With --snapshot FILE, `plan`, `status`, `describe`, `lag`, `who`, `topics`, `drift`, `lint`, `check`, `size`,
+    `fleet` and `simulate` answer from it as they would have answered then, anywhere, and contact nothing: for a bug
+    report, for a plan that is reviewed offline, or to see what a new version says of last night. The tree is not in
+    the file.
 
     \b
     Example:

@@ -121,6 +121,7 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
 )
 @output_option
 @click.pass_obj
+@snapshot_option
 def check(workspace: Workspace, flows: tuple[str, ...], timeout: float, fix_only: bool, output: str) -> int:
     """Ask brokers and workers whether FLOWS (all by default) can run.
 

@@ -56,7 +56,7 @@ Listings = Mapping[str, Listing | Mm2mgrError]
 
 
 def read_clusters(flows: Sequence[Flow]) -> Steps[tuple[Listings, Mapping[str, ConnectState]]]:
-    """Return the topics of each source cluster, and what each Connect cluster runs of the flows whose source answers."""
+    """Return the topics of each source, and what each Connect cluster runs of the flows whose source answers."""
     sources = dict.fromkeys(flow.source.alias for flow in flows)
     connects = dict.fromkeys(flow.connect.name for flow in flows)
     snapshot = yield [*map(UserTopics, sources), *map(Statuses, connects)]
@@ -122,7 +122,7 @@ def _is_current(running: Assignment, listing: Listing, mirrored: Callable[[str],
 
 
 class ExpandedTree(Protocol):
-    """What is needed of a workspace: the expanded tree, the connectors rendered from it, and answers of its clusters."""
+    """What is needed of a workspace: the expanded tree, connectors rendered from it, and answers of its clusters."""
 
     @property
     def topology(self) -> Topology: ...

@@ -19,7 +19,7 @@ from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, Spot, Subject, WorkerFacts
 from mm2mgr.live.questions import AnsweringWorker, Configs, ConfigValidation, Plugins, Statuses
-from mm2mgr.live.snapshot import Steps, ask, side_by_side
+from mm2mgr.live.snapshot import Steps, ask, or_error, side_by_side
 from mm2mgr.text import number_of
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
@@ -38,7 +38,7 @@ def ask_worker(connect: str, overrides: Mapping[str, str]) -> Steps[tuple[Worker
     `overrides`: see `harmless_overrides`. Raises Mm2mgrError when version, Kafka cluster or plugins cannot be read.
     """
     policy, snapshot = yield from side_by_side(
-        _try_probe(connect, overrides), ask([Plugins(connect), AnsweringWorker(connect)])
+        or_error(probe(connect, overrides)), ask([Plugins(connect), AnsweringWorker(connect)])
     )
     plugins, root = snapshot[Plugins(connect)], snapshot[AnsweringWorker(connect)]
     # What MirrorMaker's keys do follows its plugin's version, which may differ from the worker's own.
@@ -71,15 +71,8 @@ def read_estate_of(connect: str) -> Steps[Estate]:
 
 def read_estates(connects: Iterable[str]) -> Steps[dict[str, Estate | Mm2mgrError]]:
     """Return what each of these Connect clusters runs, or why it could not be read."""
-
-    def read_estate(connect: str) -> Steps[Estate | Mm2mgrError]:
-        try:
-            return (yield from read_estate_of(connect))
-        except Mm2mgrError as error:
-            return error
-
     names = list(connects)
-    return dict(zip(names, (yield from side_by_side(*map(read_estate, names))), strict=True))
+    return dict(zip(names, (yield from side_by_side(*(or_error(read_estate_of(name)) for name in names))), strict=True))
 
 
 def harmless_overrides(keys: Iterable[str]) -> dict[str, str]:
@@ -165,13 +158,6 @@ _TELLING = {
     for key, value in (("client.id", "mm2mgr-probe"), ("sasl.mechanism", "PLAIN"), ("bootstrap.servers", NOBODY))
 }
 _SENTENCE = re.compile(r"The '([^']+)' policy does not allow '[^']+' to be overridden in the connector configuration\.")
-
-
-def _try_probe(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts | Mm2mgrError]:
-    try:
-        return (yield from probe(connect, overrides))
-    except Mm2mgrError as error:
-        return error
 
 
 def probe(connect: str, overrides: Mapping[str, str]) -> Steps[WorkerFacts]:

@@ -25,7 +25,7 @@ from mm2mgr.topics.names import NameFilter
 
 if TYPE_CHECKING:
     from mm2mgr.connect.client import ConnectClient
-    from mm2mgr.live.reach import KafkaReach
+    from mm2mgr.live.reach import ClientLogin, KafkaReach
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 ConfigsAndStates = tuple[dict[str, ConnectorInfo], dict[str, str]]
@@ -174,6 +174,10 @@ class KafkaQuestion(Question[Answer_co]):
     """A question to one Kafka cluster; those of one kind are asked together."""
 
     answer: ClassVar[Any]
+
+    def as_login(self) -> ClientLogin | None:
+        """Return the login to ask as; None: mm2mgr's own."""
+        return None
 
     def ask(self, reach: KafkaReach) -> Answer_co:
         """Return the answer; raises Mm2mgrError. Blocks."""

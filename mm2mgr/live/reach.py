@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.secrets import mask_config
+from mm2mgr.truth.reach import CLUSTER_KEYS
 
 if TYPE_CHECKING:
     from mm2mgr.kafka.client import Kafka
@@ -21,7 +24,8 @@ class Limits:
     `connect_seconds` bounds a request to Connect with all its retries, `kafka_seconds` a call to Kafka, and
     `measuring_seconds` one that reads records, quotas or offsets by time. `at_once` are requests per Connect cluster:
     a read of one connector may be forwarded to the leader, and writes share one rebalance (seen: 3 s against 25 s one
-    after the other). `look_seconds` bounds a request of one look of many, `write_seconds` a write.
+    after the other). `look_seconds` bounds a request of one look of many, `write_seconds` a write. `is_total`:
+    `kafka_seconds` bounds all calls of a round to one login.
     """
 
     connect_seconds: float = 30.0
@@ -31,6 +35,32 @@ class Limits:
     measuring_seconds: float = 10.0
     at_once: int = 8
     kafka_at_once: int = 64
+    is_total: bool = False
+
+
+@dataclass(frozen=True)
+class ClientLogin:
+    """A way into one Kafka cluster, as the workers use it.
+
+    `assumed`: the workers have their own login, and this is the tree's description of it.
+    """
+
+    cluster: str
+    servers: str
+    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    assumed: bool = False
+
+    @classmethod
+    def from_config(cls, cluster: str, config: Mapping[str, str], *, assumed: bool = False) -> ClientLogin:
+        """Make one of plain client keys; keys that are neither address nor security are dropped."""
+        security = {key: value for key, value in config.items() if key in CLUSTER_KEYS and key != "bootstrap.servers"}
+        if security.get("security.protocol") == "PLAINTEXT":  # written or not: one login
+            security = {}
+        return cls(cluster, config.get("bootstrap.servers", ""), tuple(sorted(security.items())), assumed)
+
+    def as_stored(self) -> ClientLogin:
+        """Return it as a file has it, without secrets."""
+        return replace(self, security=tuple(sorted(mask_config(dict(self.security)).items())))
 
 
 @dataclass
@@ -52,7 +82,10 @@ class KafkaReach:
     def _client(self) -> Kafka:
         from mm2mgr.kafka.client import Kafka  # loads librdkafka, which a plan with declared ids does without
 
-        return self._opened.enter_context(Kafka(self.access, self.limits.kafka_seconds))
+        kafka = self._opened.enter_context(Kafka(self.access, self.limits.kafka_seconds))
+        if self.limits.is_total:
+            kafka.within(self.limits.kafka_seconds)
+        return kafka
 
     def close(self) -> None:
         """Let go of the client."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.live.endpoints import connect_target, kafka_access
+from mm2mgr.live.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.live.questions import ConnectQuestion, KafkaQuestion
-from mm2mgr.live.reach import KafkaReach, Limits
+from mm2mgr.live.reach import ClientLogin, KafkaReach, Limits
 from mm2mgr.live.snapshot import Question, Result, Snapshot, Steps
 from mm2mgr.topology import ConnectCluster, KafkaCluster, Topology
 
@@ -50,14 +50,17 @@ async def read(
 
 
 async def answered(
-    steps: Steps[Result], clusters: Clusters, limits: Limits, snapshot: Snapshot | None = None
+    steps: Steps[Result], clusters: Clusters, limits: Limits | Callable[[], Limits], snapshot: Snapshot | None = None
 ) -> tuple[Result, Snapshot]:
-    """Ask what a judgement lacks until it has its result; return that, and all that was answered."""
+    """Ask what a judgement lacks until it has its result; return that, and all that was answered.
+
+    `limits` of all rounds, or what returns those of the next.
+    """
     snapshot = snapshot or Snapshot()
     try:
         questions = next(steps)
         while True:
-            snapshot = await read(questions, clusters, limits, snapshot)
+            snapshot = await read(questions, clusters, limits() if callable(limits) else limits, snapshot)
             questions = steps.send(snapshot)
     except StopIteration as end:
         return end.value, snapshot
@@ -116,9 +119,14 @@ async def _ask_kafkas(
     answers: dict[Question[Any], Any] = {}
     reaches: list[KafkaReach] = []
     jobs: list[tuple[KafkaReach, list[KafkaQuestion[Any]]]] = []
-    for alias, asked in questions.items():
+    by_login: dict[tuple[str, ClientLogin | None], list[KafkaQuestion[Any]]] = {}
+    for question in (question for asked in questions.values() for question in asked):
+        by_login.setdefault((question.cluster, question.as_login()), []).append(question)
+    for (alias, login), asked in by_login.items():
+        cluster = clusters.kafkas[alias]
         try:
-            reach = KafkaReach(kafka_access(clusters.kafkas[alias]), limits)
+            own = access_as(cluster, login.servers, dict(login.security)) if login else kafka_access(cluster)
+            reach = KafkaReach(own, limits)
         except Mm2mgrError as error:
             answers.update(dict.fromkeys(asked, error))
             continue

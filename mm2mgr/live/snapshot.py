@@ -25,6 +25,10 @@ class Question(Generic[Answer_co]):
         return self
 
 
+class NotInSnapshot(Mm2mgrError):
+    """Nobody asked this when the snapshot was taken."""
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The answers that there are. A failed read is an answer too, so one dead cluster hides no other.
@@ -41,7 +45,7 @@ class Snapshot:
         """Return the answer, or why there is none."""
         key = question if self.taken_at is None else question.as_stored()
         if key not in self.answers:
-            return Mm2mgrError(f"{question.cluster}: unknown: not in the snapshot")
+            return NotInSnapshot(f"{question.cluster}: unknown: not in the snapshot")
         answer: Answer | Mm2mgrError = self.answers[key]
         return answer
 
@@ -73,6 +77,14 @@ It takes no client, no clock and no `await`, so a snapshot from a file gives wha
 def ask(questions: Iterable[Question[Any]]) -> Steps[Snapshot]:
     """Return a snapshot that has the answers to these questions."""
     return (yield questions)
+
+
+def or_error(steps: Steps[Result]) -> Steps[Result | Mm2mgrError]:
+    """Return the result of a judgement, or the error that it raises."""
+    try:
+        return (yield from steps)
+    except Mm2mgrError as error:
+        return error
 
 
 def side_by_side(*parts: Steps[Any]) -> Steps[list[Any]]:

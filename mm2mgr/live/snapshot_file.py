@@ -15,7 +15,7 @@ from typing import Any
 from mm2mgr.connect.types import ConnectorInfo, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
-from mm2mgr.live import kafka_state, questions
+from mm2mgr.live import kafka_state, questions, rights
 from mm2mgr.live.kafka_state import KafkaState, SeenKafka
 from mm2mgr.live.questions import Configs, ConnectorsWithStates, Statuses, TaskConfigs, TopicLogs
 from mm2mgr.live.snapshot import Question, Snapshot
@@ -36,7 +36,7 @@ _HINT = "make one with mm2mgr snapshot --out FILE"
 
 
 def _kinds() -> dict[str, type[Question[Any]]]:
-    names = (vars(module).values() for module in (questions, kafka_state))
+    names = (vars(module).values() for module in (questions, kafka_state, rights))
     return {
         kind.__name__: kind
         for values in names

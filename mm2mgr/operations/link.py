@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from difflib import unified_diff
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,12 +23,14 @@ from mm2mgr.formats.splices import NotEditable
 from mm2mgr.formats.structured import StructuredText
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.bandwidth import Transfer, TransferLimits, read_rate, write_rate
-from mm2mgr.kafka.client import Kafka
-from mm2mgr.kafka.inspection import broker_addresses
+from mm2mgr.kafka.inspection import BrokerAddress
 from mm2mgr.kafka.round_trip import RoundTrip, round_trips
 from mm2mgr.link import PAYLOAD_SHARE, BrokerLimits, FlowTraffic, window
 from mm2mgr.link_forecast import LinkComparison, compare
 from mm2mgr.live.endpoints import kafka_access
+from mm2mgr.live.reach import Limits
+from mm2mgr.live.rights import Brokers
+from mm2mgr.live.snapshot import ask
 from mm2mgr.operations.fix import Fixes
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.spec.models import Link
@@ -75,13 +76,16 @@ def link_read(
     if write:
         override_target(path)
     before = BROKERS.read(path)
-    found = ask_brokers(topology, chosen, timeout_seconds)
-    entries = {alias: _dated(entry, before.get(alias, {})) for alias, entry in found.entries(topology, before).items()}
+    limits = Limits(kafka_seconds=timeout_seconds, kafka_at_once=16, is_total=True)
+    answers = workspace.ask(ask_brokers(topology, chosen), limits)
+    entries = {
+        alias: _dated(entry, before.get(alias, {})) for alias, entry in answers.entries(topology, before).items()
+    }
     known = topology.clusters.keys()
     after = merge(before, entries, known, before)
     old, new = (BROKERS.text(each).splitlines() if each else [] for each in (before, after))
     diff = tuple(unified_diff(old, new, str(path), str(path), lineterm="")) if entries else ()
-    report = BrokersReport(entries, found.failures, tuple(found.remarks), path, diff)
+    report = BrokersReport(entries, answers.failures, tuple(answers.remarks), path, diff)
     if not (write and entries):
         return report
     written = BROKERS.write(path, entries, known, before, notify)
@@ -187,8 +191,12 @@ def link_probe(  # noqa: PLR0913  one argument per option
     clusters = [known_cluster(topology, alias) for alias in (first, second)]
     if first == second:
         raise Mm2mgrError(f"a link from '{first}' to itself", hint="name two clusters")
+    snapshot = workspace.ask(
+        ask([Brokers(first), Brokers(second)]), Limits(kafka_seconds=timeout_seconds, is_total=True)
+    )
+    brokers = [snapshot[Brokers(alias)] for alias in (first, second)]
     with ThreadPoolExecutor(2) as threads:
-        near, far = threads.map(partial(_probed, timeout_seconds=timeout_seconds), clusters)
+        near, far = threads.map(_probe, clusters, brokers, (timeout_seconds, timeout_seconds))
     found = judged(near, far)
     if found.entry is not None and (topic or temporary_topic):
         notify(f"measuring the bandwidth between this machine and {found.far.cluster}")
@@ -204,16 +212,12 @@ def link_probe(  # noqa: PLR0913  one argument per option
     return replace(found, diff=tuple(changed.diff), written=write and bool(changed.new))
 
 
-def _probed(cluster: KafkaCluster, timeout_seconds: float) -> ProbedEnd:
-    access = kafka_access(cluster)
-    with Kafka(access, timeout_seconds) as kafka:
-        kafka.within(timeout_seconds)
-        brokers = broker_addresses(kafka)
-    found = ProbedEnd(cluster.alias, round_trips(access, brokers, timeout_seconds))
-    if not found.measured:
-        why = "; ".join(f"{each.broker}: {each.why}" for each in found.brokers)
-        raise KafkaError(f"{cluster.alias}: no broker took a connection: {why}")
-    return found
+def _probe(cluster: KafkaCluster, brokers: Sequence[BrokerAddress], timeout_seconds: float) -> ProbedEnd:
+    end = ProbedEnd(cluster.alias, round_trips(kafka_access(cluster), brokers, timeout_seconds))
+    if not end.measured:
+        reasons = "; ".join(f"{trip.broker}: {trip.why}" for trip in end.brokers)
+        raise KafkaError(f"{cluster.alias}: no broker took a connection: {reasons}")
+    return end
 
 
 def judged(first: ProbedEnd, second: ProbedEnd) -> LinkProbe:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mm2mgr.check.run import check
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.read import read_clusters
@@ -27,7 +28,7 @@ from mm2mgr.live.questions import (
 )
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered, read
-from mm2mgr.live.snapshot import Question, Snapshot, ask, side_by_side
+from mm2mgr.live.snapshot import Question, Snapshot, ask, or_error, side_by_side
 from mm2mgr.live.snapshot_file import SNAPSHOT, together, write_snapshot
 from mm2mgr.observe.reading import Reading
 from mm2mgr.observe.state_file import state_file, timed_looks
@@ -55,8 +56,9 @@ class SnapshotTaken:
 
 
 def snapshot(workspace: Workspace, out: Path) -> SnapshotTaken:
-    """Ask all clusters of the tree what `plan`, `status`, `lag`, `who`, `topics`, `drift` and `lint` ask, and write the answers
-    to a file, secrets masked. Nothing else is written; a cluster that does not answer is in the file with its failure.
+    """Ask all clusters of the tree what the reading commands ask, and write the answers to a file, secrets masked.
+
+    Nothing else is written; a cluster that does not answer is in the file with its failure.
     """
     workspace.refuse_as_output(out, "--out")
     check_free(out, SNAPSHOT)
@@ -99,18 +101,12 @@ async def _take(workspace: Workspace) -> Snapshot:
         drift_of(workspace, ()),
         ask(_whole(topology, taken)),
         read_clusters(topology.flows),
-        *map(_or_failure, workers),
+        check(topology, connectors, topology.flows, workspace.spec),
+        *map(or_error, workers),
     )
     (reading, *_), taken = await answered(steps, clusters, _LIMITS, taken)
     taken = await read(_of_lag(reading), clusters, _LIMITS, taken)
     return replace(taken, taken_at=reading.taken_at, memory=memory)
-
-
-def _or_failure(steps: Any) -> Any:
-    try:
-        return (yield from steps)
-    except Mm2mgrError as error:
-        return error
 
 
 def _whole(topology: Topology, taken: Snapshot) -> Iterator[Question[Any]]:

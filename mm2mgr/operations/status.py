@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from mm2mgr import timing
+from mm2mgr.live.reach import Limits
 from mm2mgr.observe.health import Description, Status
 from mm2mgr.observe.status import ObserveOptions
 from mm2mgr.observe.status import describe as read_flow
@@ -17,6 +20,8 @@ from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated, wait
 if TYPE_CHECKING:
     from mm2mgr.check.judge import Checked
     from mm2mgr.samples.schema import Store
+
+_LEAST_SECONDS = 1.0
 
 
 def status(workspace: Workspace, flows: Sequence[str] = (), *, store: Store = DEFAULT_STORE) -> Status:
@@ -63,5 +68,14 @@ def check(workspace: Workspace, flows: Sequence[str] = (), *, timeout_seconds: f
     """
     from mm2mgr.check.run import check as run  # needs lint, which `status` does without
 
-    chosen = workspace.flows(flows)
-    return run(workspace.topology, workspace.connectors, chosen, workspace.spec, timeout_seconds)
+    ends_at = timing.now() + timeout_seconds
+
+    def limits() -> Limits:
+        seconds = max(
+            _LEAST_SECONDS, (ends_at - timing.now()) / 2
+        )  # half of what is left, so that the next round has some
+        return Limits(connect_seconds=seconds, kafka_seconds=seconds, is_total=True)
+
+    steps = run(workspace.topology, workspace.connectors, workspace.flows(flows), workspace.spec)
+    checked = workspace.ask(steps, limits)
+    return replace(checked, seconds=timing.now() - ends_at + timeout_seconds)

@@ -106,7 +106,7 @@ class Workspace:
             self.refuse_as_output(path, "--events")
         return EventLog(path)
 
-    def ask(self, steps: Steps[Answer], limits: Limits | None = None) -> Answer:
+    def ask(self, steps: Steps[Answer], limits: Limits | Callable[[], Limits] | None = None) -> Answer:
         """Ask the clusters of the tree all that a judgement lacks, and return its result."""
         from mm2mgr.live.reach import Limits
         from mm2mgr.live.read import Clusters, answered

@@ -24,14 +24,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from mm2mgr.check.judge import Checked, CheckRow
-from mm2mgr.check.run import check
-from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.render import render
+from mm2mgr.operations import Workspace
+from mm2mgr.operations.status import check
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime
-from mm2mgr.spec.loader import load
 from tests.live.seen import admin
 from tests.live.test_security import identity
 
@@ -199,9 +197,7 @@ class World:
         )
 
     def check(self, timeout_seconds: float = 45.0) -> Checked:
-        spec = load([self.folder])
-        topology = expand(spec)
-        found = check(topology, render(topology), topology.flows, spec, timeout_seconds)
+        found = check(Workspace((self.folder,)), timeout_seconds=timeout_seconds)
         self.said.append(json.dumps(to_json(found)))
         return found
 

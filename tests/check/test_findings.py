@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mm2mgr.check.needs import ClientLogin
-from mm2mgr.check.run import Session, Sessions, findings, history_rows, principal_of, shared_rows
+from mm2mgr.check.run import Session, Sessions, history_rows, lint_with_facts, shared_rows
 from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.expand import expand
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
 from mm2mgr.lint.workers import RunningOn
+from mm2mgr.live.principals import Principal
+from mm2mgr.live.reach import ClientLogin
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from tests.spec.trees import write
@@ -43,7 +43,7 @@ def test_a_check_names_the_known_bugs_of_the_workers_that_answer(version: str, b
     spec = load([write(tmp_path, x=TREE)])
     topology = expand(spec)
     workers = {"w": WorkerFacts(version=version)}
-    found = findings(topology, render(topology), spec, facts={}, workers=workers, complete=True)
+    found = lint_with_facts(topology, render(topology), spec, facts={}, workers=workers, complete=True)
     assert sorted(each.message.partition(" ")[0] for each in found if each.rule == "known-bug") == bugs
 
 
@@ -52,7 +52,7 @@ def test_a_check_names_topics_whose_name_on_the_target_is_too_long(length: int, 
     spec = load([write(tmp_path, x=TREE.replace("[orders]", "[orders, 'n.*']"))])
     topology, long = expand(spec), "n" * length
     facts = {"a": KafkaFacts(partitions={"orders": 1, long: 1})}
-    found = findings(topology, render(topology), spec, facts=facts, workers={}, complete=True)
+    found = lint_with_facts(topology, render(topology), spec, facts=facts, workers={}, complete=True)
     named = [each for each in found if each.rule == "name-too-long"]
     assert len(named) == said
     assert all(long in each.message and f"exclude: [{long}]" in each.fix and each.severity == "error" for each in named)
@@ -66,7 +66,7 @@ def test_a_check_names_topics_whose_target_refuses_records_that_the_source_has(
     topology = expand(spec)
     settings = {"retention.ms": kept_ms, "cleanup.policy": "delete", "message.timestamp.before.max.ms": "86400000"}
     facts = {name: KafkaFacts(topic_settings={topic: settings}) for name, topic in (("a", "orders"), ("b", "a.orders"))}
-    found = findings(topology, render(topology), spec, facts=facts, workers={}, complete=True)
+    found = lint_with_facts(topology, render(topology), spec, facts=facts, workers={}, complete=True)
     named = [each for each in found if each.rule == "record-refused"]
     assert len(named) == said
     assert all("orders" in each.message and "raise message.timestamp.before.max.ms" in each.fix for each in named)
@@ -74,12 +74,12 @@ def test_a_check_names_topics_whose_target_refuses_records_that_the_source_has(
 
 def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_path: Path) -> None:
     topology = expand(load([write(tmp_path, x=TREE)]))
-    sessions = Sessions(1.0, ThreadPoolExecutor(1))
+    sessions = Sessions()
 
     def seen(alias: str, partitions: int) -> None:
-        login = ClientLogin.of(alias, {"bootstrap.servers": f"{alias}:9092"})
+        login = ClientLogin.from_config(alias, {"bootstrap.servers": f"{alias}:9092"})
         view = ClusterView(alias, (1,), frozenset(), {HISTORY_TOPIC: partitions}, frozenset())
-        sessions.by_login[login] = Session(login, principal_of(login), f"{alias}:9092", view=view)
+        sessions.by_login[login] = Session(login, Principal("User:ANONYMOUS"), f"{alias}:9092", view=view)
 
     seen("a", 3)
     seen("b", 1)

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.check.judge import CheckRow, LoginAnswers, judged
-from mm2mgr.check.needs import ClientLogin, Principal, RequiredRight
+from mm2mgr.check.judge import CheckRow, LoginAnswers, judge_rights
+from mm2mgr.check.needs import RequiredRight
 from mm2mgr.kafka.acls import Acl, Permission, Right
+from mm2mgr.live.principals import Principal
+from mm2mgr.live.reach import ClientLogin
 
 LOGIN = ClientLogin("agg", "agg:9092")
 WRITE, READ, GROUP = Right("Write", "topic", "dc1.t"), Right("Read", "topic", "dc1.t"), Right("Read", "group", "g")
@@ -30,7 +32,7 @@ def judge(
     """Return the row of the first right."""
     needs = [RequiredRight(7, "c/mm2.x", "record producer", login, right) for right in rights]
     answers = LoginAnswers(principal, "agg:9092", dict.fromkeys(rights, said), operations, acls)
-    return judged(needs, {login: answers})[0]
+    return judge_rights(needs, {login: answers})[0]
 
 
 def test_the_brokers_word_counts() -> None:
@@ -71,7 +73,7 @@ def test_without_acls_describe_gives_a_login_of_one_right_away() -> None:
 
 
 def test_acls_say_nothing_of_a_principal_whose_name_is_not_known() -> None:
-    nameless = Principal("User:<subject of the client certificate>", known=False)
+    nameless = Principal("User:<subject of the client certificate>", is_known=False)
     assert judge([WRITE, READ], "open", [ACL], principal=nameless).status == "unknown"
 
 
@@ -92,6 +94,6 @@ def test_a_login_that_the_workers_bring_is_told_as_assumed() -> None:
 
 def test_one_right_needed_by_two_rows_is_one_row() -> None:
     needs = [RequiredRight(number, f"c/{number}", "source admin", LOGIN, WRITE) for number in (1, 14)]
-    (row,) = judged(needs, {LOGIN: LoginAnswers(Principal("User:m"), "agg:9092", {WRITE: "no"})})
+    (row,) = judge_rights(needs, {LOGIN: LoginAnswers(Principal("User:m"), "agg:9092", {WRITE: "no"})})
     assert row.rows == (1, 14)
     assert row.connectors == ("c/1", "c/14")

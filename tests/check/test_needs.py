@@ -153,7 +153,7 @@ def test_mm2mgr_itself_needs_its_history_its_lease_and_what_it_takes_over(
     text = text.replace('["b:9092"]', '["b:9092"], access: {bootstrap_servers: ["outside:9092"]}')
     text += f"flows:\n  f: {{sources: [a], targets: [b], topics: {{include: [orders]}}}}\n{moved}"
     topology = expand(load([write(tmp_path, x=text)]))
-    wanted = list(own_needs(topology, render(topology), lambda alias: own_login(topology, alias)[0]))
+    wanted = list(own_needs(topology, render(topology), lambda alias: own_login(topology, alias)))
     found = {alias: {need.right.name for need in wanted if need.login.cluster == alias} for alias in expected}
     assert found == expected
     assert {need.login.servers for need in wanted} <= {"outside:9092"}
@@ -164,7 +164,7 @@ def test_a_catch_up_limit_needs_rights_on_the_quotas_of_the_target(tmp_path: Pat
     text = _CLUSTERS.replace("kafka: b}", "kafka: b, history: false}")
     text += f"flows:\n  f: {{sources: [a], targets: [b], topics: {{include: [orders]}}{limit}}}\n"
     topology = expand(load([write(tmp_path, x=text)]))
-    wanted = own_needs(topology, render(topology), lambda alias: own_login(topology, alias)[0])
+    wanted = own_needs(topology, render(topology), lambda alias: own_login(topology, alias))
     found = {(each.login.cluster, str(each.right)) for each in wanted}
     assert found == ({("b", f"{each}Configs on the cluster") for each in ("Describe", "Alter")} if limit else set())
 

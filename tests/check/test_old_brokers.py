@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from mm2mgr.check.judge import CheckRow
-from mm2mgr.check.needs import ClientLogin
 from mm2mgr.check.old_brokers import new_workers, old_broker_rows
-from mm2mgr.check.run import Session, Sessions, ask_versions, principal_of
+from mm2mgr.check.run import Session, Sessions, ask_versions
 from mm2mgr.expand import expand
-from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.api_versions import decode
+from mm2mgr.live.principals import Principal
+from mm2mgr.live.reach import ClientLogin
+from mm2mgr.operations import Workspace
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
 from tests.kafka.test_api_versions import NEWER, OF_2_0_1, answering, framed
 from tests.spec.trees import write
-
-if TYPE_CHECKING:
-    from mm2mgr.kafka.client import Kafka
 
 TREE = """\
 owner: tester
@@ -110,15 +105,13 @@ def test_brokers_that_could_not_be_asked_are_no_failure(tmp_path: Path) -> None:
 
 def test_only_the_clusters_of_new_workers_are_asked(tmp_path: Path) -> None:
     made = connectors(tmp_path)
-    with (
-        answering(framed(OF_2_0_1)) as (old, _),
-        answering(framed(NEWER)) as (new, _),
-        ThreadPoolExecutor() as threads,
-    ):
-        sessions = Sessions(5, threads)
-        for alias, servers in (("a", old), ("b", new), ("c", old)):
-            login = ClientLogin.of(alias, {"bootstrap.servers": servers})
-            client = cast("Kafka", SimpleNamespace(access=KafkaAccess(alias, servers)))  # librdkafka needs more
-            sessions.by_login[login] = Session(login, principal_of(login), servers, client)
-        assert ask_versions(sessions, made, {}) == {}
-        assert ask_versions(sessions, made, {"w": "4.1.0"}) == {"a": decode(OF_2_0_1), "b": decode(NEWER)}
+    with answering(framed(OF_2_0_1)) as (old, _), answering(framed(NEWER)) as (new, _):
+        tree = TREE.format(more="").replace("a:9092", old).replace("b:9092", new)
+        workspace = Workspace((write(tmp_path / "brokers", x=tree),))
+        sessions = Sessions()
+        for alias, address in (("a", old), ("b", new), ("c", old)):
+            login = ClientLogin.from_config(alias, {"bootstrap.servers": address})
+            sessions.by_login[login] = Session(login, Principal("User:ANONYMOUS"), address)
+        assert workspace.ask(ask_versions(sessions, made, {})) == {}
+        answers = workspace.ask(ask_versions(sessions, made, {"w": "4.1.0"}))
+        assert answers == {"a": decode(OF_2_0_1), "b": decode(NEWER)}

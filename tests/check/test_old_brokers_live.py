@@ -10,17 +10,15 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.check.judge import CheckRow
-from mm2mgr.check.run import check
-from mm2mgr.expand import expand
 from mm2mgr.files import cache_folder
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.api_versions import decode, read_versions
-from mm2mgr.render import render
+from mm2mgr.operations import Workspace
+from mm2mgr.operations.status import check
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.jars import kafka_jars, locked_jars
 from mm2mgr.sandbox.java import find_java
 from mm2mgr.sandbox.server import HOST, Runtime, Server, exec_java, kafka_runtime
-from mm2mgr.spec.loader import load
 from tests.fake_connect import FakeConnect
 from tests.fake_connect import serving as serving_connect
 from tests.kafka.test_api_versions import OF_2_0_1
@@ -115,9 +113,7 @@ connect:
 flows:
   f: {{sources: [{source.alias}], targets: [{target.alias}], topics: {{include: [t]}}}}
 """)
-        spec = load([folder])
-        topology = expand(spec)
-        rows = check(topology, render(topology), topology.flows, spec, 30).rows
+        rows = check(Workspace((folder,)), timeout_seconds=30).rows
     found = {each.where: each for each in rows if each.what.startswith("brokers that workers of Kafka 4.3.1")}
     assert found["new"].status == "ok"
     return found["old"]

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from mm2mgr.check.needs import ClientLogin, subject_of
-from mm2mgr.check.run import principal_of
+from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.live.principals import principal_of, subject_of
 
 
 def pem(*steps: x509.RelativeDistinguishedName) -> str:
@@ -79,8 +79,8 @@ def test_what_only_looks_like_a_certificate_has_no_subject(content: bytes) -> No
     assert subject_of(f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----") is None
 
 
-def login(**security: str) -> ClientLogin:
-    return ClientLogin.of("a", {key.replace("__", "."): value for key, value in security.items()})
+def login(**security: str) -> KafkaAccess:
+    return KafkaAccess("a", "a:9092", {key.replace("__", "."): value for key, value in security.items()})
 
 
 def test_names_of_logins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_names_of_logins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("MIRROR_JAAS", jaas)
     assert principal_of(login(**sasl, sasl__jaas__config="${env:MIRROR_JAAS}")).name == "User:mirror"
     unknown = principal_of(login(**sasl, sasl__jaas__config="${vault:kv:jaas}"))
-    assert (unknown.name, unknown.known) == ("User:<name behind this login>", False)
+    assert (unknown.name, unknown.is_known) == ("User:<name behind this login>", False)
     assert principal_of(login()).name == "User:ANONYMOUS"
     assert principal_of(login(security__protocol="SSL")).name == "User:ANONYMOUS"
     store = tmp_path / "mirror.pem"
     store.write_text(pem(step((NameOID.COMMON_NAME, "mirror"))))
     own = {"security__protocol": "SSL", "ssl__keystore__location": str(store)}
     assert principal_of(login(**own, ssl__keystore__type="PEM")).name == "User:CN=mirror"
-    assert principal_of(login(**own, ssl__keystore__type="PKCS12")).known is False
+    assert principal_of(login(**own, ssl__keystore__type="PKCS12")).is_known is False
     assert (
         principal_of(login(security__protocol="SSL", ssl__keystore__certificate__chain=store.read_text())).name
         == "User:CN=mirror"

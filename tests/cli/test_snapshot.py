@@ -30,6 +30,7 @@ from tests.hostile.probes import Ground
 from tests.plan.site import Site
 
 from .command import Command
+from .load import measured
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("plan",),
@@ -43,8 +44,13 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("topics", "orders:a->east", "--all"),
     ("drift",),
     ("lint", "--connect", "east", "--no-ask-brokers"),
+    ("size", "--store", "store", "--dry-run"),
+    ("fleet", "--store", "store"),
+    ("simulate", "--store", "store", "--traffic", "2"),
+    ("check",),
+    ("check", "orders:a->east"),
 )
-MOVING = {"taken_at", "heartbeat_seconds"}
+MOVING = {"taken_at", "heartbeat_seconds", "seconds"}
 
 
 @pytest.fixture
@@ -60,6 +66,7 @@ def ground(site: Site, mm2mgr: Command, monkeypatch: pytest.MonkeyPatch) -> Grou
     east["mm2.a.east.source.logs"].state = "PAUSED"
     site.east.add("theirs", {**east["mm2.a.east.source.orders"].config, "mm2mgr.owner": "others", "name": "theirs"})
     del site.west.connectors["mm2.a.west.checkpoint"]
+    measured(mm2mgr.folder / "store", {("a", "orders", 0): 20e6, ("a", "logs.web", 0): 1e6})
     return made
 
 
@@ -111,6 +118,9 @@ def test_commands_answer_from_a_snapshot_as_from_the_clusters(ground: Ground, mm
     assert mm2mgr.files() == before
     actions = {change["action"] for part in live["plan",][1]["clusters"] for change in part["changes"]}
     assert actions >= {"create", "blocked", "no-op"}
+    assert {sizing["flow_id"] for sizing in live[COMMANDS[11]][1]["sizings"]} >= {"orders:a->east", "logs:a->west"}
+    counts = live["check",][1]["counts"]
+    assert min(counts["missing"], counts["ok"]) > 0, counts
 
 
 SOURCES = {"east": 2, "west": 1}
@@ -123,6 +133,10 @@ REQUESTS: dict[tuple[str, ...], Callable[[int], int]] = {
     ("topics", "orders:a->east"): lambda _: 0,
     ("drift",): lambda _: SHOWN,
     ("lint", "--connect", "east", "--connect", "west", "--no-ask-brokers"): lambda _: SHOWN + WORKER,
+    ("size", "--store", "store", "--dry-run"): lambda sources: 1 + sources,  # states; the tasks of each
+    ("fleet", "--store", "store"): lambda sources: 1 + sources,
+    ("simulate", "--store", "store", "--traffic", "2"): lambda sources: 1 + sources,
+    ("check",): lambda _: 1 + WORKER,
     ("snapshot", "--out", "night.json"): lambda sources: SHOWN + WORKER + 1 + 2 * sources,  # and exactly-once
 }
 
@@ -148,6 +162,32 @@ def test_what_is_not_in_the_file_is_unknown(ground: Ground, mm2mgr: Command, mon
     assert (code, errors) == (1, {"east": None, "west": "west: unknown: not in the snapshot"})
     said = mm2mgr("plan", "--snapshot", file, code=1)
     assert "unknown: not in the snapshot" in said.out + said.err
+
+
+def test_a_right_that_nobody_asked_for_is_unknown_and_no_cluster_is_asked(ground: Ground, mm2mgr: Command) -> None:
+    """The tree got a topic since: brokers were asked for no right on it, which is neither there nor missing."""
+    file = mm2mgr.folder.parent / "night.json"
+    mm2mgr("snapshot", "--out", file)
+    tree = ground.tree_file.read_text()
+    ground.tree_file.write_text(tree.replace("include: [orders]", "include: [orders, invoices]"))
+    assert "invoices" in ground.tree_file.read_text()
+    rows = run(mm2mgr, ("check", "--snapshot", file))[1]["rows"]
+    new = [row for row in rows if row["what"].endswith("invoices")]
+    assert {row["status"] for row in new} == {"unknown"}
+    assert all("not in the snapshot" in row["fix"] for row in new)
+    assert any(row["status"] == "missing" for row in rows)
+
+    document = json.loads(file.read_text())
+    answers = [
+        answer for answer in document["answers"] if answer["cluster"] != "a" and answer["ask"] != "AnsweringWorker"
+    ]
+    file.write_text(json.dumps({**document, "answers": answers}))
+    rows = run(mm2mgr, ("check", "--snapshot", file))[1]["rows"]
+    told = {row["where"]: row["status"] for row in rows if "not in the snapshot" in row["effect"]}
+    assert told == {"a": "unknown", "connect east": "unknown", "connect west": "unknown"}
+    assert run(mm2mgr, ("size", "--store", "store", "--dry-run", "--snapshot", file))[1]["failures"] == {
+        "a": "a: unknown: not in the snapshot"
+    }
 
 
 def test_secrets_are_masked_and_one_that_did_not_change_is_no_change(

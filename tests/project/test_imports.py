@@ -55,7 +55,7 @@ LAYERS: dict[str, set[str]] = {
     "connect": {"json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "live": {
-        *("text", "errors", "files", "secrets", "partitions", "spec", "topics", "topology", "render"),
+        *("text", "errors", "files", "secrets", "partitions", "spec", "truth", "topics", "topology", "render"),
         *("connect", "kafka"),
     },
     "comparison": {  # what the planner and what observes share: a connector that runs, beside the declared one
@@ -177,7 +177,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "check": {
         "json_values",
-        *("timing", "errors", "files", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
+        *("errors", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "live", "comparison"),
     },
     "sandbox": {"timing", "text", "errors", "files", "kafka"},
@@ -311,9 +311,7 @@ PURE = (
     "topology",
     "expand",
     "sizing",
-    "check/judge",
-    "check/needs",
-    "check/old_brokers",
+    "check",
     "kafka/acls",
     "lint/mirroring",
     "live/stored_values",
