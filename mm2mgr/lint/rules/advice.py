@@ -1,4 +1,4 @@
-"""Rules about what is better changed: defaults that serve a mirror badly, known bugs of the version, the next upgrade."""
+"""Rules about what is better changed: defaults that serve a mirror badly, known bugs, the next upgrade."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about transformations, predicates and converters: what MirrorMaker's bytes and names bear, and what they need."""
+"""Rules about transformations, predicates and converters: what MirrorMaker's bytes and names bear, what they need."""
 
 from __future__ import annotations
 
