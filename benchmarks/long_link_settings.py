@@ -9,7 +9,7 @@ from typing import Literal
 
 from mm2mgr.link import BY_SYSTEM, BrokerLimits, Clients, FlowTraffic, Forecast, Leg, Route, predict
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.truth.client_values import text_of
+from mm2mgr.truth.reach import text_of
 
 Placement = Literal["remote consume", "remote produce"]
 PLACEMENTS: tuple[Placement, ...] = ("remote consume", "remote produce")

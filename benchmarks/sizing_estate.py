@@ -119,10 +119,10 @@ def repeat(store: Path, weeks: int) -> None:
 
 def size(folder: Path, only_read: bool) -> int:
     """Size the estate stage by stage, half of the flows by what their tasks were assigned."""
-    from mm2mgr.assignment import assignment_read_back, listing_of, partitions_by_task
     from mm2mgr.evidence.measured import read_rates
     from mm2mgr.evidence.read import ConnectState, Evidence, current_assignment
     from mm2mgr.operations.workspace import Workspace
+    from mm2mgr.partitions import assignment_read_back, listing_of, partitions_by_task
     from mm2mgr.sizing.scenario import size_scenario
     from mm2mgr.sizing.stability import Policy, decide, overrides_document, sizing_as_decided
     from mm2mgr.spec.writer import SIZING

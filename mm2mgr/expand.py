@@ -32,8 +32,6 @@ def expand(spec: Spec) -> Topology:
 
 
 class _Expansion:
-    """Expands one spec; collects all problems."""
-
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.tree = spec.tree
@@ -292,7 +290,6 @@ class _Expansion:
         return TaskMaximum(Text(str(bounded), Origin("override", origin.where)), True, is_saving)
 
     def _links(self, source: str, target: str, near: str) -> tuple[Link | None, Route | None]:
-        """Return the link between both ends, and the route of a worker whose Kafka is `near`."""
         link = self._link(source, target)
         if near not in {source, target}:
             reading, writing = _leg(self._link(near, source)), _leg(self._link(near, target))

@@ -27,8 +27,7 @@ from mm2mgr.link import (
 )
 from mm2mgr.link_settings import compiled_clients, may_pipeline
 from mm2mgr.text import number_of, rate_text
-from mm2mgr.truth.client_values import text_of
-from mm2mgr.truth.reach import CLIENTS
+from mm2mgr.truth.reach import CLIENTS, text_of
 
 if TYPE_CHECKING:
     from mm2mgr.topology import Flow  # with its models, which a lint of single files does without
@@ -112,7 +111,6 @@ def forecast_of(flow: Flow, route: Route, traffic: FlowTraffic, clients: Clients
 
 
 def _clients_of(flow: Flow) -> Clients:
-    """Return the settings of the flow's clients that decide its rate; Kafka's own where one of them is no number."""
     return Clients.read(lambda client, key: client_number(flow, client, key)) or Clients()
 
 

@@ -193,7 +193,6 @@ def _reader(crossing: Crossing) -> dict[str, Text]:
 
 
 def _share(leg: Leg, crossing: Crossing) -> tuple[float, str]:
-    """Return what one connection carries at least while all of them are busy, and that in words."""
     source = crossing.source
     rate = connection(
         leg, window("consumer", crossing.receive_buffer_bytes), window("source", source.send_buffer_bytes)
@@ -282,7 +281,6 @@ def _timeout(leg: Leg, seconds: float, subject: str, words: str) -> dict[str, Te
 
 
 def _even(number: float) -> int:
-    """Round a number of bytes down, to MiB from 1 MiB on, else to KiB."""
     unit = MIB if number >= MIB else KIB
     return int(number // unit) * unit or int(number)
 

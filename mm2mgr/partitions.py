@@ -1,9 +1,16 @@
-"""A partition's name and the offsets of its log, shared by everything that reads, measures or places partitions."""
+"""Partitions: their names, the offsets of their logs, and which task of a source connector gets which of them.
+
+The connector assigns its order of partitions round-robin; that order is read back from the tasks of a running
+connector, or predicted for the topics that the source's brokers list."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Literal, NamedTuple, TypeVar
 
 Statistic = Literal["mean", "p50", "p95", "max"]
 """What one number stands for the rates of a partition over time."""
@@ -58,3 +65,131 @@ class LogHistory:
     times_ms: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
     record_bytes: float | None = None
+
+
+Item = TypeVar("Item")
+_LOAD_FACTOR = 0.75
+_LEAST_TABLE = 16
+_LIST_BUCKET = 8  # java.util.HashMap keeps more than these in a tree, whose order is not the order of insertion
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The partitions of a flow in the connector's order; task i of n gets positions i, i + n, i + 2n, …
+
+    `live`: read back from the running connector. `predicted`: from the order of java.util.HashMap. `guessed`: predicted
+    where more than eight names share a bucket, so that the order inside it is not certain. `note`: why it was not read
+    back.
+    """
+
+    order: tuple[TopicPartition, ...]
+    source: Literal["live", "predicted", "guessed"]
+    note: str = ""
+
+
+def partitions_by_task(order: Sequence[Item], tasks: int) -> list[Sequence[Item]]:
+    """Return what each task gets; never more tasks than partitions (MirrorSourceConnector.taskConfigs, since
+    KAFKA-9352).
+    """
+    count = min(tasks, len(order))
+    return [order[first::count] for first in range(count)]
+
+
+def moved_partitions(partitions: int, before: int, after: int) -> int:
+    """Count the partitions that another task gets when the number of tasks changes: position p goes to task p mod n."""
+    return sum(position % before != position % after for position in range(partitions))
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The partitions by topic of a cluster, in the order of the admin client's table of topics, and whether that is
+    certain.
+
+    It holds every topic that the connector's login may see but Kafka's own: their number alone changes the order.
+    """
+
+    partitions: Mapping[str, int]
+    exact: bool
+
+
+def listing_of(partitions: Mapping[str, int]) -> Listing:
+    """Put topics in the order of the admin client, from the order in which the brokers list them."""
+    names = list(partitions)
+    exact = _fill(names, _LEAST_TABLE, _grown_size(len(names)))
+    return Listing({name: partitions[name] for name in names}, exact)
+
+
+def predict(listing: Listing, carried: Callable[[str], bool]) -> Assignment:
+    """Predict the assignment of a connector that carries these topics.
+
+    On their way through MirrorSourceConnector.findSourceTopicPartitions and the admin client the names pass five Java
+    hash tables: the listing, the set of those that match, futures, their copy, descriptions. A table yields its buckets
+    in turn, and what shares a bucket as it came in, so each is a stable sort by the bucket.
+    """
+    names = [name for name in listing.partitions if carried(name)]
+    count, exact = len(names), listing.exact
+    sized, copied = (_power_of_two(count), _presized_size(count)), (_copied_size(count), _copied_size(count))
+    for first, last in ((_LEAST_TABLE, _grown_size(count)), sized, copied, sized):
+        exact = _fill(names, first, last) and exact
+    order = tuple(TopicPartition(name, number) for name in names for number in range(listing.partitions[name]))
+    return Assignment(order, "predicted" if exact else "guessed")
+
+
+def assignment_read_back(assigned: Sequence[str]) -> Assignment | None:
+    """Return the assignment of a running connector from `task.assigned.partitions` of its tasks by task id.
+
+    None where these are not one assignment: tasks are missing, or some still have the configuration before a change.
+    """
+    by_task = [list(parse_assigned(task)) for task in assigned]
+    order = tuple(partition for turn in zip_longest(*by_task) for partition in turn if partition)
+    if any(partition.partition < 0 for partition in order) or len(set(order)) < len(order) or not order:
+        return None
+    if [list(task) for task in partitions_by_task(order, len(by_task))] != by_task:
+        return None
+    return Assignment(order, "live")
+
+
+@lru_cache(maxsize=1 << 18)
+def java_spread(name: str) -> int:
+    """Return java.util.HashMap's hash of a string: String.hashCode over UTF-16 units, its upper half folded in."""
+    code = 0
+    units = name.encode("ascii") if name.isascii() else memoryview(name.encode("utf-16-le")).cast("H")
+    for unit in units:
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return code ^ (code >> 16)
+
+
+def _grown_size(count: int) -> int:
+    """Return the table of a `new HashMap()` after so many insertions."""
+    return max(_LEAST_TABLE, _presized_size(count))
+
+
+def _presized_size(count: int) -> int:
+    """Return the table of a `new HashMap(count)` after so many insertions; above three quarters it doubles."""
+    table = _power_of_two(count)
+    return table if count <= int(table * _LOAD_FACTOR) else 2 * table
+
+
+def _copied_size(count: int) -> int:
+    """Return the table of a `new HashMap(map)` (Java before 19 gives multiples of three a larger one)."""
+    return _power_of_two(int(count / _LOAD_FACTOR + 1))
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << max(0, count - 1).bit_length()
+
+
+def _fill(names: list[str], first: int, last: int) -> bool:
+    """Put names in the order of a table that grew from `first` to `last` buckets; return whether that is certain.
+
+    Where a bucket was ever too full for a list, its order is a tree's; growing keeps it.
+    """
+    spreads = [java_spread(name) for name in names]
+    table, exact = first, True
+    while table <= last:
+        held = spreads[: int(table * _LOAD_FACTOR) + 1]
+        buckets = Counter([spread & (table - 1) for spread in held])
+        exact = exact and max(buckets.values(), default=0) <= _LIST_BUCKET
+        table *= 2
+    names.sort(key=lambda name: java_spread(name) & (last - 1))
+    return exact

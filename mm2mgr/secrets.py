@@ -382,7 +382,6 @@ def _options(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _hide_value(value: str) -> str:
-    """Return the mask in the quotes that a value had."""
     quote = re.compile(rf"{_QUOTE}?").match(value)
     return f"{quote[0]}{MASK}{quote[0]}" if quote else MASK
 

@@ -72,7 +72,6 @@ def cells_of(character: str) -> int:
 
 
 def _selects(mark: str) -> bool:
-    """Tell whether a mark is a variation selector or joiner, which is never drawn."""
     return mark in "\u034f\u180b\u180c\u180d\u180f" or "\ufe00" <= mark <= "\ufe0f" or mark >= "\U000e0100"
 
 

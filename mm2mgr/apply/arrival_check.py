@@ -20,7 +20,7 @@ from mm2mgr.plan.changes import Change
 from mm2mgr.text import few
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow, Topology
-from mm2mgr.truth.client_values import text_of
+from mm2mgr.truth.reach import text_of
 
 _BEFORE_SECONDS = 60.0
 """What arrived so long before an update says whether records arrived then;"""

@@ -18,8 +18,7 @@ from mm2mgr.live.reach import ClientLogin
 from mm2mgr.render import Connector
 from mm2mgr.spec.scalars import is_name
 from mm2mgr.topology import Flow, Topology, Type, lease_group
-from mm2mgr.truth.client_values import settings
-from mm2mgr.truth.reach import Client, Setting, clients
+from mm2mgr.truth.reach import Client, Setting, clients, settings
 
 OWN = "mm2mgr itself"
 On = Literal[

@@ -15,14 +15,13 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from mm2mgr.assignment import Assignment, Listing, assignment_read_back, listing_of, predict
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.measured import MeasuredRates, measured_capacities, read_rates, read_weeks
 from mm2mgr.link import FlowTraffic
 from mm2mgr.link_forecast import client_number, forecast_of
 from mm2mgr.live.questions import Statuses, TaskConfigs, UserTopics
 from mm2mgr.live.reach import Limits
-from mm2mgr.partitions import ASSIGNED_KEY, Statistic
+from mm2mgr.partitions import ASSIGNED_KEY, Assignment, Listing, Statistic, assignment_read_back, listing_of, predict
 from mm2mgr.sizing.capacity import MeasuredCapacity, by_evidence, by_hand, by_link
 from mm2mgr.sizing.fleet import Buffers, Failover, WorkerLimits
 from mm2mgr.sizing.placement import ConnectorPlacement, TaskPlacement

@@ -93,8 +93,6 @@ def parse(text: str, file: str) -> Node:
 
 
 class _Scanner:
-    """One pass over a text."""
-
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
         self.count = 0

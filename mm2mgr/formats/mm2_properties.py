@@ -14,8 +14,7 @@ from mm2mgr.formats.connectors import CONVERTERS, EXACTLY_ONCE_KEY, FoundConnect
 from mm2mgr.formats.properties import Entry, as_typed, last, meant_value
 from mm2mgr.formats.templates import template_in
 from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.driver import REST_PREFIXES, to_worker
-from mm2mgr.truth.explain import KINDS
+from mm2mgr.truth.explain import KINDS, REST_PREFIXES, to_worker
 from mm2mgr.truth.reach import CLASSES, CLIENTS, CLUSTER_KEYS, PACKAGE
 
 _CLIENT = re.compile(r"(producer|consumer|admin).*", re.DOTALL)
@@ -269,7 +268,6 @@ def _named_in(key: str) -> tuple[str, ...]:
 
 
 def _alias_of(key: str) -> str | None:
-    """Return the name of the cluster before a cluster's key, None for other keys."""
     keys = truth_keys.load()
     if "->" in key or is_passed(key) or to_worker(key) or key.startswith((*_OWN_PREFIXES, *CONNECTOR_PREFIXES)):
         return None

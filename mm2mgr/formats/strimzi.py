@@ -192,7 +192,6 @@ def _is_v1(resource: Node) -> bool:
 def _unknown_members(
     node: Node | None, kind: str, *, is_v1: bool, hints: Mapping[str, str] | None = None
 ) -> Iterator[OperatorNote]:
-    """Yield a note for each member that the operator's definition does not have."""
     members = (*_MEMBERS[kind], *(() if is_v1 else _OLD.get(kind, ())))
     for name, line, _ in node.members if node else ():
         if name not in members:
@@ -242,7 +241,6 @@ def _state(spec: Node) -> str | None:
 
 
 def _scalars(node: Node, names: Mapping[str, str]) -> list[Entry]:
-    """Return entries of members that the operator converts to config keys."""
     members = [
         (key, child) for key in names if (child := node.get(key)) and child.kind not in ("object", "list", "null")
     ]
@@ -275,8 +273,6 @@ def _storage(name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Mirror:
-    """One entry of `mirrors`, with its two clusters."""
-
     mirror: Node
     source: Node
     target: Node
@@ -305,7 +301,6 @@ def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
 
 
 def _notes(resource: Node, spec: Node, pairs: Sequence[_Mirror], own: Node) -> Iterator[OperatorNote]:
-    """Yield what the operator refuses or ignores of a KafkaMirrorMaker2."""
     is_v1 = _is_v1(resource)
     yield from _unknown_members(spec, "spec", is_v1=is_v1)
     yield from _unknown_members(spec.get("target"), "target", is_v1=is_v1, hints=_NESTED)
@@ -341,7 +336,6 @@ def _refused_aliases(spec: Node) -> Iterator[OperatorNote]:
 
 
 def _refused_target(spec: Node, pair: _Mirror, own: Node) -> Iterator[OperatorNote]:
-    """Yield a note where the workers are not at the target."""
     connect, target = spec.get("connectCluster"), pair.target.word("alias")
     if not connect or pair.target is own:
         return
@@ -380,7 +374,6 @@ def _of_mirror(pair: _Mirror, own: Node, *, is_v1: bool) -> Iterator[OperatorNot
 
 
 def _is_workers(key: str) -> bool:
-    """Tell whether nobody but workers reads a key in the config of a cluster."""
     if key in CLUSTER_KEYS or key.startswith(_OF_CLIENTS):
         return False
     return key.startswith("config.providers") or bool(truth_keys.load().history("worker", key))

@@ -194,7 +194,6 @@ def rule_for(context: Context, key: str) -> str:
 
 
 def _not_its_own(context: Context, key: str, keys: Keys) -> str:
-    """Classify a key that the connector itself does not read."""
     of_clients = key not in _GROUPLESS and any(keys.history(kind, key) for kind in KINDS)
     if keys.history("worker", key) and not of_clients:
         return "worker-key"
@@ -212,7 +211,6 @@ def _not_its_own(context: Context, key: str, keys: Keys) -> str:
 
 
 def _rule_by_line(context: Context, scope: str, name: str, keys: Keys) -> str:
-    """Classify a key by the Kafka lines that have it."""
     exists_in = keys.history(scope, name)[0].exists_in
     line = keys.line(context.setting.version)
     if line in exists_in:

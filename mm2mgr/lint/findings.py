@@ -314,7 +314,6 @@ def _of_connector(subject: Subject, key: str, value: str) -> str:
 
 
 def _operators_security(plain: str, value: str) -> str:
-    """Return the members of a cluster in a resource of Strimzi that become a setting of its clients."""
     tls = "" if value.endswith("PLAINTEXT") else "tls: {trustedCertificates: […]}"
     login = "authentication: {type: …}"
     if plain == PROTOCOL:
@@ -458,7 +457,6 @@ def phrase(subject: Subject, edits: Sequence[Edit], key: str = "") -> str:
 
 
 def _to_show(subject: Subject, edit: Edit) -> str:
-    """Return an edit's value masked; one that only moves is shortened when it is long."""
     value = mask(edit.key, edit.value or "")
     moved = edit.value in subject.config.values()
     return "…" if "\n" in value or (moved and len(value) > _LONGEST) else value

@@ -19,9 +19,8 @@ from mm2mgr.formats import properties
 from mm2mgr.formats.documents import of_yaml, parse
 from mm2mgr.formats.properties import Entry, as_typed
 from mm2mgr.formats.recognise import syntax_of
-from mm2mgr.formats.splices import Editable, NotEditable, PropertiesText, Value
-from mm2mgr.formats.structured import StructuredText
 from mm2mgr.formats.templates import has_own_lines
+from mm2mgr.formats.text_edits import Editable, NotEditable, PropertiesText, StructuredText, Value
 from mm2mgr.lint.findings import SEVERITIES, Edit, Finding, Hit, Rule, Severity, line_key, phrase, spell
 from mm2mgr.lint.mirroring import changes, difference, named_as
 from mm2mgr.lint.rules import BY_ID, RULES, find
@@ -147,7 +146,6 @@ _BETWEEN_WORDS = re.compile(r"[\s;=,\\\"'“”„‟‘’«»]+")
 
 
 def _lasting(values: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return what must stay of values, each with the key that holds it."""
     return {part: key for key, value in values for part in lasting_parts(key, value)}
 
 
@@ -162,7 +160,6 @@ def _missing(old: Mapping[str, str], new: Mapping[str, str], text: str) -> str:
 
 
 def _values(file: str, data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the keys and the values of a file that was read before."""
     text = data.decode("iso-8859-1")
     syntax = syntax_of(file, text)
     if syntax == "properties":
@@ -240,7 +237,6 @@ def _asks_for_topics(finding: Finding, hit: Hit) -> bool:
 
 
 def _identity(pair: FindingHit) -> tuple[str, str, str, str]:
-    """Return what a finding is recognised by when lines have moved."""
     finding, hit = pair
     return finding.rule, finding.spot.file, hit.subject.name if hit.subject else "", hit.key or finding.spot.key
 
@@ -360,12 +356,10 @@ class _Batch:
         self.source(file).set(path, value, gone)
 
     def _there(self, subject: Subject | None, key: str) -> tuple[str, PathKey]:
-        """Return where a key is."""
         assert subject
         return self._place(subject, key, "")[:2]
 
     def _place(self, subject: Subject, key: str, value: str) -> tuple[str, PathKey, Value]:
-        """Return the file, the path in it and the value there of a key of a connector's config."""
         file = subject.spot.file
         if subject.form == "dedicated" or (subject.form == "connect" and not subject.home):
             self.flat(file)
@@ -482,7 +476,6 @@ def _changes_mirroring(finding: Finding, hit: Hit) -> bool:
 
 
 def _removed_key(edit: Edit) -> str | None:
-    """Return the key that an edit removes."""
     if edit.at and (edit.value is None or edit.at.key != edit.key):
         return edit.at.key
     return edit.key if edit.value is None else None

@@ -102,7 +102,6 @@ def _is_readable(kind: str, item: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _split(text: str) -> Items:
-    """Split as Kafka does; empty items match no name."""
     return tuple(item for part in text.split(",") if (item := part.strip()))
 
 
@@ -505,7 +504,6 @@ def put_before(way: _Way) -> list[str]:
 
 
 def _name_after(way: Sequence[Hop], topic: str) -> str | None:
-    """Return a topic's name after all hops of a path, None when one of them does not take it."""
     name = topic
     for hop in way:
         if hop.selection is None or not hop.selection.takes(name):

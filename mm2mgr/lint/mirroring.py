@@ -145,7 +145,6 @@ def _identity(before: Subject, after: Subject) -> str:
 
 
 def _clusters(before: Subject, after: Subject) -> str:
-    """Compare the addresses that each client connects to."""
     old, new = (_of_clients(subject, "bootstrap.servers") for subject in (before, after))
     other = [name for name in old.keys() & new.keys() if _servers(old[name]) != _servers(new[name])]
     return f"{_clients(sorted(other))} would connect to other brokers" if other else ""
@@ -183,7 +182,6 @@ def _topics(before: Subject, after: Subject) -> str:
 
 
 def _takes_nothing(subject: Subject) -> bool:
-    """Tell whether it is proved that a connector takes no topic."""
     selection = selection_of(subject)
     include = machine_of(selection.names.include) if selection else None
     search = _search([include], refused_by(selection)) if selection and include else None
@@ -191,7 +189,6 @@ def _takes_nothing(subject: Subject) -> bool:
 
 
 def _example(subject: Subject, other: Subject) -> str:
-    """Return a topic that one connector takes and the other does not, "" where none is known."""
     selections = selection_of(subject), selection_of(other)
     if selections[0] is None or selections[1] is None:
         return ""
@@ -248,7 +245,6 @@ def _states(subject: Subject) -> Iterator[tuple[str, object]]:
 
 
 def _internal_separator(subject: Subject) -> str:
-    """Return the separator of internal topics."""
     selection = selection_of(subject)
     return selection.internal_separator if selection else separator_of(subject)
 
@@ -260,7 +256,6 @@ def _heartbeats(before: Subject, after: Subject) -> str:
 
 
 def _logins(before: Subject, after: Subject) -> str:
-    """Compare the login and the encryption of each client."""
     other = set[str]()
     for key in _LOGIN_KEYS:
         old, new = (_of_clients(subject, key) for subject in (before, after))
@@ -285,7 +280,6 @@ def _clients(names: Iterable[str]) -> str:
 
 
 def _transformations(subject: Subject) -> tuple[object, ...]:
-    """Return the transformations that run, in order, with their settings and predicates."""
     prefixes = [f"transforms.{name}." for name in subject.items("transforms")]
     prefixes += [f"predicates.{name}." for name in subject.items("predicates")]
     own = sorted((key, subject.get(key)) for key in subject.config if key.startswith(tuple(prefixes)))
@@ -301,7 +295,6 @@ def is_same_selection(before: Subject, after: Subject) -> bool:
 
 
 def _raw(subject: Subject, kind: str) -> tuple[object, ...]:
-    """Return the settings of a filter that is not understood."""
     own = sorted(item for item in subject.config.items() if item[0].startswith((f"{kind}.filter.", f"{kind}s")))
     return *own, policy_of(subject), subject.get("replication.policy.class")
 

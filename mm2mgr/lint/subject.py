@@ -21,9 +21,8 @@ from mm2mgr.link import BrokerLimits, Route
 from mm2mgr.secrets import is_placeholder, is_secret, mask
 from mm2mgr.spec.places import PathKey
 from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.client_values import ConfiguredClient, Value, winners
 from mm2mgr.truth.keys import kafka_version
-from mm2mgr.truth.reach import Client, ConnectorType, Setting, clients, numbers
+from mm2mgr.truth.reach import Client, ConfiguredClient, ConnectorType, Setting, Value, clients, numbers, winners
 
 SENT_IN_CLEAR = {"PLAIN": "the password", "OAUTHBEARER": "the token"}
 """What a SASL mechanism sends unprotected; the others only prove that they know it."""
@@ -361,7 +360,7 @@ class Subject:
         return bool(self.worker.properties) and any(self.workers_key(client, plain) for plain in plains)
 
     def setting_of(self, client: str, plain: str) -> Value | None:
-        """Return the effective setting of a client's plain key with its origin: see `truth.client_values`."""
+        """Return the effective setting of a client's plain key with its origin: see `truth.reach`."""
         found = self.configured.get(client)
         return found.value(plain) if found else None
 

@@ -37,7 +37,7 @@ from mm2mgr.observe.problems import (
 from mm2mgr.observe.reading import LiveConnector, Orphan, Reading
 from mm2mgr.observe.trend import Trend
 from mm2mgr.topology import Flow, KafkaCluster, config_text
-from mm2mgr.truth.client_values import text_of
+from mm2mgr.truth.reach import text_of
 
 Health = Literal["ok", "waiting", "problem", "unknown"]
 

@@ -18,7 +18,7 @@ from mm2mgr.live.kafka_state import Failure, SeenKafka
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import Offsets, TopicPartition, goes_on
 from mm2mgr.topology import Flow
-from mm2mgr.truth.client_values import text_of
+from mm2mgr.truth.reach import text_of
 
 Basis = Literal["stored offset", "target end"]
 """What a lag was counted from."""

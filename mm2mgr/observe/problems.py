@@ -27,7 +27,7 @@ from mm2mgr.observe.reading import LiveConnector
 from mm2mgr.observe.trend import FLOW, Trend, lag_trend
 from mm2mgr.text import few
 from mm2mgr.topology import Flow
-from mm2mgr.truth.client_values import text_of
+from mm2mgr.truth.reach import text_of
 
 _PARTITIONS_NAMED = 20
 

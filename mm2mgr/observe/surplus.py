@@ -23,7 +23,7 @@ from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import Reading
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topology import Flow
-from mm2mgr.truth.client_values import text_of
+from mm2mgr.truth.reach import text_of
 
 NEWS_SECONDS = 3600.0
 """How long records that arrived twice stay a problem after the last of them."""

@@ -19,8 +19,7 @@ from typing import Any
 from mm2mgr.check.brokers import Entry, ask_brokers
 from mm2mgr.errors import KafkaError, Mm2mgrError, SpecError
 from mm2mgr.files import read_regular
-from mm2mgr.formats.splices import NotEditable
-from mm2mgr.formats.structured import StructuredText
+from mm2mgr.formats.text_edits import NotEditable, StructuredText
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.bandwidth import Transfer, TransferLimits, read_rate, write_rate
 from mm2mgr.kafka.inspection import BrokerAddress

@@ -27,11 +27,10 @@ from mm2mgr.secrets import mask
 from mm2mgr.spec.scalars import check_url
 from mm2mgr.text import nearest
 from mm2mgr.truth.bugs import BY_BUG, Bug
-from mm2mgr.truth.client_values import configured_clients
 from mm2mgr.truth.explain import Explanation
 from mm2mgr.truth.explain import explain as explain_key
 from mm2mgr.truth.keys import Keys, kafka_version, load
-from mm2mgr.truth.reach import ConnectorType, Setting
+from mm2mgr.truth.reach import ConnectorType, Setting, configured_clients
 
 if TYPE_CHECKING:
     from mm2mgr.connect.target import ConnectTarget

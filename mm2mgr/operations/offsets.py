@@ -28,7 +28,7 @@ from mm2mgr.plan.changes import Change
 from mm2mgr.plan.resets import OffsetReset, ResetOrder, by_topic, resets
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology
-from mm2mgr.truth.client_values import text_of
+from mm2mgr.truth.reach import text_of
 
 _READ_BACK_SECONDS = 30.0
 _READ_BACK_PAUSE_SECONDS = 0.3

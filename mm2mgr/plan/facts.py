@@ -25,8 +25,7 @@ from mm2mgr.live.questions import (
 )
 from mm2mgr.live.snapshot import Snapshot, Steps
 from mm2mgr.topology import KafkaCluster, Topology
-from mm2mgr.truth.client_values import settings
-from mm2mgr.truth.reach import CLUSTER_KEYS
+from mm2mgr.truth.reach import CLUSTER_KEYS, settings
 
 
 def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:

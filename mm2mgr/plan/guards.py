@@ -19,8 +19,7 @@ from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, with_predecessors_k
 from mm2mgr.plan.moves import with_units_held
 from mm2mgr.remarks import Remark
 from mm2mgr.render import HEARTBEATS_KEY
-from mm2mgr.truth.client_values import text_of
-from mm2mgr.truth.reach import CLUSTER_KEYS, numbers
+from mm2mgr.truth.reach import CLUSTER_KEYS, numbers, text_of
 
 RECORDS = "producer.override."
 _ASKED = {rule.id: rule for rule in of_connectors()}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mm2mgr.assignment import listing_of, partitions_by_task, predict
 from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.hops import filter_of, selection_of
@@ -16,7 +15,7 @@ from mm2mgr.lint.subject import Subject
 from mm2mgr.live.questions import MeasuredTopics, StoredSizes, TranslatedGroups
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.live.snapshot import Answer, Question, Steps, side_by_side
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import TopicPartition, listing_of, partitions_by_task, predict
 from mm2mgr.plan.changes import WRITES, Change
 from mm2mgr.plan.guards import Connectors, mirrors_heartbeats
 from mm2mgr.plan.mirrored import MirrorVerdict

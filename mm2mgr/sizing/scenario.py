@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from mm2mgr.assignment import Assignment, Listing, predict
 from mm2mgr.json_values import to_json
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Assignment, Listing, TopicPartition, predict
 from mm2mgr.sizing.fleet import Buffers, ConnectLoad, Failover, FlowRun, WorkerLimits, WorkerNeed, need
 from mm2mgr.sizing.load import Hours
 from mm2mgr.sizing.tasks import CurrentTasks, Profile, Rules, SizedFlow, Sizing, flow_load, size_load

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mm2mgr.assignment import moved_partitions
+from mm2mgr.partitions import moved_partitions
 from mm2mgr.sizing.tasks import SizedFlow, Sizing
 from mm2mgr.text import number_of, rate_text
 

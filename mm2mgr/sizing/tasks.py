@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from mm2mgr.assignment import Assignment
-from mm2mgr.partitions import Statistic, TopicPartition
+from mm2mgr.partitions import Assignment, Statistic, TopicPartition
 from mm2mgr.sizing.load import Coverage, Hours, Load, TopicGrowth, complete
 from mm2mgr.text import list_names, number_of, rate_text
 

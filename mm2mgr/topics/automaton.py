@@ -66,7 +66,6 @@ def accepts(machine: Machine, name: str) -> bool:
 
 
 def _state_after(machine: Machine, text: str) -> Hashable:
-    """Return the state of a machine that has read a text."""
     state = machine.start
     for char in text:
         if state is None:
@@ -92,8 +91,6 @@ class _Save:
 
 @dataclass(frozen=True)
 class _Inner:
-    """Run a program of its own from here: of a Lookaround or an Atomic."""
-
     start: int
     node: Lookaround | Atomic
 
@@ -440,7 +437,6 @@ class Backtracker:
         return (end, texts) if is_there else None
 
     def _run_inside(self, step: _Inner, at: int, texts: _Texts, name: str) -> _Match | None:
-        """Run what a lookaround or an atomic node holds."""
         if isinstance(step.node, Atomic):
             return self._run(step.start, at, texts, name, None)
         if step.node.behind:

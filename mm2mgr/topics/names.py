@@ -72,7 +72,6 @@ def is_like_python(item: str) -> bool:
 
 @cache
 def _alike(item: str) -> bool:
-    """Tell whether an expression means the same in Java and in Python."""
     if shape_of(item) is None:
         return False
     try:
@@ -321,7 +320,6 @@ class Selection:
         return self.source == self.target  # its topicSource is the source's alias for every other topic
 
     def _clusters_in_name(self, topic: str) -> list[str]:
-        """Return the clusters in a topic's name as DefaultReplicationPolicy reads them."""
         parts = topic.split(self.separator) if self.separator else list(topic)
         while parts and not parts[-1]:  # Java's Pattern.split drops empty texts at the end
             parts.pop()

@@ -193,7 +193,6 @@ def _listed_topics(begun: _Begun) -> tuple[list[str], bool]:
 
 @lru_cache(maxsize=4096)
 def _of_patterns(patterns: Items) -> tuple[tuple[str, ...], Items]:
-    """Return the names of patterns that match few, and the other patterns."""
     listed = dict.fromkeys(name for item in patterns for name in affixes(item).names or ())
     return tuple(listed), tuple(item for item in patterns if affixes(item).names is None)
 
@@ -322,7 +321,6 @@ def overlaps(
 def _of_pairs(
     selections: Sequence[Selection], open_: _Open, reported: set[int], budget: Budget
 ) -> Iterator[tuple[_Pair, Shared]]:
-    """Decide between the patterns of each pair whose later one is not reported yet."""
     for pair, items in open_.items():
         if pair[1] in reported:
             continue

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import nan
+from typing import Any
 
-from mm2mgr.truth.client_values import ConfiguredClient, framework_defaults
 from mm2mgr.truth.keys import load
+from mm2mgr.truth.reach import ConfiguredClient, framework_defaults
 
 _ALL = ("producer", "consumer", "admin")
 _GROUP = "group.id"
@@ -87,44 +88,87 @@ class Exclusion:
     told: tuple[str, ...] = ()
 
 
+_CLASSIC = ("partition.assignment.strategy", "heartbeat.interval.ms", "session.timeout.ms")
+_SHARE = ("share.acknowledgement.mode", "share.acquire.mode")
+_FLYING = "max.in.flight.requests.per.connection"
+_PEM = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
+_PROTOCOLS = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
+_CONTEXTS = {"SSL", "TLS", "DTLS", "DTLSV1.0", "DTLSV1.2", *map(str.upper, _PROTOCOLS[1:])}
+_KAFKAS_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+_JAVAS_MECHANISMS = ("CRAM-MD5", "DIGEST-MD5", "EXTERNAL", "NTLM")
+_LOGIN_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
+_NO_CLIENTS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerValidatorCallbackHandler")
+_PROTOCOL_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_URL = re.compile(r"(https?|file):", re.IGNORECASE)
+_OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+_ENDPOINT, _RETRIEVER = "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwt.retriever.class"
+_STORES = tuple(f"ssl.keystore.{part}" for part in ("key", "certificate.chain", "password", "location"))
+# Of these missing-required tells that they have no address.
+_OF_SIDES = (
+    *("source consumer", "source admin", "target admin", "offset-syncs producer", "offset-syncs admin"),
+    *("offset-syncs consumer", "checkpoints consumer"),
+)
+
+
+EXCLUSIONS: list[Exclusion] = []
+_Reason = Callable[[Settings], str]
+
+
+def _exclusion(kinds: tuple[str, ...], keys: tuple[str, ...], source: str, **facts: Any) -> Callable[[_Reason], None]:
+    return lambda reason: EXCLUSIONS.append(Exclusion(kinds, keys, reason, source, **facts))
+
+
+def _over_tls(client: Settings) -> bool:
+    return client.protocol.endswith("SSL") and not client.is_given("ssl.engine.factory.class")
+
+
+def _line(version: str) -> tuple[int, int]:
+    major, minor = load().line(version).split(".")
+    return int(major), int(minor)
+
+
+@_exclusion(
+    ("admin",), ("default.api.timeout.ms", "request.timeout.ms"), "KafkaAdminClient.configureDefaultApiTimeoutMs"
+)
 def _api_timeout(client: Settings) -> str:
     least = client.number("request.timeout.ms")
     less = client.is_given("default.api.timeout.ms") and client.number("default.api.timeout.ms") < least
     return f"is less than request.timeout.ms={least}" if less else ""
 
 
+@_exclusion(("admin",), ("bootstrap.controllers",), "AdminBootstrapAddresses.fromConfig", since=(3, 7))
 def _controllers(client: Settings) -> str:
     both = client.text("bootstrap.controllers") and client.text("bootstrap.servers")
     return "excludes bootstrap.servers, which is set too" if both else ""
 
 
+@_exclusion(("consumer",), ("group.remote.assignor",), "ConsumerConfig.postProcessParsedConfig", since=(3, 9))
 def _remote_assignor(client: Settings) -> str:
     classic = client.text("group.protocol").lower() == "classic" and client.text("group.remote.assignor")
     return "needs group.protocol=consumer" if classic else ""
 
 
-_CLASSIC = ("partition.assignment.strategy", "heartbeat.interval.ms", "session.timeout.ms")
-
-
+@_exclusion(("consumer",), ("group.protocol",), "ConsumerConfig.checkUnsupportedConfigsPostProcess", since=(4, 0))
 def _consumer_protocol(client: Settings) -> str:
     new = client.text("group.protocol").lower() == "consumer"
     wrong = [plain for plain in _CLASSIC if client.is_given(plain) and client.text(plain)] if new else []
     return f"excludes {' and '.join(wrong)}: the brokers decide it" if wrong else ""
 
 
+@_exclusion(("consumer",), _SHARE, "ConsumerConfig.checkUnsupportedConfigsPostProcess", since=(4, 1))
 def _share(client: Settings) -> str:
     conflicting = [plain for plain in _SHARE if client.is_given(plain) and client.text(plain)]
     return "is for share groups, and MirrorMaker's consumers are none" if conflicting else ""
 
 
-_SHARE = ("share.acknowledgement.mode", "share.acquire.mode")
-
-
+@_exclusion(("consumer",), (_GROUP,), "ClassicKafkaConsumer, AsyncKafkaConsumer", since=(3, 7))
 def _blank_group(client: Settings) -> str:
     refusing = _line(client.version) >= (4, 0) or client.text("group.protocol").lower() == "consumer"
     return "is empty, which is no group" if refusing and client.is_given(_GROUP) and not client.text(_GROUP) else ""
 
 
+@_exclusion(("consumer",), ("group.instance.id",), "JoinGroupRequest.validateGroupInstanceId")
 def _instance(client: Settings) -> str:
     name = client.text("group.instance.id")
     if not name and client.is_given("group.instance.id") and _line(client.version) < (3, 3):
@@ -133,6 +177,7 @@ def _instance(client: Settings) -> str:
     return "has a character that Kafka does not allow in it" if name and not legal else ""
 
 
+@_exclusion(("consumer",), ("heartbeat.interval.ms", "session.timeout.ms", _GROUP), "Heartbeat")
 def _heartbeat(client: Settings) -> str:
     grouped = client.has_group and client.text("group.protocol").lower() != "consumer"
     beat, session = client.number("heartbeat.interval.ms"), client.number("session.timeout.ms")
@@ -143,11 +188,18 @@ def _heartbeat(client: Settings) -> str:
     )
 
 
+@_exclusion(("consumer",), ("enable.auto.commit",), "ConsumerConfig.maybeOverrideEnableAutoCommit", write="false")
 def _auto_commit(client: Settings) -> str:
     alone = client.flag("enable.auto.commit") and not client.has_group and not client.is_given(_GROUP)
     return "needs a group.id" if alone else ""
 
 
+@_exclusion(
+    ("producer",),
+    ("enable.idempotence", _FLYING),
+    "ProducerConfig.postProcessAndValidateIdempotenceConfigs",
+    told=("record producer",),
+)
 def _idempotence(client: Settings) -> str:
     asked, flying = client.is_given("enable.idempotence") and client.flag("enable.idempotence"), client.number(_FLYING)
     refused = asked or (client.flag("enable.idempotence") and _line(client.version) >= (4, 0))
@@ -161,18 +213,20 @@ def _idempotence(client: Settings) -> str:
     return "excludes retries=0" if client.number("retries") == 0 and client.text("retries") else ""
 
 
-_FLYING = "max.in.flight.requests.per.connection"
-
-
+@_exclusion(
+    ("producer",), ("transaction.two.phase.commit.enable",), "ProducerConfig.postProcessParsedConfig", since=(4, 2)
+)
 def _two_phases(client: Settings) -> str:
     both = client.flag("transaction.two.phase.commit.enable") and client.is_given("transaction.timeout.ms")
     return "excludes transaction.timeout.ms" if both else ""
 
 
-def _over_tls(client: Settings) -> bool:
-    return client.protocol.endswith("SSL") and not client.is_given("ssl.engine.factory.class")
-
-
+@_exclusion(
+    _ALL,
+    _STORES,
+    "DefaultSslEngineFactory.createKeystore",
+    by_hand="write a store (location, type, password) or PEM (key and certificate.chain with type PEM), not both",
+)
 def _keystore(client: Settings) -> str:
     key, chain, path, password = (
         client.is_written(f"ssl.keystore.{part}") for part in ("key", "certificate.chain", "location", "password")
@@ -191,6 +245,12 @@ def _keystore(client: Settings) -> str:
     return next((phrase for applies, phrase in problems if applies), "") if _over_tls(client) else ""
 
 
+@_exclusion(
+    _ALL,
+    tuple(f"ssl.truststore.{part}" for part in ("certificates", "password")),
+    "DefaultSslEngineFactory.createTruststore",
+    by_hand="write a store (location, type, password) or PEM (certificates with type PEM), not both",
+)
 def _truststore(client: Settings) -> str:
     certificates, path, password = (
         client.is_written(f"ssl.truststore.{part}") for part in ("certificates", "location", "password")
@@ -208,11 +268,7 @@ def _truststore(client: Settings) -> str:
     return next((phrase for applies, phrase in problems if applies), "") if _over_tls(client) else ""
 
 
-_PEM = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
-_PROTOCOLS = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
-_CONTEXTS = {"SSL", "TLS", "DTLS", "DTLSV1.0", "DTLSV1.2", *map(str.upper, _PROTOCOLS[1:])}
-
-
+@_exclusion(_ALL, ("ssl.protocol",), "DefaultSslEngineFactory.createSSLContext", write="TLSv1.3")
 def _protocol(client: Settings) -> str:
     name = client.text("ssl.protocol")
     return (
@@ -220,6 +276,7 @@ def _protocol(client: Settings) -> str:
     )
 
 
+@_exclusion(_ALL, ("ssl.enabled.protocols",), "DefaultSslEngineFactory.createSslEngine", write="TLSv1.3,TLSv1.2")
 def _enabled_protocols(client: Settings) -> str:
     if not _over_tls(client):
         return ""
@@ -228,41 +285,32 @@ def _enabled_protocols(client: Settings) -> str:
     return f"has {' and '.join(wrong)}, which Java does not know (TLSv1.3, TLSv1.2)" if wrong else ""
 
 
+@_exclusion(
+    _ALL, ("ssl.endpoint.identification.algorithm",), "Java's X509TrustManagerImpl.checkIdentity", write="https"
+)
 def _identification(client: Settings) -> str:
     name = client.text("ssl.endpoint.identification.algorithm")
     is_known = name.lower() in ("", "https", "ldap", "ldaps")
     return "is none that Java knows (https, or empty for none)" if _over_tls(client) and not is_known else ""
 
 
-_KAFKAS_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
-_JAVAS_MECHANISMS = ("CRAM-MD5", "DIGEST-MD5", "EXTERNAL", "NTLM")
-
-
-def _mechanism(client: Settings) -> str:
-    name, login = client.text("sasl.mechanism"), client.text("sasl.jaas.config")
-    if not client.protocol.startswith("SASL_") or name in (*_KAFKAS_MECHANISMS, *_JAVAS_MECHANISMS, ""):
-        return ""
-    # A module of somebody else brings its own mechanism; the rule jaas-module compares Kafka's modules.
-    like = name.upper() in _KAFKAS_MECHANISMS or name.upper().startswith("SCRAM-")
-    unread = not login or login.startswith("${")
-    return f"is none of Kafka's ({', '.join(_KAFKAS_MECHANISMS)})" if like and unread else ""
-
-
-def _module(client: Settings) -> str:
-    """Report Kafka's login modules beside a mechanism they do not serve, where jaas-module does not look."""
-    name, login = client.text("sasl.mechanism"), client.text("sasl.jaas.config")
-    if not client.protocol.startswith("SASL_") or not name or "org.apache.kafka.common.security." not in login:
-        return ""
-    of_tokens = "OAuthBearerLoginModule" in login
-    unknown = name not in (*_KAFKAS_MECHANISMS, *_JAVAS_MECHANISMS)
-    return "does not fit the module of sasl.jaas.config" if unknown or of_tokens != (name == "OAUTHBEARER") else ""
-
-
+@_exclusion(
+    _ALL,
+    ("bootstrap.servers",),
+    "ClientUtils.parseAndValidateAddresses",
+    by_hand="write the addresses of the brokers, or remove the key",
+    told=_OF_SIDES,
+)
 def _no_address(client: Settings) -> str:
     blank = client.is_given("bootstrap.servers") and not client.text("bootstrap.servers")
     return "is empty: the client has no address" if blank else ""
 
 
+@_exclusion(
+    _ALL,
+    ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class"),
+    "OAuthBearerLoginCallbackHandler.configure",
+)
 def _handler(client: Settings) -> str:
     """Report Kafka's handlers for another mechanism, or for another side of a login."""
     if not client.protocol.startswith("SASL_"):
@@ -283,10 +331,13 @@ def _handler(client: Settings) -> str:
     return ""
 
 
-_LOGIN_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
-_NO_CLIENTS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerValidatorCallbackHandler")
-
-
+@_exclusion(
+    _ALL,
+    ("security.protocol",),
+    "JaasContext.load",
+    by_hand="write sasl.mechanism and sasl.jaas.config beside it",
+    told=("source admin", "target admin", "record producer"),
+)
 def _login(client: Settings) -> str:
     """Report clients that security-incomplete does not look at: it knows one for each side."""
     login = client.text("sasl.jaas.config")
@@ -300,10 +351,9 @@ def _login(client: Settings) -> str:
     return "has no sasl.jaas.config to log in with" if lacks else ""
 
 
-_PROTOCOL_NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
+@_exclusion(
+    _ALL, ("security.protocol",), "SecurityProtocol.forName", by_hand="write the protocol of the brokers' listener"
+)
 def _protocol_name(client: Settings) -> str:
     """Report what definitions list since 3.3."""
     older = _line(client.version) < (3, 3) and client.is_given("security.protocol")
@@ -311,6 +361,7 @@ def _protocol_name(client: Settings) -> str:
     return f"is none of {', '.join(_PROTOCOL_NAMES)}" if wrong else ""
 
 
+@_exclusion(("producer",), ("compression.type",), "CompressionType.forName", by_hand="write lz4, zstd or none")
 def _compression(client: Settings) -> str:
     older = _line(client.version) < (3, 3) and client.is_given("compression.type")
     return (
@@ -320,6 +371,45 @@ def _compression(client: Settings) -> str:
     )
 
 
+@_exclusion(
+    _ALL,
+    ("sasl.mechanism",),
+    "SaslClientAuthenticator.createSaslClient",
+    by_hand="write the mechanism of the brokers' listener, in capitals",
+)
+def _mechanism(client: Settings) -> str:
+    name, login = client.text("sasl.mechanism"), client.text("sasl.jaas.config")
+    if not client.protocol.startswith("SASL_") or name in (*_KAFKAS_MECHANISMS, *_JAVAS_MECHANISMS, ""):
+        return ""
+    # A module of somebody else brings its own mechanism; the rule jaas-module compares Kafka's modules.
+    like = name.upper() in _KAFKAS_MECHANISMS or name.upper().startswith("SCRAM-")
+    unread = not login or login.startswith("${")
+    return f"is none of Kafka's ({', '.join(_KAFKAS_MECHANISMS)})" if like and unread else ""
+
+
+@_exclusion(
+    _ALL,
+    ("sasl.mechanism",),
+    "SaslClientAuthenticator.createSaslClient",
+    by_hand="write the mechanism and the login module of the brokers' listener",
+    told=("source admin", "target admin", "record producer"),
+)
+def _module(client: Settings) -> str:
+    """Report Kafka's login modules beside a mechanism they do not serve, where jaas-module does not look."""
+    name, login = client.text("sasl.mechanism"), client.text("sasl.jaas.config")
+    if not client.protocol.startswith("SASL_") or not name or "org.apache.kafka.common.security." not in login:
+        return ""
+    of_tokens = "OAuthBearerLoginModule" in login
+    unknown = name not in (*_KAFKAS_MECHANISMS, *_JAVAS_MECHANISMS)
+    return "does not fit the module of sasl.jaas.config" if unknown or of_tokens != (name == "OAUTHBEARER") else ""
+
+
+@_exclusion(
+    _ALL,
+    ("sasl.mechanism",),
+    "OAuthBearerUnsecuredLoginCallbackHandler, OAuthBearerLoginCallbackHandler",
+    by_hand=f"write sasl.login.callback.handler.class ({_OAUTH_HANDLER}) and {_ENDPOINT} beside it",
+)
 def _token(client: Settings) -> str:
     if not client.protocol.startswith("SASL_") or client.text("sasl.mechanism") != "OAUTHBEARER":
         return ""
@@ -333,150 +423,6 @@ def _token(client: Settings) -> str:
     asks = handler.endswith(".OAuthBearerLoginCallbackHandler") and endpoint and "${" not in endpoint
     return f"needs a URL in {_ENDPOINT}" if asks and not _URL.match(endpoint) else ""
 
-
-_URL = re.compile(r"(https?|file):", re.IGNORECASE)
-_OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
-_ENDPOINT, _RETRIEVER = "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwt.retriever.class"
-
-
-def _line(version: str) -> tuple[int, int]:
-    major, minor = load().line(version).split(".")
-    return int(major), int(minor)
-
-
-_STORES = tuple(f"ssl.keystore.{part}" for part in ("key", "certificate.chain", "password", "location"))
-# Of these missing-required tells that they have no address.
-_OF_SIDES = (
-    *("source consumer", "source admin", "target admin", "offset-syncs producer", "offset-syncs admin"),
-    *("offset-syncs consumer", "checkpoints consumer"),
-)
-EXCLUSIONS = (
-    Exclusion(
-        ("admin",),
-        ("default.api.timeout.ms", "request.timeout.ms"),
-        _api_timeout,
-        "KafkaAdminClient.configureDefaultApiTimeoutMs",
-    ),
-    Exclusion(("admin",), ("bootstrap.controllers",), _controllers, "AdminBootstrapAddresses.fromConfig", (3, 7)),
-    Exclusion(
-        ("consumer",), ("group.remote.assignor",), _remote_assignor, "ConsumerConfig.postProcessParsedConfig", (3, 9)
-    ),
-    Exclusion(
-        ("consumer",),
-        ("group.protocol",),
-        _consumer_protocol,
-        "ConsumerConfig.checkUnsupportedConfigsPostProcess",
-        (4, 0),
-    ),
-    Exclusion(("consumer",), _SHARE, _share, "ConsumerConfig.checkUnsupportedConfigsPostProcess", (4, 1)),
-    Exclusion(("consumer",), (_GROUP,), _blank_group, "ClassicKafkaConsumer, AsyncKafkaConsumer", (3, 7)),
-    Exclusion(("consumer",), ("group.instance.id",), _instance, "JoinGroupRequest.validateGroupInstanceId"),
-    Exclusion(("consumer",), ("heartbeat.interval.ms", "session.timeout.ms", _GROUP), _heartbeat, "Heartbeat"),
-    Exclusion(
-        ("consumer",),
-        ("enable.auto.commit",),
-        _auto_commit,
-        "ConsumerConfig.maybeOverrideEnableAutoCommit",
-        write="false",
-    ),
-    Exclusion(
-        ("producer",),
-        ("enable.idempotence", _FLYING),
-        _idempotence,
-        "ProducerConfig.postProcessAndValidateIdempotenceConfigs",
-        told=("record producer",),
-    ),
-    Exclusion(
-        ("producer",),
-        ("transaction.two.phase.commit.enable",),
-        _two_phases,
-        "ProducerConfig.postProcessParsedConfig",
-        (4, 2),
-    ),
-    Exclusion(
-        _ALL,
-        _STORES,
-        _keystore,
-        "DefaultSslEngineFactory.createKeystore",
-        by_hand="write a store (location, type, password) or PEM (key and certificate.chain with type PEM), not both",
-    ),
-    Exclusion(
-        _ALL,
-        tuple(f"ssl.truststore.{part}" for part in ("certificates", "password")),
-        _truststore,
-        "DefaultSslEngineFactory.createTruststore",
-        by_hand="write a store (location, type, password) or PEM (certificates with type PEM), not both",
-    ),
-    Exclusion(_ALL, ("ssl.protocol",), _protocol, "DefaultSslEngineFactory.createSSLContext", write="TLSv1.3"),
-    Exclusion(
-        _ALL,
-        ("ssl.enabled.protocols",),
-        _enabled_protocols,
-        "DefaultSslEngineFactory.createSslEngine",
-        write="TLSv1.3,TLSv1.2",
-    ),
-    Exclusion(
-        _ALL,
-        ("ssl.endpoint.identification.algorithm",),
-        _identification,
-        "Java's X509TrustManagerImpl.checkIdentity",
-        write="https",
-    ),
-    Exclusion(
-        _ALL,
-        ("bootstrap.servers",),
-        _no_address,
-        "ClientUtils.parseAndValidateAddresses",
-        by_hand="write the addresses of the brokers, or remove the key",
-        told=_OF_SIDES,
-    ),
-    Exclusion(
-        _ALL,
-        ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class"),
-        _handler,
-        "OAuthBearerLoginCallbackHandler.configure",
-    ),
-    Exclusion(
-        _ALL,
-        ("security.protocol",),
-        _login,
-        "JaasContext.load",
-        by_hand="write sasl.mechanism and sasl.jaas.config beside it",
-        told=("source admin", "target admin", "record producer"),
-    ),
-    Exclusion(
-        _ALL,
-        ("security.protocol",),
-        _protocol_name,
-        "SecurityProtocol.forName",
-        by_hand="write the protocol of the brokers' listener",
-    ),
-    Exclusion(
-        ("producer",), ("compression.type",), _compression, "CompressionType.forName", by_hand="write lz4, zstd or none"
-    ),
-    Exclusion(
-        _ALL,
-        ("sasl.mechanism",),
-        _mechanism,
-        "SaslClientAuthenticator.createSaslClient",
-        by_hand="write the mechanism of the brokers' listener, in capitals",
-    ),
-    Exclusion(
-        _ALL,
-        ("sasl.mechanism",),
-        _module,
-        "SaslClientAuthenticator.createSaslClient",
-        by_hand="write the mechanism and the login module of the brokers' listener",
-        told=("source admin", "target admin", "record producer"),
-    ),
-    Exclusion(
-        _ALL,
-        ("sasl.mechanism",),
-        _token,
-        "OAuthBearerUnsecuredLoginCallbackHandler, OAuthBearerLoginCallbackHandler",
-        by_hand=f"write sasl.login.callback.handler.class ({_OAUTH_HANDLER}) and {_ENDPOINT} beside it",
-    ),
-)
 
 _LOGINS = (
     "Krb5LoginModule",

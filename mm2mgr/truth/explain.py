@@ -1,7 +1,6 @@
 """Explains a key in any spelling: the clients that read it, what to write instead, its defaults, its versions.
 
-Pure: it reads no tree, contacts nothing, and knows no output format.
-"""
+Pure: it reads no tree, contacts nothing, and knows no output format."""
 
 from __future__ import annotations
 
@@ -14,8 +13,6 @@ from itertools import groupby
 from mm2mgr.defaults import CLIENT_DEFAULTS
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.spec.keys import OWNED_CONNECTOR_KEYS, SECURITY_KEYS
-from mm2mgr.truth.client_values import framework, framework_defaults
-from mm2mgr.truth.driver import PROVIDERS, place_of_worker_key
 from mm2mgr.truth.keys import Key, Keys, server_setting
 from mm2mgr.truth.reach import (
     CLIENTS,
@@ -25,6 +22,8 @@ from mm2mgr.truth.reach import (
     Setting,
     clients,
     clients_of_line,
+    framework,
+    framework_defaults,
     numbers,
     seen_by,
 )
@@ -68,7 +67,6 @@ def define(scope: str, name: str, types: Sequence[ConnectorType], version: str, 
 
 
 def _other_defaults(kind: str, plain: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[str]:
-    """Yield other defaults of a client: from Connect or MirrorMaker, then from mm2mgr."""
     every = (client for type_ in types for client in clients_of_line(type_, version))
     for client in (client for client in every if client.kind == kind):
         if (value := framework_defaults(client, Setting(version), keys).get(plain)) is not None:
@@ -79,7 +77,6 @@ def _other_defaults(kind: str, plain: str, types: Sequence[ConnectorType], versi
 
 
 def _changes(history: Sequence[Key]) -> Iterator[str]:
-    """Yield each default with its lines, nothing if it never changed."""
     runs = groupby(history, key=lambda key: key.default)
     spans = [(default, [line for key in same for line in key.lines]) for default, same in runs]
     for default, lines in spans if len(spans) > 1 else ():
@@ -200,7 +197,6 @@ def _effects(prefix: str, plain: str, types: Sequence[ConnectorType], version: s
 
 
 def _useless(hit: Reached, version: str, keys: Keys) -> str:
-    """Return why the client ignores it, "" when it uses it."""
     if hit.key in hit.client.forced:
         return "MirrorMaker sets this itself, last"
     if not keys.find(hit.client.kind, hit.key, version):
@@ -241,7 +237,6 @@ def _why_nothing(prefix: str, plain: str, effects: Sequence[Effect]) -> str:
 
 
 def _instead(plain: str, prefix: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Iterator[Instead]:
-    """Yield each way to set this key for exactly one client, or one cluster."""
     if plain in CLUSTER_KEYS:
         yield from _cluster_ways(plain, types)
         return
@@ -335,7 +330,6 @@ _OF_DRIVER = {
 
 
 def _driver_key(key: str, version: str, keys: Keys) -> Explanation:
-    """Explain a line that only MirrorMaker's driver reads."""
     own = _OF_DRIVER[key]
     verdict = (
         "is a line of mm2.properties"
@@ -423,7 +417,6 @@ def _place_on_workers(key: str, keys: Keys) -> tuple[str, ...]:
 
 
 def _connector_key(key: str, types: Sequence[ConnectorType], version: str, keys: Keys) -> Explanation:
-    """Explain a key that the connectors themselves read."""
     owners = [type_ for type_ in CLIENTS if keys.history(type_, key)]
     effects = tuple(
         Effect(type_, "connector", key, "", (), True, "") for type_ in types if keys.find(type_, key, version)
@@ -482,3 +475,31 @@ def nearest(key: str, prefix: str, plain: str, keys: Keys) -> str | None:
     candidates += [(near, near, key) for scope in (*CLIENTS, "worker") if (near := keys.nearest(key, scope))]
     ratios = [(SequenceMatcher(None, near, meant).ratio(), spelled) for spelled, near, meant in candidates]
     return max(ratios)[1] if ratios else None
+
+
+_WORKER_PREFIXES = (
+    *("offset.storage", "config.storage", "status.storage", "key.converter", "value.converter", "header.converter"),
+    *("task", "worker", "replication.policy", "config.providers"),
+)
+REST_PREFIXES = ("listeners", "admin.listeners", "rest.", "access.control.", "response.http.headers.")
+"""Settings of a dedicated MirrorMaker's REST server, with dedicated.mode.enable.internal.rest (KIP-710, 3.5)."""
+PROVIDERS = "config.providers."
+
+
+def to_worker(key: str) -> bool:
+    """Tell whether the driver passes a top-level line to the workers of every pair."""
+    return key.startswith(_WORKER_PREFIXES)
+
+
+def place_of_worker_key(key: str) -> str:
+    """Say where a setting of the workers has an effect in mm2.properties."""
+    if to_worker(key):
+        return (
+            f"in mm2.properties, {key} reaches the workers of all pairs, and B.{key} those of the pairs that write to B"
+        )
+    if key.startswith(REST_PREFIXES):
+        return (
+            f"in mm2.properties, {key} is a setting of the driver's own REST server "
+            "(dedicated.mode.enable.internal.rest, since 3.5)"
+        )
+    return f"in mm2.properties, B.{key} reaches the workers of the pairs that write to B; {key} alone reaches no worker"

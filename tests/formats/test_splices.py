@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from mm2mgr.formats import properties
-from mm2mgr.formats.splices import NotEditable, PropertiesText, Value, escape
-from mm2mgr.formats.structured import StructuredText
+from mm2mgr.formats.text_edits import NotEditable, PropertiesText, StructuredText, Value, escape
 from mm2mgr.spec.places import PathKey
 
 PROPERTIES = """\

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from mm2mgr.assignment import Assignment
 from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
 from mm2mgr.defaults import Origin, Text
@@ -41,7 +40,7 @@ from mm2mgr.output.load_text import say_comparison, say_fleet, say_groups, say_r
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_description, say_status
 from mm2mgr.output.tables import Table
-from mm2mgr.partitions import LogHistory, Offsets, TopicPartition
+from mm2mgr.partitions import Assignment, LogHistory, Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan
 from mm2mgr.render import render
 from mm2mgr.sizing.tasks import Bounds, Rules

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.assignment import Assignment
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import Failure
@@ -22,7 +21,7 @@ from mm2mgr.observe.trend import Trend
 from mm2mgr.output.load_text import say_rates, say_sizings
 from mm2mgr.output.problem_text import SENTENCES, with_sentences
 from mm2mgr.output.status_text import say_status
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Assignment, TopicPartition
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.throughput.windows import PartitionRate
 from mm2mgr.topology import TaskMaximum

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare
 from mm2mgr.defaults import Origin
 from mm2mgr.render import Connector, render
-from mm2mgr.truth.client_values import configured_clients
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import Setting
+from mm2mgr.truth.reach import Setting, configured_clients
 from tests.spec.trees import BASE, expanded
 
 FLOW = """\

@@ -6,11 +6,10 @@ from typing import get_args
 
 import pytest
 
-from mm2mgr.assignment import listing_of, moved_partitions, predict
 from mm2mgr.json_values import to_json
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_text import price_text
-from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.partitions import Offsets, TopicPartition, listing_of, moved_partitions, predict
 from mm2mgr.plan.changes import Change, Plan, with_many_changes_held
 from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.mirroring_cost import log_bytes, moved, volume

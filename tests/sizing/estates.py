@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mm2mgr.assignment import listing_of, predict
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import TopicPartition, listing_of, predict
 from mm2mgr.sizing.fleet import Buffers, ConnectLoad, FlowRun, WorkerLimits
 from mm2mgr.sizing.load import Load
 from mm2mgr.sizing.scenario import Scenario

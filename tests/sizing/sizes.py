@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mm2mgr.assignment import Assignment
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Assignment, TopicPartition
 from mm2mgr.sizing.load import Hours
 from mm2mgr.sizing.tasks import CurrentTasks, Rules, Sizing, flow_load, size_load
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.assignment import assignment_read_back, java_spread, listing_of, partitions_by_task, predict
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import TopicPartition, assignment_read_back, java_spread, listing_of, partitions_by_task, predict
 
 _JAVA = """
 import java.util.*;

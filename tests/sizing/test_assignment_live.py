@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from mm2mgr.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
+from mm2mgr.partitions import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from tests.live.pair import Pair, serving_pair
 from tests.live.seen import DEADLINE_SECONDS, admin, until
 

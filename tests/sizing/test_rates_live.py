@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.assignment import Assignment, partitions_by_task
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Assignment, TopicPartition, partitions_by_task
 from mm2mgr.sizing.tasks import Capacity, Rules
 from tests.sizing.sizes import size_flow
 

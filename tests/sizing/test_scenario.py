@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.assignment import predict
+from mm2mgr.partitions import predict
 from mm2mgr.sizing.fleet import WorkerLimits
 from mm2mgr.sizing.scenario import (
     ConnectWorkers,

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.assignment import Assignment
 from mm2mgr.json_values import to_json
-from mm2mgr.partitions import Statistic, TopicPartition
+from mm2mgr.partitions import Assignment, Statistic, TopicPartition
 from mm2mgr.sizing import load as load_module
 from mm2mgr.sizing.load import Load, fill_unknown_hours, level_growth
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Profile, Rules, Sizing, flow_load, size_load

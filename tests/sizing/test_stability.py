@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.assignment import Assignment, moved_partitions
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Assignment, TopicPartition, moved_partitions
 from mm2mgr.sizing.stability import Decision, EarlierSizing, Policy, decide, sizing_as_decided
 from mm2mgr.sizing.tasks import Bounds, CurrentTasks, Rules, SizedFlow, flow_load, size_load
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.assignment import Assignment
 from mm2mgr.json_values import to_json
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Assignment, TopicPartition
 from mm2mgr.sizing.stability import overrides_document
 from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules, Sizing
 from mm2mgr.text import list_names, rate_text

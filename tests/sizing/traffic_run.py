@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mm2mgr.assignment import Assignment, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.evidence.measured import read_rates
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Assignment, TopicPartition, assignment_read_back, listing_of, partitions_by_task, predict
 from mm2mgr.samples.follow import Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore

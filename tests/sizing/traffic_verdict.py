@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mm2mgr.assignment import Assignment, partitions_by_task
-from mm2mgr.partitions import TopicPartition
+from mm2mgr.partitions import Assignment, TopicPartition, partitions_by_task
 from mm2mgr.sizing.tasks import Capacity, Rules, Sizing
 from tests.sizing.sizes import size_flow
 

@@ -10,10 +10,9 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats import properties
 from mm2mgr.formats.mm2_properties import Dedicated, connectors
 from mm2mgr.json_values import to_json
-from mm2mgr.truth.client_values import configured_clients, text_of
 from mm2mgr.truth.explain import KINDS, Explanation, explain, policy_of
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting
+from mm2mgr.truth.reach import CLIENTS, ConnectorType, Setting, configured_clients, text_of
 from tests.truth.reaching import reached
 
 TYPES: tuple[ConnectorType, ...] = ("source", "checkpoint", "heartbeat")

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.spec.keys import SECURITY_KEYS
-from mm2mgr.truth.client_values import winners
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import (
     CLIENTS,
@@ -18,6 +17,7 @@ from mm2mgr.truth.reach import (
     Setting,
     clients,
     numbers,
+    winners,
 )
 from tests.truth.reaching import reached
 

@@ -24,9 +24,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import DIRECT, Worker
-from mm2mgr.truth.client_values import winners
 from mm2mgr.truth.keys import load
-from mm2mgr.truth.reach import ConnectorType, Setting, clients
+from mm2mgr.truth.reach import ConnectorType, Setting, clients, winners
 
 pytestmark = pytest.mark.live
 

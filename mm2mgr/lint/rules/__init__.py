@@ -20,10 +20,10 @@ from mm2mgr.lint.subject import Estate, SourceFile, Spot, Subject, SubjectKind
 # In the order in which people read them.
 _OF_CONNECTORS = (
     *("keys", "values", "refusals", "addresses", "worker", "security", "logins", "records", "transforms"),
-    *("plugins", "sizes", "links", "topics", "patterns", "sync", "loops", "pair", "strimzi"),
+    *("sizes", "links", "topics", "patterns", "sync", "loops", "pair"),
 )
-# No error of these is about a connector of a tree: hints, and the text of other files.
-_BESIDE = ("files", "dedicated_workers", "worker_values", "advice", "versions")
+# No error of these is about a connector of a tree: hints, and what only other files have.
+_BESIDE = ("files", "deployments", "advice")
 
 RULES: tuple[Rule, ...]
 BY_ID: Mapping[str, Rule]
@@ -82,7 +82,6 @@ def _judges_template(rule: Rule, hit: Hit) -> bool:
 
 
 def _without_edits_in_templates(hit: Hit) -> Hit:
-    """Return a hit without edits where one would change a value that a template fills in."""
     inside = any(_is_in_template(edit, edit.of or hit.subject) for edit in hit.edits)
     return replace(hit, edits=()) if inside else hit
 
@@ -93,7 +92,6 @@ def _is_in_template(edit: Edit, subject: Subject | None) -> bool:
 
 
 def _key(hit: Hit) -> str:
-    """Return the key that a hit is about as its file would have it."""
     return line_key(hit.subject, hit.key) if hit.subject and hit.subject.form == "dedicated" and hit.key else hit.key
 
 

@@ -19,8 +19,7 @@ from mm2mgr.lint.subject import Estate, SourceFile, Spot
 from mm2mgr.secrets import is_jaas, is_secret, mask
 from mm2mgr.text import nearest
 from mm2mgr.truth import keys as truth_keys
-from mm2mgr.truth.driver import to_worker
-from mm2mgr.truth.explain import KINDS
+from mm2mgr.truth.explain import KINDS, to_worker
 from mm2mgr.truth.other_tools import other_tool
 from mm2mgr.truth.reach import CLIENTS, CLUSTER_KEYS, numbers
 
@@ -141,7 +140,6 @@ def _place_below(file: _DriverFile, key: str) -> tuple[str, list[str] | None]:
 
 
 def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list[str] | None]:
-    """Return where to write a line of Kafka's own."""
     definitions, targets = truth_keys.load(), [target for _, target in file.mirroring()]
     if key.startswith("topic.creation."):
         return "remove it: MirrorMaker creates its topics itself", []
@@ -368,7 +366,6 @@ def internal_rest_too_new(estate: Estate) -> Iterator[Hit]:
 
 
 def _is_told(file: _DriverFile, entry: Entry) -> bool:
-    """Tell whether another rule already reports that this line enables no pair."""
     if file.driver.misspelt(entry):
         return True
     return entry.key.endswith(".enabled") and any(

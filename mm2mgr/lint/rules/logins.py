@@ -79,7 +79,6 @@ _SECTION = "is a section of a JAAS file; only the entry between the braces belon
 
 
 def _reason_cut(text: str, more: bool) -> str:
-    """Return the likely reason why an option has no value."""
     if '=\\"' in text:
         return 'has \\" where only " belongs (escaped once too often)'
     if re.search(r"[\"']\s*,", text):
@@ -222,7 +221,6 @@ def _has_service(subject: Subject, client: Client, jaas: _Jaas) -> bool:
 
 
 def _missing(subject: Subject, client: Client, jaas: _Jaas) -> list[str]:
-    """Return the options that PLAIN and SCRAM need and this login lacks; a class of somebody else may provide them."""
     handlers = (f"sasl.{handler}.callback.handler.class" for handler in ("client", "login"))
     if jaas.module not in (PLAIN, SCRAM) or any(
         configured_value(subject, client.name, handler) for handler in handlers

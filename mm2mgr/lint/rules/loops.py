@@ -198,7 +198,6 @@ def _of_two(subject: Subject, side: ClusterSide, here: Point, there: Point) -> H
 
 
 def _own_copies(subject: Subject) -> tuple[str, Severity]:
-    """Return what happens, and how severe it is."""
     names, policy = filter_of(subject), policy_of(subject)
     if policy == "identity" and subject.source == subject.target:
         return (

@@ -178,7 +178,6 @@ def _one_anchor(item: str) -> str:
 
 
 def _is_open(node: Node) -> bool:
-    """Tell whether a part of a regular expression matches texts of any length."""
     if isinstance(node, Repeat):
         return node.most is None or _is_open(node.node)
     if isinstance(node, Group):

@@ -46,7 +46,6 @@ def _is_required(subject: Subject) -> bool:
 
 
 def _declares(subject: Subject) -> bool:
-    """Tell whether connectors of its class say that they can provide exactly-once."""
     return subject.type == "source" and numbers(subject.version) >= (3, 5)
 
 
@@ -147,7 +146,6 @@ _OUTCOME = {
 
 
 def _is_the_workers(subject: Subject, own: str) -> bool:
-    """Tell whether the override names the workers' own Kafka."""
     ids = (subject.worker.cluster_id, subject.target_kafka.cluster_id)
     if all(ids):
         return ids[0] == ids[1]
@@ -155,7 +153,6 @@ def _is_the_workers(subject: Subject, own: str) -> bool:
 
 
 def _lacking(subject: Subject, kind: str) -> list[str]:
-    """Return what the override of a client lacks beside the record producer's."""
     prefix, lacking = f"{kind}.override.", []
     theirs = subject.get(prefix + _ADDRESS)
     if not is_open(theirs) and not addresses(subject.get(_RECORDS + _ADDRESS)) & addresses(theirs):
@@ -389,7 +386,6 @@ def _oldest_taken_ms(topic: Mapping[str, str], limits: Mapping[str, str]) -> int
 
 
 def _kept_ms(topic: Mapping[str, str]) -> float:
-    """Return for how long a topic keeps records."""
     retention = int(topic.get("retention.ms", "-1"))
     return retention if retention >= 0 and "delete" in topic.get("cleanup.policy", "") else math.inf
 

@@ -83,7 +83,6 @@ def class_refused(subject: Subject) -> Iterator[Hit]:
 
 
 def _is_strange(name: str) -> bool:
-    """Tell whether Kafka has no transformation of this name in any line."""
     return name.rpartition(".")[0] == _TRANSFORMS and not classes.is_of_other_lines("transformation", name)
 
 

@@ -248,7 +248,6 @@ def _key(subject: Subject, client: Client, *plain: str) -> str:
 
 
 def _edit_beside(subject: Subject, client: Client, key: str, plain: str, value: str) -> Edit:
-    """Return the edit that gives a client another setting, beside one of its keys."""
     place = key or _key(subject, client, "security.protocol")
     part = next((part for part in ("security.", "sasl.", "ssl.") if part in place), "")
     prefix = place.partition(part)[0] if part else client.layers[0].prefix

@@ -70,7 +70,6 @@ def sync_acls(subject: Subject) -> Iterator[Hit]:
 
 
 def _login(subject: Subject, side: ClusterSide) -> str:
-    """Return how clients of one side authenticate."""
     client = f"{side} admin"
     protocol = (subject.value(client, "security.protocol") or "PLAINTEXT").upper()
     if protocol.startswith("SASL"):

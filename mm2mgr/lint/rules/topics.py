@@ -88,7 +88,6 @@ def bad_pattern(subject: Subject) -> Iterator[Hit]:
 
 
 def _corrected_list(subject: Subject, key: str, item: str, right: str) -> str:
-    """Return a list with one item replaced."""
     return ",".join(right if other == item else other for other in items_of(subject, key))
 
 
@@ -249,7 +248,6 @@ def _kept_out(subject: Subject, kind: str, name: str, names: NameFilter) -> str:
 
 @lru_cache(maxsize=8192)
 def _excluding(exclude: Items, name: str) -> str:
-    """Return the first item of a list that matches a name, "" for none."""
     return next((item for item in exclude if NameFilter((item,), ()).takes(name)), "")
 
 

@@ -115,7 +115,6 @@ class _ValueCheck:
 
 @lru_cache(maxsize=4096)  # the same few values come back in thousands of connectors
 def _faults(kind: SubjectKind, values: tuple[str, ...]) -> tuple[tuple[_ValueCheck, str], ...]:
-    """Return which checks fail, and why."""
     faults = []
     for check, value in zip(_checks(kind), values, strict=True):
         definition = check.definition

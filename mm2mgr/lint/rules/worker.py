@@ -69,7 +69,6 @@ def policy_forbids(subject: Subject) -> Iterator[Hit]:
 
 
 def _refuses_by_default(subject: Subject) -> bool:
-    """Tell whether the policy is unknown, and the line's default is None."""
     version, worker = subject.known_version, subject.worker
     unknown = worker.policy is None and worker.properties is None and not worker.allowed
     return unknown and subject.form != "dedicated" and version is not None and numbers(version) < (3, 0)
@@ -176,7 +175,6 @@ def _redirected_servers(subject: Subject) -> str:
 
 
 def _elsewhere(subject: Subject, servers: str) -> Hit:
-    """Return a hit about records that the workers' producer writes to an address which the target does not have."""
     own = f"producer.{_ADDRESS}"
     message = f"records are written to {servers} ({own} of the workers), an address that {subject.target} does not have"
     target = subject.get(f"target.cluster.{_ADDRESS}")
@@ -203,7 +201,6 @@ def arrives(subject: Subject) -> bool | None:
 
 
 def _destination(subject: Subject) -> Point:
-    """Return the cluster that the record producer writes to."""
     if servers := configured_value(subject, RECORDS, _ADDRESS):
         return Point("", addresses(servers), subject.records_kafka.cluster_id)
     servers = subject.worker_property(_ADDRESS) or subject.worker.servers
@@ -309,7 +306,6 @@ _INLINE = {"keystore": ("key", "certificate.chain"), "truststore": ("certificate
 
 
 def _clash(subject: Subject, store: str) -> tuple[str, str] | None:
-    """Return the override and the workers' key that exclude each other."""
     prefix = f"{_RECORDS}ssl.{store}."
     inline = next((f"{prefix}{part}" for part in _INLINE[store] if subject.get(f"{prefix}{part}")), "")
     of_file = f"{prefix}location" if subject.get(f"{prefix}type").upper() == "PEM" else ""
@@ -408,6 +404,5 @@ def jmx_reporter_missing(estate: Estate) -> Iterator[Hit]:
 
 
 def _adds_jmx(subject: Subject, whose: str) -> bool:
-    """Tell whether Kafka adds its own reporter."""
     own = subject.worker_property(_AUTO_JMX) if whose else subject.config.get(_AUTO_JMX)
     return numbers(subject.version) < (4, 0) and (own or "true").strip().lower() == "true"
