@@ -70,6 +70,27 @@ def run(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
     return _clocks[-1].run(coroutine)
 
 
+def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run a coroutine to its end; in a thread of its own where an event loop runs already, as in a notebook."""
+    import asyncio  # not at the top: --help needs neither
+    from concurrent.futures import ThreadPoolExecutor
+
+    answer: list[Answer] = []
+
+    # It returns nothing: asyncio writes the result of its main task as text, which takes 50 ms for a large plan.
+    async def keep_answer() -> None:
+        answer.append(await coroutine)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        run(keep_answer())
+    else:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(run, keep_answer()).result()
+    return answer[0]
+
+
 @contextmanager
 def use(clock: Clock) -> Iterator[None]:
     """Let all threads of this process go by another clock."""

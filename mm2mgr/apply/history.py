@@ -15,20 +15,22 @@ import os
 import subprocess
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mm2mgr.comparison.differences import Named
+from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.read import ask_all
-from mm2mgr.plan.changes import Change
+from mm2mgr.plan.adoption_claims import Claim, adopting, read_claims
+from mm2mgr.plan.changes import Change, ClusterPlan
 from mm2mgr.plan.history import CONFIG, ENTRY, History, HistoryEntry, read_history
 from mm2mgr.plan.quotas import QuotaResult
 from mm2mgr.secrets import mask_config, mask_text
@@ -239,6 +241,41 @@ async def forget(topology: Topology, entries: Iterable[HistoryEntry]) -> dict[st
 
 def _safe(text: str) -> str:
     return visible(mask_text(text))
+
+
+# --- claims on what a tree adopts -------------------------------------------------------------------------------------
+
+
+async def settle_claims(topology: Topology, parts: Sequence[ClusterPlan], recorder: Recorder) -> None:
+    """Leave a claim on what is adopted, or would be if no other owner claimed it, and withdraw those that are over."""
+    owners = Ownership.of(topology)
+    readable = {part.connect for part in parts if not part.error}
+    concerned = {named[0] for named in (*owners.adopted, *owners.released)} & readable
+    adopted = adopting(owners, parts)
+    claims = await ask_all(read_claims(topology, adopted, concerned), topology)
+    planned = {change.named: change.action for part in parts for change in part.changes}
+    mine = {claim.named: claim for claim in claims.own}
+    for named, pair in adopted.items():
+        is_held = planned.get(named) != "blocked" or named in claims.others
+        if is_held and named not in mine and named[0] not in claims.unread:
+            urls = tuple(mask_text(url) for url in topology.connects[named[0]].model.url)
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            by = recorder.author
+            claim = Claim(str(topology.owner), *named, pair, urls, by.who, by.commit, when)
+            recorder.write(claim.connect, claim.key, json.dumps(asdict(claim)))
+    for named, claim in mine.items():
+        is_marked = named in planned and named not in adopted
+        if named not in owners.adopted or is_marked:
+            recorder.write(claim.connect, claim.key, None)
+
+
+async def read_undeclared_claims(topology: Topology, connects: Iterable[str]) -> list[Claim]:
+    """Return this tree's claims on connectors that it adopts no more: the line of `adopt:` may go without one of
+    `release:`.
+    """
+    declared = Ownership.of(topology).adopted
+    claims = await ask_all(read_claims(topology, {}, connects), topology)
+    return [claim for claim in claims.own if claim.named not in declared]
 
 
 # --- who and which commit ---------------------------------------------------------------------------------------------

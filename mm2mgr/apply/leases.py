@@ -10,18 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr import timing
 from mm2mgr.apply.history import topic_of
+from mm2mgr.apply.waves import LeaseAwaited, Report, Unguarded
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import KafkaError, Mm2mgrError
-from mm2mgr.topology import Topology
+from mm2mgr.plan.changes import Plan
+from mm2mgr.text import visible
+from mm2mgr.timing import wait_for
+from mm2mgr.topology import Topology, lease_group
 
 if TYPE_CHECKING:
     from mm2mgr.kafka.access import KafkaAccess
@@ -33,7 +39,8 @@ _NAP_SECONDS = 1.0
 """A signal that comes just before Python falls asleep is handled only when it wakes up."""
 _JOIN_SECONDS = 20.0
 _YIELD_SECONDS = 10.0
-KILLED_SECONDS = 12.0
+_LOOKS_FOR_NOTE = 4
+_KILLED_SECONDS = 12.0
 """After so long a member that was killed has lost its lease: the session time-out, and what brokers take to act on
 it.
 """
@@ -210,6 +217,75 @@ class Leases:
         """Give all of them up; the next process has them at once."""
         _side_by_side(lambda lease: lease.close(), [lease for _, lease in self._joined.values()])
         self._joined = {}
+
+
+def wait_for_lease(topology: Topology, plan: Plan, report: Report) -> bool:
+    """Wait while another process of this owner holds the lease where the plan writes, no longer than Kafka takes to
+    miss one that was killed.
+
+    Returns whether there was one; Mm2mgrError where it still holds it. Without the lease being taken, so that nothing
+    is held while a person thinks.
+    """
+    end: float | None = None
+    while held := wait_for(read_holders(topology, _written_connects(topology, plan), lease_group(topology)))[0]:
+        alias, holder = next(iter(held.items()))
+        if end is None:
+            end = timing.now() + _KILLED_SECONDS
+            report(LeaseAwaited(alias, _describe_holder(holder), _KILLED_SECONDS))
+        elif timing.now() > end:
+            raise _refusal(plan.owner, alias, holder)
+        timing.sleep(_NAP_SECONDS)
+    return end is not None
+
+
+def take_lease(leases: Leases, topology: Topology, plan: Plan, by: object, report: Report) -> Plan:
+    """Take the lease where the plan writes, and return the plan with a note where it cannot be had; Mm2mgrError where
+    another process has it.
+    """
+    connects = _written_connects(topology, plan)
+    if not connects:
+        return plan
+    standby, without = leases.take(topology, connects, holder_note("apply", by, time.time()))
+    if standby:
+        leases.close()  # else this process may be taken for the holder
+        alias = topology.connects[standby[0]].kafka
+        for _ in range(_LOOKS_FOR_NOTE):
+            holder = wait_for(read_holders(topology, standby, lease_group(topology)))[0].get(alias)
+            if holder and holder.note:
+                break
+            timing.sleep(_NAP_SECONDS)
+        raise _refusal(plan.owner, alias, holder)
+    notes = {
+        connect: f"not verified: that no other process of owner '{plan.owner}' writes here at the same time ({reason})"
+        for connect, reason in without.items()
+    }
+    for connect, note in notes.items():
+        report(Unguarded(connect, note))
+    parts = (
+        replace(part, notes=(*part.notes, notes[part.connect])) if part.connect in notes else part
+        for part in plan.clusters
+    )
+    return replace(plan, clusters=tuple(parts))
+
+
+def _written_connects(topology: Topology, plan: Plan) -> set[str]:
+    """Return the Connect clusters that the plan writes, where the tree lets others see who does."""
+    return {change.connect for change in plan.writes if topology.connects[change.connect].model.history}
+
+
+def _describe_holder(holder: Holder | None) -> str:
+    if holder is None:
+        return "it is not known which"
+    return ", ".join(filter(None, (visible(holder.note), f"on {visible(holder.host)}")))
+
+
+def _refusal(owner: str, alias: str, holder: Holder | None) -> Mm2mgrError:
+    return Mm2mgrError(
+        f"another process of owner '{owner}' is at work: it holds the lease on Kafka '{alias}'"
+        f" ({_describe_holder(holder)}); nothing was written",
+        hint="when an `apply` has ended, apply again; a `reconcile` goes on: let it apply the tree, or end it before"
+        " you apply by hand",
+    )
 
 
 def _because(error: Mm2mgrError) -> str:

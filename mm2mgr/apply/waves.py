@@ -11,8 +11,10 @@ from typing import Literal
 from mm2mgr.apply.settle import Verdict
 from mm2mgr.comparison.differences import Named, diff
 from mm2mgr.connectors import RESTING
-from mm2mgr.plan.changes import ORDER, Change, ClusterPlan
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.plan.changes import ORDER, Change, ClusterPlan, Plan
 from mm2mgr.plan.quotas import QuotaResult
+from mm2mgr.text import few
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,22 @@ class Rollout:
         followed = [(named, self.is_canary(change)) for change in changes for named in change.follows]
         before_canary = frozenset(named for named, is_canary in followed if is_canary)
         return replace(self, first=frozenset(named for named, _ in followed), before_canary=before_canary)
+
+    def check_canary(self, plan: Plan) -> None:
+        """Mm2mgrError for a canary that could prove nothing."""
+        if not self.canary:
+            return
+        serving = [change for change in plan.changes if self.is_canary(change) and change.type == "source"]
+        unread = [f"Connect cluster '{part.connect}' could not be read" for part in plan.clusters if part.error]
+        blocked = [f"{change.connector} is blocked" for change in serving if change.action == "blocked"]
+        if missing := self.canary.difference(*(change.flows for change in serving)):
+            trouble = unread or [f"the plan has no connector of {few(sorted(missing))}"]
+        else:
+            trouble = blocked
+        if trouble:
+            raise Mm2mgrError(
+                f"the canary cannot go first: {trouble[0]}", hint="nothing was written; name another flow"
+            )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two lists to each other
+    from mm2mgr.apply.applied import Applied
     from mm2mgr.apply.execute import FINISH_SECONDS
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
@@ -43,7 +44,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.losses import LossReport, acknowledge, losses
     from mm2mgr.operations.offsets import FlowOffsets, FlowReset, ResetOffsets, offsets, reset_offsets
     from mm2mgr.operations.pause import Turned, pause, restart, resume, stop
-    from mm2mgr.operations.plan import Applied, PlanOptions, apply, plan
+    from mm2mgr.operations.plan import PlanOptions, apply, plan
     from mm2mgr.operations.reconcile import ReconcileOrder, ReconcileRound, reconcile
     from mm2mgr.operations.render import Rendered, init, render, rules, schema
     from mm2mgr.operations.sample import Sampled, SampleOrder, TableSize, sample, table_sizes
@@ -105,7 +106,7 @@ _HOMES: Mapping[str, str] = {
         "operations.losses": "LossReport acknowledge losses",
         "operations.offsets": "FlowOffsets FlowReset ResetOffsets offsets reset_offsets",
         "operations.pause": "Turned pause restart resume stop",
-        "operations.plan": "Applied PlanOptions apply plan",
+        "operations.plan": "PlanOptions apply plan",
         "operations.reconcile": "ReconcileOrder ReconcileRound reconcile",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
@@ -119,6 +120,7 @@ _HOMES: Mapping[str, str] = {
         "operations.who": "FlowTopics TopicRoutes topics who",
         "operations.workspace": "Workspace",
         "partitions": "Statistic",
+        "apply.applied": "Applied",
         "apply.execute": "FINISH_SECONDS",
         "plan.changes": "Plan",
         "plan.price": "KINDS",

@@ -14,12 +14,13 @@ from mm2mgr.kafka.quotas import RATE_KEY
 from mm2mgr.lint.workers import RunningOn
 from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.snapshot import Steps, side_by_side
-from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.plan.drift import Drift, LastApplied, QuotaDrift, drifts, quota_drifts
 from mm2mgr.plan.facts import quotas_of, user_of
 from mm2mgr.plan.heartbeats import RunningConnectors, heartbeat_carriers, with_carriers
 from mm2mgr.plan.history import History, HistoryEntry, read_history
 from mm2mgr.plan.quotas import wanted_quotas
+from mm2mgr.timing import wait_for
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ from mm2mgr.lint.rules import BY_ID, RULES
 from mm2mgr.lint.rules import lint as run_rules
 from mm2mgr.lint.subject import Estate, KafkaFacts, LinkFacts, Subject, WorkerFacts
 from mm2mgr.lint.unjudged import NotJudged, not_judged
-from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.secrets import mask
 from mm2mgr.spec.scalars import check_url
 from mm2mgr.text import nearest
+from mm2mgr.timing import wait_for
 from mm2mgr.truth.bugs import BY_BUG, Bug
 from mm2mgr.truth.explain import Explanation
 from mm2mgr.truth.explain import explain as explain_key

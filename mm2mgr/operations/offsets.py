@@ -22,11 +22,12 @@ from mm2mgr.observe.health import lags_of
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.observe.status import ObserveOptions, read_estate
-from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.resets import OffsetReset, ResetOrder, by_topic, resets
 from mm2mgr.text import few
+from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, Topology
 from mm2mgr.truth.reach import text_of
 

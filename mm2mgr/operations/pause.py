@@ -19,8 +19,9 @@ from mm2mgr.apply.verbs import (
     wait_for_states,
 )
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.plan.changes import Change
+from mm2mgr.timing import wait_for
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mm2mgr import timing
+from mm2mgr.apply.applied import Applied, Interrupts, Progress, to_logged_plan, uninterrupted, write_approved
 from mm2mgr.apply.checkout import git_at_work
 from mm2mgr.apply.events import EventLog
 from mm2mgr.apply.history import Author, Recorder, author
@@ -23,21 +24,12 @@ from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import KafkaError, Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.json_values import to_json
-from mm2mgr.operations.plan import (
-    Applied,
-    Interrupts,
-    PlanOptions,
-    Progress,
-    carried_out,
-    plan_made,
-    planned,
-    uninterrupted,
-    with_restarts_held,
-)
+from mm2mgr.operations.plan import PlanOptions, hold_restarts, read_plan_of
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.plan.changes import Plan, count_deletes
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.plan.schedule import UNCHANGED_SECONDS, RoundSchedule, TreeReadings
+from mm2mgr.timing import wait_for
 from mm2mgr.topology import lease_group
 
 _NAP_SECONDS = 1.0
@@ -211,16 +203,16 @@ class _Loop:
         skip = {name: KafkaError(why) for name, why in left_out.items()}
         held, wait = self._why_no_deletes(workspace)
         wish = replace(order.options.wish, prune=order.options.prune and not held, deletes_held=held)
-        made = with_restarts_held(workspace, planned(workspace, wish, only, skip), order.options.restarts)
+        made = hold_restarts(workspace, read_plan_of(workspace, wish, only, skip), order.options.restarts)
         deletes, owned = count_deletes(made.clusters)
         if deletes and deletes == owned:
             held = _NEVER_ALL.format(count=owned)
-            without_deletes = planned(workspace, replace(wish, prune=False, deletes_held=held), only, skip)
-            made = with_restarts_held(workspace, without_deletes, order.options.restarts)
+            without_deletes = read_plan_of(workspace, replace(wish, prune=False, deletes_held=held), only, skip)
+            made = hold_restarts(workspace, without_deletes, order.options.restarts)
         made = replace(made, clusters=tuple(part for part in made.clusters if part.connect not in skip))
         applied = None
         if order.report_only:
-            log.write("plan_made", plan_made(made, by.commit))
+            log.write("plan_made", to_logged_plan(made, by.commit))
         else:
             applied = self._apply(workspace, made, by, log, report)
         held = held if made.left_over else ""
@@ -246,6 +238,8 @@ class _Loop:
     ) -> Applied:
         recorder = Recorder(workspace.topology, "reconcile", by, self.order.reason, self.failed)
         progress = Progress(made, report, recorder, log)
-        applied = carried_out(workspace, progress, self.order.rollout, self.interrupts, self.leases)
+        applied = wait_for(
+            write_approved(workspace.topology, progress, self.order.rollout, self.interrupts, self.leases)
+        )
         self.failed = recorder.failed
         return applied

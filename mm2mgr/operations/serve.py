@@ -21,8 +21,9 @@ from mm2mgr.observe.status import ObserveOptions, observe
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.lag import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, wait_for
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,8 +35,9 @@ from mm2mgr.observe.state_file import state_file, timed_looks
 from mm2mgr.observe.status import ObserveOptions, reading_of
 from mm2mgr.operations.history import drift_of
 from mm2mgr.operations.lag import newest_heartbeat
-from mm2mgr.operations.workspace import Workspace, wait_for
+from mm2mgr.operations.workspace import Workspace
 from mm2mgr.plan.planner import plan_steps
+from mm2mgr.timing import wait_for
 from mm2mgr.topology import Topology
 from mm2mgr.truth.reach import type_of
 

@@ -15,7 +15,8 @@ from mm2mgr.observe.health import Description, Status
 from mm2mgr.observe.status import ObserveOptions
 from mm2mgr.observe.status import describe as read_flow
 from mm2mgr.observe.status import status as read_status
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated, wait_for
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated
+from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
     from mm2mgr.check.judge import Checked

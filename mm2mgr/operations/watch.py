@@ -34,10 +34,11 @@ from mm2mgr.observe.problems import failures
 from mm2mgr.observe.reading import LiveConnector, SeenConnect
 from mm2mgr.observe.status import read_states
 from mm2mgr.observe.watchdog import FailedPart, RestartHistory, RestartPolicy, WatchAction, Watchdog, part_of
-from mm2mgr.operations.workspace import Workspace, pause, wait_for
+from mm2mgr.operations.workspace import Workspace, pause
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.plan.schedule import RoundSchedule
+from mm2mgr.timing import wait_for
 from mm2mgr.topology import Topology, watch_group
 
 _READ_SECONDS = 10.0

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.garbage import collect_garbage
+from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
     from mm2mgr.apply.events import EventLog
@@ -151,24 +152,3 @@ def pause(seconds: float) -> None:
     end = timing.now() + seconds
     while (left := end - timing.now()) > 0:
         timing.sleep(min(left, _NAP_SECONDS))
-
-
-def wait_for(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-    """Run a coroutine to its end; in a thread of its own where an event loop runs already, as in a notebook."""
-    import asyncio  # not at the top: --help needs neither
-    from concurrent.futures import ThreadPoolExecutor
-
-    answer: list[Answer] = []
-
-    # It returns nothing: asyncio writes the result of its main task as text, which takes 50 ms for a large plan.
-    async def kept() -> None:
-        answer.append(await coroutine)
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        timing.run(kept())
-    else:
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(timing.run, kept()).result()
-    return answer[0]

@@ -7,6 +7,7 @@ from itertools import takewhile
 from operator import eq
 from typing import Any
 
+from mm2mgr.apply.applied import Applied
 from mm2mgr.apply.waves import (
     Event,
     Halted,
@@ -17,7 +18,6 @@ from mm2mgr.apply.waves import (
     Waiting,
     WaveVerified,
 )
-from mm2mgr.operations.plan import Applied
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.apply.adoption import settle_claims
-from mm2mgr.apply.history import Author, Recorder
+from mm2mgr.apply.history import Author, Recorder, settle_claims
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.plan.adoption_claims import Claim
