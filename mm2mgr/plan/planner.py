@@ -35,24 +35,25 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Question, Snapshot, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.adoption_claims import Claims, adopting, read_claims, refused, rewriting
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, plan_cluster, with_mass_deletes_held
+from mm2mgr.plan.adoption_claims import Claims, adopting, read_claims, rewriting, with_claims_shown
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, plan_cluster
 from mm2mgr.plan.facts import ClusterIds, TopicListing, cluster_ids, list_with_records, quotas_of, refusals, user_of
 from mm2mgr.plan.guards import (
     ClusterFacts,
     Connectors,
     may_write_to_other_cluster,
-    with_guards,
     writes_through_workers,
 )
 from mm2mgr.plan.heartbeats import (
     Carrier,
     RunningConnectors,
+    after_left_over,
     carrier_notes,
     heartbeat_carriers,
+    left_overs_of,
     with_carriers,
-    with_left_overs_first,
 )
+from mm2mgr.plan.judges import Facts, judged
 from mm2mgr.plan.mirrored import (
     ALLOWED_BY,
     ArrivedTopics,
@@ -151,6 +152,7 @@ class _Making:
     """Connectors with the costly kinds of change that they need."""
     carriers: Mapping[str, Carrier] = field(default_factory=dict)
     """Who mirrors the heartbeats of each pair, by what runs."""
+    left_overs: Mapping[Named, Named] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.connectors: Sequence[Connector] = self.rendered
@@ -189,8 +191,10 @@ class _Making:
             read_claims(self.topology, contested),
             self.read_workers(written),
         )
-        if self.is_as_declared(self.known(ids)):
-            return self.made([refused(part, self.claims) for part in self.compared()], ids, (), MirroredState())
+        if not self.claims.others and self.is_as_declared(self.known(ids)):
+            return self.made(
+                [with_claims_shown(part, self.claims) for part in self.compared()], ids, (), MirroredState()
+            )
         run = self.all_connectors(as_lint_sees_it())
         found = widenings(self.writes(), run.desired, run.live)
         seen = yield from self.read_mirrored(found, self.with_other_tasks(run))
@@ -210,15 +214,17 @@ class _Making:
         successors |= unseen_successors(run)
         estimate = yield from read_estimate(self.topology.clusters, run, seen, found, verdicts, self.writes())
         parts = [self.with_topics(part, found, seen, verdicts).each(estimate.priced) for part in self.compared()]
-        # What others claim is blocked before the guards judge: whatever is connected with it is then blocked, too.
-        parts = [refused(part, self.claims) for part in parts]
-        held = with_mass_deletes_held(parts, self.wish)
-        judged = with_guards(held, run, self.known(ids), against, successors)
-        if refusing := (yield from self.ask_validation(judged)):
+        parts = [with_claims_shown(part, self.claims) for part in parts]
+        facts = Facts(
+            *(parts, self.wish, run, self.known(ids), self.claims, self.running(), self.left_overs),
+            *(against, successors),
+        )
+        made = judged(facts)
+        if refusing := (yield from self.ask_validation(made)):
             for named, objection in refusing:
                 against.setdefault(named, []).append(objection)
-            judged = with_guards(held, run, self.known(ids), against, successors)
-        return self.made(judged, ids, found, seen)
+            made = judged(facts)
+        return self.made(made, ids, found, seen)
 
     def made(
         self, parts: Iterable[ClusterPlan], ids: ClusterIds, found: Sequence[Widening], seen: MirroredState
@@ -265,7 +271,15 @@ class _Making:
             if name not in self.parts:
                 self.parts[name] = self.compared_on(name)
         moving = with_moves([self.parts[name] for name in names], self.topology.moved, self.both_sides())
-        return with_left_overs_first(moving, self.carriers, self.running())
+        changes = {change.named: change for part in moving for change in part.changes}
+        self.left_overs = left_overs_of(changes, self.carriers, self.running())
+        deleted = {named for named, change in changes.items() if change.action == "delete"}
+
+        def ordered(change: Change) -> Change:
+            first = self.left_overs.get(change.named)
+            return after_left_over(change, first) if first in deleted else change
+
+        return [part.each(ordered) for part in moving] if self.left_overs else moving
 
     def refuse_shared(self) -> None:
         """Take Connect clusters that share their workers or configs for unread: a plan of one would delete what the
