@@ -204,7 +204,7 @@ class _Loop:
         held, wait = self._why_no_deletes(workspace)
         wish = replace(order.options.wish, prune=order.options.prune and not held, deletes_held=held)
         made = hold_restarts(workspace, read_plan_of(workspace, wish, only, skip), order.options.restarts)
-        deletes, owned = count_deletes(made.clusters)
+        deletes, owned = count_deletes(made.changes, made.left_over)
         if deletes and deletes == owned:
             held = _NEVER_ALL.format(count=owned)
             without_deletes = read_plan_of(workspace, replace(wish, prune=False, deletes_held=held), only, skip)

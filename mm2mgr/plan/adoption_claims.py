@@ -18,7 +18,6 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.live.snapshot import Steps
 from mm2mgr.plan.changes import Change, ClusterPlan, aliases_of
 from mm2mgr.plan.history import read_topics
-from mm2mgr.remarks import Remark
 from mm2mgr.secrets import mask_text
 from mm2mgr.text import visible
 from mm2mgr.topology import Topology
@@ -147,34 +146,23 @@ def _claims_in(texts: Mapping[str, str]) -> list[Claim]:
     return [claim for claim in claims if claim]
 
 
-def refused(part: ClusterPlan, claims: Claims) -> ClusterPlan:
-    """Return the plan in which nothing is adopted or written that another owner claims, and which says where that is
-    not known.
-    """
-    claims_of_others = {
-        connector: claim for (connect, connector), claim in claims.others.items() if connect == part.connect
-    }
-    remedy = (
-        "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up"
-        " writes it under release: and applies"
-    )
+CLAIMED = (
+    "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up writes it"
+    " under release: and applies"
+)
+"""What to do about what another owner claims."""
+
+
+def with_claims_shown(part: ClusterPlan, claims: Claims) -> ClusterPlan:
+    """Return the part that says of its entries what another owner claims, and where that is not known."""
     lists = (
-        (
-            replace(entry, says=f"not adopted: {claim}", done=False, pending=())
-            if entry.list == "adopt" and (claim := claims_of_others.get(entry.connector))
-            else entry
-        )
+        replace(entry, says=f"not adopted: {claim}", done=False, pending=())
+        if entry.list == "adopt" and (claim := claims.others.get((part.connect, entry.connector)))
+        else entry
         for entry in part.lists
-    )
-    held = part.each(
-        lambda change: (
-            change.with_remarks(Remark(str(claims_of_others[change.connector]), remedy=remedy))
-            if change.connector in claims_of_others
-            else change
-        )
     )
     reason = claims.unread.get(part.connect)
     if reason == _NO_HISTORY and not any(entry.list == "adopt" for entry in part.lists):
         reason = None  # the tree knows that it leaves and reads no claims
     note = f"not verified: whether another owner has adopted the same connectors ({reason})" if reason else None
-    return replace(held, lists=tuple(lists), notes=(*held.notes, *filter(None, [note])))
+    return replace(part, lists=tuple(lists), notes=(*part.notes, *filter(None, [note])))

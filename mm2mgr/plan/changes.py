@@ -5,11 +5,11 @@ A Connect cluster whose live state could not be read has an error and no changes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from mm2mgr.comparison.differences import SELECTING, KeyChange, Named, diff
+from mm2mgr.comparison.differences import KeyChange, Named, diff
 from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare, with_live_order
 from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
 from mm2mgr.comparison.ownership import ListEntry, Ownership
@@ -29,11 +29,6 @@ ORDER: Mapping[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
 """Heartbeats first: their topic must be there when the source connector looks; checkpoints after what they
 translate.
 """
-# More deletes than both the number and the share of the owner's connectors need a word; and more than half of them, or
-# all.
-_DELETES_UNASKED = 10
-_DELETES_UNASKED_SHARE = 0.2
-_DELETES_UNASKED_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -343,82 +338,13 @@ def with_price(change: Change) -> Change:
     return replace(change, price=Price(change.tasks, group_patterns=tuple(filter(None, groups.split(",")))))
 
 
-def with_predecessors_kept(
-    clusters: Iterable[ClusterPlan], again: Mapping[Named, Sequence[Named]]
-) -> tuple[ClusterPlan, ...]:
-    """Keep the connectors that another one replaces which is blocked, or whose Connect cluster could not be read and
-    has no changes.
+def count_deletes(changes: Collection[Change], left_over: int) -> tuple[int, int]:
+    """Return how many connectors are deleted because nothing declares them, and how many there are of this owner.
 
-    If they were deleted or narrowed alone, their topics would not be mirrored, and who goes on later would not have
-    their offsets.
+    `left_over`: so many run, are no longer declared, and have no change.
     """
-    clusters = tuple(clusters)
-    changes = {c.named: c for cluster in clusters for c in cluster.changes}
-    blocked = {new: olds for new, olds in again.items() if new not in changes or changes[new].action == "blocked"}
-    successors = {old: new for new, olds in blocked.items() for old in olds}
-    # Its heartbeat and checkpoint connectors are named after the same pair, and run beside it.
-    beside = {(old[0], _pair_of(changes[old])): new for old, new in successors.items() if old in changes}
-
-    def kept_or_not(change: Change) -> Change:
-        new = successors.get(change.named)
-        if new is None and change.type != "source" and change.action == "delete":
-            new = beside.get((change.connect, _pair_of(change)))
-        narrowed = change.action == "update" and any(key.key in SELECTING for key in change.keys)
-        if new is None or not (change.action == "delete" or narrowed):
-            return change
-        problem = "is blocked" if new in changes else "could not be read"
-        reason = f"{connector_text(new)}, which takes over its topics, {problem}: they would no longer be mirrored"
-        return change.with_remarks(Remark(reason))
-
-    return tuple(cluster.each(kept_or_not) for cluster in clusters)
-
-
-def _pair_of(change: Change) -> frozenset[str]:
-    """Return the two clusters that a deleted connector connects; a heartbeat's are the other way round."""
-    keys = ("source.cluster.alias", "target.cluster.alias")
-    return frozenset(key.before or "" for key in change.keys if key.key in keys)
-
-
-def with_mass_deletes_held(clusters: Iterable[ClusterPlan], wish: Wish | None = None) -> tuple[ClusterPlan, ...]:
-    """Block all deletes where they are too many to go unasked: the common accident is a tree that lost its flows, or
-    one file of them.
-    """
-    clusters, wish = tuple(clusters), wish or Wish()
-    count, owned = count_deletes(clusters)
-    are_few = count <= max(_DELETES_UNASKED, owned * _DELETES_UNASKED_SHARE) and count <= owned * _DELETES_UNASKED_HALF
-    if "deletes" in wish.allow or count <= wish.allow_deletes or are_few:
-        return clusters
-    reason = f"one of {count} deletes, of {owned} connectors of this owner"
-    remark = Remark(reason, remedy=f"if all of them are intended, add --allow-deletes {count}")
-
-    def held(change: Change) -> Change:
-        return change.with_remarks(remark) if change.action == "delete" and not change.moves_to else change
-
-    return tuple(cluster.each(held) for cluster in clusters)
-
-
-def count_deletes(clusters: Iterable[ClusterPlan]) -> tuple[int, int]:
-    """Return how many connectors are deleted because nothing declares them, and how many there are of this owner."""
-    clusters = tuple(clusters)
-    changes = [change for cluster in clusters for change in cluster.changes]
-    owned = sum(change.before is not None for change in changes) + sum(len(cluster.left_over) for cluster in clusters)
+    owned = sum(change.before is not None for change in changes) + left_over
     return sum(change.action == "delete" and not change.moves_to for change in changes), owned
-
-
-def with_many_changes_held(plan: Plan) -> Plan:
-    """Block everything where there are more changes than the plan may have."""
-    count, most = len(plan.writes) + len(plan.quota_writes), plan.wish.max_changes
-    if most is None or count <= most:
-        return plan
-    reason = f"too many changes: {count}, and --max-changes allows {most}"
-    remedy = f"look at each of them; if they are intended, write --max-changes {count}, or plan fewer flows with --flow"
-    remark = Remark(reason, remedy=remedy)
-
-    def held(change: Change) -> Change:
-        return change if change.action in {"no-op", "blocked"} else change.with_remarks(remark)
-
-    quotas = tuple(quota.blocked(remark) if quota.is_write else quota for quota in plan.quotas)
-    return replace(plan, clusters=tuple(cluster.each(held) for cluster in plan.clusters), quotas=quotas)
 
 
 def _compare(

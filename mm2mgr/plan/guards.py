@@ -1,22 +1,15 @@
-"""Blocks changes that would break something: lint's errors, judged over all connectors that will run and on real
-workers. Pure.
-
-It returns the plans with changes blocked or with warnings. A flow is written as a whole: connectors that serve only
-blocked flows are blocked too.
-"""
+"""What lint has against changes: its errors, judged over all connectors that will run and on real workers. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from mm2mgr.comparison.differences import Named
 from mm2mgr.lint.findings import Finding, Rule
 from mm2mgr.lint.rules import find, of_connectors, sort_findings
 from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, with_predecessors_kept
-from mm2mgr.plan.moves import with_units_held
+from mm2mgr.plan.changes import WRITES, Change, ClusterPlan
 from mm2mgr.remarks import Remark
 from mm2mgr.render import HEARTBEATS_KEY
 from mm2mgr.truth.reach import CLUSTER_KEYS, numbers, text_of
@@ -29,7 +22,7 @@ ALONE = tuple(rule for rule in _ERRORS if rule.check)
 # its own.
 _OUR_OWN = (_ASKED["cluster-two-aliases"],)
 TOGETHER = (*(rule for rule in _ERRORS if rule.over and rule not in _OUR_OWN), _ASKED["overlap-undecided"])
-_STATE_TOO_NEW = "state-too-new"
+STATE_TOO_NEW = "state-too-new"
 # All that unchanged connectors are asked where nothing is written: it needs no probe of the workers.
 _UNCHANGED = (_ASKED["wrong-kafka"],)
 
@@ -95,29 +88,7 @@ class Connectors:
         return result
 
 
-def with_guards(
-    parts: Sequence[ClusterPlan],
-    connectors: Connectors,
-    facts: ClusterFacts,
-    also: Remarks,
-    again: Mapping[Named, Sequence[Named]],
-) -> tuple[ClusterPlan, ...]:
-    """Return the plans with the objections to each connector and to all together, and those in `also`.
-
-    What is blocked leaves in place what runs, so all is judged together again until nothing more is blocked. `again`
-    names, for a connector that takes the place of others, these: they are kept as long as their successor is blocked.
-    """
-    alone = _join_remarks(_check_each(parts, connectors, facts), also)
-    while True:
-        against = _join_remarks(alone, _check_jointly(parts, connectors))
-        held = (_with_their_flows(part.each(partial(_with_blocks, against=against))) for part in parts)
-        now = with_units_held(with_predecessors_kept(held, again))
-        if now == tuple(parts):
-            return tuple(part.each(partial(_with_warnings, said=against)) for part in now)
-        parts = now
-
-
-def _check_each(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterFacts) -> Remarks:
+def check_each(parts: Iterable[ClusterPlan], connectors: Connectors, facts: ClusterFacts) -> Remarks:
     """Return the objections to each connector by itself: all errors where something is written, else very few."""
     result: dict[Named, Sequence[Remark]] = {}
     for part in parts:
@@ -148,12 +119,11 @@ def may_write_to_other_cluster(config: Mapping[str, str], worker: WorkerFacts | 
     return facts.cluster_ids.get(target) != worker.cluster_id and writes_through_workers(config)
 
 
-def _check_jointly(parts: Iterable[ClusterPlan], connectors: Connectors) -> Remarks:
+def check_jointly(changes: Mapping[Named, Change], connectors: Connectors) -> Remarks:
     """Return the objections to connectors because of others that run, or will run.
 
     There are none where nothing is written and only declared connectors run: `lint` judges the tree alone.
     """
-    changes = {change.named: change for part in parts for change in part.changes}
     if connectors.live.keys() <= connectors.desired.keys() and not any(c.action in WRITES for c in changes.values()):
         return {}
     after = connectors.after(changes)
@@ -192,10 +162,6 @@ def _remark(finding: Finding, remedy: str) -> Remark:
         return Remark(finding.message, "blocks" if finding.severity == "error" else "warns", remedy, finding.rule)
     text = f"{finding.message.rstrip('.')} (silenced: {finding.silenced})"
     return Remark(text, "warns", remedy, finding.rule)
-
-
-def _join_remarks(first: Remarks, other: Remarks) -> Remarks:
-    return {key: (*first.get(key, ()), *other.get(key, ())) for key in dict.fromkeys((*first, *other))}
 
 
 def objections(
@@ -312,20 +278,6 @@ def _id_of(facts: ClusterFacts, connect: str) -> str | None:
     return worker.cluster_id if worker else None
 
 
-def _with_blocks(change: Change, against: Remarks) -> Change:
-    """Block what would be written."""
-    blocking = [remark for remark in against.get(change.named, ()) if remark.effect == "blocks"]
-    if change.action == "update" and change.only_rests:
-        blocking = [remark for remark in blocking if remark.rule == _STATE_TOO_NEW]
-    return change.with_remarks(*blocking) if change.action in WRITES else change
-
-
-def _with_warnings(change: Change, said: Remarks) -> Change:
-    """Say what only warns; of what runs already, or cannot be written anyway, all."""
-    against = (remark for remark in said.get(change.named, ()) if remark.effect == "warns" or change.action == "no-op")
-    return change.with_remarks(*(replace(remark, effect="warns") for remark in against))
-
-
 def _state_too_new(change: Change, version: str | None) -> Iterator[Remark]:
     """States that older workers cannot keep a connector in: it would run first, or not stop."""
     if change.state is None or version is None:
@@ -336,29 +288,12 @@ def _state_too_new(change: Change, version: str | None) -> Iterator[Remark]:
             f"the workers' Kafka {version} cannot create a connector {wished} (KIP-980, 3.7): it would run first",
             "blocks",
             "upgrade the workers; or leave `state` out until the connector has been created",
-            _STATE_TOO_NEW,
+            STATE_TOO_NEW,
         )
     elif wished == "STOPPED" and numbers(version) < (3, 5):
         yield Remark(
             f"the workers' Kafka {version} cannot stop a connector (KIP-875, 3.5)",
             "blocks",
             "write state: paused, or upgrade the workers",
-            _STATE_TOO_NEW,
+            STATE_TOO_NEW,
         )
-
-
-def _with_their_flows(part: ClusterPlan) -> ClusterPlan:
-    """A checkpoint connector without its flow would run and translate nothing: it waits, and so do the heartbeats."""
-    blocked = (
-        change for change in part.changes if change.type == "source" and change.action == "blocked" and change.flows
-    )
-    waiting = {change.flows[0]: change.connector for change in blocked}
-
-    def held(change: Change) -> Change:
-        served = [flow for flow in change.flows if flow in waiting]
-        if change.type != "source" and change.action in WRITES and served and len(served) == len(change.flows):
-            names = ", ".join(waiting[flow] for flow in served)
-            return change.with_remarks(Remark(f"it serves only blocked connectors: {names}"))
-        return change
-
-    return part.each(held)

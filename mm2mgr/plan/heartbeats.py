@@ -15,7 +15,7 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import RESTING
 from mm2mgr.defaults import by_default
 from mm2mgr.lint.workers import RunningOn
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, aliases_of, connector_text, type_of
+from mm2mgr.plan.changes import WRITES, Change, aliases_of, connector_text, type_of
 from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
 from mm2mgr.topology import Flow, Moved, Topology
@@ -186,18 +186,15 @@ def _held_text(running: RunningConnectors) -> str:
 # ---------------------------------------------------------------------
 
 
-def with_left_overs_first(
-    parts: Iterable[ClusterPlan], carriers: Mapping[str, Carrier], running: RunningConnectors
-) -> list[ClusterPlan]:
-    """Return the plans with each write marked that must not be done before a left-over is gone, or blocked where that
-    stays.
+def left_overs_of(
+    changes: Mapping[Named, Change], carriers: Mapping[str, Carrier], running: RunningConnectors
+) -> dict[Named, Named]:
+    """Return the writes that begin what a left-over still does, each with that one.
 
     That is the new carrier of heartbeats, and a heartbeat or checkpoint connector of a pair that has another one under
     another name.
     """
-    parts = list(parts)
-    changes = {change.named: change for part in parts for change in part.changes}
-    after = {c.named: c.left_over for c in carriers.values() if c.named and c.left_over}
+    left_overs = {c.named: c.left_over for c in carriers.values() if c.named and c.left_over}
     declared = {named for named, change in changes.items() if change.action != "delete"}
     for named in sorted(running.left_over(declared)):
         kind, pair = type_of(running.configs[named]), aliases_of(running.configs[named])
@@ -205,20 +202,24 @@ def with_left_overs_first(
             continue
         for change in changes.values():
             if change.action == "create" and change.type == kind and aliases_of(change.config or {}) == pair:
-                after[change.named] = named
+                left_overs[change.named] = named
+    return {new: old for new, old in left_overs.items() if new in changes and changes[new].action in WRITES}
 
-    def after_left_over(change: Change) -> Change:
-        first = after.get(change.named)
-        if first is None or change.action not in WRITES:
-            return change
-        does = _COMPANIONS.get(change.type, "mirrors the heartbeats")
-        if first in changes and changes[first].action == "delete":
-            goes = f"{connector_text(first)}, which still {does}, is deleted first"
-            return replace(change, follows=(first,)).with_remarks(Remark(goes, "notes"))
-        released = first in running.released
-        left = "released" if released else "no longer declared"
-        reason = f"{connector_text(first)}, which is {left}, still {does} of this pair: each would arrive twice"
-        pruned = f"nothing: {_held_text(running)}" if running.held else "add --prune, which deletes that one first"
-        return change.with_remarks(Remark(reason, remedy=_LEAVE if released else pruned))
 
-    return [part.each(after_left_over) for part in parts]
+def after_left_over(change: Change, left_over: Named) -> Change:
+    """Return the change with the deletion that comes before it."""
+    goes = f"{connector_text(left_over)}, which still {_does(change)}, is deleted first"
+    return replace(change, follows=(left_over,)).with_remarks(Remark(goes, "notes"))
+
+
+def left_over_stays(change: Change, left_over: Named, running: RunningConnectors) -> Remark:
+    """Say why a change cannot begin while its left-over is not deleted."""
+    is_released = left_over in running.released
+    left = "released" if is_released else "no longer declared"
+    text = f"{connector_text(left_over)}, which is {left}, still {_does(change)} of this pair: each would arrive twice"
+    pruned = f"nothing: {_held_text(running)}" if running.held else "add --prune, which deletes that one first"
+    return Remark(text, remedy=_LEAVE if is_released else pruned)
+
+
+def _does(change: Change) -> str:
+    return _COMPANIONS.get(change.type, "mirrors the heartbeats")

@@ -17,7 +17,7 @@ from mm2mgr.connectors import RESTING
 from mm2mgr.lint.hops import selection_of
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, aliases_of, connector_text, type_of, with_price
+from mm2mgr.plan.changes import Change, ClusterPlan, aliases_of, connector_text, type_of, with_price
 from mm2mgr.plan.price import Price
 from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
@@ -612,26 +612,3 @@ _NO_MOVE = "remove the key mm2mgr.journal from its config over REST, and see whe
 def _is_disabled(config: Config) -> bool:
     """Tell whether a config lets no task run, as each one does that an apply writes before the offsets are there."""
     return config.get("enabled", "true").strip().lower() == "false"
-
-
-def with_units_held(parts: Iterable[ClusterPlan]) -> tuple[ClusterPlan, ...]:
-    """Block the whole of a move of which something is blocked, and what follows a deletion that is."""
-    parts = tuple(parts)
-    blocked = {c.named for part in parts for c in part.changes if c.action == "blocked"}
-    partners: dict[Named, set[Named]] = {}
-    for change in (change for part in parts for change in part.changes):
-        for other in (change.moves_to, change.takes_over.giver if change.takes_over else None):
-            if other:
-                partners.setdefault(change.named, set()).add(other)
-                partners.setdefault(other, set()).add(change.named)
-
-    def held(change: Change) -> Change:
-        if (first := sorted(blocked.intersection(change.follows))) and change.action in WRITES:
-            which = f"{connector_text(first[0])}, which is to be deleted first, is blocked"
-            return change.with_remarks(Remark(f"{which}: it still does what this one begins"))
-        others = sorted(partners.get(change.named, set()) & blocked)
-        if change.action in {"blocked", "no-op"} or not others:
-            return change
-        return change.with_remarks(Remark(f"{connector_text(others[0])}, the other side of the move, is blocked"))
-
-    return tuple(part.each(held) for part in parts)

@@ -16,6 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,10 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_markdown import plan_markdown
 from mm2mgr.output.plan_text import say_plan
-from mm2mgr.plan.changes import Plan, Wish
+from mm2mgr.plan import planner
+from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Wish
 from mm2mgr.plan.facts import TopicListing
+from mm2mgr.plan.judges import JUDGES, PARTNERS, Facts, judged
 from mm2mgr.plan.planfile import write_plan
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import OWNER_KEY, render
@@ -73,6 +76,22 @@ FAILED_READS: tuple[tuple[int, object], ...] = (
 NAMING = {"replication.policy.class": "", "replication.policy.separator": "."}
 """What gives topics their names on the target, with its default."""
 Live = dict[Named, tuple[dict[str, str], str]]
+
+
+def judged_in_any_order(facts: Facts) -> list[ClusterPlan]:
+    """Judge as the planner does, and see that the order of the judges changes nothing but whose reason comes first."""
+    parts = judged(facts)
+    remarks = [sorted(map(repr, change.remarks)) for part in parts for change in part.changes]
+    for judges, partners in ((JUDGES[::-1], PARTNERS), (JUDGES[3:] + JUDGES[:3], PARTNERS), (JUDGES, PARTNERS[::-1])):
+        others = judged(facts, judges, partners)
+        assert written(others) == written(parts)
+        if partners is PARTNERS:
+            assert [sorted(map(repr, change.remarks)) for part in others for change in part.changes] == remarks
+    return parts
+
+
+def written(parts: Sequence[ClusterPlan]) -> list[Change]:
+    return [replace(change, remarks=()) for part in parts for change in part.changes]
 
 
 class Estate:
@@ -275,6 +294,8 @@ class Estate:
 
         async def both() -> Plan:
             plan = await self.plan(topology, connectors, spec, step)
+            blocked = {change.named for change in plan.changes if change.action == "blocked"}
+            before = self.live()
             recorder = Recorder(topology, "apply", Author("a person"))
             events = EventLog(self.folder / "events")
             results = await apply_plan(topology, plan, rollout=rollout, report=events.take, begin=recorder.begin)
@@ -283,6 +304,8 @@ class Estate:
                 assert one.change
                 recorder.end(one.change, "failed" if one.error else "done", one.error)
             self.refused = {(one.connect, one.connector) for one in results if one.error is not None}
+            now = self.live()
+            assert {named: now.get(named) for named in blocked} == {named: before.get(named) for named in blocked}
             journals = [one.get("mm2mgr.journal") for one, _ in self.live().values()]
             shown = [
                 json.dumps([to_json(plan), to_json(results), self.kept, journals]),
@@ -452,6 +475,7 @@ def estate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Estate]:
 
     monkeypatch.setattr(ConnectClient, "__init__", wired)  # the same requests and answers, without a socket each
     answer_kafka(monkeypatch, topics=made.read_topics, sizes=lambda *_: TopicSizes({}, {}), expiring=tuple)
+    monkeypatch.setattr(planner, "judged", judged_in_any_order)
     with jumping():
         yield made
 

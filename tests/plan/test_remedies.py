@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.plan.changes import Plan, with_many_changes_held
+from mm2mgr.plan.changes import Plan
 from mm2mgr.plan.facts import TopicListing
+from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.render import FLOW_KEY, OWNER_KEY
 from tests.fake_connect import CLASSES
 from tests.plan.site import FLOWS, Site
