@@ -17,12 +17,12 @@ from mm2mgr.comparison.equivalence import WorkerClients
 from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
 from mm2mgr.lint.tree import from_tree
-from mm2mgr.lint.workers import RunningOn, ask_worker, harmless_overrides, shared_workers, version_of
+from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers, version_of
 from mm2mgr.live.questions import (
     AnsweringWorker,
     Configs,
@@ -80,13 +80,14 @@ from mm2mgr.topology import Flow, Topology, matches_nothing
 _LONGEST_PAUSE_SECONDS = 900.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Live(RunningOn):
+@dataclass(frozen=True)
+class _Live:
     """What a Connect cluster answered; `worker` in full, and `note`, only where something is to be written.
 
-    A connector without a state has reported none yet. `infos` may lack it, until they are read alone before a write.
+    Connectors that have reported no state yet may be missing, until configs are read alone before a write.
     """
 
+    connectors: Mapping[str, RunningConnector]
     worker: WorkerFacts
     note: str | None = None
 
@@ -271,7 +272,8 @@ class _Making:
         """Take Connect clusters that share their workers or configs for unread: a plan of one would delete what the
         other created.
         """
-        for name, error in shared_workers(self.live).items():
+        ids = {name: live.worker.cluster_id or "" for name, live in self.live.items()}
+        for name, error in shared_workers(self.running_by_connect(), ids).items():
             self.errors[name] = error
             self.live.pop(name)
             self.parts.pop(name, None)
@@ -284,10 +286,13 @@ class _Making:
             self.connectors = connectors
             self.parts.clear()
 
+    def running_by_connect(self) -> dict[str, Mapping[str, RunningConnector]]:
+        return {name: live.connectors for name, live in self.live.items()}
+
     def running(self) -> RunningConnectors:
         """Return what runs, for what only one connector of a pair may do."""
         deletes, held = self.wish.prune and self.only is None, self.wish.deletes_held
-        return RunningConnectors.of(self.owners, self.live, deletes=deletes, held=held)
+        return RunningConnectors.of(self.owners, self.running_by_connect(), deletes=deletes, held=held)
 
     def both_sides(self) -> BothSides:
         """Return what runs and what is wanted, for moves, whose two sides may be on different Connect clusters."""
@@ -307,16 +312,18 @@ class _Making:
     def compared_on(self, name: str) -> ClusterPlan:
         if name in self.errors:
             return ClusterPlan(name, error=self.errors[name].message, hint=self.errors[name].hint)
-        wanted, configs, wish, owners = self.wanted(name), self.live[name].configs, self.wish, self.owners
+        live, connect = self.live[name], self.topology.connects[name]
+        configs: dict[str, Mapping[str, str]] = {each: there.config for each, there in live.connectors.items()}
+        wanted, wish, owners = self.wanted(name), self.wish, self.owners
         if self.only is not None:  # what is left over shows only in the plan of the whole tree
             names = {connector.name for connector in wanted}
             configs = {each: config for each, config in configs.items() if each in names}
             wish, owners = replace(wish, prune=False), replace(owners, released={})
-        live, connect = self.live[name], self.topology.connects[name]
-        tasks = {connector: len(info.tasks) for connector, info in live.infos.items()}
+        tasks = {connector: len(there.task_ids) for connector, there in live.connectors.items()}
+        states = {connector: there.state for connector, there in live.connectors.items() if there.status}
         client = self.topology.clusters[connect.kafka].client
         workers = WorkerClients(live.worker.version or connect.model.version or "", client)
-        return plan_cluster(owners, name, wanted, configs, wish, states=live.states, tasks=tasks, workers=workers)
+        return plan_cluster(owners, name, wanted, configs, wish, states=states, tasks=tasks, workers=workers)
 
     def writes(self) -> list[Change]:
         return [change for part in self.compared() for change in part.changes if change.action in WRITES]
@@ -335,8 +342,9 @@ class _Making:
         }
         live, owned = {}, set()
         for name, read in self.live.items():
-            for connector, config in read.configs.items():
-                subject = running_subject(name, connector, config, read.states.get(connector), read.worker)
+            for connector, there in read.connectors.items():
+                config = there.config
+                subject = running_subject(name, connector, config, there.state or None, read.worker)
                 if subject:  # only the tree silences what concerns the tree
                     live[name, connector] = replace(subject, silences=())
                 if self.owners.is_ours((name, connector), config):
@@ -354,7 +362,7 @@ class _Making:
     def take(self, name: str, live: _Live) -> None:
         """Take in what a Connect cluster runs; what was compared holds where its configs are the same."""
         before, self.live[name] = self.live.get(name), live
-        if before is None or live.infos != before.infos:
+        if before is None or live.connectors != before.connectors:
             self.parts.pop(name, None)
 
     def fail(self, name: str, error: Mm2mgrError) -> None:
@@ -369,8 +377,8 @@ class _Making:
         snapshot = yield from self.ask(kind(name) for name in names for kind in (ConnectorsWithStates, AnsweringWorker))
         for name in names:
             try:
-                (infos, states), root = snapshot[ConnectorsWithStates(name)], snapshot[AnsweringWorker(name)]
-                self.take(name, _Live(root=root, infos=infos, states=states, worker=version_of(root)))
+                connectors, root = snapshot[ConnectorsWithStates(name)], snapshot[AnsweringWorker(name)]
+                self.take(name, _Live(connectors, version_of(root)))
             except Mm2mgrError as error:
                 self.fail(name, error)
 
@@ -380,7 +388,10 @@ class _Making:
         snapshot = yield from self.ask(map(Configs, names))
         for name in names:
             try:
-                self.take(name, replace(self.live[name], infos=snapshot[Configs(name)]))
+                known = self.live[name].connectors
+                statuses = {connector: there.status for connector, there in known.items() if there.status}
+                connectors = with_statuses(snapshot[Configs(name)], statuses)
+                self.take(name, replace(self.live[name], connectors=connectors))
             except Mm2mgrError as error:
                 self.fail(name, error)
 
@@ -436,9 +447,12 @@ class _Making:
 
     def running_client_ids(self) -> dict[Named, ClientId]:
         """Return the client ids with this owner's mark, by connector."""
-        configs = (((name, each), config) for name, live in self.live.items() for each, config in live.configs.items())
-        found = ((named, client_id_of(self.topology.owner, config)) for named, config in configs)
-        return {named: one for named, one in found if one}
+        return {
+            (name, connector): client_id
+            for name, live in self.live.items()
+            for connector, there in live.connectors.items()
+            if (client_id := client_id_of(self.topology.owner, there.config))
+        }
 
     def used_client_ids(self, made: Plan) -> UsedClientIds:
         """Return the client ids that a quota may be for, after a plan too: those of connectors that it does not write
