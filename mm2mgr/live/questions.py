@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mm2mgr.connect.types import (
-    ConnectorInfo,
-    ConnectorStatus,
     Plugin,
     SourceOffset,
-    TaskConfig,
     Validation,
     WorkerInfo,
 )
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
+from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.record_sizes import TopicSizes, read_sizes, read_stored
 from mm2mgr.live.snapshot import Question
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -25,11 +24,9 @@ from mm2mgr.topics.names import NameFilter
 
 if TYPE_CHECKING:
     from mm2mgr.connect.client import ConnectClient
-    from mm2mgr.live.reach import ClientLogin, KafkaReach
+    from mm2mgr.live.reach import KafkaReach
 
 Answer_co = TypeVar("Answer_co", covariant=True)
-ConfigsAndStates = tuple[dict[str, ConnectorInfo], dict[str, str]]
-ConfigsAndStatuses = tuple[dict[str, ConnectorInfo], dict[str, ConnectorStatus]]
 
 
 class ConnectQuestion(Question[Answer_co]):
@@ -43,32 +40,32 @@ class ConnectQuestion(Question[Answer_co]):
 
 
 @dataclass(frozen=True)
-class ConnectorsWithStates(ConnectQuestion[ConfigsAndStates]):
+class ConnectorsWithStates(ConnectQuestion[dict[str, RunningConnector]]):
     """All connectors with the states of those that have one yet, in one request."""
 
-    answer = ConfigsAndStates
+    answer = dict[str, RunningConnector]
 
-    async def ask(self, client: ConnectClient) -> ConfigsAndStates:
+    async def ask(self, client: ConnectClient) -> dict[str, RunningConnector]:
         return await client.infos_with_states()
 
 
 @dataclass(frozen=True)
-class ConnectorsWithStatuses(ConnectQuestion[ConfigsAndStatuses]):
+class ConnectorsWithStatuses(ConnectQuestion[dict[str, RunningConnector]]):
     """The same, with the states of their tasks."""
 
-    answer = ConfigsAndStatuses
+    answer = dict[str, RunningConnector]
 
-    async def ask(self, client: ConnectClient) -> ConfigsAndStatuses:
+    async def ask(self, client: ConnectClient) -> dict[str, RunningConnector]:
         return await client.infos_with_statuses()
 
 
 @dataclass(frozen=True)
-class Configs(ConnectQuestion[dict[str, ConnectorInfo]]):
+class Configs(ConnectQuestion[dict[str, RunningConnector]]):
     """All connectors, those without a status too."""
 
-    answer = dict[str, ConnectorInfo]
+    answer = dict[str, RunningConnector]
 
-    async def ask(self, client: ConnectClient) -> dict[str, ConnectorInfo]:
+    async def ask(self, client: ConnectClient) -> dict[str, RunningConnector]:
         return await client.infos()
 
 
@@ -203,6 +200,26 @@ class ClusterId(KafkaQuestion[str]):
 
     def ask(self, reach: KafkaReach) -> str:
         return reach.kafka.cluster_id()
+
+
+@dataclass(frozen=True)
+class Brokers(KafkaQuestion[tuple[str, int]]):
+    """Id and number of brokers of a Kafka cluster, asked as mm2mgr or with this login.
+
+    Where no broker listens, it is not waited for.
+    """
+
+    login: ClientLogin | None = None
+    answer = tuple[str, int]
+
+    def as_login(self) -> ClientLogin | None:
+        return self.login
+
+    def as_stored(self) -> Brokers:
+        return Brokers(self.cluster, self.login and self.login.as_stored())
+
+    def ask(self, reach: KafkaReach) -> tuple[str, int]:
+        return reach.kafka.identity(while_down=False)
 
 
 @dataclass(frozen=True)
@@ -363,10 +380,9 @@ class TranslatedGroups(KafkaQuestion[tuple[str, ...]]):
     answer = tuple[str, ...]
 
     def ask(self, reach: KafkaReach) -> tuple[str, ...]:
-        from mm2mgr.kafka.client import Kafka
         from mm2mgr.kafka.inspection import translated_groups
 
-        with Kafka(reach.access, reach.limits.kafka_seconds) as kafka:
+        with reach.open(reach.limits.kafka_seconds) as kafka:
             kafka.within(reach.limits.kafka_seconds)
             return translated_groups(kafka, self.groups.matches, self.topics.takes)
 

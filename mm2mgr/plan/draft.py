@@ -12,11 +12,10 @@ from functools import cached_property
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.equivalence import WorkerClients
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, RunningConnector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
-from mm2mgr.lint.workers import RunningOn
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, plan_cluster
 from mm2mgr.plan.guards import ClusterFacts, Connectors, may_write_to_other_cluster, writes_through_workers
 from mm2mgr.plan.heartbeats import (
@@ -34,15 +33,24 @@ from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology
 
 
-@dataclass(frozen=True, kw_only=True)
-class Live(RunningOn):
+@dataclass(frozen=True)
+class Live:
     """What a Connect cluster answered; `worker` in full, and `note`, only where something is to be written.
 
-    A connector without a state has reported none yet. `infos` may lack it, until they are read alone before a write.
+    Connectors that have reported no state yet may be missing, until configs are read alone before a write.
     """
 
+    connectors: Mapping[str, RunningConnector]
     worker: WorkerFacts
     note: str | None = None
+
+    @cached_property
+    def configs(self) -> dict[str, Mapping[str, str]]:
+        return {name: connector.config for name, connector in self.connectors.items()}
+
+    @cached_property
+    def states(self) -> dict[str, str]:
+        return {name: connector.state for name, connector in self.connectors.items() if connector.status}
 
 
 Answers = Mapping[str, Live | Mm2mgrError]
@@ -208,7 +216,10 @@ def make_draft(
     """
     live, topology, wish = _live(answers), declared.topology, declared.wish
     running = RunningConnectors.of(
-        declared.owners, live, deletes=wish.prune and declared.only is None, held=wish.deletes_held
+        declared.owners,
+        {name: there.connectors for name, there in live.items()},
+        deletes=wish.prune and declared.only is None,
+        held=wish.deletes_held,
     )
     if former and not replace_carriers:
         carriers, connectors = former.carriers, former.connectors
@@ -219,7 +230,9 @@ def make_draft(
     names = topology.connects if declared.only is None else sorted(filter(chosen.get, topology.connects))
     compared = {
         name: former.compared[name]
-        if former and connectors == former.connectors and _infos(former.answers[name]) == _infos(answers[name])
+        if former
+        and connectors == former.connectors
+        and _connectors_of(former.answers[name]) == _connectors_of(answers[name])
         else _compare_on(name, declared, chosen[name], answers[name])
         for name in names
     }
@@ -247,8 +260,8 @@ def _live(answers: Answers) -> dict[str, Live]:
     return {name: answer for name, answer in answers.items() if isinstance(answer, Live)}
 
 
-def _infos(answer: Live | Mm2mgrError) -> object:
-    return answer.infos if isinstance(answer, Live) else answer
+def _connectors_of(answer: Live | Mm2mgrError) -> object:
+    return answer.connectors if isinstance(answer, Live) else answer
 
 
 def _chosen(declared: Declared, connectors: Iterable[Connector]) -> dict[str, list[Connector]]:
@@ -270,7 +283,7 @@ def _compare_on(
         names = {connector.name for connector in connectors}
         configs = {running: config for running, config in configs.items() if running in names}
         wish, owners = replace(wish, prune=False), replace(owners, released={})
-    tasks = {connector: len(info.tasks) for connector, info in answer.infos.items()}
+    tasks = {connector: len(info.task_ids) for connector, info in answer.connectors.items()}
     client = declared.topology.clusters[connect.kafka].client
     workers = WorkerClients(answer.worker.version or connect.model.version or "", client)
     return plan_cluster(owners, name, connectors, configs, wish, states=answer.states, tasks=tasks, workers=workers)

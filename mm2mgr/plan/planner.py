@@ -13,6 +13,7 @@ from types import MappingProxyType
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.types import parse_stored
+from mm2mgr.connectors import RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers, version_of
@@ -274,11 +275,13 @@ def _read_running(topology: Topology, skip: Mapping[str, Mm2mgrError]) -> Steps[
     answers: dict[str, Live | Mm2mgrError] = dict(skip)
     for name in names:
         try:
-            (infos, states), root = snapshot[ConnectorsWithStates(name)], snapshot[AnsweringWorker(name)]
-            answers[name] = Live(root=root, infos=infos, states=states, worker=version_of(root))
+            connectors, root = snapshot[ConnectorsWithStates(name)], snapshot[AnsweringWorker(name)]
+            answers[name] = Live(connectors, version_of(root))
         except Mm2mgrError as error:
             answers[name] = error
-    return answers | shared_workers({name: live for name, live in answers.items() if isinstance(live, Live)})
+    live = {name: answer for name, answer in answers.items() if isinstance(answer, Live)}
+    ids = {name: there.worker.cluster_id or "" for name, there in live.items()}
+    return answers | shared_workers({name: there.connectors for name, there in live.items()}, ids)
 
 
 def _read_without_status(draft: Draft) -> Steps[Answers]:
@@ -288,10 +291,15 @@ def _read_without_status(draft: Draft) -> Steps[Answers]:
     return {
         **draft.answers,
         **{
-            name: infos if isinstance(infos, Mm2mgrError) else replace(draft.live[name], infos=infos)
-            for name, infos in read.items()
+            name: configs if isinstance(configs, Mm2mgrError) else _with_configs(draft.live[name], configs)
+            for name, configs in read.items()
         },
     }
+
+
+def _with_configs(live: Live, configs: Mapping[str, RunningConnector]) -> Live:
+    statuses = {name: connector.status for name, connector in live.connectors.items() if connector.status}
+    return replace(live, connectors=with_statuses(configs, statuses))
 
 
 def _read_worker(draft: Draft, name: str) -> Steps[Live | Mm2mgrError]:
