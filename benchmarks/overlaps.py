@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskStatus
 from mm2mgr.expand import expand
 from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.overlaps import find_overlaps
@@ -61,9 +61,12 @@ def look_of(topology: Topology, beside: Beside, flows: int, topics: int) -> Read
     live = {
         connector.name: LiveConnector(
             connector,
-            ConnectorInfo(connector.name, dict(connector.config), (0,)),
-            ConnectorStatus(connector.name, "RUNNING", tasks=(TaskStatus(0, "RUNNING"),)),
-            (),
+            RunningConnector(
+                connector.name,
+                dict(connector.config),
+                (0,),
+                status=ConnectorStatus(connector.name, "RUNNING", tasks=(TaskStatus(0, "RUNNING"),)),
+            ),
         )
         for connector in render(topology)
         if connector.type == "source"

@@ -1,6 +1,14 @@
-"""States of a connector in Kafka Connect's words, shared by all that judges connectors."""
+"""A connector as its Connect cluster shows it: config, states, tasks with their partitions, stored offsets."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+from mm2mgr.errors import Failure
+from mm2mgr.partitions import ASSIGNED_KEY, TopicPartition, parse_assigned
 
 RESTING = frozenset({"PAUSED", "STOPPED"})
 """States in which nothing of a connector runs, as somebody asked."""
@@ -10,3 +18,149 @@ SETTLED = SETTABLE | {"FAILED"}
 """States that last until somebody does something; a connector without status, UNASSIGNED or RESTARTING is on its
 way.
 """
+Standing = Literal[
+    "deleted", "no status", "FAILED", "other state", "tasks FAILED", "tasks on their way", "no tasks", "settled"
+]
+"""Where a connector and its tasks are on the way to a state."""
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """One task's state as its worker last reported it; `trace` is the Java stack trace of a FAILED task."""
+
+    id: int
+    state: str
+    worker_id: str = ""
+    trace: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class ConnectorStatus:
+    """The state of a connector and of its tasks, eventually consistent: a stale RUNNING can outlive a change."""
+
+    name: str
+    state: str
+    worker_id: str = ""
+    trace: str | None = field(default=None, repr=False)
+    tasks: tuple[TaskStatus, ...] = ()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it and all the tasks that it has are RUNNING."""
+        return self.state == "RUNNING" and all(task.state == "RUNNING" for task in self.tasks)
+
+    @property
+    def work_state(self) -> str:
+        """Its state, judged by its tasks where something FAILED: these go on when only the connector fails, and it goes
+        on without them.
+        """
+        if self.tasks and all(task.state == "FAILED" for task in self.tasks):
+            return "FAILED"
+        return "RUNNING" if self.tasks and self.state == "FAILED" else self.state
+
+    @property
+    def workers(self) -> frozenset[str]:
+        """The ids of the workers that it and its tasks are on, as these last said: a dead worker takes nothing back."""
+        return frozenset(worker for worker in (self.worker_id, *(task.worker_id for task in self.tasks)) if worker)
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """One task's config: MirrorMaker copies the whole connector config into it and adds `task.assigned.partitions`."""
+
+    id: int
+    config: dict[str, str] = field(repr=False)
+
+    @cached_property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The source partitions of a MirrorSourceConnector's task."""
+        partitions = parse_assigned(self.config.get(ASSIGNED_KEY, ""))
+        return tuple(partition for partition in partitions if partition.partition >= 0)
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The consumer groups of a MirrorCheckpointConnector's task."""
+        return tuple(name for name in self.config.get("task.assigned.groups", "").split(",") if name)
+
+
+@dataclass(frozen=True)
+class RunningConnector:
+    """A connector that a Connect cluster has: raw config (`${…}` kept, inline secrets in clear, hence absent from the
+    repr) and the ids of its tasks.
+
+    `status` None: it has none yet, or none was read. `tasks` and `offsets`, the last mirrored offset of each source
+    partition, are there only where they were asked for.
+    """
+
+    name: str
+    config: dict[str, str] = field(repr=False)
+    task_ids: tuple[int, ...] = ()
+    type: str = "unknown"
+    status: ConnectorStatus | None = None
+    tasks: tuple[TaskConfig, ...] | Failure = field(default=(), compare=False)
+    offsets: Mapping[TopicPartition, int] | Failure = field(default_factory=dict, compare=False)
+
+    @property
+    def state(self) -> str:
+        """Its own state in Connect's words, "" without a status."""
+        return self.status.state if self.status else ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it and all its tasks are RUNNING, and it has a task."""
+        return self.status is not None and self.status.runs and bool(self.status.tasks)
+
+    @property
+    def shown_tasks(self) -> list[TaskStatus | None]:
+        """The status of each task that it has: a status may miss tasks (None), or still hold removed ones."""
+        shown = {task.id: task for task in self.status.tasks} if self.status else {}
+        return [shown.get(task) for task in self.task_ids]
+
+    @property
+    def partitions_by_task(self) -> dict[int, tuple[TopicPartition, ...]]:
+        """The partitions of each task; empty when the tasks could not be read."""
+        return {} if isinstance(self.tasks, Failure) else {task.id: task.partitions for task in self.tasks}
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether it is STOPPED and its tasks have gone: only then are all its offsets stored. Connect says STOPPED
+        before that.
+        """
+        return standing(self, "STOPPED") == "settled"
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it is STOPPED, but its tasks have not ended, or the worker that answered does not know of it yet."""
+        return standing(self, "STOPPED") == "tasks on their way"
+
+
+def standing(connector: RunningConnector | None, goal: str) -> Standing:  # noqa: PLR0911  one per standing
+    """Tell where a connector is on the way to a state, RUNNING, PAUSED or STOPPED, which its tasks must show too.
+
+    It settles although tasks FAILED where it is to pause or stop: such a task moves nothing and never becomes PAUSED.
+    """
+    if connector is None:
+        return "deleted"
+    if connector.status is None:
+        return "no status"
+    if connector.state != goal:
+        return "FAILED" if connector.state == "FAILED" else "other state"
+    if goal == "STOPPED":
+        return "tasks on their way" if connector.task_ids or connector.status.tasks else "settled"
+    tasks = connector.shown_tasks
+    failed = sum(task is not None and task.state == "FAILED" for task in tasks)
+    if failed and goal == "RUNNING":
+        return "tasks FAILED"
+    if failed + sum(task is not None and task.state == goal for task in tasks) < len(tasks):
+        return "tasks on their way"
+    return "settled" if tasks or goal != "RUNNING" else "no tasks"
+
+
+def with_statuses(
+    connectors: Mapping[str, RunningConnector], statuses: Mapping[str, ConnectorStatus]
+) -> dict[str, RunningConnector]:
+    """Return connectors with the states of those that have one."""
+    return {
+        name: replace(connector, status=statuses.get(name)) if name in statuses else connector
+        for name, connector in connectors.items()
+    }

@@ -157,6 +157,18 @@ class Mm2mgrError(Exception):
         return one_line(self.message)
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Why something could not be read, and what to do about it: an error as a value."""
+
+    message: str
+    hint: str | None = None
+
+    @classmethod
+    def from_error(cls, error: Mm2mgrError) -> Failure:
+        return cls(error.message, error.hint)
+
+
 def cause(error: BaseException) -> str:
     """Return an error where it is part of a sentence, with its type where it is none of mm2mgr; without secrets, and
     cut.

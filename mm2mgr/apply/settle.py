@@ -21,8 +21,8 @@ from mm2mgr.apply.arrival_check import DROPS, Arrivals, LogReader, describe_arri
 from mm2mgr.comparison.differences import Named, diff
 from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.errors import NotFound, Unsupported
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus, trace_summary
-from mm2mgr.connectors import RESTING
+from mm2mgr.connect.types import trace_summary
+from mm2mgr.connectors import RESTING, ConnectorStatus, RunningConnector, TaskConfig, standing
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import (
     Configs,
@@ -97,21 +97,13 @@ async def pause_unless_halted(seconds: float, halt: asyncio.Event) -> None:
         await asyncio.wait_for(halt.wait(), max(0.0, seconds))
 
 
-def read_connectors(
-    connect: str, names: Iterable[str]
-) -> Steps[tuple[dict[str, ConnectorInfo], dict[str, ConnectorStatus]]]:
-    """Return configs and statuses of a Connect cluster's connectors, in one request while these have a status."""
+def read_connectors(connect: str, names: Iterable[str]) -> Steps[dict[str, RunningConnector]]:
+    """Return what a Connect cluster runs, in one request while the connectors of these names have a status."""
     question = ConnectorsWithStatuses(connect)
-    infos, statuses = (yield [question])[question]
-    if not infos.keys() >= set(names):  # the list leaves out what has no status yet
-        infos = infos | (yield [Configs(connect)])[Configs(connect)]
-    return infos, statuses
-
-
-def tasks_of(info: ConnectorInfo, status: ConnectorStatus) -> list[TaskStatus | None]:
-    """Return the status of each task that a connector has: one may miss tasks (None), or still hold removed ones."""
-    shown = {task.id: task for task in status.tasks}
-    return [shown.get(task) for task in info.tasks]
+    connectors = (yield [question])[question]
+    if not connectors.keys() >= set(names):  # the list leaves out what has no status yet
+        connectors = (yield [Configs(connect)])[Configs(connect)] | connectors
+    return connectors
 
 
 _NO_TASKS = "no topic matches, or the source cluster does not answer"
@@ -122,33 +114,29 @@ _NUMBERS = re.compile(r"\d+")
 # --- a state that was asked for ---------------------------------------------------------------------------------------
 
 
-def judge_state(  # noqa: PLR0911  one for each thing that can be wrong
-    goal: str, info: ConnectorInfo | None, status: ConnectorStatus | None, *, is_source: bool
-) -> Settled:
+def judge_state(goal: str, shown: RunningConnector | None, *, is_source: bool) -> Settled:  # noqa: PLR0911
     """Tell whether a connector and every one of its tasks show the state."""
-    if info is None:
+    if shown is None:
         return Settled("deleted meanwhile", "failed")
-    if status is None:
+    if shown.status is None:
         return Settled("no status yet", "inconclusive")
-    if status.state == "FAILED":
-        return Settled(f"FAILED: {trace_summary(status.trace)}", "failed")
-    if status.state != goal:
-        return Settled(f"{status.state}, not {goal} yet", "inconclusive")
-    if goal == "STOPPED":
-        left = number_of(max(len(info.tasks), len(status.tasks)), "task")
-        ended = not (info.tasks or status.tasks)
-        return Settled(goal, "ok") if ended else Settled(f"STOPPED, {left} not ended yet", "inconclusive")
-    tasks = tasks_of(info, status)
+    tasks, left = shown.shown_tasks, number_of(max(len(shown.task_ids), len(shown.status.tasks)), "task")
     failed = [task for task in tasks if task and task.state == "FAILED"]
     count, there = number_of(len(tasks), "task"), sum(task is not None and task.state == goal for task in tasks)
-    if failed and goal == "RUNNING":
-        return Settled(f"RUNNING, {len(failed)} of {count} FAILED: {trace_summary(failed[0].trace)}", "failed")
-    if there + len(failed) < len(tasks):
-        return Settled(f"{goal}, {there} of {count} {goal}", "inconclusive")
-    if goal == "RUNNING" and is_source and not tasks:
-        return Settled(f"RUNNING, no tasks yet ({_NO_TASKS})", "inconclusive")
-    # A FAILED task moves nothing and never becomes PAUSED.
-    return Settled(f"{goal}, {number_of(len(failed), 'task')} FAILED" if failed else goal, "ok")
+    match standing(shown, goal):
+        case "FAILED":
+            return Settled(f"FAILED: {trace_summary(shown.status.trace)}", "failed")
+        case "tasks FAILED":
+            return Settled(f"RUNNING, {len(failed)} of {count} FAILED: {trace_summary(failed[0].trace)}", "failed")
+        case "other state":
+            return Settled(f"{shown.state}, not {goal} yet", "inconclusive")
+        case "tasks on their way" if goal == "STOPPED":
+            return Settled(f"STOPPED, {left} not ended yet", "inconclusive")
+        case "tasks on their way":
+            return Settled(f"{goal}, {there} of {count} {goal}", "inconclusive")
+        case "no tasks" if is_source:
+            return Settled(f"RUNNING, no tasks yet ({_NO_TASKS})", "inconclusive")
+    return Settled(f"{goal}, {number_of(len(failed), 'task')} FAILED" if failed and goal != "STOPPED" else goal, "ok")
 
 
 class AskedConnector:
@@ -169,9 +157,9 @@ class AskedConnector:
         self._offsets_since = 0.0
         self._pending = ""
 
-    def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> None:
+    def look(self, shown: RunningConnector | None, now: float) -> None:
         """Take in one reading of its state."""
-        settled = judge_state(self._goal, info, status, is_source=self._is_source)
+        settled = judge_state(self._goal, shown, is_source=self._is_source)
         if settled != self.settled:
             self.settled, self._since = settled, now
         hold = HOLD_SECONDS if settled.verdict == "failed" else self._hold_seconds
@@ -213,9 +201,9 @@ async def await_states(connect: str, ask: Ask, asked: Sequence[AskedConnector], 
     unsettled = list(asked)
 
     def read_all() -> Steps[None]:
-        infos, statuses = yield from read_connectors(connect, [connector.name for connector in unsettled])
+        shown = yield from read_connectors(connect, [connector.name for connector in unsettled])
         for connector in unsettled:
-            connector.look(infos.get(connector.name), statuses.get(connector.name), timing.now())
+            connector.look(shown.get(connector.name), timing.now())
         asked_at = timing.now()
         questions = {
             connector.name: StoredOffsets(connect, connector.name)
@@ -300,16 +288,16 @@ class WrittenConnector:
             for config in configs
         )
         if self.arrivals:
-            assigned = [partition for task in tasks_now for partition in task.assigned]
+            assigned = [partition for task in tasks_now for partition in task.partitions]
             self.arrivals.set_partitions(assigned, is_new=self._tasks_have_it)
 
-    def look(self, info: ConnectorInfo | None, status: ConnectorStatus | None, now: float) -> tuple[Settled, bool]:
+    def look(self, shown: RunningConnector | None, now: float) -> tuple[Settled, bool]:
         """Return its state in this reading, and whether it is reliable."""
-        settled = self.judge(info, status)
+        settled, status = self.judge(shown), shown.status if shown else None
         # Tasks of a connector that rests take the config when it runs again; one that failed gives them none.
         alone = status is not None and status.state not in {"RUNNING", "UNASSIGNED"}
-        lost = info is None or info.config != self.written
-        without_tasks = self.is_without_tasks = info is not None and not info.tasks
+        lost = shown is None or shown.config != self.written
+        without_tasks = self.is_without_tasks = shown is not None and not shown.task_ids
         belongs = self._tasks_have_it or alone or lost or without_tasks
         stopped = self._ran and (without_tasks or not self._tasks_have_it)
         starts = status is not None and not alone and not (without_tasks and self.takes_topics is False)
@@ -351,15 +339,15 @@ class WrittenConnector:
             f"RUNNING, {arrivals}" if arrivals else "RUNNING", "inconclusive" if self.arrivals.waiting else "ok"
         )
 
-    def judge(self, info: ConnectorInfo | None, status: ConnectorStatus | None) -> Settled:  # noqa: PLR0911
+    def judge(self, shown: RunningConnector | None) -> Settled:  # noqa: PLR0911
         """Return what a reading shows, whether or not it belongs to the new config."""
-        if info is None:
+        if shown is None:
             return Settled("deleted since it was written", "failed")
-        if info.config != self.written:
+        if shown.config != self.written:
             return Settled("its config was overwritten since it was written", "failed")
-        if status is None:
+        if (status := shown.status) is None:
             return Settled("no status yet", "inconclusive")
-        tasks = [task.state if task else "" for task in tasks_of(info, status)]
+        tasks = [task.state if task else "" for task in shown.shown_tasks]
         if failed := tasks.count("FAILED"):
             return self._unless_before(status, f"{status.state}, {failed} of {len(tasks)} tasks FAILED")
         if status.state == "FAILED":
@@ -548,14 +536,14 @@ class Verification:
             *map(self._take_tasks, asking), *(self._ask_topics(connector) for connector in without_tasks)
         )
         names = (*self._good, *(connector.name for connector in written))
-        infos, statuses = yield from read_connectors(self._connect, names)
+        shown = yield from read_connectors(self._connect, names)
         now, reliable = timing.now(), []
         for connector in self._good.values():
-            settled = connector.judge(infos.get(connector.name), statuses.get(connector.name))
+            settled = connector.judge(shown.get(connector.name))
             if settled.verdict == "failed":
                 self._set(connector, settled)
         for connector in written:
-            settled, relied = connector.look(infos.get(connector.name), statuses.get(connector.name), now)
+            settled, relied = connector.look(shown.get(connector.name), now)
             self._set(connector, settled)
             if relied:
                 reliable.append(connector)

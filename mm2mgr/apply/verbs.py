@@ -18,8 +18,7 @@ from mm2mgr.comparison.journal import JOURNAL_KEY, Journal
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.errors import OutcomeUnknown
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.reach import Limits
@@ -171,46 +170,43 @@ def _with_labels(topology: Topology, labels: Mapping[str, str]) -> list[Flow]:
 
 
 def decide(
-    request: StateRequest,
-    chosen: StateChange,
-    owners: Ownership,
-    live: Mapping[str, ConnectorInfo],
-    status: ConnectorStatus | None,
+    request: StateRequest, chosen: StateChange, owners: Ownership, live: Mapping[str, RunningConnector]
 ) -> StateChange:
     """Decide what one connector needs, from what its Connect cluster shows of it."""
-    info, before = live.get(chosen.connector), status.state if status else ""
-    if info is None:
+    shown = live.get(chosen.connector)
+    if shown is None:
         return replace(chosen, action="refused", detail="does not exist there", hint=_instead(chosen, live))
-    kind = type_of(info.config.get("connector.class", "")) or ""
+    kind, before = type_of(shown.config.get("connector.class", "")) or "", shown.state
     warning = _against_tree(request, chosen)
     change = replace(chosen, action="write", before=before, warning=warning, kind=kind)
-    if refusal := untouchable(info, chosen.named, owners):
+    if refusal := untouchable(shown.config, chosen.named, owners):
         return replace(change, action="refused", detail=refusal[0], hint=refusal[1])
     if request.verb == "restart":
-        return _restart(request, change, status)
+        return _restart(request, change, shown)
     if request.verb == "resume" and before == "FAILED":
         hint = f"fix the cause, then mm2mgr restart --failed {change.name}"
         return replace(change, action="none", detail="not resting but FAILED", hint=hint)
     return replace(change, action="none", detail=f"already {before}") if before == request.goal else change
 
 
-def untouchable(info: ConnectorInfo, named: tuple[str, str], owners: Ownership) -> tuple[str, str | None] | None:
+def untouchable(config: Mapping[str, str], named: tuple[str, str], owners: Ownership) -> tuple[str, str | None] | None:
     """Return why nothing may be sent to a connector, and what to do."""
-    if not owners.is_ours(named, info.config):
-        remedy = None if named in owners.released else owners.remedy(named, info.config)
-        return f"{owners.whose(named, info.config)}; mm2mgr does not touch it", remedy
-    if JOURNAL_KEY in info.config:
+    if not owners.is_ours(named, config):
+        remedy = None if named in owners.released else owners.remedy(named, config)
+        return f"{owners.whose(named, config)}; mm2mgr does not touch it", remedy
+    if JOURNAL_KEY in config:
         return "a move of its stored offsets is not finished", _FINISH
     return None
 
 
-def _restart(request: StateRequest, change: StateChange, status: ConnectorStatus | None) -> StateChange:
+def _restart(request: StateRequest, change: StateChange, shown: RunningConnector) -> StateChange:
     if change.before in RESTING:
         detail = f"{change.before}: nothing of it runs"
         return replace(change, action="none", detail=detail, hint="mm2mgr resume runs it")
     if not request.only_failed:
         return change
-    failed = ", ".join(str(task.id) for task in status.tasks if task.state == "FAILED") if status else ""
+    tasks = shown.status.tasks if shown.status else ()
+    failed = ", ".join(str(task.id) for task in tasks if task.state == "FAILED")
     if change.before == "FAILED":
         return replace(change, detail=f"FAILED: the connector itself{failed and f', {failed}'}")
     return (
@@ -231,7 +227,7 @@ def _against_tree(request: StateRequest, chosen: StateChange) -> str:
     )
 
 
-def _instead(chosen: StateChange, live: Mapping[str, ConnectorInfo]) -> str:
+def _instead(chosen: StateChange, live: Mapping[str, RunningConnector]) -> str:
     if chosen.flows:
         return "run mm2mgr apply, which creates it"
     near = nearest(chosen.connector, live, 0.4, count=3)
@@ -249,11 +245,11 @@ def plan_states(topology: Topology, request: StateRequest, chosen: Iterable[Stat
     changes: list[StateChange] = []
     for name, mine in chosen_by_cluster.items():
         try:
-            live, statuses = snapshot[Configs(name)], snapshot[Statuses(name)]
+            live = with_statuses(snapshot[Configs(name)], snapshot[Statuses(name)])
         except Mm2mgrError as error:
             changes += [replace(change, action="failed", detail=error.message, hint=error.hint) for change in mine]
             continue
-        changes += [decide(request, change, owners, live, statuses.get(change.connector)) for change in mine]
+        changes += [decide(request, change, owners, live) for change in mine]
     stopped = any(change.action == "write" and change.before == "STOPPED" for change in changes)
     return (yield from _refuse_givers(topology, changes)) if stopped else changes
 

@@ -34,8 +34,9 @@ from mm2mgr.check.needs import (
     own_needs,
 )
 from mm2mgr.check.old_brokers import new_workers, old_broker_rows
+from mm2mgr.connectors import RunningConnector
 from mm2mgr.defaults import HISTORY_TOPIC
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Permission, Right
 from mm2mgr.kafka.api_versions import Versions
 from mm2mgr.kafka.compacted import DELETE_TOPIC, several_partitions
@@ -44,9 +45,8 @@ from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.tree import from_tree
-from mm2mgr.lint.workers import RunningOn, ask_worker, harmless_overrides, shared_workers
+from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers
 from mm2mgr.live.endpoints import access_as, kafka_access
-from mm2mgr.live.kafka_state import Failure
 from mm2mgr.live.principals import BY_LOGIN, Principal
 from mm2mgr.live.questions import AnsweringWorker, ConnectorsWithStates
 from mm2mgr.live.reach import ClientLogin
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from mm2mgr.spec.loader import Spec
 
 T = TypeVar("T")
+RunningThere = tuple[dict[str, RunningConnector], str]
+"""What a Connect cluster runs, and the id of its workers' Kafka cluster."""
 _GROUPS_AT_MOST = 500  # each is a request of its own
 
 
@@ -180,7 +182,7 @@ def _session(topology: Topology, login: ClientLogin, asked: ClientLogin | None, 
     answer = snapshot.get(LogIn(login.cluster, asked))
     session = Session(login, Principal(BY_LOGIN, is_known=False), access.bootstrap_servers, asked)
     if isinstance(answer, Mm2mgrError):
-        session.failure = Failure.of(answer)
+        session.failure = Failure.from_error(answer)
         session.is_usable, session.is_stored = False, not isinstance(answer, NotInSnapshot)
         return session
     session.principal, session.view = answer.principal, answer.view
@@ -190,7 +192,7 @@ def _session(topology: Topology, login: ClientLogin, asked: ClientLogin | None, 
 
 def read_workers(
     connectors: Sequence[Connector],
-) -> Steps[tuple[dict[str, WorkerAnswer], dict[str, RunningOn]]]:
+) -> Steps[tuple[dict[str, WorkerAnswer], dict[str, RunningThere]]]:
     """Ask every Connect cluster that the connectors run on for its workers, and for what runs there."""
     keys: dict[str, list[str]] = {}
     for connector in sorted(connectors, key=lambda connector: connector.connect):
@@ -203,8 +205,7 @@ def read_workers(
     for name in keys:
         connectors_there, root = snapshot.get(ConnectorsWithStates(name)), snapshot.get(AnsweringWorker(name))
         if not isinstance(connectors_there, Mm2mgrError) and not isinstance(root, Mm2mgrError):
-            infos, states = connectors_there
-            running[name] = RunningOn(infos, states, root)
+            running[name] = connectors_there, root.kafka_cluster_id
     return dict(zip(keys, workers, strict=True)), running
 
 
@@ -247,7 +248,7 @@ def _answer_or_failure(snapshot: Snapshot, question: Question[T], session: Sessi
     """Return an answer; where there is none, the session fails."""
     answer = snapshot.get(question)
     if isinstance(answer, Mm2mgrError):
-        session.failure, session.is_stored = Failure.of(answer), not isinstance(answer, NotInSnapshot)
+        session.failure, session.is_stored = Failure.from_error(answer), not isinstance(answer, NotInSnapshot)
         return None
     return answer
 
@@ -400,9 +401,11 @@ def _informed(
     )
 
 
-def shared_rows(running: Mapping[str, RunningOn]) -> Iterator[CheckRow]:
+def shared_rows(running: Mapping[str, RunningThere]) -> Iterator[CheckRow]:
     """Yield a row for each Connect cluster that is another one too, or shares its configs with it."""
-    for name, error in shared_workers(running).items():
+    connectors = {name: connectors for name, (connectors, _) in running.items()}
+    ids = {name: kafka_id for name, (_, kafka_id) in running.items()}
+    for name, error in shared_workers(connectors, ids).items():
         yield CheckRow("failed", f"connect {name}", "workers of its own", effect=error.message, fix=error.hint or "")
 
 

@@ -18,19 +18,20 @@ import httpx
 from mm2mgr.connect.errors import Call, Invalid, NotFound, Overwritten
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.connect.types import (
-    ConnectorInfo,
-    ConnectorStatus,
     Plugin,
     SourceOffset,
-    TaskConfig,
     Validation,
     WorkerInfo,
     as_list,
     as_object,
     parse_config,
-    state_of,
+    parse_connector,
+    parse_state,
+    parse_status,
+    parse_task,
 )
 from mm2mgr.connect.wire import Caller, Check, ConnectHttp, Deadline, parse_answer
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, with_statuses
 from mm2mgr.json_values import to_json
 from mm2mgr.secrets import mask_text, remember
 from mm2mgr.text import is_addressable
@@ -85,29 +86,30 @@ class ConnectClient:
         """Return the names of all connectors."""
         return await self._read(self._call("GET", "/connectors"), _names)
 
-    async def infos(self) -> dict[str, ConnectorInfo]:
+    async def infos(self) -> dict[str, RunningConnector]:
         """Return config and task ids of all connectors in one request (KIP-465, Kafka 2.3)."""
         call = self._call("GET", "/connectors?expand=info")
-        return await self._read(call, lambda data: _parse_expanded(data, "info", ConnectorInfo.parse))
+        return await self._read(call, lambda data: _parse_expanded(data, "info", parse_connector))
 
     async def statuses(self) -> dict[str, ConnectorStatus]:
         """Return the status of all connectors in one request; Connect leaves out those that have none yet."""
         call = self._call("GET", "/connectors?expand=status")
-        return await self._read(call, lambda data: _parse_expanded(data, "status", ConnectorStatus.parse))
+        return await self._read(call, lambda data: _parse_expanded(data, "status", parse_status))
 
-    async def infos_with_states(self) -> tuple[dict[str, ConnectorInfo], dict[str, str]]:
-        """Return config and state of all connectors in one request, without those that have no status yet (up to
-        seconds after a write).
+    async def infos_with_states(self) -> dict[str, RunningConnector]:
+        """Return config and state, without those of tasks, of all connectors in one request; those that have no status
+        yet (up to seconds after a write) are left out.
         """
-        return await self._infos_with(state_of)
+        return await self._infos_with(parse_state)
 
-    async def infos_with_statuses(self) -> tuple[dict[str, ConnectorInfo], dict[str, ConnectorStatus]]:
+    async def infos_with_statuses(self) -> dict[str, RunningConnector]:
         """As `infos_with_states`, with the states of tasks."""
-        return await self._infos_with(ConnectorStatus.parse)
+        return await self._infos_with(parse_status)
 
-    async def _infos_with(self, of_status: Callable[[object], T]) -> tuple[dict[str, ConnectorInfo], dict[str, T]]:
-        def parse(data: object) -> tuple[dict[str, ConnectorInfo], dict[str, T]]:
-            return _parse_expanded(data, "info", ConnectorInfo.parse), _parse_expanded(data, "status", of_status)
+    async def _infos_with(self, of_status: Callable[[object], ConnectorStatus]) -> dict[str, RunningConnector]:
+        def parse(data: object) -> dict[str, RunningConnector]:
+            connectors = _parse_expanded(data, "info", parse_connector)
+            return with_statuses(connectors, _parse_expanded(data, "status", of_status))
 
         return await self._read(self._call("GET", "/connectors?expand=info&expand=status"), parse)
 
@@ -130,9 +132,9 @@ class ConnectClient:
 
     # One connector, reading
 
-    async def info(self, name: str) -> ConnectorInfo:
+    async def info(self, name: str) -> RunningConnector:
         """Return a connector's config, type and task ids."""
-        return await self._read(self._call_about(name, "GET"), ConnectorInfo.parse)
+        return await self._read(self._call_about(name, "GET"), parse_connector)
 
     async def config(self, name: str, deadline: Deadline | None = None) -> dict[str, str]:
         """Return a connector's config as stored: `${…}` unresolved, inline secrets in clear."""
@@ -140,13 +142,11 @@ class ConnectClient:
 
     async def status(self, name: str, deadline: Deadline | None = None) -> ConnectorStatus:
         """Return a connector's status; NotFound also while a new connector has not reported yet (up to minutes)."""
-        return await self._read(self._call_about(name, "GET", "/status"), ConnectorStatus.parse, deadline)
+        return await self._read(self._call_about(name, "GET", "/status"), parse_status, deadline)
 
     async def tasks(self, name: str) -> tuple[TaskConfig, ...]:
         """Return the configs of a connector's tasks; only these tell whether a new config has reached the tasks."""
-        return await self._read(
-            self._call_about(name, "GET", "/tasks"), lambda data: _parse_items(data, TaskConfig.parse)
-        )
+        return await self._read(self._call_about(name, "GET", "/tasks"), lambda data: _parse_items(data, parse_task))
 
     async def topics(self, name: str) -> tuple[str, ...]:
         """Return the topics a connector wrote to (remote names); Unsupported if the workers do not track them."""
@@ -169,7 +169,7 @@ class ConnectClient:
 
     async def put_config(
         self, name: str, config: Mapping[str, str], before: Mapping[str, str] | None = None
-    ) -> ConnectorInfo:
+    ) -> RunningConnector:
         """Create or update a connector; even an unchanged config restarts the connector instance.
 
         The result's tasks are those from before the change, and empty if the answer was lost but the config is stored.
@@ -179,7 +179,7 @@ class ConnectClient:
         call = self._call_about(name, "PUT", "/config", body=dict(config))
         return await self._upsert(call, name, config, before)
 
-    async def create(self, name: str, config: Mapping[str, str], initial_state: str | None = None) -> ConnectorInfo:
+    async def create(self, name: str, config: Mapping[str, str], initial_state: str | None = None) -> RunningConnector:
         """Create a connector, or raise AlreadyExists; `initial_state` (RUNNING, PAUSED, STOPPED) needs Kafka 3.7."""
         body: dict[str, object] = {"name": name, "config": dict(config)}
         if initial_state is not None:
@@ -218,7 +218,7 @@ class ConnectClient:
         query = urlencode({key: str(value).lower() for key, value in chosen.items()})
         call = self._call_about(name, "POST", f"/restart?{query}" if any(chosen.values()) else "/restart")
         answer = await self._caller.write(call, None)
-        return parse_answer(answer, call, ConnectorStatus.parse) if answer and answer.text.strip() else None
+        return parse_answer(answer, call, parse_status) if answer and answer.text.strip() else None
 
     async def restart_task(self, name: str, task: int) -> None:
         """Restart one task and no other. Raises OutcomeUnknown when the answer is lost, as `restart` does."""
@@ -250,7 +250,7 @@ class ConnectClient:
 
     async def _upsert(
         self, call: Call, name: str, config: Mapping[str, str], before: Mapping[str, str] | None = None
-    ) -> ConnectorInfo:
+    ) -> RunningConnector:
         remember(config)
         # The worker adds the name to a config that lacks it.
         desired = {"name": name, **config}
@@ -275,7 +275,7 @@ class ConnectClient:
             )
             raise call.error(Invalid, f"a connector named {name!r} cannot be addressed in a URL", hint=hint)
         answer = await self._caller.write(call, stored, is_untouched if before is not None else None)
-        return parse_answer(answer, call, ConnectorInfo.parse) if answer else ConnectorInfo(name, desired)
+        return parse_answer(answer, call, parse_connector) if answer else RunningConnector(name, desired)
 
     async def _config_if_there(self, name: str, deadline: Deadline) -> dict[str, str] | None:
         try:

@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from mm2mgr.connect.errors import WrongBody
-from mm2mgr.partitions import ASSIGNED_KEY, TopicPartition, parse_assigned
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
+from mm2mgr.partitions import TopicPartition
 from mm2mgr.secrets import cut, mask_text, remember
 
 
@@ -33,109 +33,45 @@ class WorkerInfo:
         return cls(_text(body, "version"), _text(body, "commit", ""), _text(body, "kafka_cluster_id", ""))
 
 
-@dataclass(frozen=True)
-class ConnectorInfo:
-    """A connector as configured: raw config (`${…}` kept, inline secrets in clear, hence absent from the repr)."""
-
-    name: str
-    config: dict[str, str] = field(repr=False)
-    tasks: tuple[int, ...] = ()
-    type: str = "unknown"
-
-    @classmethod
-    def parse(cls, data: object) -> ConnectorInfo:
-        body = as_object(data, "a connector")
-        tasks = (as_object(task, "a task id") for task in as_list(body.get("tasks") or [], "the tasks"))
-        return cls(
-            name=_text(body, "name"),
-            config=parse_config(body.get("config")),
-            tasks=tuple(_number(task, "task") for task in tasks),
-            type=_text(body, "type", "unknown"),
-        )
+def parse_connector(data: object) -> RunningConnector:
+    """Return a connector with its config and the ids of its tasks."""
+    body = as_object(data, "a connector")
+    tasks = (as_object(task, "a task id") for task in as_list(body.get("tasks") or [], "the tasks"))
+    config, ids = parse_config(body.get("config")), tuple(_number(task, "task") for task in tasks)
+    return RunningConnector(_text(body, "name"), config, ids, _text(body, "type", "unknown"))
 
 
-@dataclass(frozen=True)
-class TaskStatus:
-    """One task's state as its worker last reported it; `trace` is the Java stack trace of a FAILED task."""
-
-    id: int
-    state: str
-    worker_id: str = ""
-    trace: str | None = field(default=None, repr=False)
-
-    @classmethod
-    def parse(cls, data: object) -> TaskStatus:
-        body = as_object(data, "a task's status")
-        return cls(_number(body, "id"), _text(body, "state"), _text(body, "worker_id", ""), _optional(body, "trace"))
+def parse_status(data: object) -> ConnectorStatus:
+    """Return the state of a connector and of its tasks."""
+    body = as_object(data, "a connector's status")
+    connector = as_object(body.get("connector"), "the connector's own state")
+    return ConnectorStatus(
+        name=_text(body, "name"),
+        state=_text(connector, "state"),
+        worker_id=_text(connector, "worker_id", ""),
+        trace=_optional(connector, "trace"),
+        tasks=tuple(map(_parse_task_status, as_list(body.get("tasks") or [], "the tasks"))),
+    )
 
 
-@dataclass(frozen=True)
-class ConnectorStatus:
-    """The state of a connector and of its tasks, eventually consistent: a stale RUNNING can outlive a change."""
-
-    name: str
-    state: str
-    worker_id: str = ""
-    trace: str | None = field(default=None, repr=False)
-    tasks: tuple[TaskStatus, ...] = ()
-
-    @classmethod
-    def parse(cls, data: object) -> ConnectorStatus:
-        body = as_object(data, "a connector's status")
-        connector = as_object(body.get("connector"), "the connector's own state")
-        return cls(
-            name=_text(body, "name"),
-            state=state_of(body),
-            worker_id=_text(connector, "worker_id", ""),
-            trace=_optional(connector, "trace"),
-            tasks=tuple(TaskStatus.parse(task) for task in as_list(body.get("tasks") or [], "the tasks")),
-        )
-
-    @property
-    def runs(self) -> bool:
-        """Whether it and all the tasks that it has are RUNNING."""
-        return self.state == "RUNNING" and all(task.state == "RUNNING" for task in self.tasks)
-
-    @property
-    def work_state(self) -> str:
-        """Its state, judged by its tasks where something FAILED: these go on when only the connector fails, and it goes
-        on without them.
-        """
-        if self.tasks and all(task.state == "FAILED" for task in self.tasks):
-            return "FAILED"
-        return "RUNNING" if self.tasks and self.state == "FAILED" else self.state
-
-    @property
-    def workers(self) -> frozenset[str]:
-        """The ids of the workers that it and its tasks are on, as these last said: a dead worker takes nothing back."""
-        return frozenset(worker for worker in (self.worker_id, *(task.worker_id for task in self.tasks)) if worker)
+def parse_state(data: object) -> ConnectorStatus:
+    """Return a connector's own state; its tasks are left alone."""
+    body = as_object(data, "a connector's status")
+    return ConnectorStatus(
+        _text(body, "name"), _text(as_object(body.get("connector"), "the connector's own state"), "state")
+    )
 
 
-@dataclass(frozen=True)
-class TaskConfig:
-    """One task's config: MirrorMaker copies the whole connector config into it and adds `task.assigned.partitions`."""
-
-    id: int
-    config: dict[str, str] = field(repr=False)
-
-    @classmethod
-    def parse(cls, data: object) -> TaskConfig:
-        body = as_object(data, "a task's config")
-        return cls(_number(as_object(body.get("id"), "a task id"), "task"), parse_config(body.get("config")))
-
-    @cached_property
-    def assigned(self) -> tuple[TopicPartition, ...]:
-        """The source partitions of a MirrorSourceConnector's task."""
-        assigned = parse_assigned(self.config.get(ASSIGNED_KEY, ""))
-        return tuple(partition for partition in assigned if partition.partition >= 0)
-
-    @cached_property
-    def groups(self) -> tuple[str, ...]:
-        """The consumer groups of a MirrorCheckpointConnector's task."""
-        return tuple(name for name in self.config.get(_GROUPS_KEY, "").split(",") if name)
+def _parse_task_status(data: object) -> TaskStatus:
+    body = as_object(data, "a task's status")
+    trace = _optional(body, "trace")
+    return TaskStatus(_number(body, "id"), _text(body, "state"), _text(body, "worker_id", ""), trace)
 
 
-_GROUPS_KEY = "task.assigned.groups"
+def parse_task(data: object) -> TaskConfig:
+    """Return a task's config."""
+    body = as_object(data, "a task's config")
+    return TaskConfig(_number(as_object(body.get("id"), "a task id"), "task"), parse_config(body.get("config")))
 
 
 class SourceOffset(NamedTuple):
@@ -218,12 +154,6 @@ class Validation:
             if reasons := as_list(value.get("errors") or [], "the errors of a key"):
                 errors[_text(value, "name")] = tuple(str(reason) for reason in reasons)
         return cls(_text(body, "name", ""), _number(body, "error_count"), errors, frozenset(keys))
-
-
-def state_of(status: object) -> str:
-    """Return the connector's own state from a status, whose tasks are left alone."""
-    body = as_object(status, "a connector's status")
-    return _text(as_object(body.get("connector"), "the connector's own state"), "state")
 
 
 def trace_summary(trace: str | None) -> str:

@@ -30,7 +30,7 @@ from mm2mgr.sizing.tasks import Bounds, Capacity, CurrentTasks, Rules
 from mm2mgr.topology import ConnectCluster, Flow, Topology, by_pair
 
 if TYPE_CHECKING:
-    from mm2mgr.connect.types import ConnectorStatus
+    from mm2mgr.connectors import ConnectorStatus
     from mm2mgr.live.snapshot import Snapshot, Steps
     from mm2mgr.render import Connector
 

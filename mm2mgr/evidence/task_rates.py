@@ -357,7 +357,7 @@ async def _assignments(client: ConnectClient, name: str) -> Mapping[int, TaskAss
     tasks, status = await client.tasks(name), await client.status(name)
     workers = {task.id: task.worker_id for task in status.tasks if task.state == _RUNNING}
     return {
-        task.id: TaskAssignment(frozenset(task.assigned), workers[task.id], settings_mark(task.config))
+        task.id: TaskAssignment(frozenset(task.partitions), workers[task.id], settings_mark(task.config))
         for task in tasks
         if task.id in workers
     }

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.exactly_once import ASKED_CONFIG, NOBODY, SOURCE_CLASS, supports_exactly_once
-from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
-from mm2mgr.connectors import RESTING
+from mm2mgr.connect.types import WorkerInfo
+from mm2mgr.connectors import RESTING, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.lint.reading import subject_of
@@ -60,12 +59,13 @@ def read_estate_of(connect: str) -> Steps[Estate]:
     Raises Mm2mgrError when the connectors cannot be read; a policy that cannot be found is unknown.
     """
     snapshot = yield [Configs(connect), Statuses(connect)]
-    infos, statuses = snapshot[Configs(connect)], snapshot[Statuses(connect)]
-    worker, _ = yield from ask_worker(
-        connect, harmless_overrides(key for info in infos.values() for key in info.config)
+    connectors = with_statuses(snapshot[Configs(connect)], snapshot[Statuses(connect)])
+    keys = (key for connector in connectors.values() for key in connector.config)
+    worker, _ = yield from ask_worker(connect, harmless_overrides(keys))
+    subjects = (
+        running(connect, name, connector.config, connector.state or None, worker)
+        for name, connector in connectors.items()
     )
-    states = {name: status.state for name, status in statuses.items()}
-    subjects = (running(connect, name, info.config, states.get(name), worker) for name, info in infos.items())
     return Estate(tuple(subject for subject in subjects if subject), complete=True)
 
 
@@ -91,40 +91,27 @@ def harmless_overrides(keys: Iterable[str]) -> dict[str, str]:
     return values
 
 
-@dataclass(frozen=True)
-class RunningOn:
-    """What a Connect cluster runs: connectors, states of those that have one, and who answered, if that was asked."""
-
-    infos: Mapping[str, ConnectorInfo]
-    states: Mapping[str, str]
-    root: WorkerInfo | None = None
-
-    @cached_property
-    def configs(self) -> dict[str, Mapping[str, str]]:
-        return {name: info.config for name, info in self.infos.items()}
-
-
-def shared_workers(running_on: Mapping[str, RunningOn]) -> dict[str, ConnectError]:
+def shared_workers(
+    read: Mapping[str, Mapping[str, RunningConnector]], kafka_ids: Mapping[str, str]
+) -> dict[str, ConnectError]:
     """Return an error for each Connect cluster that answers as another one does, from the same Kafka cluster.
 
     Only one that is named twice, or two that share config.storage.topic, run connectors of the same names, configs and
-    states.
+    states. `kafka_ids` are those of the workers' Kafka clusters, as far as they are known.
     """
     errors: dict[str, ConnectError] = {}
     alike: dict[tuple[str, frozenset[str]], list[str]] = {}
-    for name, cluster in running_on.items():
-        cluster_id = cluster.root.kafka_cluster_id if cluster.root else ""
-        if cluster_id and not RESTING.issuperset(cluster.states.values()):
-            alike.setdefault((cluster_id, frozenset(cluster.infos)), []).append(name)
+    for name, connectors in read.items():
+        states = {connector.state for connector in connectors.values()}
+        if kafka_ids.get(name) and not RESTING.issuperset(states):
+            alike.setdefault((kafka_ids[name], frozenset(connectors)), []).append(name)
     for names in alike.values():
         for name in names:
-            own = running_on[name]
-            same = (other for other in names if running_on[other].infos == own.infos)
-            others = [other for other in same if running_on[other].states == own.states and other != name]
-            if others:
+            if others := [other for other in names if other != name and read[other] == read[name]]:
                 message = (
-                    f"Connect clusters '{name}' and '{others[0]}' run the same {number_of(len(own.infos), 'connector')}"
-                    " on one Kafka cluster: they are one Connect cluster, or share config.storage.topic"
+                    f"Connect clusters '{name}' and '{others[0]}' run the same"
+                    f" {number_of(len(read[name]), 'connector')} on one Kafka cluster: they are one Connect cluster, or"
+                    " share config.storage.topic"
                 )
                 hint = "give one Connect cluster one name, and two of them a group.id and three storage topics each"
                 errors[name] = ConnectError(message, hint=hint, cluster=name)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 N = TypeVar("N", bound=Collection[str])
 _KAFKA_TIMEOUT_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why something could not be read, and what to do about it."""
-
-    message: str
-    hint: str | None = None
-
-    @classmethod
-    def of(cls, error: Mm2mgrError) -> Failure:
-        return cls(error.message, error.hint)
 
 
 @dataclass(frozen=True)
@@ -102,7 +90,7 @@ def read_kafka(access: KafkaAccess, wanted: WantedLogs, timeout_seconds: float |
                 lambda kafka, names: find_running(kafka, access, names, topics), kafka, wanted.dedicated
             )
     except Mm2mgrError as error:
-        return SeenKafka(failure=Failure.of(error))
+        return SeenKafka(failure=Failure.from_error(error))
     return SeenKafka(
         topics,
         read.found,

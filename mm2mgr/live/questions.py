@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from mm2mgr.connect.types import (
-    ConnectorInfo,
-    ConnectorStatus,
     Plugin,
     SourceOffset,
-    TaskConfig,
     Validation,
     WorkerInfo,
 )
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
 from mm2mgr.live.record_sizes import TopicSizes, read_sizes, read_stored
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from mm2mgr.live.reach import ClientLogin, KafkaReach
 
 Answer_co = TypeVar("Answer_co", covariant=True)
-ConfigsAndStates = tuple[dict[str, ConnectorInfo], dict[str, str]]
-ConfigsAndStatuses = tuple[dict[str, ConnectorInfo], dict[str, ConnectorStatus]]
 
 
 class ConnectQuestion(Question[Answer_co]):
@@ -43,32 +39,32 @@ class ConnectQuestion(Question[Answer_co]):
 
 
 @dataclass(frozen=True)
-class ConnectorsWithStates(ConnectQuestion[ConfigsAndStates]):
+class ConnectorsWithStates(ConnectQuestion[dict[str, RunningConnector]]):
     """All connectors with the states of those that have one yet, in one request."""
 
-    answer = ConfigsAndStates
+    answer = dict[str, RunningConnector]
 
-    async def ask(self, client: ConnectClient) -> ConfigsAndStates:
+    async def ask(self, client: ConnectClient) -> dict[str, RunningConnector]:
         return await client.infos_with_states()
 
 
 @dataclass(frozen=True)
-class ConnectorsWithStatuses(ConnectQuestion[ConfigsAndStatuses]):
+class ConnectorsWithStatuses(ConnectQuestion[dict[str, RunningConnector]]):
     """The same, with the states of their tasks."""
 
-    answer = ConfigsAndStatuses
+    answer = dict[str, RunningConnector]
 
-    async def ask(self, client: ConnectClient) -> ConfigsAndStatuses:
+    async def ask(self, client: ConnectClient) -> dict[str, RunningConnector]:
         return await client.infos_with_statuses()
 
 
 @dataclass(frozen=True)
-class Configs(ConnectQuestion[dict[str, ConnectorInfo]]):
+class Configs(ConnectQuestion[dict[str, RunningConnector]]):
     """All connectors, those without a status too."""
 
-    answer = dict[str, ConnectorInfo]
+    answer = dict[str, RunningConnector]
 
-    async def ask(self, client: ConnectClient) -> dict[str, ConnectorInfo]:
+    async def ask(self, client: ConnectClient) -> dict[str, RunningConnector]:
         return await client.infos()
 
 

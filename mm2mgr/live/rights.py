@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from mm2mgr.errors import KafkaError, Mm2mgrError
+from mm2mgr.errors import Failure, KafkaError, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Permission, Right
 from mm2mgr.kafka.api_versions import read_versions
 from mm2mgr.kafka.inspection import (
@@ -27,7 +27,6 @@ from mm2mgr.kafka.inspection import (
     topic_limits,
     view_cluster,
 )
-from mm2mgr.live.kafka_state import Failure
 from mm2mgr.live.principals import Principal, principal_of
 from mm2mgr.live.questions import KafkaQuestion
 from mm2mgr.live.reach import ClientLogin, KafkaReach
@@ -72,11 +71,11 @@ class LogIn(LoginQuestion[LoggedIn]):
         try:
             kafka = reach.kafka
         except Mm2mgrError as error:
-            return LoggedIn(principal, failure=Failure.of(error), is_usable=False)
+            return LoggedIn(principal, failure=Failure.from_error(error), is_usable=False)
         try:
             return LoggedIn(principal, view_cluster(kafka))
         except Mm2mgrError as error:
-            return LoggedIn(principal, failure=Failure.of(error))
+            return LoggedIn(principal, failure=Failure.from_error(error))
 
 
 @dataclass(frozen=True)

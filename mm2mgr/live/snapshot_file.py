@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from mm2mgr.connect.types import ConnectorInfo, TaskConfig
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import FileKind, Unreadable, read_bytes, write_whole
 from mm2mgr.live import kafka_state, questions, rights
@@ -115,7 +115,7 @@ def read_snapshot(path: Path, connectors: Iterable[Connector]) -> Snapshot:
 
 def _parse(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Question[Any], Any]]:
     """Yield questions and answers, those about tasks last: they need the connectors' configs."""
-    configs: dict[str, Mapping[str, ConnectorInfo]] = {}
+    configs: dict[str, Mapping[str, RunningConnector]] = {}
     for entry in sorted(entries, key=lambda entry: entry["ask"] == TaskConfigs.__name__):
         kind = KINDS[entry["ask"]]
         hints = hints_of(kind)
@@ -165,5 +165,5 @@ def together(answers: Mapping[Question[Any], Any]) -> Iterator[tuple[Question[An
         if failed:
             yield both, failed
         elif statuses is not None:
-            shown = {name: info for name, info in infos.items() if name in statuses}
-            yield both, (shown, {name: status.state for name, status in statuses.items()})
+            states = {name: ConnectorStatus(name, status.state) for name, status in statuses.items()}
+            yield both, with_statuses({name: info for name, info in infos.items() if name in states}, states)

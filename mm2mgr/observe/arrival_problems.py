@@ -137,7 +137,7 @@ def _written_elsewhere(case: FlowCase) -> dict[str, Unarrived]:
     what compaction removed do not. Transforms may drop records, and so do tolerated errors, and a replication policy
     that is not known here gives other names: such flows are left out. Two advances, since one may be a reset.
     """
-    config = case.seen.info.config if case.seen.info else {}
+    config = case.seen.running.config if case.seen.running else {}
     drops = config.get("transforms") or config.get("errors.tolerance", "none") != "none"
     if drops or case.flow.selection.policy is None:
         return {}

@@ -94,10 +94,10 @@ class Checkpointing:
 
 def checkpointing(connector: LiveConnector) -> Checkpointing | None:
     """Return what a checkpoint connector does whose tasks run; None for others, and where only a worker can resolve its config."""
-    if connector.desired.type != "checkpoint" or not connector.runs or connector.info is None:
+    if connector.desired.type != "checkpoint" or not connector.runs or connector.running is None:
         return None
     seconds = connector.number("emit.checkpoints.interval.seconds", _DEFAULT_INTERVAL_SECONDS)
-    syncs_groups = connector.info.config.get("sync.group.offsets.enabled", "false").strip().lower() == "true"
+    syncs_groups = connector.running.config.get("sync.group.offsets.enabled", "false").strip().lower() == "true"
     return None if seconds is None else Checkpointing(seconds, syncs_groups)
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from mm2mgr import secrets
+from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
-from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.arrival_problems import (
     StaleOffsets,
     companion_arrival_problems,
@@ -160,7 +161,7 @@ def lags_of(reading: Reading, earlier: Memory | None = None) -> dict[str, FlowLa
     lags = {}
     for flow in reading.flows:
         connector = reading.source_connector(flow)
-        if connector and connector.info:
+        if connector and connector.running:
             lags[flow.id] = measure(reading, flow, connector, _seen_offsets(reading, flow, earlier))
     return lags
 
@@ -233,7 +234,7 @@ def _flow_status(reading: Reading, flow: Flow, lag: FlowLag, remembered: Remembe
         problems,
         (*flow_notes(case), *beside.notes.get(flow.id, ())),
         flow=flow.id,
-        lag_records=lag.total_records if connector.info else None,
+        lag_records=lag.total_records if connector.running else None,
         lag_at_least=lag.is_lower_bound,
         lag_partitions=lag.most_behind(_MOST_SHOWN),
         offsets_note=offsets_note(case, target, grown),
@@ -262,8 +263,8 @@ def _with_losses(reading: Reading, flow: Flow, status: FlowStatus, losses: Itera
     if not lost:
         return status
     connector, creates = reading.source_connector(flow), None
-    if connector and connector.info:
-        creates = text_of("source", connector.info.config, "source consumer", "allow.auto.create.topics") == "true"
+    if connector and connector.running:
+        creates = text_of("source", connector.running.config, "source consumer", "allow.auto.create.topics") == "true"
     problems = tuple(loss.problem(reading.taken_at, creates) for loss in lost)
     return replace(status, health="problem", problems=status.problems + problems)
 
@@ -273,7 +274,7 @@ def _flow_health(case: FlowCase) -> Health:
     lag, status = case.lag, case.seen.status
     if status is None or not status.runs or lag.unassigned:
         return "waiting"
-    if lag.total_records is None or lag.unread or isinstance(case.seen.tasks, Failure):
+    if lag.total_records is None or lag.unread or case.seen.tasks_unread:
         return "unknown"
     waiting = {task for task, mark in case.marks.items() if mark.behind}
     moving = {task for task, mark in case.marks.items() if mark.moved}
@@ -302,7 +303,7 @@ def _companion(case: ConnectorCase, memory: Memory, reading: Reading) -> Connect
 
 
 def _tasks(connector: LiveConnector) -> tuple[TaskState, ...]:
-    assigned = connector.assigned()
+    assigned = connector.partitions_by_task()
     tasks = connector.status.tasks if connector.status else ()
     counted = {task: len(partitions) for task, partitions in assigned.items()}
     return tuple(TaskState(task.id, task.state, task.worker_id, counted.get(task.id)) for task in tasks)
@@ -389,7 +390,7 @@ def _cluster(cluster: KafkaCluster) -> dict[str, Any]:
 
 
 def _tasks_in_full(connector: LiveConnector) -> list[dict[str, Any]]:
-    assigned = connector.assigned()
+    assigned = connector.partitions_by_task()
     return [
         {
             "id": task.id,

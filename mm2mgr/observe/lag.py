@@ -14,7 +14,8 @@ from functools import cached_property
 from heapq import nlargest
 from typing import Any, Literal, NamedTuple
 
-from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.errors import Failure
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.partitions import Offsets, TopicPartition, goes_on
 from mm2mgr.topology import Flow
@@ -171,18 +172,19 @@ def measure(
     source, target = (reading.clusters.get(cluster.alias, SeenKafka()) for cluster in (flow.source, flow.target))
     if source.failure:
         return FlowLag(unknown=f"source {flow.source.alias} could not be read: {source.failure.message}")
-    tasks = {partition: task for task, partitions in connector.assigned().items() for partition in partitions}
+    tasks = {partition: task for task, partitions in connector.partitions_by_task().items() for partition in partitions}
     matched = [topic for topic in source.topics if flow.carries(topic)]
     mirrored = {TopicPartition(topic, number) for topic in matched for number in range(source.topics[topic])}
     every = sorted(
         mirrored | {partition for partition in tasks if partition.partition < source.topics.get(partition.topic, 0)}
     )
-    unknown, stored = None, connector.offsets
+    running = connector.running
+    unknown, stored = None, running.offsets if running else {}
     if isinstance(stored, Failure):
         unknown, stored = f"stored offsets could not be read: {stored.message}", {}
     # Without an entry that is in the log, a task begins where this says: with `latest` at its end, so that nothing waits.
     begins_at = text_of("source", connector.desired.config, "source consumer", "auto.offset.reset")
-    stopped = connector.has_stopped
+    stopped = running is not None and running.has_stopped
     counts_arrivals = not stopped and is_only_writer(reading, flow)
     remotes = {topic: flow.remote_topic(topic) for topic in {partition.topic for partition in every}}
     assigned = {partition.topic for partition in tasks} & remotes.keys()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from mm2mgr.live.kafka_state import Failure
+from mm2mgr.errors import Failure
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.trend import (
     FLOW,

@@ -210,7 +210,7 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
         home = reading.connects[flow.connect.name].kafka_cluster_id or old.home
         if old.home and home != old.home:
             old = FlowMemory()
-        if connector is not None and connector.info is None:  # not applied; its offsets outlive it
+        if connector is not None and connector.running is None:  # not applied; its offsets outlive it
             flows[flow.id] = FlowMemory(home, topics=old.topics)
             continue
         if connector is None or lag is None or lag.unknown is not None:
@@ -311,7 +311,7 @@ def _looks(
     looks, lost = dict(earlier), list[LossRow]()
     for flow in reading.flows:
         connector, lag = reading.source_connector(flow), lags.get(flow.id)
-        if connector is None or connector.info is None or lag is None or lag.unknown is not None:
+        if connector is None or connector.running is None or lag is None or lag.unknown is not None:
             continue
         flow_looks, home = looks.get(flow.id, FlowLooks()), reading.connects[flow.connect.name].kafka_cluster_id
         if flow_looks.home and home and home != flow_looks.home:
@@ -488,7 +488,7 @@ def _without_status(earlier: Mapping[str, ConditionClock], reading: Reading) -> 
     for connect in reading.connects.values():
         for connector in connect.connectors.values():
             clock = clocks.pop(connector.key, None)
-            if connector.info is not None and connector.status is None:
+            if connector.running is not None and connector.status is None:
                 clocks[connector.key] = started(clock, reading.taken_at)
         if connect.failure:
             inside = f"{connect.name}/"

@@ -37,7 +37,7 @@ def find_overlaps(reading: Reading) -> Overlaps:
     flows: dict[Named, tuple[Flow, LiveConnector]] = {}
     for flow in reading.flows:
         connector = reading.source_connector(flow)
-        if connector and connector.info and not (connector.status and connector.status.work_state == "FAILED"):
+        if connector and connector.running and not (connector.status and connector.status.work_state == "FAILED"):
             flows[connector.desired.connect, connector.desired.name] = flow, connector
     dedicated, notes = _dedicated(reading, [flow for flow, _ in flows.values()])
     others = [*(other for connect in reading.connects.values() for other in connect.others), *dedicated]
@@ -58,7 +58,9 @@ def find_overlaps(reading: Reading) -> Overlaps:
 def _runs_otherwise(connector: LiveConnector) -> bool:
     """Tell whether a flow's connector mirrors what the tree does not declare like this: lint has judged what is declared."""
     rests = connector.desired.state in RESTING and not (connector.status and connector.status.state in RESTING)
-    return rests or (connector.info is not None and selects_otherwise(connector.info.config, connector.desired.config))
+    return rests or (
+        connector.running is not None and selects_otherwise(connector.running.config, connector.desired.config)
+    )
 
 
 def _shared(
@@ -78,9 +80,9 @@ def _shared(
         named: (other.config, other.state) for named, other in beside.items()
     }
     configs |= {
-        named: (connector.info.config, connector.status.state if connector.status else None)
+        named: (connector.running.config, connector.status.state if connector.status else None)
         for named, (_, connector) in flows.items()
-        if connector.info
+        if connector.running
     }
     subjects = {
         named: subject
@@ -96,7 +98,7 @@ def _shared(
     there: dict[Named, Collection[str]] = {}
     for named, (flow, connector) in flows.items():
         source = reading.clusters.get(flow.source.alias, SeenKafka())
-        assigned = (topic for partitions in connector.assigned().values() for topic, _ in partitions)
+        assigned = (topic for partitions in connector.partitions_by_task().values() for topic, _ in partitions)
         there[named] = {*assigned} if source.failure else source.topics
     reported = set[tuple[Named, Named]]()
     for mine, theirs, topics in overlaps(ours, rivals, there):

@@ -18,7 +18,8 @@ from mm2mgr.comparison.equivalence import compare
 from mm2mgr.comparison.journal import Journal, unmarked
 from mm2mgr.connect.types import trace_summary
 from mm2mgr.connectors import RESTING, SETTABLE
-from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.errors import Failure
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.causes import CAUSES, Classified, classify
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag
@@ -66,7 +67,7 @@ class ConnectorCase:
     @property
     def state(self) -> str:
         """The connector's state as Connect names it, `not applied`, or `no status`."""
-        if self.seen.info is None:
+        if self.seen.running is None:
             return "not applied"
         return self.seen.status.state if self.seen.status else "no status"
 
@@ -135,20 +136,20 @@ class FlowCase(ConnectorCase):
 
 def not_applied(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A connector that the tree declares and Connect does not have."""
-    if case.seen.info is None:
+    if case.seen.running is None:
         yield case.problem("not-applied")
 
 
 def drifted(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A config that was changed elsewhere, or a tree that is not applied. Names keys only: values may be secrets."""
-    if case.seen.info is None:
+    if case.seen.running is None:
         return
     if case.seen.adopted:
-        differing = [*compare(case.seen.desired, case.seen.info.config, case.seen.adopted).differing]
+        differing = [*compare(case.seen.desired, case.seen.running.config, case.seen.adopted).differing]
         if differing:
             yield case.problem("config-differs", {"keys": differing, "adopted": True})
         return
-    changes = diff(unmarked(case.seen.info.config), case.seen.desired.config)
+    changes = diff(unmarked(case.seen.running.config), case.seen.desired.config)
     if lowers_tasks(changes) and isinstance(case, FlowCase) and case.flow.tasks.is_saving:
         return  # it may wait for its time: plan shows it
     if changes:
@@ -157,7 +158,7 @@ def drifted(case: ConnectorCase) -> Iterator[LiveProblem]:
 
 def offsets_on_the_way(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A move of stored offsets that is not finished: mm2mgr was killed, or is still working on it."""
-    journal = Journal.of(case.seen.info.config) if case.seen.info else None
+    journal = Journal.of(case.seen.running.config) if case.seen.running else None
     if journal:
         yield case.problem("offsets-move-unfinished", {"then": journal.then})
 
@@ -260,11 +261,12 @@ def resting(case: FlowCase) -> Iterator[LiveProblem]:
 
 def old_config(case: FlowCase) -> Iterator[LiveProblem]:
     """Tasks carry a copy of the connector's whole config; status shows RUNNING even while it is an older one."""
-    if case.seen.info is None or isinstance(case.seen.tasks, Failure) or case.state == "PAUSED":
+    running = case.seen.running
+    if running is None or isinstance(running.tasks, Failure) or case.state == "PAUSED":
         return  # a paused connector's tasks take a new config when they are resumed
     # A reference that a worker resolved would look like a change.
-    live = {key: value for key, value in case.seen.info.config.items() if "${" not in value}
-    older = {task.id: [key for key, value in live.items() if task.config.get(key) != value] for task in case.seen.tasks}
+    live = {key: value for key, value in running.config.items() if "${" not in value}
+    older = {task.id: [key for key, value in live.items() if task.config.get(key) != value] for task in running.tasks}
     stale = {task: keys for task, keys in older.items() if keys}
     if stale:
         keys = sorted({key for keys in stale.values() for key in keys})
@@ -340,7 +342,7 @@ def flow_problems(case: FlowCase) -> tuple[LiveProblem, ...]:
 
 
 def _moving_offsets(case: ConnectorCase) -> bool:
-    return case.seen.info is not None and Journal.of(case.seen.info.config) is not None
+    return case.seen.running is not None and Journal.of(case.seen.running.config) is not None
 
 
 def _runs_empty(case: ConnectorCase) -> bool:
@@ -368,14 +370,14 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
     if lag.deleted:
         names = ", ".join(sorted({partition.topic for partition in lag.deleted})[:3])
         notes.append(f"tasks still hold partitions that {case.flow.source.alias} no longer has: {names}")
-    is_counted = case.seen.info is not None and lag.unknown is None
+    is_counted = case.seen.running is not None and lag.unknown is None
     if case.exactly_once is None and is_counted and case.flow.settings.replication_policy == "default":
         notes.append(
             "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that"
             " transaction markers cannot be told from records"
         )
-    if isinstance(case.seen.tasks, Failure):
-        notes.append(f"tasks could not be read: {case.seen.tasks.message}")
+    if unread := case.seen.tasks_unread:
+        notes.append(f"tasks could not be read: {unread.message}")
     return tuple(notes)
 
 
@@ -385,7 +387,7 @@ def offsets_note(case: FlowCase, target: SeenKafka, grown: str) -> str:
     `grown` is what `growth` says.
     """
     lag = case.lag
-    if case.seen.info is None or lag.unknown is not None:
+    if case.seen.running is None or lag.unknown is not None:
         return f"lag unknown: {lag.unknown or 'the connector is not applied'}"
     parts = []
     if case.state == "STOPPED":

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mm2mgr.comparison.equivalence import WorkerClients
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, ConnectorStatus, RunningConnector
+from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
-from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import Connector
@@ -24,18 +24,15 @@ from mm2mgr.topology import Flow
 
 @dataclass(frozen=True)
 class LiveConnector:
-    """One declared connector as its Connect cluster shows it.
+    """One declared connector, and what its Connect cluster shows of it (`running` None: not applied).
 
-    `info` None: not applied. `status` None: it has none (yet). Tasks and offsets are read for source connectors only, `groups`, the
-    consumer groups that its tasks have, for checkpoint connectors where that is due.
+    Tasks and offsets are read for source connectors only, `groups`, the consumer groups that its tasks have, for
+    checkpoint connectors where that is due.
     `adopted`: what its workers bring, where the tree adopts it and has not written it yet.
     """
 
     desired: Connector
-    info: ConnectorInfo | None = None
-    status: ConnectorStatus | None = None
-    tasks: tuple[TaskConfig, ...] | Failure = ()
-    offsets: Mapping[TopicPartition, int] | Failure = field(default_factory=dict)
+    running: RunningConnector | None = None
     adopted: WorkerClients | None = None
     groups: tuple[str, ...] | None = None
 
@@ -45,40 +42,32 @@ class LiveConnector:
         return f"{self.desired.connect}/{self.desired.name}"
 
     @property
-    def has_stopped(self) -> bool:
-        """Whether it is STOPPED and its tasks have gone: only then are all its offsets stored. Connect says STOPPED before that."""
-        return self._is_stopped and not self._shows_tasks
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether it is STOPPED, but its tasks have not ended, or the worker that answered has not heard of their end."""
-        return self._is_stopped and self._shows_tasks
-
-    @property
-    def _is_stopped(self) -> bool:
-        return self.status is not None and self.status.state == "STOPPED"
-
-    @property
-    def _shows_tasks(self) -> bool:
-        return bool((self.status and self.status.tasks) or (self.info and self.info.tasks))
+    def status(self) -> ConnectorStatus | None:
+        """What it and its tasks show; None where it is not there, or shows nothing yet."""
+        return self.running.status if self.running else None
 
     @property
     def runs(self) -> bool:
         """Whether it and all its tasks are RUNNING, and it has a task."""
-        return self.status is not None and self.status.runs and bool(self.status.tasks)
+        return self.running is not None and self.running.runs
 
     def number(self, key: str, default: float) -> float | None:
-        """Return a number of the config that runs, `default` where the key is not set; None for one that only a worker can resolve."""
+        """Return a number of the config that runs, `default` where the key is not set; None for one that only a worker
+        can resolve.
+        """
         try:
-            return float(self.info.config.get(key, default)) if self.info else default
+            return float(self.running.config.get(key, default)) if self.running else default
         except ValueError:
             return None
 
-    def assigned(self) -> dict[int, tuple[TopicPartition, ...]]:
+    @property
+    def tasks_unread(self) -> Failure | None:
+        """Why its tasks could not be read."""
+        return self.running.tasks if self.running and isinstance(self.running.tasks, Failure) else None
+
+    def partitions_by_task(self) -> dict[int, tuple[TopicPartition, ...]]:
         """Return the partitions of each task; empty when the tasks could not be read."""
-        if isinstance(self.tasks, Failure):
-            return {}
-        return {task.id: task.assigned for task in self.tasks}
+        return self.running.partitions_by_task if self.running else {}
 
 
 @dataclass(frozen=True)

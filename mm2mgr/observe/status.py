@@ -15,9 +15,10 @@ from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.equivalence import WorkerClients
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.exactly_once import ASKED_CONFIG, supports_exactly_once
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, parse_stored
-from mm2mgr.errors import Mm2mgrError
-from mm2mgr.live.kafka_state import Failure, KafkaState, ReadKafka, SeenKafka, WantedLogs, read_kafka
+from mm2mgr.connect.types import parse_stored
+from mm2mgr.connectors import RunningConnector, with_statuses
+from mm2mgr.errors import Failure, Mm2mgrError
+from mm2mgr.live.kafka_state import KafkaState, ReadKafka, SeenKafka, WantedLogs, read_kafka
 from mm2mgr.live.questions import (
     AnsweringWorker,
     Configs,
@@ -141,10 +142,11 @@ def _read_connect(
     connect, owners = topology.connects[name], Ownership.of(topology)
     snapshot = yield [Configs(name), Statuses(name)]
     try:
-        infos, statuses = snapshot[Configs(name)], snapshot[Statuses(name)]
+        statuses = snapshot[Statuses(name)]
+        connectors = with_statuses(snapshot[Configs(name)], statuses)
     except Mm2mgrError as error:
-        return SeenConnect(name, failure=Failure.of(error))
-    shown = [LiveConnector(one, infos.get(one.name), statuses.get(one.name)) for one in wanted]
+        return SeenConnect(name, failure=Failure.from_error(error))
+    shown = [LiveConnector(one, connectors.get(one.name)) for one in wanted]
     busy = SilentWorkers(name, tuple(sorted({worker for one in statuses.values() for worker in one.workers})))
     validation = ConfigValidation.from_config(name, ASKED_CONFIG)
     asked = [validation] if any(one.type == "source" for one in wanted) else []
@@ -153,15 +155,15 @@ def _read_connect(
     root, silent, validated = snapshot.get(AnsweringWorker(name)), snapshot.get(busy), snapshot.get(validation)
     version = "" if isinstance(root, Mm2mgrError) else root.version
     workers = WorkerClients(version or connect.model.version or "", topology.clusters[connect.kafka].client)
-    adopted = {one for one, info in infos.items() if owners.is_adopted((name, one), info.config)}
+    adopted = {one for one, there in connectors.items() if owners.is_adopted((name, one), there.config)}
     seen = (_with_more(one, snapshot, how) for one in shown)
     return SeenConnect(
         name,
         {one.desired.name: replace(one, adopted=workers if one.desired.name in adopted else None) for one in seen},
         kafka_cluster_id="" if isinstance(root, Mm2mgrError) else root.kafka_cluster_id,
-        orphans=tuple(_orphans(name, {one.name for one in wanted}, owners, infos, statuses)) if orphans else (),
+        orphans=tuple(_orphans(name, {one.name for one in wanted}, owners, connectors)) if orphans else (),
         silent_workers=frozenset() if isinstance(silent, Mm2mgrError) else silent,
-        others=tuple(_others(name, owners, infos, statuses)),
+        others=tuple(_others(name, owners, connectors)),
         version=version,
         exactly_once=None if isinstance(validated, Mm2mgrError) else supports_exactly_once(validated),
     )
@@ -180,9 +182,8 @@ async def read_states(
     def seen(name: str, declared: Iterable[Connector]) -> SeenConnect:
         answer = snapshot.get(ConnectorsWithStatuses(name))
         if isinstance(answer, Mm2mgrError):
-            return SeenConnect(name, failure=Failure.of(answer))
-        infos, statuses = answer
-        live = (LiveConnector(each, infos.get(each.name), statuses.get(each.name)) for each in declared)
+            return SeenConnect(name, failure=Failure.from_error(answer))
+        live = (LiveConnector(each, answer.get(each.name)) for each in declared)
         return SeenConnect(name, {each.desired.name: each for each in live})
 
     return tuple(seen(name, declared) for name, declared in wanted.items())
@@ -192,15 +193,14 @@ def _orphans(
     connect: str,
     wanted: Collection[str],
     owners: Ownership,
-    infos: Mapping[str, ConnectorInfo],
-    statuses: Mapping[str, ConnectorStatus],
+    connectors: Mapping[str, RunningConnector],
 ) -> Iterator[Orphan]:
     """Yield connectors that are the owner's and not declared, by name."""
     types = {name: kind for kind, name in CLASSES.items()}
-    for name, info in sorted(infos.items()):
-        if name in wanted or not owners.is_ours((connect, name), info.config):
+    for name, there in sorted(connectors.items()):
+        config, status = there.config, there.status
+        if name in wanted or not owners.is_ours((connect, name), config):
             continue
-        config, status = info.config, statuses.get(name)
         pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"
         kind = types.get(config.get("connector.class", ""), "source")
         yield Orphan(connect, name, kind, pair, cut(config.get("topics", "")), status.state if status else "no status")
@@ -217,20 +217,18 @@ def _without(declared: Collection[Named], connects: Mapping[str, SeenConnect]) -
     return {name: replace(connect, others=others(connect)) for name, connect in connects.items()}
 
 
-def _others(
-    connect: str, owners: Ownership, infos: Mapping[str, ConnectorInfo], statuses: Mapping[str, ConnectorStatus]
-) -> Iterator[OtherConnector]:
+def _others(connect: str, owners: Ownership, connectors: Mapping[str, RunningConnector]) -> Iterator[OtherConnector]:
     """Yield the source connectors of a Connect cluster, by name."""
-    for name, info in sorted(infos.items()):
-        if type_of(info.config.get("connector.class", "")) != "source":
+    for name, there in sorted(connectors.items()):
+        if type_of(there.config.get("connector.class", "")) != "source":
             continue
-        owner, status = info.config.get(OWNER_KEY, ""), statuses.get(name)
+        owner, status = there.config.get(OWNER_KEY, ""), there.status
         standing: Standing = "other-owner" if owner else "unmarked"
         if (connect, name) in owners.released:
             standing = "released"
-        elif owners.is_ours((connect, name), info.config):
+        elif owners.is_ours((connect, name), there.config):
             standing = "left-over"
-        yield OtherConnector(connect, name, info.config, status.work_state if status else "no status", standing, owner)
+        yield OtherConnector(connect, name, there.config, status.work_state if status else "no status", standing, owner)
 
 
 def _reads_groups(seen: LiveConnector, how: ObserveOptions) -> bool:
@@ -242,7 +240,7 @@ def _reads_groups(seen: LiveConnector, how: ObserveOptions) -> bool:
 def _more(seen: LiveConnector, how: ObserveOptions) -> Iterator[ConnectQuestion[Any]]:
     """Yield the questions for tasks and offsets of a source connector that exists, and for the tasks of a checkpoint connector where they are due."""
     place = seen.desired.connect, seen.desired.name
-    is_source = seen.info is not None and seen.desired.type == "source"
+    is_source = seen.running is not None and seen.desired.type == "source"
     if is_source or _reads_groups(seen, how):
         yield TaskConfigs(*place)
     if is_source:
@@ -256,18 +254,19 @@ def _with_more(seen: LiveConnector, snapshot: Snapshot, how: ObserveOptions) -> 
     if not isinstance(tasks, Mm2mgrError) and _reads_groups(seen, how):
         groups = sorted(group for task in tasks for group in task.groups)
         seen = replace(seen, groups=tuple(groups[:_GROUPS_AT_MOST]))
-    if seen.info is None or seen.desired.type != "source":
+    if seen.running is None or seen.desired.type != "source":
         return seen
     offsets = snapshot.get(StoredOffsets(*place))
-    return replace(
-        seen,
-        tasks=Failure.of(tasks) if isinstance(tasks, Mm2mgrError) else tasks,
+    running = replace(
+        seen.running,
+        tasks=Failure.from_error(tasks) if isinstance(tasks, Mm2mgrError) else tasks,
         offsets=(
-            Failure.of(offsets)
+            Failure.from_error(offsets)
             if isinstance(offsets, Mm2mgrError)
             else parse_stored(offsets, seen.desired.config["source.cluster.alias"])
         ),
     )
+    return replace(seen, running=running)
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------
@@ -280,7 +279,7 @@ def _read_clusters(reading: Reading, kafka: ReadKafka) -> Steps[dict[str, SeenKa
     snapshot = yield questions.values()
     answers = {alias: snapshot.get(question) for alias, question in questions.items()}
     return {
-        alias: SeenKafka(failure=Failure.of(answer)) if isinstance(answer, Mm2mgrError) else answer
+        alias: SeenKafka(failure=Failure.from_error(answer)) if isinstance(answer, Mm2mgrError) else answer
         for alias, answer in answers.items()
     }
 
@@ -350,7 +349,7 @@ def _wanted_copied(kind: str, reading: Reading, alias: str) -> Iterator[str]:
 
 def _assigned_topics(reading: Reading, flow: Flow) -> frozenset[str]:
     seen = reading.source_connector(flow)
-    assigned = seen.assigned().values() if seen else ()
+    assigned = seen.partitions_by_task().values() if seen else ()
     return frozenset(one.topic for partitions in assigned for one in partitions)
 
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.errors import Failure
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import Reading
 from mm2mgr.partitions import TopicPartition
@@ -87,9 +88,9 @@ def weight_in(reading: Reading, flow: Flow) -> int | None:
         return None
     if (flow.exactly_once or flow.connect.exactly_once) and not exactly_once:
         return None  # while workers are changed, one that tells is not like the others
-    if connector is None or connector.info is None or connector.info.config.get("transforms"):
+    if connector is None or connector.running is None or connector.running.config.get("transforms"):
         return None
-    if text_of("source", connector.info.config, "record producer", "acks") in {"0", "1"}:
+    if text_of("source", connector.running.config, "record producer", "acks") in {"0", "1"}:
         return None
     return 2 if exactly_once else 1
 
@@ -100,7 +101,8 @@ def doubtful(reading: Reading, flow: Flow, earlier: Surpluses) -> Iterator[Topic
     if (
         not earlier
         or connector is None
-        or isinstance(connector.offsets, Failure)
+        or connector.running is None
+        or isinstance(stored := connector.running.offsets, Failure)
         or not (weight := weight_in(reading, flow))
     ):
         return
@@ -111,7 +113,7 @@ def doubtful(reading: Reading, flow: Flow, earlier: Surpluses) -> Iterator[Topic
             partition = TopicPartition(topic, number)
             log, there = source.offsets.get(partition), target.offsets.get(TopicPartition(remote, number))
             if log and there:
-                ends = _Ends(connector.offsets.get(partition, -1) + 1, log.end, there.end)
+                ends = _Ends(stored.get(partition, -1) + 1, log.end, there.end)
                 if _goes_on(old, ends, weight) and _is_doubtful(old, ends):
                     yield partition
 

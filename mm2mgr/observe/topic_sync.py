@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mm2mgr.kafka.acls import Acl
-from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.topics.names import NameFilter, readable
 from mm2mgr.topology import Flow
@@ -35,7 +35,7 @@ class TopicSync:
 
 def config_sync(connector: LiveConnector) -> TopicSync | None:
     """Return how a RUNNING connector copies settings by its config; None where it does not, or that cannot be known."""
-    config = connector.info.config if connector.info else {}
+    config = connector.running.config if connector.running else {}
     excluded = config.get("config.properties.exclude", "${")
     items = tuple(item for part in excluded.split(",") if (item := part.strip()))
     if config.get("config.property.filter.class", _FILTER_CLASS).rpartition(".")[2] != _FILTER_CLASS or not all(
@@ -52,9 +52,9 @@ def acl_sync(connector: LiveConnector) -> TopicSync | None:
 
 
 def _sync(connector: LiveConnector, keys: str) -> TopicSync | None:
-    if connector.info is None or connector.status is None or connector.status.state != "RUNNING":
+    if connector.running is None or connector.status is None or connector.status.state != "RUNNING":
         return None
-    if connector.info.config.get(f"{keys}.enabled", "true").strip().lower() != "true":
+    if connector.running.config.get(f"{keys}.enabled", "true").strip().lower() != "true":
         return None
     seconds = connector.number(f"{keys}.interval.seconds", _DEFAULT_INTERVAL_SECONDS)
     return TopicSync(seconds) if seconds and seconds > 0 else None
@@ -123,10 +123,10 @@ def missing_of(
     reading: Reading, flow: Flow, connector: LiveConnector, kind: str, sync: TopicSync
 ) -> dict[str, frozenset[str] | None] | None:
     """Return what is not on the target of each topic that tasks have, None for one not read on both sides; None: tasks were not read."""
-    if isinstance(connector.tasks, Failure):
+    if connector.tasks_unread:
         return None
     source, target = (reading.clusters[cluster.alias] for cluster in (flow.source, flow.target))
-    topics = {partition.topic for partitions in connector.assigned().values() for partition in partitions}
+    topics = {partition.topic for partitions in connector.partitions_by_task().values() for partition in partitions}
     return {
         topic: COPIED[kind].missing(Sides(source, target, topic, flow.remote_topic(topic)), sync)
         for topic in topics

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 from mm2mgr.apply.history import forget
 from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.connectors import RunningConnector, with_statuses
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.kafka.quotas import RATE_KEY
-from mm2mgr.lint.workers import RunningOn
 from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.snapshot import Steps, side_by_side
 from mm2mgr.operations.workspace import Workspace
@@ -127,7 +127,7 @@ def drift_of(workspace: Workspace, flows: Sequence[str]) -> Steps[DriftReport]:
     connects = sorted({each.connect for each in chosen}) if flows else list(topology.connects)
     known, lives = yield from side_by_side(read_history(topology, connects), _running(connects))
     owners = Ownership.of(topology)
-    there = {name: live for name, live in lives.items() if isinstance(live, RunningOn)}
+    there = {name: live for name, live in lives.items() if not isinstance(live, Mm2mgrError)}
     carriers = heartbeat_carriers(topology, connectors, RunningConnectors.of(owners, there))
     chosen = tuple(with_carriers(chosen, carriers))
     failed, found = dict[str, str](), list[Drift]()
@@ -168,13 +168,12 @@ def applied_quotas(known: History) -> dict[tuple[str, str], float | None]:
     return found
 
 
-def _running(connects: Iterable[str]) -> Steps[dict[str, RunningOn | Mm2mgrError]]:
+def _running(connects: Iterable[str]) -> Steps[dict[str, dict[str, RunningConnector] | Mm2mgrError]]:
     snapshot = yield [kind(name) for name in connects for kind in (Configs, Statuses)]
 
-    def live(name: str) -> RunningOn | Mm2mgrError:
+    def live(name: str) -> dict[str, RunningConnector] | Mm2mgrError:
         try:
-            states = {connector: status.state for connector, status in snapshot[Statuses(name)].items()}
-            return RunningOn(snapshot[Configs(name)], states)
+            return with_statuses(snapshot[Configs(name)], snapshot[Statuses(name)])
         except Mm2mgrError as error:
             return error
 

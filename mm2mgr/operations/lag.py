@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mm2mgr.errors import EXTRA_OF, Mm2mgrError, cause
-from mm2mgr.live.kafka_state import Failure
+from mm2mgr.errors import EXTRA_OF, Failure, Mm2mgrError, cause
 from mm2mgr.live.questions import NewestRecord, RecordTimes, TopicRetention
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered
@@ -201,7 +200,7 @@ def _beat(snapshot: Snapshot, seen: Observation, flow: Flow) -> float | Failure:
     question = newest_heartbeat(seen.reading, flow)
     newest = snapshot.get(question) if question else None
     if isinstance(newest, Mm2mgrError):
-        return Failure.of(newest)
+        return Failure.from_error(newest)
     if newest is not None:
         return max(0.0, seen.reading.taken_at - newest)
     name = flow.remote_topic(HEARTBEATS)

@@ -14,10 +14,9 @@ from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.errors import Mm2mgrError
+from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
-from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.health import lags_of
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.reading import LiveConnector, Reading
@@ -92,16 +91,18 @@ def _flows(workspace: Workspace, choice: Choice) -> list[Flow]:
 
 def _offsets(reading: Reading, flow: Flow, lag: FlowLag) -> FlowOffsets:
     seen, failure = reading.source_connector(flow), reading.connects[flow.connect.name].failure
-    if failure or seen is None or seen.info is None:
+    if failure or seen is None or seen.running is None:
         why = failure.message if failure else "its connector does not exist: run mm2mgr apply"
         return FlowOffsets(flow.id, flow.connect.name, seen.desired.name if seen else "", "", lag, unknown=why)
-    stored = {} if isinstance(seen.offsets, Failure) else seen.offsets
+    stored = {} if isinstance(seen.running.offsets, Failure) else seen.running.offsets
     known = {one.partition for one in lag.partitions} | lag.unread.keys()
     others = {one: offset for one, offset in stored.items() if one not in known}
     unread = f"{few(list(map(str, lag.unread)))} could not be read" if lag.unread else None
     state = seen.status.state if seen.status else "no status"
     unknown = lag.unknown or unread
-    return FlowOffsets(flow.id, flow.connect.name, seen.desired.name, state, lag, others, unknown, seen.has_stopped)
+    return FlowOffsets(
+        flow.id, flow.connect.name, seen.desired.name, state, lag, others, unknown, seen.running.has_stopped
+    )
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Readi
     while True:
         reading = await read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions())
         seen = (reading.source_connector(flow) for flow in flows)
-        if timing.now() > end or not any(each and each.is_stopping for each in seen):
+        if timing.now() > end or not any(each and each.running and each.running.is_stopping for each in seen):
             return reading
         await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
 
@@ -206,11 +207,11 @@ def _planned(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder
         raise Mm2mgrError(
             f"{flow.id}: {few(list(map(str, unread)))} could not be read: {source.unread.get(unread[0], 'no answer')}"
         )
-    assert seen.info is not None
-    assert not isinstance(seen.offsets, Failure)
-    begins_at = text_of("source", seen.info.config, "source consumer", "auto.offset.reset") or "earliest"
+    assert seen.running is not None
+    assert not isinstance(seen.running.offsets, Failure)
+    begins_at = text_of("source", seen.running.config, "source consumer", "auto.offset.reset") or "earliest"
     logs = {one: source.offsets[one] for one in wanted}
-    return FlowReset(flow, seen.desired.name, resets(order.to, logs, seen.offsets, begins_at))
+    return FlowReset(flow, seen.desired.name, resets(order.to, logs, seen.running.offsets, begins_at))
 
 
 def _stopped(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
@@ -219,18 +220,19 @@ def _stopped(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
     if failure:
         raise Mm2mgrError(f"{flow.id}: {failure.message}", hint=failure.hint)
     seen = reading.source_connector(flow)
-    if seen is None or seen.info is None:
+    if seen is None or seen.running is None:
         raise Mm2mgrError(f"{flow.id}: its connector does not exist", hint="run mm2mgr apply")
-    if refused := untouchable(seen.info, (flow.connect.name, seen.desired.name), Ownership.of(topology)):
+    if refused := untouchable(seen.running.config, (flow.connect.name, seen.desired.name), Ownership.of(topology)):
         raise Mm2mgrError(f"{seen.key}: {refused[0]}", hint=refused[1])
-    if not seen.has_stopped:
+    if not seen.running.has_stopped:
         state = seen.status.state if seen.status else "without a status"
-        shown = "STOPPED, but its tasks have not ended" if seen.is_stopping else state
+        shown = "STOPPED, but its tasks have not ended" if seen.running.is_stopping else state
         what = f"{seen.key} is {shown}: offsets can only be changed while it is STOPPED without a task"
         raise Mm2mgrError(what, hint=f"stop it first: mm2mgr stop '{flow.id}'")
-    if isinstance(seen.offsets, Failure):
+    if isinstance(seen.running.offsets, Failure):
         raise Mm2mgrError(
-            f"{seen.key}: stored offsets could not be read: {seen.offsets.message}", hint=seen.offsets.hint
+            f"{seen.key}: stored offsets could not be read: {seen.running.offsets.message}",
+            hint=seen.running.offsets.hint,
         )
     return seen
 
@@ -257,7 +259,7 @@ async def _write(topology: Topology, planned: FlowReset, recorder: Recorder) -> 
 async def _patch(client: ConnectClient, planned: FlowReset, owners: Ownership) -> None:
     """Write the entries, unless connector or offsets are no longer what was shown, and wait until they are read back."""
     name, alias = planned.connector, planned.flow.source.alias
-    if refused := untouchable(await client.info(name), (planned.flow.connect.name, name), owners):
+    if refused := untouchable((await client.info(name)).config, (planned.flow.connect.name, name), owners):
         raise Mm2mgrError(refused[0], hint=refused[1])
     stored = parse_stored(await client.offsets(name), alias)
     if moved := [str(one.partition) for one in planned.resets if stored.get(one.partition) != one.stored]:

@@ -311,9 +311,9 @@ def _change(action: WatchAction, what: str, kind: str) -> Change:
 
 def _is_watched(seen: LiveConnector, owners: Ownership) -> bool:
     """Tell whether it is there and not at rest, this owner's, and its stored offsets are not being moved."""
-    if seen.info is None or seen.status is None or seen.status.state in RESTING:
+    if seen.running is None or seen.status is None or seen.status.state in RESTING:
         return False
-    return untouchable(seen.info, (seen.desired.connect, seen.desired.name), owners) is None
+    return untouchable(seen.running.config, (seen.desired.connect, seen.desired.name), owners) is None
 
 
 def running(connectors: Iterable[LiveConnector]) -> set[FailedPart]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from mm2mgr.live.kafka_state import Failure
+from mm2mgr.errors import Failure
 from mm2mgr.observe.lag_report import Amount, FlowFacts, LagLevel, LagRow
 from mm2mgr.observe.trend import TimeForecast, Trend
 from mm2mgr.operations.lag import LagReport

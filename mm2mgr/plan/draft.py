@@ -12,11 +12,10 @@ from functools import cached_property
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.equivalence import WorkerClients
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, RunningConnector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
-from mm2mgr.lint.workers import RunningOn
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, plan_cluster
 from mm2mgr.plan.guards import ClusterFacts, Connectors, may_write_to_other_cluster, writes_through_workers
 from mm2mgr.plan.heartbeats import (
@@ -34,13 +33,14 @@ from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology
 
 
-@dataclass(frozen=True, kw_only=True)
-class Live(RunningOn):
+@dataclass(frozen=True)
+class Live:
     """What a Connect cluster answered; `worker` in full, and `note`, only where something is to be written.
 
-    A connector without a state has reported none yet. `infos` may lack it, until they are read alone before a write.
+    Connectors that have reported no state yet may be missing, until configs are read alone before a write.
     """
 
+    connectors: Mapping[str, RunningConnector]
     worker: WorkerFacts
     note: str | None = None
 
@@ -162,9 +162,9 @@ class Draft:
             for c, subject in zip(self.connectors, tree.subjects, strict=True)
         }
         subjects = (
-            ((name, connector), running_subject(name, connector, config, live.states.get(connector), live.worker))
+            ((name, connector), running_subject(name, connector, there.config, there.state or None, live.worker))
             for name, live in self.live.items()
-            for connector, config in live.configs.items()
+            for connector, there in live.connectors.items()
         )
         # Only the tree silences what concerns the tree.
         running = {named: replace(subject, silences=()) for named, subject in subjects if subject}
@@ -208,7 +208,10 @@ def make_draft(
     """
     live, topology, wish = _live(answers), declared.topology, declared.wish
     running = RunningConnectors.of(
-        declared.owners, live, deletes=wish.prune and declared.only is None, held=wish.deletes_held
+        declared.owners,
+        {name: there.connectors for name, there in live.items()},
+        deletes=wish.prune and declared.only is None,
+        held=wish.deletes_held,
     )
     if former and not replace_carriers:
         carriers, connectors = former.carriers, former.connectors
@@ -219,7 +222,7 @@ def make_draft(
     names = topology.connects if declared.only is None else sorted(filter(chosen.get, topology.connects))
     compared = {
         name: former.compared[name]
-        if former and connectors == former.connectors and _infos(former.answers[name]) == _infos(answers[name])
+        if former and connectors == former.connectors and _shown(former.answers[name]) == _shown(answers[name])
         else _compare_on(name, declared, chosen[name], answers[name])
         for name in names
     }
@@ -247,8 +250,8 @@ def _live(answers: Answers) -> dict[str, Live]:
     return {name: answer for name, answer in answers.items() if isinstance(answer, Live)}
 
 
-def _infos(answer: Live | Mm2mgrError) -> object:
-    return answer.infos if isinstance(answer, Live) else answer
+def _shown(answer: Live | Mm2mgrError) -> object:
+    return answer.connectors if isinstance(answer, Live) else answer
 
 
 def _chosen(declared: Declared, connectors: Iterable[Connector]) -> dict[str, list[Connector]]:
@@ -264,13 +267,15 @@ def _compare_on(
 ) -> ClusterPlan:
     if isinstance(answer, Mm2mgrError):
         return ClusterPlan(name, error=answer.message, hint=answer.hint)
-    configs: Mapping[str, Mapping[str, str]] = answer.configs
+    running = answer.connectors
     wish, owners, connect = declared.wish, declared.owners, declared.topology.connects[name]
     if declared.only is not None:  # what is left over shows only in the plan of the whole tree
         names = {connector.name for connector in connectors}
-        configs = {running: config for running, config in configs.items() if running in names}
+        running = {name: connector for name, connector in running.items() if name in names}
         wish, owners = replace(wish, prune=False), replace(owners, released={})
-    tasks = {connector: len(info.tasks) for connector, info in answer.infos.items()}
+    configs: dict[str, Mapping[str, str]] = {name: connector.config for name, connector in running.items()}
+    states = {name: connector.state for name, connector in answer.connectors.items() if connector.status}
+    tasks = {name: len(connector.task_ids) for name, connector in answer.connectors.items()}
     client = declared.topology.clusters[connect.kafka].client
     workers = WorkerClients(answer.worker.version or connect.model.version or "", client)
-    return plan_cluster(owners, name, connectors, configs, wish, states=answer.states, tasks=tasks, workers=workers)
+    return plan_cluster(owners, name, connectors, configs, wish, states=states, tasks=tasks, workers=workers)

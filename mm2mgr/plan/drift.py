@@ -14,10 +14,9 @@ from typing import Any, Literal
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.equivalence import with_live_order
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import SETTABLE
+from mm2mgr.connectors import SETTABLE, RunningConnector
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import ProducerQuotas
-from mm2mgr.lint.workers import RunningOn
 from mm2mgr.plan.quotas import WantedQuota, rate_per_broker
 from mm2mgr.render import OWNER_KEY, Connector, quota_mark
 from mm2mgr.secrets import MASK
@@ -108,14 +107,18 @@ def drifts(
     owners: Ownership,
     connectors: Iterable[Connector],
     applied: Mapping[str, LastApplied],
-    live: RunningOn,
+    live: Mapping[str, RunningConnector],
 ) -> Iterator[Drift]:
     """Yield what was changed by hand on one Connect cluster; connectors of others, and released ones, are passed
     over.
     """
     declared = {connector.name: connector for connector in connectors}
     for name in sorted(declared.keys() | applied.keys()):
-        tree, last, config = declared.get(name), applied.get(name, LastApplied()), live.configs.get(name)
+        tree, last, config = (
+            declared.get(name),
+            applied.get(name, LastApplied()),
+            live[name].config if name in live else None,
+        )
         flows = tree.flows if tree else ()
         if (connect, name) in owners.released:
             continue
@@ -131,7 +134,7 @@ def drifts(
             keys = tuple(_change_of(with_live_order(tree.config, config), config, {}))
         else:
             continue
-        state = _state(live.states.get(name, ""), last.state, tree.state if tree else None)
+        state = _state(live[name].state, last.state, tree.state if tree else None)
         if keys or state:
             yield Drift(connect, name, flows, "tree" if last.config is None else "history", keys, state)
 

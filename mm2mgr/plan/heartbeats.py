@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import RESTING
+from mm2mgr.connectors import RESTING, RunningConnector
 from mm2mgr.defaults import by_default
-from mm2mgr.lint.workers import RunningOn
 from mm2mgr.plan.changes import WRITES, Change, aliases_of, connector_text, type_of
 from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
@@ -44,11 +43,17 @@ class RunningConnectors:
 
     @classmethod
     def of(
-        cls, owners: Ownership, live: Mapping[str, RunningOn], *, deletes: bool = False, held: str = ""
+        cls,
+        owners: Ownership,
+        live: Mapping[str, Mapping[str, RunningConnector]],
+        *,
+        deletes: bool = False,
+        held: str = "",
     ) -> RunningConnectors:
         """Return what runs on these Connect clusters."""
-        configs = {(connect, name): config for connect, there in live.items() for name, config in there.configs.items()}
-        states = {(connect, name): state for connect, there in live.items() for name, state in there.states.items()}
+        running = {(connect, name): there for connect, named in live.items() for name, there in named.items()}
+        configs: dict[Named, Mapping[str, str]] = {named: there.config for named, there in running.items()}
+        states = {named: there.state for named, there in running.items()}
         owned = sorted(named for named, config in configs.items() if owners.is_ours(named, config))
         return cls(configs, states, owned, sorted(owners.released.keys() & configs.keys()), deletes, held)
 

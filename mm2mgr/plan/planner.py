@@ -13,6 +13,7 @@ from types import MappingProxyType
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.types import parse_stored
+from mm2mgr.connectors import with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers, version_of
@@ -274,24 +275,26 @@ def _read_running(topology: Topology, skip: Mapping[str, Mm2mgrError]) -> Steps[
     answers: dict[str, Live | Mm2mgrError] = dict(skip)
     for name in names:
         try:
-            (infos, states), root = snapshot[ConnectorsWithStates(name)], snapshot[AnsweringWorker(name)]
-            answers[name] = Live(root=root, infos=infos, states=states, worker=version_of(root))
+            connectors, root = snapshot[ConnectorsWithStates(name)], snapshot[AnsweringWorker(name)]
+            answers[name] = Live(connectors, version_of(root))
         except Mm2mgrError as error:
             answers[name] = error
-    return answers | shared_workers({name: live for name, live in answers.items() if isinstance(live, Live)})
+    read = {name: live for name, live in answers.items() if isinstance(live, Live)}
+    ids = {name: live.worker.cluster_id or "" for name, live in read.items()}
+    return answers | shared_workers({name: live.connectors for name, live in read.items()}, ids)
 
 
 def _read_without_status(draft: Draft) -> Steps[Answers]:
     """Read connectors without a status too: one that is missing from a list is never created, nor forgotten."""
     snapshot = yield map(Configs, draft.live)
-    read = {name: snapshot.get(Configs(name)) for name in draft.live}
-    return {
-        **draft.answers,
-        **{
-            name: infos if isinstance(infos, Mm2mgrError) else replace(draft.live[name], infos=infos)
-            for name, infos in read.items()
-        },
-    }
+    answers = dict(draft.answers)
+    for name, live in draft.live.items():
+        statuses = {connector: there.status for connector, there in live.connectors.items() if there.status}
+        try:
+            answers[name] = replace(live, connectors=with_statuses(snapshot[Configs(name)], statuses))
+        except Mm2mgrError as error:
+            answers[name] = error
+    return answers
 
 
 def _read_worker(draft: Draft, name: str) -> Steps[Live | Mm2mgrError]:

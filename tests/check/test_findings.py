@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.check.run import Session, Sessions, history_rows, lint_with_facts, shared_rows
-from mm2mgr.connect.types import ConnectorInfo, WorkerInfo
+from mm2mgr.connectors import ConnectorStatus, RunningConnector
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.expand import expand
 from mm2mgr.kafka.inspection import ClusterView
 from mm2mgr.lint.subject import KafkaFacts, WorkerFacts
-from mm2mgr.lint.workers import RunningOn
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.render import render
@@ -92,8 +91,7 @@ def test_a_history_of_several_partitions_is_a_failed_row_with_the_remedy(tmp_pat
 
 
 def test_workers_that_are_not_a_connect_clusters_own_are_a_failed_row() -> None:
-    one = RunningOn({"a": ConnectorInfo("a", {"topics": "t"})}, {"a": "RUNNING"}, WorkerInfo("4.3.1", "", "kafka"))
-    apart = RunningOn(one.infos, one.states, WorkerInfo("4.3.1", "", "other"))
-    rows = list(shared_rows({"east": one, "west": one, "north": apart}))
+    there = {"a": RunningConnector("a", {"topics": "t"}, status=ConnectorStatus("a", "RUNNING"))}
+    rows = list(shared_rows({"east": (there, "kafka"), "west": (there, "kafka"), "north": (there, "other")}))
     assert [(row.status, row.where) for row in rows] == [("failed", "connect east"), ("failed", "connect west")]
     assert all("config.storage.topic" in row.effect and "group.id" in row.fix for row in rows)

@@ -15,7 +15,7 @@ from mm2mgr.apply.settle import judge_state
 from mm2mgr.apply.verbs import StateChange, StateRequest
 from mm2mgr.comparison.journal import Journal, Move
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskStatus
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskStatus
 from tests.fake_connect import CLASSES
 from tests.plan.site import FLOWS, Site
 
@@ -254,7 +254,8 @@ def test_what_rests_is_not_restarted(applied: Site, mm2mgr: Command) -> None:
     assert sent(applied) == []
 
 
-INFO = ConnectorInfo("c", {}, (0, 1))
+def shown(status: ConnectorStatus | None, *tasks: int) -> RunningConnector:
+    return RunningConnector("c", {}, tasks, status=status)
 
 
 def status(state: str, *tasks: str) -> ConnectorStatus:
@@ -279,13 +280,13 @@ def status(state: str, *tasks: str) -> ConnectorStatus:
     ],
 )
 def test_every_task_has_to_show_the_state(goal: str, seen: ConnectorStatus | None, verdict: str) -> None:
-    assert judge_state(goal, INFO, seen, is_source=True).verdict == verdict
+    assert judge_state(goal, shown(seen, 0, 1), is_source=True).verdict == verdict
 
 
 def test_a_connector_that_was_deleted_meanwhile_failed() -> None:
-    assert judge_state("STOPPED", None, None, is_source=True).verdict == "failed"
-    assert judge_state("STOPPED", ConnectorInfo("c", {}), status("STOPPED"), is_source=True).verdict == "ok"
-    assert verbs.decide(StateRequest("stop"), StateChange("east", "c"), Ownership("team"), {}, None).action == "refused"
+    assert judge_state("STOPPED", None, is_source=True).verdict == "failed"
+    assert judge_state("STOPPED", shown(status("STOPPED")), is_source=True).verdict == "ok"
+    assert verbs.decide(StateRequest("stop"), StateChange("east", "c"), Ownership("team"), {}).action == "refused"
 
 
 def test_offsets_that_workers_do_not_show_are_inconclusive(applied: Site, mm2mgr: Command) -> None:

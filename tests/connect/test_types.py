@@ -10,27 +10,32 @@ import pytest
 from mm2mgr.connect.errors import ConnectError, WrongBody
 from mm2mgr.connect.target import BasicAuth, BearerAuth, ConnectTarget, TlsFiles
 from mm2mgr.connect.types import (
-    ConnectorInfo,
-    ConnectorStatus,
     Plugin,
     SourceOffset,
-    TaskConfig,
     Validation,
     WorkerInfo,
+    parse_connector,
+    parse_state,
+    parse_status,
+    parse_task,
+)
+from mm2mgr.connectors import RunningConnector, TaskConfig
+
+PARSERS = (
+    *(parse_connector, parse_state, parse_status, parse_task),
+    *(Plugin.parse, SourceOffset.parse, Validation.parse, WorkerInfo.parse),
 )
 
-PARSERS = (ConnectorInfo, ConnectorStatus, Plugin, SourceOffset, TaskConfig, Validation, WorkerInfo)
 
-
-@pytest.mark.parametrize("kind", PARSERS)
+@pytest.mark.parametrize("parse", PARSERS)
 @pytest.mark.parametrize("body", [None, [], "text", 3, {}, {"name": 1}, {"id": "x"}, {"connector": []}])
-def test_any_other_shape_is_a_wrong_body(kind: Any, body: object) -> None:
+def test_any_other_shape_is_a_wrong_body(parse: Callable[[object], Any], body: object) -> None:
     with pytest.raises(WrongBody, match="expected"):
-        kind.parse(body)
+        parse(body)
 
 
 def test_unknown_fields_and_missing_optional_ones_are_fine() -> None:
-    status = ConnectorStatus.parse(
+    status = parse_status(
         {
             "name": "a",
             "connector": {"state": "RUNNING", "worker_id": "w", "version": "4.3.1"},
@@ -40,8 +45,8 @@ def test_unknown_fields_and_missing_optional_ones_are_fine() -> None:
         }
     )
     assert (status.state, status.tasks[0].trace, status.trace) == ("RUNNING", "boom", None)
-    info = ConnectorInfo.parse({"name": "a", "config": {"k": "v", "n": None, "b": True}, "type": None})
-    assert info == ConnectorInfo("a", {"k": "v", "b": "true"}, (), "unknown")
+    info = parse_connector({"name": "a", "config": {"k": "v", "n": None, "b": True}, "type": None})
+    assert info == RunningConnector("a", {"k": "v", "b": "true"}, (), "unknown")
 
 
 def test_validation_keeps_only_the_refused_keys() -> None:
@@ -53,7 +58,7 @@ def test_validation_keeps_only_the_refused_keys() -> None:
 def test_secrets_are_in_no_repr() -> None:
     config = {"sasl.jaas.config": "hunter2"}
     values = [
-        ConnectorInfo("a", config),
+        RunningConnector("a", config),
         TaskConfig(0, config),
         BasicAuth("u", "hunter2"),
         BearerAuth("hunter2"),

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
+from mm2mgr.errors import Failure
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
-from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.overlaps import Overlaps, find_overlaps
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
 from mm2mgr.render import render
@@ -138,8 +139,9 @@ class Beside:
             if connector.type == "source" and (runs := self.flows.get(connector.flows[0].partition(":")[0])):
                 parts = [f"{topic}-0" for topic in TOPICS if runs.puts(topic)]
                 tasks = (TaskConfig(0, {"task.assigned.partitions": ",".join(parts)}),)
-                info = ConnectorInfo(connector.name, runs.config, (0,))
-                live[connector.name] = LiveConnector(connector, info, _status(connector.name, runs), tasks)
+                status = _status(connector.name, runs)
+                running = RunningConnector(connector.name, runs.config, (0,), status=status, tasks=tasks)
+                live[connector.name] = LiveConnector(connector, running)
         others = tuple(
             OtherConnector("cb", name, runs.config, _status(name, runs).work_state, "unmarked")
             for name, runs in self.others.items()

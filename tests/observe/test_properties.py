@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
+from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
-from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.health import Remembered, Status, judge, lags_of
 from mm2mgr.observe.ledger import Acknowledgement, LossEntry, acknowledgement_of, entries_of
 from mm2mgr.observe.memory import Memory, remember
@@ -58,23 +59,24 @@ def declared(tmp_path_factory: pytest.TempPathFactory) -> Declared:
 
 def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], now: float) -> Reading:
     flow, desired = declared.flow, declared.desired
-    info = ConnectorInfo(desired.name, dict(desired.config))
     assigned = ",".join(f"orders-{number}" for number in range(len(draw.logs)))
     config = {**desired.config, "task.assigned.partitions": assigned}
     trace = "boom: password=hunter2"
-    seen = LiveConnector(
-        desired,
-        info,
-        ConnectorStatus(
-            desired.name, state, "w", trace, tuple(TaskStatus(n, one, "w", trace) for n, one in enumerate(task_states))
-        ),
-        tuple(TaskConfig(n, config) for n in range(min(1, len(task_states)))),
-        {
+    status = ConnectorStatus(
+        desired.name, state, "w", trace, tuple(TaskStatus(n, one, "w", trace) for n, one in enumerate(task_states))
+    )
+    running = RunningConnector(
+        desired.name,
+        dict(desired.config),
+        status=status,
+        tasks=tuple(TaskConfig(n, config) for n in range(min(1, len(task_states)))),
+        offsets={
             TopicPartition("orders", n): value
             for n, value in enumerate(draw.stored[: len(draw.logs)])
             if value is not None
         },
     )
+    seen = LiveConnector(desired, running)
     found = {TopicPartition("orders", n): Offsets(*log) for n, log in enumerate(draw.logs)}
     clusters = {"A": SeenKafka({"orders": len(draw.logs)}, found), "B": SeenKafka()}
     return Reading(
@@ -138,7 +140,9 @@ def seen_by(declared: Declared, look: Look, draw: Draw, arrived: int, now: float
         connects = {"cb": SeenConnect("cb", failure=DOWN)}
     elif "offsets" in look.unread:
         (seen,) = whole.connects["cb"].connectors.values()
-        connects = {"cb": SeenConnect("cb", {seen.desired.name: replace(seen, offsets=DOWN)})}
+        assert seen.running is not None
+        hidden = replace(seen, running=replace(seen.running, offsets=DOWN))
+        connects = {"cb": SeenConnect("cb", {seen.desired.name: hidden})}
     return replace(whole, connects=connects, clusters={"A": source, "B": target})
 
 

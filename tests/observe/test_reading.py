@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
-from mm2mgr.connect.types import SourceOffset, TaskConfig, parse_stored
+from mm2mgr.connect.types import SourceOffset, parse_stored
+from mm2mgr.connectors import TaskConfig
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.partitions import ASSIGNED_KEY, TopicPartition
 from tests.fake_connect import FakeConnect, serving
@@ -106,7 +107,7 @@ def test_a_connector_deleted_while_it_is_read_is_no_error(small: Estate) -> None
     ],
 )
 def test_assigned_partitions(text: str, partitions: tuple[TopicPartition, ...]) -> None:
-    assert TaskConfig(0, {ASSIGNED_KEY: text}).assigned == partitions
+    assert TaskConfig(0, {ASSIGNED_KEY: text}).partitions == partitions
 
 
 def test_stored_offsets_of_another_alias_or_shape_are_not_ours() -> None:

@@ -16,8 +16,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus, TaskConfig, TaskStatus
-from mm2mgr.live.kafka_state import Failure, SeenKafka
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
+from mm2mgr.errors import Failure
+from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.health import Remembered, judge, lags_of
 from mm2mgr.observe.memory import Memory, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
@@ -179,10 +180,14 @@ class Day:
             offsets = Failure("no answer")
         live = LiveConnector(
             connector,
-            ConnectorInfo(connector.name, dict(connector.config), (0,)),
-            ConnectorStatus(connector.name, "RUNNING", tasks=(TaskStatus(0, "RUNNING"),)),
-            (TaskConfig(0, {"task.assigned.partitions": f"{TOPIC}-0"}),),
-            offsets,
+            RunningConnector(
+                connector.name,
+                dict(connector.config),
+                (0,),
+                status=ConnectorStatus(connector.name, "RUNNING", tasks=(TaskStatus(0, "RUNNING"),)),
+                tasks=(TaskConfig(0, {"task.assigned.partitions": f"{TOPIC}-0"}),),
+                offsets=offsets,
+            ),
         )
         exactly_once = None if "workers" in self.hidden else bool(self.batch)
         logs = {} if "partition" in self.hidden else {SOURCE: Offsets(min(self.start, end), end)}

@@ -21,12 +21,12 @@ from pydantic import TypeAdapter
 from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
 from mm2mgr.defaults import Origin, Text
+from mm2mgr.errors import Failure
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import Finding, Hit, Rule
 from mm2mgr.lint.subject import Spot, Subject
 from mm2mgr.lint.unjudged import NotJudged
-from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.health import Status
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts

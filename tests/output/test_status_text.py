@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mm2mgr.defaults import Origin, Text
+from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
-from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.arrival_problems import StaleOffsets
 from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject

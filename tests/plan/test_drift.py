@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connect.types import ConnectorInfo
+from mm2mgr.connectors import ConnectorStatus, RunningConnector
 from mm2mgr.json_values import to_json
-from mm2mgr.lint.workers import RunningOn
 from mm2mgr.operations.history import last_applied
 from mm2mgr.plan.drift import Drift, LastApplied, drifts
 from mm2mgr.plan.history import History, HistoryEntry
@@ -20,9 +19,13 @@ from tests.plan.test_plan import live, wanted
 SECRET = "source.cluster.ssl.key.password"
 
 
+def running(config: Mapping[str, str], state: str = "RUNNING") -> dict[str, RunningConnector]:
+    return {"n": RunningConnector("n", dict(config), status=ConnectorStatus("n", state))}
+
+
 def found(config: Mapping[str, str] | None, last: LastApplied, state: str = "RUNNING", **keys: Any) -> Drift | None:
     """Return the drift of the connector `n` of owner `team`, whose tree has `keys`."""
-    here = RunningOn({} if config is None else {"n": ConnectorInfo("n", dict(config))}, {"n": state})
+    here = {} if config is None else running(config, state)
     return next(drifts("w", Ownership("team"), [wanted("n", **keys)], {"n": last}, here), None)
 
 
@@ -77,8 +80,7 @@ def test_a_lost_owner_mark_a_deleted_connector_and_one_of_others() -> None:
 
 def test_a_connector_that_another_owner_took_over_is_no_drift_unless_the_tree_still_has_it() -> None:
     theirs = config(**{"mm2mgr.owner": "others"})
-    here = RunningOn({"n": ConnectorInfo("n", theirs)}, {"n": "RUNNING"})
-    assert list(drifts("w", Ownership("team"), [], {"n": applied()}, here)) == []
+    assert list(drifts("w", Ownership("team"), [], {"n": applied()}, running(theirs))) == []
     assert found(theirs, applied()) is not None
 
 

@@ -11,7 +11,7 @@ import pytest
 from mm2mgr.apply.settle import Settled, States, Verification, WrittenConnector
 from mm2mgr.apply.waves import Result
 from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import ConnectorInfo, ConnectorStatus
+from mm2mgr.connectors import RunningConnector
 from mm2mgr.live.endpoints import connect_target
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import ask_all
@@ -146,17 +146,16 @@ def test_what_somebody_does_while_it_is_waited_for_is_a_failure(site: Site, what
 def test_a_created_connector_counts_as_deleted_only_when_workers_go_on_not_to_show_it(site: Site) -> None:
     [created] = [each.change for each in site.converge() if each.change and each.change.connector == ORDERS]
 
-    async def read() -> tuple[ConnectorInfo, ConnectorStatus]:
+    async def read() -> RunningConnector:
         async with ConnectClient(connect_target(site.declare()[0].connects["east"]), deadline_seconds=10) as client:
-            infos, statuses = await client.infos_with_statuses()
-            return infos[ORDERS], statuses[ORDERS]
+            return (await client.infos_with_statuses())[ORDERS]
 
-    info, status = asyncio.run(read())
+    running = asyncio.run(read())
     late, gone = WrittenConnector(created, 6.0), WrittenConnector(created, 6.0)
-    assert late.look(None, None, 0.0)[1] is False, "another worker has read the write, this one has not yet"
-    assert late.look(info, status, 1.0) == (RUNNING, True)
-    assert gone.look(None, None, 0.0)[1] is False
-    assert gone.look(None, None, 7.0) == (Settled("deleted since it was written", "failed"), True)
+    assert late.look(None, 0.0)[1] is False, "another worker has read the write, this one has not yet"
+    assert late.look(running, 1.0) == (RUNNING, True)
+    assert gone.look(None, 0.0)[1] is False
+    assert gone.look(None, 7.0) == (Settled("deleted since it was written", "failed"), True)
 
 
 def test_many_connectors_are_looked_at_in_bulk(site: Site) -> None:

@@ -26,7 +26,6 @@ PACKAGE = REPOSITORY / "mm2mgr"
 # What each part may import of mm2mgr, in reading order: only what is above it. Data goes down the list, never back up.
 LAYERS: dict[str, set[str]] = {
     "text": set(),
-    "connectors": set(),
     "remarks": set(),
     "timing": set(),
     "garbage": set(),
@@ -38,6 +37,7 @@ LAYERS: dict[str, set[str]] = {
     "bounded_http": set(),
     "files": {"timing", "errors"},
     "partitions": set(),
+    "connectors": {"errors", "partitions"},
     "link": {"text"},
     "defaults": set(),
     "spec": {"metric_sources", "text", "errors", "files", "secrets"},
@@ -51,7 +51,7 @@ LAYERS: dict[str, set[str]] = {
     "templating": {"errors", "files", "defaults"},
     "render": {"errors", "defaults", "spec", "topology", "templating"},
     "formats": {"text", "errors", "files", "secrets", "spec", "truth"},
-    "connect": {"json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
+    "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "live": {
         *("text", "errors", "files", "secrets", "partitions", "spec", "truth", "topics", "topology", "render"),
@@ -153,6 +153,7 @@ LAYERS: dict[str, set[str]] = {
     "evidence": {
         *(
             "timing",
+            "connectors",
             "text",
             "errors",
             "secrets",
@@ -172,7 +173,7 @@ LAYERS: dict[str, set[str]] = {
         *("samples", "throughput", "sizing"),
     },
     "check": {
-        "json_values",
+        *("json_values", "connectors"),
         *("errors", "link", "defaults", "spec", "truth", "topics", "topology", "render", "lint"),
         *("connect", "kafka", "live", "comparison"),
     },

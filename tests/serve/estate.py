@@ -15,9 +15,9 @@ import httpx
 from starlette.types import ASGIApp
 
 from mm2mgr.comparison.differences import KeyChange
+from mm2mgr.errors import Failure
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
-from mm2mgr.live.kafka_state import Failure
 from mm2mgr.observe.health import FlowStatus, Status, TaskState
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag, PartitionLag

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.live.kafka_state import Failure
+from mm2mgr.errors import Failure
 from mm2mgr.observe.health import TaskState
 from mm2mgr.operations.serve import EstateView, MeasuredLoad, after_look
 from mm2mgr.operations.watch import WatchdogView

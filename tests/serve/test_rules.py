@@ -17,7 +17,7 @@ import pytest
 import yaml
 from httpx import Client
 
-from mm2mgr.live.kafka_state import Failure
+from mm2mgr.errors import Failure
 from mm2mgr.observe.alerts import Alert, alert_name, alerts
 from mm2mgr.observe.dashboard import PANELS, dashboard_of
 from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
