@@ -219,8 +219,20 @@ LAYERS: dict[str, set[str]] = {
         ),
     },
     "output": {  # values of everything that is shown
-        *("json_values", "connectors", "text", "secrets", "link", "link_forecast", "topology", "render", "truth"),
-        *("lint", "live", "comparison", "plan", "apply", "observe", "check", "throughput", "sizing", "operations"),
+        *("json_values", "connectors", "errors", "text", "secrets", "link", "link_forecast", "topology", "render"),
+        *(
+            "truth",
+            "lint",
+            "live",
+            "comparison",
+            "plan",
+            "apply",
+            "observe",
+            "check",
+            "throughput",
+            "sizing",
+            "operations",
+        ),
     },
     "serve": {"json_values", "errors", "observe", "operations", "output"},  # of observe the kinds of problems
     "cli": {
