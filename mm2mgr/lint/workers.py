@@ -6,7 +6,7 @@ Placeholders are never sent to be validated, because config providers resolve th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from mm2mgr.connect.errors import ConnectError, WrongBody
@@ -16,12 +16,15 @@ from mm2mgr.connectors import RESTING, RunningConnector, with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.lint.reading import subject_of
-from mm2mgr.lint.subject import Estate, Spot, Subject, WorkerFacts
-from mm2mgr.live.questions import AnsweringWorker, Configs, ConfigValidation, Plugins, Statuses
+from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
+from mm2mgr.live.questions import AnsweringWorker, Brokers, Configs, ConfigValidation, Plugins, Statuses
+from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.snapshot import Steps, ask, or_error, side_by_side
 from mm2mgr.text import number_of
+from mm2mgr.topology import KafkaCluster
 from mm2mgr.truth import keys as truth_keys
 from mm2mgr.truth.keys import kafka_version
+from mm2mgr.truth.reach import CLUSTER_KEYS, settings
 
 # "1" can be read as a number, as text or as a list, but not as these; and errors are searched for what is sent as a
 # password.
@@ -183,3 +186,81 @@ def _policy(refused: Mapping[str, str]) -> str:
     names = {match[1] if match else "" for match in sentences}
     name = names.pop()
     return name if not names and name in _KNOWN_POLICIES else "custom"
+
+
+# --- Kafka clusters that connectors name ------------------------------------------------------------------------------
+
+Servers = frozenset[str]  # the addresses of one `bootstrap.servers`
+
+
+def ask_brokers(subjects: Iterable[Subject], declared: Iterable[KafkaCluster] = ()) -> Steps[tuple[Subject, ...]]:
+    """Ask the brokers that connectors name for cluster id and number of brokers, and add what they answer.
+
+    A cluster of `declared` is reached as its tree says, any other with the connectors' own settings, one after the
+    other until one is let in. Placeholders and key stores of a config are not used, since anybody may have written it:
+    this machine's secrets would go to addresses of theirs.
+    """
+    subjects = tuple(subjects)
+    by_servers = [(addresses(",".join(cluster.model.bootstrap_servers)), cluster) for cluster in declared]
+    answers: dict[Servers, KafkaFacts] = {}
+    ways: dict[Servers, list[Brokers | KafkaFacts]] = {}
+    for servers, own in (login for subject in subjects for login in _logins(subject)):
+        cluster = next((cluster for there, cluster in by_servers if there & servers), None)
+        if cluster and cluster.model.cluster_id:
+            answers[servers] = KafkaFacts(cluster_id=cluster.model.cluster_id)
+        elif (way := Brokers(cluster.alias) if cluster else own) not in ways.get(servers, ()):
+            ways.setdefault(servers, []).append(way)
+    while asked := {servers: left.pop(0) for servers, left in ways.items() if left and _is_unknown(answers, servers)}:
+        snapshot = yield [way for way in asked.values() if not isinstance(way, KafkaFacts)]
+        for servers, way in asked.items():
+            facts = way if isinstance(way, KafkaFacts) else _facts_of(snapshot.get(way))
+            if facts.cluster_id or servers not in answers:
+                answers[servers] = facts
+    return tuple(_with_answers(subject, answers) for subject in subjects)
+
+
+def _is_unknown(answers: Mapping[Servers, KafkaFacts], servers: Servers) -> bool:
+    return servers not in answers or not answers[servers].cluster_id
+
+
+def _facts_of(answer: tuple[str, int] | Mm2mgrError) -> KafkaFacts:
+    return KafkaFacts(unanswered=answer.message) if isinstance(answer, Mm2mgrError) else KafkaFacts(*answer)
+
+
+def _logins(subject: Subject) -> Iterator[tuple[Servers, Brokers | KafkaFacts]]:
+    """Yield the addresses of each cluster whose id is not known, with the question that the connector's own client
+    would ask there, or why it is not asked.
+    """
+    for name, alias, kafka in (
+        ("source admin", subject.source, subject.source_kafka),
+        ("target admin", subject.target, subject.target_kafka),
+        ("record producer", "record producer", subject.records_kafka),
+    ):
+        client = subject.client(name)
+        values = settings(client, subject.config) if client else {}
+        login = {plain: value for plain, value in values.items() if plain in CLUSTER_KEYS and value}
+        if (servers := login.pop("bootstrap.servers", "")) and not kafka.cluster_id:
+            is_placeholder = {key: "${" in value for key, value in (("bootstrap.servers", servers), *login.items())}
+            kept = (key for key, holds in is_placeholder.items() if holds or key == "ssl.keystore.location")
+            if key := next(kept, ""):
+                reason = f"{alias}: {key} is {'a placeholder' if is_placeholder[key] else 'a file'} of the workers"
+                yield addresses(servers), KafkaFacts(unanswered=reason)
+            else:
+                there = ClientLogin(alias, servers, tuple(sorted(login.items())))
+                yield addresses(servers), Brokers(f"{alias} at {servers}", there)
+
+
+def _with_answers(subject: Subject, answers: Mapping[Servers, KafkaFacts]) -> Subject:
+    def informed(known: KafkaFacts, key: str) -> KafkaFacts:
+        facts = answers.get(addresses(subject.get(key)))
+        if facts is None:
+            return known
+        cluster_id, brokers = known.cluster_id or facts.cluster_id, facts.brokers or known.brokers
+        return replace(known, cluster_id=cluster_id, brokers=brokers, unanswered=facts.unanswered)
+
+    return replace(
+        subject,
+        source_kafka=informed(subject.source_kafka, "source.cluster.bootstrap.servers"),
+        target_kafka=informed(subject.target_kafka, "target.cluster.bootstrap.servers"),
+        records_kafka=informed(subject.records_kafka, "producer.override.bootstrap.servers"),
+    )

@@ -15,6 +15,7 @@ from mm2mgr.connect.types import (
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.quotas import ProducerQuotas, read_quotas
+from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.record_sizes import TopicSizes, read_sizes, read_stored
 from mm2mgr.live.snapshot import Question
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -23,7 +24,7 @@ from mm2mgr.topics.names import NameFilter
 
 if TYPE_CHECKING:
     from mm2mgr.connect.client import ConnectClient
-    from mm2mgr.live.reach import ClientLogin, KafkaReach
+    from mm2mgr.live.reach import KafkaReach
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 
@@ -202,6 +203,26 @@ class ClusterId(KafkaQuestion[str]):
 
 
 @dataclass(frozen=True)
+class Brokers(KafkaQuestion[tuple[str, int]]):
+    """Id and number of brokers of a Kafka cluster, asked as mm2mgr or with this login.
+
+    Where no broker listens, it is not waited for.
+    """
+
+    login: ClientLogin | None = None
+    answer = tuple[str, int]
+
+    def as_login(self) -> ClientLogin | None:
+        return self.login
+
+    def as_stored(self) -> Brokers:
+        return Brokers(self.cluster, self.login and self.login.as_stored())
+
+    def ask(self, reach: KafkaReach) -> tuple[str, int]:
+        return reach.kafka.identity(while_down=False)
+
+
+@dataclass(frozen=True)
 class PartitionCounts(KafkaQuestion[dict[str, int]]):
     """The topics that mm2mgr's login may see, with their partitions."""
 
@@ -359,10 +380,9 @@ class TranslatedGroups(KafkaQuestion[tuple[str, ...]]):
     answer = tuple[str, ...]
 
     def ask(self, reach: KafkaReach) -> tuple[str, ...]:
-        from mm2mgr.kafka.client import Kafka
         from mm2mgr.kafka.inspection import translated_groups
 
-        with Kafka(reach.access, reach.limits.kafka_seconds) as kafka:
+        with reach.open(reach.limits.kafka_seconds) as kafka:
             kafka.within(reach.limits.kafka_seconds)
             return translated_groups(kafka, self.groups.matches, self.topics.takes)
 

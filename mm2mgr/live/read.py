@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.live.endpoints import access_as, connect_target, kafka_access
 from mm2mgr.live.questions import ConnectQuestion, KafkaQuestion
 from mm2mgr.live.reach import ClientLogin, KafkaReach, Limits
@@ -34,16 +36,53 @@ class Clusters:
         return cls(topology.connects, topology.clusters)
 
 
+class ConnectClients:
+    """The Connect clusters that a command asks: a client each, opened when it is first needed, which all rounds share.
+
+    Its workers are waited for where they answered in an earlier round.
+    """
+
+    def __init__(self, connects: Mapping[str, ConnectCluster | ConnectTarget | ConnectClient]) -> None:
+        self._connects, self._stack = connects, AsyncExitStack()
+        self._opened: dict[str, ConnectClient] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    async def open(self, name: str, deadline_seconds: float) -> ConnectClient:
+        """Return the client of a Connect cluster; Mm2mgrError where its credentials are not on this machine."""
+        cluster = self._opened.get(name) or self._connects[name]
+        if isinstance(cluster, (ConnectCluster, ConnectTarget)):
+            cluster = await self._stack.enter_async_context(open_client(cluster, deadline_seconds))
+            self._opened[name] = cluster
+        return cluster.within(deadline_seconds) if name in self._opened else cluster
+
+
 async def read(
     questions: Iterable[Question[Any]], clusters: Clusters, limits: Limits, snapshot: Snapshot | None = None
 ) -> Snapshot:
     """Return the snapshot with the answers to these questions; those that it has are not asked. Nothing is raised."""
-    snapshot = snapshot or Snapshot()
-    lacking = snapshot.lacking(questions)
-    connects = _by_cluster(question for question in lacking if isinstance(question, ConnectQuestion))
-    kafkas = _by_cluster(question for question in lacking if isinstance(question, KafkaQuestion))
+    async with ConnectClients(clusters.connects) as clients:
+        return await _read(questions, clusters, clients, limits, snapshot or Snapshot())
+
+
+async def _read(
+    questions: Iterable[Question[Any]], clusters: Clusters, clients: ConnectClients, limits: Limits, snapshot: Snapshot
+) -> Snapshot:
+    connects: dict[str, list[ConnectQuestion[Any]]] = {}
+    kafkas: dict[tuple[str, ClientLogin | None], list[KafkaQuestion[Any]]] = {}
+    for question in snapshot.lacking(questions):
+        if isinstance(question, ConnectQuestion):
+            connects.setdefault(question.cluster, []).append(question)
+        elif isinstance(question, KafkaQuestion):
+            kafkas.setdefault((question.cluster, question.as_login()), []).append(question)
     answers: dict[Question[Any], Any] = {}
-    parts = (_ask_connect(clusters.connects[name], asked, limits) for name, asked in connects.items())
+    parts = (
+        _ask_connect(clients.open(name, limits.connect_seconds), asked, limits) for name, asked in connects.items()
+    )
     for part in await asyncio.gather(_ask_kafkas(clusters, kafkas, limits), *parts):
         answers.update(part)
     return snapshot.with_answers(answers)
@@ -57,25 +96,20 @@ async def answered(
     `limits` of all rounds, or what returns those of the next.
     """
     snapshot = snapshot or Snapshot()
-    try:
-        questions = next(steps)
-        while True:
-            snapshot = await read(questions, clusters, limits() if callable(limits) else limits, snapshot)
-            questions = steps.send(snapshot)
-    except StopIteration as end:
-        return end.value, snapshot
+    async with ConnectClients(clusters.connects) as clients:
+        try:
+            questions = next(steps)
+            while True:
+                limits_now = limits() if callable(limits) else limits
+                snapshot = await _read(questions, clusters, clients, limits_now, snapshot)
+                questions = steps.send(snapshot)
+        except StopIteration as end:
+            return end.value, snapshot
 
 
 async def ask_all(steps: Steps[Result], topology: Topology, limits: Limits | None = None) -> Result:
     """Ask the clusters of a tree all that a judgement lacks, and return its result."""
     return (await answered(steps, Clusters.of(topology), limits or Limits()))[0]
-
-
-def _by_cluster(questions: Iterable[Question[Any]]) -> dict[str, list[Any]]:
-    by_cluster: dict[str, list[Any]] = {}
-    for question in questions:
-        by_cluster.setdefault(question.cluster, []).append(question)
-    return by_cluster
 
 
 def open_client(cluster: ConnectCluster | ConnectTarget, deadline_seconds: float) -> ConnectClient:
@@ -85,33 +119,31 @@ def open_client(cluster: ConnectCluster | ConnectTarget, deadline_seconds: float
 
 
 async def _ask_connect(
-    cluster: ConnectCluster | ConnectTarget | ConnectClient, questions: Sequence[ConnectQuestion[Any]], limits: Limits
+    opened: Awaitable[ConnectClient], questions: Sequence[ConnectQuestion[Any]], limits: Limits
 ) -> dict[Question[Any], Any]:
     gate = asyncio.Semaphore(limits.at_once)
+    try:
+        client = await opened
+    except Mm2mgrError as error:  # its credentials are not on this machine
+        return dict.fromkeys(questions, error)
 
-    async def ask(client: ConnectClient, question: ConnectQuestion[Any]) -> Any:
+    async def ask(question: ConnectQuestion[Any]) -> Any:
         async with gate:
             try:
                 return await question.ask(client)
             except Mm2mgrError as error:
                 return error
 
-    try:
-        if isinstance(cluster, (ConnectCluster, ConnectTarget)):
-            async with open_client(cluster, limits.connect_seconds) as client:
-                answers = await asyncio.gather(*(ask(client, question) for question in questions))
-        else:
-            answers = await asyncio.gather(*(ask(cluster, question) for question in questions))
-    except Mm2mgrError as error:  # its credentials are not on this machine
-        return dict.fromkeys(questions, error)
-    return dict(zip(questions, answers, strict=True))
+    return dict(zip(questions, await asyncio.gather(*map(ask, questions)), strict=True))
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------
 
 
 async def _ask_kafkas(
-    clusters: Clusters, questions: Mapping[str, Sequence[KafkaQuestion[Any]]], limits: Limits
+    clusters: Clusters,
+    questions: Mapping[tuple[str, ClientLogin | None], Sequence[KafkaQuestion[Any]]],
+    limits: Limits,
 ) -> dict[Question[Any], Any]:
     """Ask Kafka clusters, and each for different kinds of things, side by side."""
     if not questions:
@@ -119,14 +151,9 @@ async def _ask_kafkas(
     answers: dict[Question[Any], Any] = {}
     reaches: list[KafkaReach] = []
     jobs: list[tuple[KafkaReach, list[KafkaQuestion[Any]]]] = []
-    by_login: dict[tuple[str, ClientLogin | None], list[KafkaQuestion[Any]]] = {}
-    for question in (question for asked in questions.values() for question in asked):
-        by_login.setdefault((question.cluster, question.as_login()), []).append(question)
-    for (alias, login), asked in by_login.items():
-        cluster = clusters.kafkas[alias]
+    for (alias, login), asked in questions.items():
         try:
-            own = access_as(cluster, login.servers, dict(login.security)) if login else kafka_access(cluster)
-            reach = KafkaReach(own, limits)
+            reach = KafkaReach(_access(clusters.kafkas, alias, login), limits)
         except Mm2mgrError as error:
             answers.update(dict.fromkeys(asked, error))
             continue
@@ -143,6 +170,13 @@ async def _ask_kafkas(
     for part in parts:
         answers.update(part)
     return answers
+
+
+def _access(clusters: Mapping[str, KafkaCluster], alias: str, login: ClientLogin | None) -> KafkaAccess:
+    if login and alias not in clusters:
+        return KafkaAccess(login.cluster, login.servers, dict(login.security))
+    cluster = clusters[alias]
+    return access_as(cluster, login.servers, dict(login.security)) if login else kafka_access(cluster)
 
 
 def ask_kafka(reach: KafkaReach, questions: Sequence[KafkaQuestion[Any]]) -> dict[Question[Any], Any]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 _SAMPLED_PARTITIONS = 60
 _RECORDS_PER_WINDOW = 200
-_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -59,13 +58,12 @@ def read_stored(reach: KafkaReach, topics: Mapping[str, tuple[int, float]]) -> d
 
     Too small ones are left out. Blocks; raises KafkaError.
     """
-    from mm2mgr.kafka.client import Kafka
     from mm2mgr.kafka.records import stored_record_bytes
 
-    with Kafka(reach.access, reach.limits.measuring_seconds) as kafka:
+    with reach.open(reach.limits.measuring_seconds) as kafka:
         every = (TopicPartition(name, number) for name, (count, _) in topics.items() for number in range(count))
         logs = kafka.offsets(every)
     of = ({partition: log for partition, log in logs.items() if partition.topic == name} for name in topics)
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
+    with ThreadPoolExecutor(reach.limits.kafka_at_once) as threads:
         sizes = threads.map(partial(stored_record_bytes, reach.access), of, (size for _, size in topics.values()))
         return {name: size for name, size in zip(topics, sizes, strict=True) if size is not None}

@@ -194,12 +194,15 @@ def read_inputs(workspace: Workspace, paths: Sequence[Path], options: LintOption
         limits=tuple(limit for part in estates for limit in part.limits),
     )
     if live and options.ask_brokers and workspace.snapshot is None:
-        from mm2mgr.plan import facts
+        from mm2mgr.lint.workers import ask_brokers
+        from mm2mgr.live.reach import Limits
+        from mm2mgr.live.read import Clusters, answered
 
         of_tree = bool(declared) or any("://" not in name for name in options.connects)
-        clusters = workspace.topology.clusters.values() if of_tree else ()
+        clusters = workspace.topology.clusters if of_tree else {}
         count = len(estate.subjects)
-        asked = facts.ask_brokers((*estate.subjects, *other), clusters)
+        steps = ask_brokers((*estate.subjects, *other), clusters.values())
+        asked, _ = wait_for(answered(steps, Clusters(kafkas=clusters), Limits()))
         estate, other = replace(estate, subjects=asked[:count]), asked[count:]
     looked_at = (*map(str, (*trees, *files)), *(name for name in targets if name not in unread))
     return Inputs(estate, other, invalid, tuple(unread.values()), looked_at)

@@ -1,21 +1,16 @@
-"""What is asked of live clusters before a plan is judged: workers as lint's WorkerFacts, all that a Connect cluster
-runs as lint's Estate, ids and topics of Kafka clusters.
+"""What is asked of live clusters before a plan is judged: validations of configs, ids and topics of Kafka clusters.
 
-It only reads and validates. Placeholders are never sent, because config providers resolve them during validation. A
-Kafka client is loaded only when a cluster is asked.
+Placeholders are never sent, because config providers resolve them during validation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.access import KafkaAccess, login_user
+from mm2mgr.kafka.access import login_user
 from mm2mgr.kafka.quotas import ProducerQuotas
-from mm2mgr.lint.subject import KafkaFacts, Subject, addresses
-from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.live.questions import (
     ClusterId,
     ConfigValidation,
@@ -24,8 +19,7 @@ from mm2mgr.live.questions import (
     TopicLogs,
 )
 from mm2mgr.live.snapshot import Snapshot, Steps
-from mm2mgr.topology import KafkaCluster, Topology
-from mm2mgr.truth.reach import CLUSTER_KEYS, settings
+from mm2mgr.topology import Topology
 
 
 def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:
@@ -50,9 +44,6 @@ def refusals(connect: str, config: Mapping[str, str]) -> Steps[dict[str, str]]:
             raise
         return {"": reason}
     return {key: " ".join(reasons) for key, reasons in answer.errors.items() if key not in config.keys() - sent.keys()}
-
-
-_TIMEOUT_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -81,87 +72,6 @@ def cluster_ids(topology: Topology, aliases: Iterable[str], *, ask: bool = True)
         else:
             ids.known[question.cluster] = answer
     return ids
-
-
-_AT_ONCE = 64
-Servers = frozenset[str]  # the addresses of one `bootstrap.servers`
-
-
-def ask_brokers(
-    subjects: Iterable[Subject], declared: Iterable[KafkaCluster] = (), timeout_seconds: float = _TIMEOUT_SECONDS
-) -> tuple[Subject, ...]:
-    """Ask the brokers that connectors name for cluster id and number of brokers, all at once, and add what they answer.
-
-    A cluster of `declared` is reached as its tree says, any other with the connectors' own settings, one after the
-    other until one is let in. Placeholders and key stores of a config are not used, since anybody may have written it:
-    this machine's secrets would go to addresses of theirs.
-    """
-    subjects = tuple(subjects)
-    ours = [(addresses(",".join(each.model.bootstrap_servers)), each) for each in declared]
-    answers: dict[Servers, KafkaFacts] = {}
-    ways: dict[Servers, list[tuple[KafkaAccess, bool]]] = {}
-    for servers, own in (login for subject in subjects for login in _logins(subject)):
-        cluster = next((each for theirs, each in ours if theirs & servers), None)
-        if cluster and cluster.model.cluster_id:
-            answers[servers] = KafkaFacts(cluster_id=cluster.model.cluster_id)
-        elif (way := (kafka_access(cluster) if cluster else own, cluster is not None)) not in ways.get(servers, ()):
-            ways.setdefault(servers, []).append(way)
-
-    def ask(servers: Servers) -> None:
-        found = (_identity(access, timeout_seconds, trusted=trusted) for access, trusted in ways[servers])
-        first = next(found)
-        answers[servers] = first if first.cluster_id else next((each for each in found if each.cluster_id), first)
-
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        list(threads.map(ask, ways))
-    return tuple(_answered(subject, answers) for subject in subjects)
-
-
-def _logins(subject: Subject) -> Iterator[tuple[Servers, KafkaAccess]]:
-    """Yield the addresses of each cluster whose id is not known, and how the connector's own client reaches it."""
-    for client, alias, kafka in (
-        ("source admin", subject.source, subject.source_kafka),
-        ("target admin", subject.target, subject.target_kafka),
-        ("record producer", "record producer", subject.records_kafka),
-    ):
-        own = subject.client(client)
-        found = settings(own, subject.config) if own else {}
-        login = {plain: value for plain, value in found.items() if plain in CLUSTER_KEYS and value}
-        if (servers := login.pop("bootstrap.servers", "")) and not kafka.cluster_id:
-            yield addresses(servers), KafkaAccess(alias, servers, login)
-
-
-def _identity(access: KafkaAccess, timeout_seconds: float, *, trusted: bool) -> KafkaFacts:
-    from mm2mgr.kafka.client import Kafka
-
-    login = {"bootstrap.servers": access.bootstrap_servers, **access.security}
-    for key in () if trusted else login:
-        what = "a placeholder" if "${" in login[key] else "a file" if key == "ssl.keystore.location" else ""
-        if what:
-            return KafkaFacts(unanswered=f"{access.alias}: {key} is {what} of the workers")
-    try:
-        with Kafka(access, timeout_seconds) as kafka:
-            return KafkaFacts(*kafka.identity(while_down=False))
-    except Mm2mgrError as error:
-        return KafkaFacts(unanswered=error.message)
-
-
-def _answered(subject: Subject, answers: Mapping[Servers, KafkaFacts]) -> Subject:
-    def informed(known: KafkaFacts, key: str) -> KafkaFacts:
-        found = answers.get(addresses(subject.get(key)))
-        if found is None:
-            return known
-        brokers = found.brokers or known.brokers
-        return replace(
-            known, cluster_id=known.cluster_id or found.cluster_id, brokers=brokers, unanswered=found.unanswered
-        )
-
-    return replace(
-        subject,
-        source_kafka=informed(subject.source_kafka, "source.cluster.bootstrap.servers"),
-        target_kafka=informed(subject.target_kafka, "target.cluster.bootstrap.servers"),
-        records_kafka=informed(subject.records_kafka, "producer.override.bootstrap.servers"),
-    )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,10 +13,14 @@ from mm2mgr.connect.errors import ConnectError
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
-from mm2mgr.lint.subject import Estate, KafkaFacts, WorkerFacts
-from mm2mgr.lint.workers import ask_worker, harmless_overrides
-from mm2mgr.plan.facts import ask_brokers
+from mm2mgr.lint.subject import Estate, KafkaFacts, Subject, WorkerFacts
+from mm2mgr.lint.workers import ask_brokers, ask_worker, harmless_overrides
+from mm2mgr.live.questions import Brokers
+from mm2mgr.live.reach import ClientLogin, Limits
+from mm2mgr.live.read import Clusters, answered
+from mm2mgr.live.snapshot import Snapshot
 from mm2mgr.spec.loader import load
+from mm2mgr.topology import KafkaCluster
 from tests.asking import from_client, read_live
 from tests.cli.command import allowed_seconds
 from tests.fake_connect import CLASSES, MIRROR, FakeConnect, serving
@@ -123,11 +128,34 @@ def test_harmless_values_are_of_their_types() -> None:
 # --- brokers ------------------------------------------------------------------------------------------------------------
 
 
+def asked(subjects: Sequence[Subject], declared: Sequence[KafkaCluster] = ()) -> tuple[Subject, ...]:
+    clusters = Clusters(kafkas={cluster.alias: cluster for cluster in declared})
+    return asyncio.run(answered(ask_brokers(subjects, declared), clusters, Limits()))[0]
+
+
+def test_a_login_that_is_let_in_counts_after_one_that_is_not() -> None:
+    """The connectors' own logins are tried one after the other; of none that is let in, the first failure counts."""
+    servers = {"source.cluster.bootstrap.servers": "h:1", "target.cluster.bootstrap.servers": "h:1"}
+    own = {"producer.override.bootstrap.servers": None, "target.cluster.security.protocol": "SSL"}
+    steps = ask_brokers([made.source({**servers, **own})])
+    (first,) = next(steps)
+    assert isinstance(first, Brokers)
+    assert first.login == ClientLogin("A", "h:1")
+    snapshot = Snapshot({first: Mm2mgrError("A: refused")})
+    (second,) = steps.send(snapshot)
+    assert isinstance(second, Brokers)
+    assert second.login == ClientLogin("B", "h:1", (("security.protocol", "SSL"),))
+    with pytest.raises(StopIteration) as end:
+        steps.send(snapshot.with_answers({second: ("id", 3)}))
+    (subject,) = end.value.value
+    assert (subject.source_kafka.cluster_id, subject.target_kafka.brokers) == ("id", 3)
+
+
 def test_brokers_that_do_not_answer_are_no_error_and_take_no_time(closed_port: int) -> None:
     servers = f"127.0.0.1:{closed_port}"
     dead = {f"{side}.cluster.bootstrap.servers": servers for side in ("source", "target")}
     started = time.monotonic()
-    (found,) = ask_brokers([made.source({**dead, "producer.override.bootstrap.servers": None})])
+    (found,) = asked([made.source({**dead, "producer.override.bootstrap.servers": None})])
     assert time.monotonic() - started < 1.5 * allowed_seconds()
     assert found.source_kafka == found.target_kafka
     assert found.target_kafka.cluster_id is None
@@ -143,7 +171,7 @@ def test_a_placeholder_of_a_config_is_resolved_for_nobody(monkeypatch: pytest.Mo
         "target.cluster.bootstrap.servers": "${env:OURS}:9092",
         "producer.override.bootstrap.servers": None,
     }
-    (found,) = ask_brokers([made.source(changes)])
+    (found,) = asked([made.source(changes)])
     assert found.source_kafka.unanswered == "A: sasl.jaas.config is a placeholder of the workers"
     assert found.target_kafka.unanswered == "B: bootstrap.servers is a placeholder of the workers"
 
@@ -154,6 +182,6 @@ def test_a_declared_id_is_asked_of_nobody(site: Site) -> None:
     )
     site.declare()
     clusters = expand(load([site.folder])).clusters.values()
-    (found,) = ask_brokers([subject], [each for each in clusters if each.alias in ("east", "west")])
+    (found,) = asked([subject], [each for each in clusters if each.alias in ("east", "west")])
     assert (found.source_kafka, found.target_kafka) == (KafkaFacts(cluster_id="east"), KafkaFacts(cluster_id="west"))
     assert "record producer: no broker of b1:9092,b2:9092" in found.records_kafka.unanswered
