@@ -17,7 +17,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.formats.connectors import FoundConnector
 from mm2mgr.lint.reading import subject_of
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject, WorkerFacts, addresses
-from mm2mgr.live.questions import AnsweringWorker, Brokers, Configs, ConfigValidation, Plugins, Statuses
+from mm2mgr.live.questions import AnsweringWorker, BrokerCount, Configs, ConfigValidation, Plugins, Statuses
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.live.snapshot import Steps, ask, or_error, side_by_side
 from mm2mgr.text import number_of
@@ -203,12 +203,12 @@ def ask_brokers(subjects: Iterable[Subject], declared: Iterable[KafkaCluster] = 
     subjects = tuple(subjects)
     by_servers = [(addresses(",".join(cluster.model.bootstrap_servers)), cluster) for cluster in declared]
     answers: dict[Servers, KafkaFacts] = {}
-    ways: dict[Servers, list[Brokers | KafkaFacts]] = {}
+    ways: dict[Servers, list[BrokerCount | KafkaFacts]] = {}
     for servers, own in (login for subject in subjects for login in _logins(subject)):
         cluster = next((cluster for there, cluster in by_servers if there & servers), None)
         if cluster and cluster.model.cluster_id:
             answers[servers] = KafkaFacts(cluster_id=cluster.model.cluster_id)
-        elif (way := Brokers(cluster.alias) if cluster else own) not in ways.get(servers, ()):
+        elif (way := BrokerCount(cluster.alias) if cluster else own) not in ways.get(servers, ()):
             ways.setdefault(servers, []).append(way)
     while asked := {servers: left.pop(0) for servers, left in ways.items() if left and _is_unknown(answers, servers)}:
         snapshot = yield [way for way in asked.values() if not isinstance(way, KafkaFacts)]
@@ -227,7 +227,7 @@ def _facts_of(answer: tuple[str, int] | Mm2mgrError) -> KafkaFacts:
     return KafkaFacts(unanswered=answer.message) if isinstance(answer, Mm2mgrError) else KafkaFacts(*answer)
 
 
-def _logins(subject: Subject) -> Iterator[tuple[Servers, Brokers | KafkaFacts]]:
+def _logins(subject: Subject) -> Iterator[tuple[Servers, BrokerCount | KafkaFacts]]:
     """Yield the addresses of each cluster whose id is not known, with the question that the connector's own client
     would ask there, or why it is not asked.
     """
@@ -247,7 +247,7 @@ def _logins(subject: Subject) -> Iterator[tuple[Servers, Brokers | KafkaFacts]]:
                 yield addresses(servers), KafkaFacts(unanswered=reason)
             else:
                 there = ClientLogin(alias, servers, tuple(sorted(login.items())))
-                yield addresses(servers), Brokers(f"{alias} at {servers}", there)
+                yield addresses(servers), BrokerCount(f"{alias} at {servers}", there)
 
 
 def _with_answers(subject: Subject, answers: Mapping[Servers, KafkaFacts]) -> Subject:

@@ -203,7 +203,7 @@ class ClusterId(KafkaQuestion[str]):
 
 
 @dataclass(frozen=True)
-class Brokers(KafkaQuestion[tuple[str, int]]):
+class BrokerCount(KafkaQuestion[tuple[str, int]]):
     """Id and number of brokers of a Kafka cluster, asked as mm2mgr or with this login.
 
     Where no broker listens, it is not waited for.
@@ -215,8 +215,8 @@ class Brokers(KafkaQuestion[tuple[str, int]]):
     def as_login(self) -> ClientLogin | None:
         return self.login
 
-    def as_stored(self) -> Brokers:
-        return Brokers(self.cluster, self.login and self.login.as_stored())
+    def as_stored(self) -> BrokerCount:
+        return BrokerCount(self.cluster, self.login and self.login.as_stored())
 
     def ask(self, reach: KafkaReach) -> tuple[str, int]:
         return reach.kafka.identity(while_down=False)

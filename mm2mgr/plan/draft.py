@@ -44,14 +44,6 @@ class Live:
     worker: WorkerFacts
     note: str | None = None
 
-    @cached_property
-    def configs(self) -> dict[str, Mapping[str, str]]:
-        return {name: connector.config for name, connector in self.connectors.items()}
-
-    @cached_property
-    def states(self) -> dict[str, str]:
-        return {name: connector.state for name, connector in self.connectors.items() if connector.status}
-
 
 Answers = Mapping[str, Live | Mm2mgrError]
 """What each Connect cluster runs, or why that is not known."""
@@ -170,9 +162,9 @@ class Draft:
             for c, subject in zip(self.connectors, tree.subjects, strict=True)
         }
         subjects = (
-            ((name, connector), running_subject(name, connector, config, live.states.get(connector), live.worker))
+            ((name, connector), running_subject(name, connector, there.config, there.state or None, live.worker))
             for name, live in self.live.items()
-            for connector, config in live.configs.items()
+            for connector, there in live.connectors.items()
         )
         # Only the tree silences what concerns the tree.
         running = {named: replace(subject, silences=()) for named, subject in subjects if subject}
@@ -230,9 +222,7 @@ def make_draft(
     names = topology.connects if declared.only is None else sorted(filter(chosen.get, topology.connects))
     compared = {
         name: former.compared[name]
-        if former
-        and connectors == former.connectors
-        and _connectors_of(former.answers[name]) == _connectors_of(answers[name])
+        if former and connectors == former.connectors and _shown(former.answers[name]) == _shown(answers[name])
         else _compare_on(name, declared, chosen[name], answers[name])
         for name in names
     }
@@ -260,7 +250,7 @@ def _live(answers: Answers) -> dict[str, Live]:
     return {name: answer for name, answer in answers.items() if isinstance(answer, Live)}
 
 
-def _connectors_of(answer: Live | Mm2mgrError) -> object:
+def _shown(answer: Live | Mm2mgrError) -> object:
     return answer.connectors if isinstance(answer, Live) else answer
 
 
@@ -277,13 +267,15 @@ def _compare_on(
 ) -> ClusterPlan:
     if isinstance(answer, Mm2mgrError):
         return ClusterPlan(name, error=answer.message, hint=answer.hint)
-    configs: Mapping[str, Mapping[str, str]] = answer.configs
+    running = answer.connectors
     wish, owners, connect = declared.wish, declared.owners, declared.topology.connects[name]
     if declared.only is not None:  # what is left over shows only in the plan of the whole tree
         names = {connector.name for connector in connectors}
-        configs = {running: config for running, config in configs.items() if running in names}
+        running = {name: connector for name, connector in running.items() if name in names}
         wish, owners = replace(wish, prune=False), replace(owners, released={})
-    tasks = {connector: len(info.task_ids) for connector, info in answer.connectors.items()}
+    configs: dict[str, Mapping[str, str]] = {name: connector.config for name, connector in running.items()}
+    states = {name: connector.state for name, connector in answer.connectors.items() if connector.status}
+    tasks = {name: len(connector.task_ids) for name, connector in answer.connectors.items()}
     client = declared.topology.clusters[connect.kafka].client
     workers = WorkerClients(answer.worker.version or connect.model.version or "", client)
-    return plan_cluster(owners, name, connectors, configs, wish, states=answer.states, tasks=tasks, workers=workers)
+    return plan_cluster(owners, name, connectors, configs, wish, states=states, tasks=tasks, workers=workers)

@@ -51,9 +51,9 @@ class RunningConnectors:
         held: str = "",
     ) -> RunningConnectors:
         """Return what runs on these Connect clusters."""
-        connectors = {(connect, name): there for connect, named in live.items() for name, there in named.items()}
-        configs: dict[Named, Mapping[str, str]] = {named: there.config for named, there in connectors.items()}
-        states = {named: there.state for named, there in connectors.items()}
+        running = {(connect, name): there for connect, named in live.items() for name, there in named.items()}
+        configs: dict[Named, Mapping[str, str]] = {named: there.config for named, there in running.items()}
+        states = {named: there.state for named, there in running.items()}
         owned = sorted(named for named, config in configs.items() if owners.is_ours(named, config))
         return cls(configs, states, owned, sorted(owners.released.keys() & configs.keys()), deletes, held)
 

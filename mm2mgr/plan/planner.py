@@ -13,7 +13,7 @@ from types import MappingProxyType
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.journal import JOURNAL_KEY
 from mm2mgr.connect.types import parse_stored
-from mm2mgr.connectors import RunningConnector, with_statuses
+from mm2mgr.connectors import with_statuses
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.tree import from_tree
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, shared_workers, version_of
@@ -279,27 +279,22 @@ def _read_running(topology: Topology, skip: Mapping[str, Mm2mgrError]) -> Steps[
             answers[name] = Live(connectors, version_of(root))
         except Mm2mgrError as error:
             answers[name] = error
-    live = {name: answer for name, answer in answers.items() if isinstance(answer, Live)}
-    ids = {name: there.worker.cluster_id or "" for name, there in live.items()}
-    return answers | shared_workers({name: there.connectors for name, there in live.items()}, ids)
+    read = {name: live for name, live in answers.items() if isinstance(live, Live)}
+    ids = {name: live.worker.cluster_id or "" for name, live in read.items()}
+    return answers | shared_workers({name: live.connectors for name, live in read.items()}, ids)
 
 
 def _read_without_status(draft: Draft) -> Steps[Answers]:
     """Read connectors without a status too: one that is missing from a list is never created, nor forgotten."""
     snapshot = yield map(Configs, draft.live)
-    read = {name: snapshot.get(Configs(name)) for name in draft.live}
-    return {
-        **draft.answers,
-        **{
-            name: configs if isinstance(configs, Mm2mgrError) else _with_configs(draft.live[name], configs)
-            for name, configs in read.items()
-        },
-    }
-
-
-def _with_configs(live: Live, configs: Mapping[str, RunningConnector]) -> Live:
-    statuses = {name: connector.status for name, connector in live.connectors.items() if connector.status}
-    return replace(live, connectors=with_statuses(configs, statuses))
+    answers = dict(draft.answers)
+    for name, live in draft.live.items():
+        statuses = {connector: there.status for connector, there in live.connectors.items() if there.status}
+        try:
+            answers[name] = replace(live, connectors=with_statuses(snapshot[Configs(name)], statuses))
+        except Mm2mgrError as error:
+            answers[name] = error
+    return answers
 
 
 def _read_worker(draft: Draft, name: str) -> Steps[Live | Mm2mgrError]:

@@ -15,7 +15,7 @@ from mm2mgr.errors import Mm2mgrError
 from mm2mgr.expand import expand
 from mm2mgr.lint.subject import Estate, KafkaFacts, Subject, WorkerFacts
 from mm2mgr.lint.workers import ask_brokers, ask_worker, harmless_overrides
-from mm2mgr.live.questions import Brokers
+from mm2mgr.live.questions import BrokerCount
 from mm2mgr.live.reach import ClientLogin, Limits
 from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Snapshot
@@ -139,11 +139,11 @@ def test_a_login_that_is_let_in_counts_after_one_that_is_not() -> None:
     own = {"producer.override.bootstrap.servers": None, "target.cluster.security.protocol": "SSL"}
     steps = ask_brokers([made.source({**servers, **own})])
     (first,) = next(steps)
-    assert isinstance(first, Brokers)
+    assert isinstance(first, BrokerCount)
     assert first.login == ClientLogin("A", "h:1")
     snapshot = Snapshot({first: Mm2mgrError("A: refused")})
     (second,) = steps.send(snapshot)
-    assert isinstance(second, Brokers)
+    assert isinstance(second, BrokerCount)
     assert second.login == ClientLogin("B", "h:1", (("security.protocol", "SSL"),))
     with pytest.raises(StopIteration) as end:
         steps.send(snapshot.with_answers({second: ("id", 3)}))

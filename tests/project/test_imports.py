@@ -54,7 +54,19 @@ LAYERS: dict[str, set[str]] = {
     "connect": {"connectors", "json_values", "timing", "text", "errors", "bounded_http", "secrets", "partitions"},
     "kafka": {"timing", "errors", "secrets", "files", "partitions", "formats"},  # placeholders of files are properties
     "live": {
-        *("text", "errors", "files", "secrets", "partitions", "spec", "truth", "topics", "topology", "render"),
+        *(
+            "text",
+            "errors",
+            "files",
+            "secrets",
+            "partitions",
+            "connectors",
+            "spec",
+            "truth",
+            "topics",
+            "topology",
+            "render",
+        ),
         *("connect", "kafka"),
     },
     "comparison": {  # what the planner and what observes share: a connector that runs, beside the declared one
