@@ -133,9 +133,10 @@ def _place_below(file: _DriverFile, key: str) -> tuple[str, list[str] | None]:
     """Return where to write a line that is ignored at the top level, and its keys there; None when only people know."""
     pairs = [f"{source}->{target}" for source, target in file.mirroring()]
     if other := other_tool(key):
-        if not other.instead:
-            return f"remove it: it is a key of {other.tool}", []
-        return f"write {file.pair}.{other.instead} = …", [f"{pair}.{other.instead}" for pair in pairs]
+        tool, own = other
+        if not own:
+            return f"remove it: it is a key of {tool}", []
+        return f"write {file.pair}.{own} = …", [f"{pair}.{own}" for pair in pairs]
     return _of_driver(file, key, pairs)
 
 

@@ -551,17 +551,17 @@ def other_tools_key(subject: Subject) -> Iterator[Hit]:
     """
     reported = keys_under(subject, "other-tools-key")
     for key in () if reported and _has_own_classes(subject) else reported:
-        other = other_tool(key)
-        if other is None:
+        if (other := other_tool(key)) is None:
             continue
-        ours, value = _ours(subject, key, other.instead)
+        tool, instead_of = other
+        ours, value = _ours(subject, key, instead_of)
         own = bool(load().history(subject.type, ours))
         lost = _INSTEAD_OF.get(ours, "") if own and ours not in subject.config else ""
         reads = bool(ours) and ours not in subject.config and (own or ours.startswith(("source.", "target.")))
         right = value_for(subject, ours, value) if reads and value else None
         edits = [Edit(key, None)] if right is None else [Edit(ours, right), Edit(key, None)]
-        whose = f"is a key of {other.tool}, which MirrorMaker does not read"
-        if not other.tool:
+        whose = f"is a key of {tool}, which MirrorMaker does not read"
+        if not tool:
             whose = "was never a key of MirrorMaker 2 and does nothing"
         message = f"{file_key(subject, key)} {whose}{': ' if lost else ''}{lost}"
         hit = edit_hit(subject, message, edits, key)

@@ -74,7 +74,7 @@ def default_circles(subjects: tuple[Subject, ...]) -> tuple[Circle, ...]:
         into[hop.target].add(hop.subject.target)
     # A circle may begin where the source has another alias as a target, or where the separator is rare.
     starts = [hop for hop in every if hop.separator != usual or into[hop.source] - {hop.subject.source}]
-    return rounds(starts, every).circles
+    return rounds(starts, every)[0]
 
 
 def _others(way: Sequence[Hop], subject: Subject) -> tuple[Subject, ...]:
@@ -118,7 +118,7 @@ def identity_loop(estate: Estate) -> Iterator[Hit]:
     back as a copy. Keep names in one direction only, or mirror different topics in each direction. Source: KIP-382,
     KAFKA-9914; seen on 4.3.1.
     """
-    for circle in identity_rounds(estate.subjects).circles:
+    for circle in identity_rounds(estate.subjects)[0]:
         subject = circle.hops[0].subject
         message = f"{_goes_round(circle)}: {subject.name} keeps topic names, so the loop is not detected"
         default = spell(subject, _POLICY, POLICIES["default"])

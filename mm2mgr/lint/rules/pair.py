@@ -135,7 +135,7 @@ def overlap_undecided(estate: Estate) -> Iterator[Hit]:
         other = next((candidate for candidate in (*running[hop.pair], *back) if candidate is not hop), None)
         if other and (pattern := unread_pattern(hop.subject)):
             yield _open(hop.subject, other.subject, "share a topic", pattern)
-    for start, last, pattern in identity_rounds(estate.subjects).undecided:
+    for start, last, pattern in identity_rounds(estate.subjects)[1]:
         yield _open(start.subject, last.subject, "mirror a topic in a loop", pattern)
 
 
