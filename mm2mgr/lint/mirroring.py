@@ -161,8 +161,7 @@ def _names(before: Subject, after: Subject) -> str:
         return ""
     return (
         f"the topics of {before.pair} would get other names on {after.target}: all of them are mirrored again under "
-        "these, "
-        "and consumers find the old ones without new records"
+        "these, and consumers find the old ones without new records"
     )
 
 

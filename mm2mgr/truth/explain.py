@@ -339,8 +339,7 @@ def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the
     if plain == "enabled":
         switch = (
             f"true starts all three connectors of {pair}; otherwise it mirrors nothing, and only its heartbeat "
-            "connector runs "
-            "(emit.heartbeats.enabled, which is true by default)",
+            "connector runs (emit.heartbeats.enabled, which is true by default)",
             f"only true counts, in any letters: yes, on and 1 leave {pair} switched off",
         )
         return Explanation(key, version, plain, f"{_BEGINS}: it switches {pair} on", (), (), (_ENABLED,), switch)

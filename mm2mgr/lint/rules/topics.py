@@ -172,8 +172,7 @@ def too_long_text(subject: Subject, names: Sequence[str]) -> tuple[str, str]:
     length = len(naming_of(subject)(first).text)
     message = (
         f"the name on '{subject.target}' of topic '{first}', which has {len(first)} characters,{more} would have "
-        f"{length}: Kafka allows "
-        f"{LONGEST_NAME}, so the task that gets it fails, with all other topics of that task"
+        f"{length}: Kafka allows {LONGEST_NAME}, so the task that gets it fails, with all other topics of that task"
     )
     if subject.form == "tree":
         rest = "write replication_policy: identity, or give the source a shorter alias"
