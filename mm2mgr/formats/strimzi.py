@@ -47,14 +47,7 @@ _STORED = {  # members of v1
 _JSON = dict.fromkeys(("key.converter", "value.converter"), "org.apache.kafka.connect.json.JsonConverter")
 _SHARED = (
     *(
-        "version",
-        "replicas",
-        "image",
-        "resources",
-        "livenessProbe",
-        "readinessProbe",
-        "jvmOptions",
-        "jmxOptions",
+        *("version", "replicas", "image", "resources", "livenessProbe", "readinessProbe", "jvmOptions", "jmxOptions"),
         "logging",
     ),
     *("clientRackInitImage", "rack", "tracing", "metricsConfig", "template", "externalConfiguration"),
@@ -62,21 +55,13 @@ _SHARED = (
 _OF_CONNECTOR = ("tasksMax", "config", "state", "autoRestart", "version", "listOffsets", "alterOffsets")
 _OF_CLUSTER = ("alias", "bootstrapServers", "tls", "authentication", "config")
 _OF_MIRROR = (
-    "sourceConnector",
-    "checkpointConnector",
-    "topicsPattern",
-    "topicsExcludePattern",
-    "groupsPattern",
+    *("sourceConnector", "checkpointConnector", "topicsPattern", "topicsExcludePattern", "groupsPattern"),
     "groupsExcludePattern",
 )
 _OLD = {  # members that v1 no longer has
     "spec": ("connectCluster", "clusters"),
     "mirror": (
-        "sourceCluster",
-        "targetCluster",
-        "heartbeatConnector",
-        "topicsBlacklistPattern",
-        "groupsBlacklistPattern",
+        *("sourceCluster", "targetCluster", "heartbeatConnector", "topicsBlacklistPattern", "groupsBlacklistPattern"),
     ),
     "connector": ("pause",),
 }

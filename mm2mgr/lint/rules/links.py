@@ -49,10 +49,7 @@ _KAFKAS_WINDOW = 65_536
 _LINGER_MS = 20
 _PLACEMENT_GAIN = 1.5
 _WINDOW, _SENT, _BATCH, _FLYING = (
-    "receive.buffer.bytes",
-    "send.buffer.bytes",
-    "batch.size",
-    "max.in.flight.requests.per.connection",
+    *("receive.buffer.bytes", "send.buffer.bytes", "batch.size", "max.in.flight.requests.per.connection"),
 )
 
 
