@@ -140,13 +140,9 @@ GROUPS_EXCLUDE = ("console-consumer-.*", "connect-.*", "__.*")
 # took the place of message.timestamp.difference.max.ms (KIP-937) are meant in 4.3's list too, which writes the brokers'
 # names for them.
 PROPERTIES_EXCLUDE = (
-    r"follower\.replication\.throttled\.replicas",
-    r"leader\.replication\.throttled\.replicas",
-    r"message\.timestamp\.difference\.max\.ms",
-    r"message\.timestamp\.before\.max\.ms",
-    r"message\.timestamp\.after\.max\.ms",
-    r"message\.timestamp\.type",
-    r"unclean\.leader\.election\.enable",
+    *(r"follower\.replication\.throttled\.replicas", r"leader\.replication\.throttled\.replicas"),
+    *(r"message\.timestamp\.difference\.max\.ms", r"message\.timestamp\.before\.max\.ms"),
+    *(r"message\.timestamp\.after\.max\.ms", r"message\.timestamp\.type", r"unclean\.leader\.election\.enable"),
     r"min\.insync\.replicas",
 )
 

@@ -52,15 +52,15 @@ class _Expansion:
         self._refuse()
         flows = _sharing_workers(flows)
         marked = tuple(with_heartbeats_marked(flows))
-        lists = handed_over(self.spec, marked, self.problem, self.report_unknown)
+        adopted, moved, released = handed_over(self.spec, marked, self.problem, self.report_unknown)
         self._refuse()
         owner = Text(self.tree.owner, self._origin(("owner",)))
         stale = tuple(sorted(self.tree.sizing.keys() - {flow.id for flow in flows}))
         return Topology(
             *(owner, self.clusters, self.connects, marked, stale),
-            adopted=lists.adopted,
-            moved=lists.moved,
-            released=lists.released,
+            adopted=adopted,
+            moved=moved,
+            released=released,
             stale_brokers=tuple(sorted(self.tree.brokers.keys() - self.clusters.keys())),
             unused_links=tuple(self._unused_links(flows)),
         )

@@ -6,32 +6,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mm2mgr.spec.loader import Spec
 from mm2mgr.spec.models import DedicatedPair, MovedFlow
 from mm2mgr.spec.places import PathKey
 from mm2mgr.spec.values import FLOW_ID
 from mm2mgr.text import is_addressable, nearest
-from mm2mgr.topology import Adopted, Flow, Moved, Released, connector_names
+from mm2mgr.topology import Flow, ListedConnector, Moved, connector_names
 
 Problem = Callable[[PathKey, str], None]
 Unknown = Callable[[PathKey, str, str, Iterable[str]], None]
 
 
-@dataclass(frozen=True)
-class HandedOver:
-    """What the three lists say, in the order in which it was written."""
-
-    adopted: tuple[Adopted, ...]
-    moved: tuple[Moved, ...]
-    released: tuple[Released, ...]
+_Listed = tuple[ListedConnector, ...]
 
 
-def handed_over(spec: Spec, flows: Sequence[Flow], problem: Problem, unknown: Unknown) -> HandedOver:
-    """Return the three lists; `problem` and `unknown` get what is wrong with them, and where."""
+def handed_over(
+    spec: Spec, flows: Sequence[Flow], problem: Problem, unknown: Unknown
+) -> tuple[_Listed, tuple[Moved, ...], _Listed]:
+    """Return what is adopted, moved and released, as written; `problem` and `unknown` get what is wrong, and where."""
     reading = _Reading(spec, flows, problem, unknown)
-    return HandedOver(tuple(reading.adoptions()), tuple(reading.moves()), tuple(reading.releases()))
+    return tuple(reading.adoptions()), tuple(reading.moves()), tuple(reading.releases())
 
 
 class _Reading:
@@ -63,7 +58,7 @@ class _Reading:
         if from_owner == self.tree.owner:
             self.problem((*path, "from_owner"), f"'{from_owner}' is the owner of this tree: remove from_owner")
 
-    def adoptions(self) -> Iterable[Adopted]:
+    def adoptions(self) -> Iterable[ListedConnector]:
         places: dict[tuple[str, str], PathKey] = {}
         for index, entry in enumerate(self.tree.adopt):
             path: PathKey = ("adopt", index)
@@ -80,14 +75,14 @@ class _Reading:
                     " entry of moved:, or remove this entry"
                 )
                 self.problem((*path, "connector"), f"{message}: {remedy}")
-            yield Adopted(*named, entry.from_owner, self.place(*path))
+            yield ListedConnector(*named, self.place(*path), entry.from_owner)
 
     def moves_away(self, named: tuple[str, str]) -> bool:
         """Tell whether an entry of `moved:` may mean this connector: by its name, or by that of a flow that is gone."""
         froms = [moved.from_ for moved in self.tree.moved if isinstance(moved.from_, str)]
         return "/".join(named) in froms or any("/" not in giver and giver not in self.flows for giver in froms)
 
-    def releases(self) -> Iterable[Released]:
+    def releases(self) -> Iterable[ListedConnector]:
         places: dict[tuple[str, str], PathKey] = {}
         for index, entry in enumerate(self.tree.release):
             path: PathKey = ("release", index)
@@ -100,7 +95,7 @@ class _Reading:
                     f" '{entry.connect}'"
                 )
                 self.problem((*path, "connector"), f"{problem}: remove the flow, or this entry")
-            yield Released(*named, self.place(*path))
+            yield ListedConnector(*named, self.place(*path))
 
     # --- moved --------------------------------------------------------------------------------------------------------
 

@@ -59,14 +59,8 @@ KEYS = (
         rf"(?<![a-z])({_KEY_OF})[._-]?keys?$",
         (
             *(
-                "signingKey",
-                "encryption_key",
-                "master_key",
-                "account_key",
-                "AccountKey",
-                "x.signing.keys",
-                "requestSigningKey",
-                "s3.sse_customer_key",
+                *("signingKey", "encryption_key", "master_key", "account_key", "AccountKey", "x.signing.keys"),
+                *("requestSigningKey", "s3.sse_customer_key"),
             ),
             *("storage-account-key", "transforms.cipher.cipher_data_keys", "serverKey", "sshKey"),
         ),
@@ -108,11 +102,8 @@ VALUES = (
     SecretShape(
         r":(?:\\{0,4}/){2}(?P<secret>[^\s/\\\"'<>]*|[^\s/\\\"'<>:@]*+:(?!\d{1,5}<)[^\s/\\\"']*)@",
         (
-            "http://⟨app:a<b>c⟩@worker:8083",
-            "GET http://⟨app:hunter2⟩@worker:8083/connectors failed",
-            "http://⟨app:p@ss⟩@worker:8083",
-            "http://⟨app:p:ss%2F⟩@worker",
-            r"http:\/\/⟨app:hunter2⟩@worker",
+            *("http://⟨app:a<b>c⟩@worker:8083", "GET http://⟨app:hunter2⟩@worker:8083/connectors failed"),
+            *("http://⟨app:p@ss⟩@worker:8083", "http://⟨app:p:ss%2F⟩@worker", r"http:\/\/⟨app:hunter2⟩@worker"),
             "http://⟨ghtoken⟩@worker/",
         ),
     ),
@@ -143,10 +134,8 @@ VALUES = (
         (
             "curl -u app:⟨hunter2⟩ https://worker:8083/connectors",
             "curl -fsS -X POST -u 'app:⟨hun ter2⟩' http://worker:8083/",
-            'sh -c "curl -su app:⟨hunter2⟩ http://worker:8083/"',
-            "curl --user app:⟨12345⟩ http://worker:8083/",
-            "curl -u app:'⟨hunter2⟩' http://worker:8083/",
-            "curl --user 'app':'⟨hunter2⟩' http://worker:8083/",
+            *('sh -c "curl -su app:⟨hunter2⟩ http://worker:8083/"', "curl --user app:⟨12345⟩ http://worker:8083/"),
+            *("curl -u app:'⟨hunter2⟩' http://worker:8083/", "curl --user 'app':'⟨hunter2⟩' http://worker:8083/"),
             "curl http://worker:8083/ --user=app:⟨hunter2⟩ -o x.json",
             "curl --proxy-user app:⟨hunter2⟩ -U x http://worker/",
         ),
@@ -159,11 +148,8 @@ VALUES = (
         r"[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,8}(?![\w:@.-]))"
         r"(?P<secret>[^\s:/@,;\"'<>()\[\]{}\\|=&]{1,128})@",
         (
-            "app:⟨hunter2⟩@worker:8083 refused",
-            "connecting to app:⟨secret⟩@10.0.0.1:9092",
-            "login=app:⟨p4ss⟩@worker",
-            "replica of app:⟨S3cret!⟩@db.example/orders",
-            "app:⟨hunter⟩@[fe80::1]:5432",
+            *("app:⟨hunter2⟩@worker:8083 refused", "connecting to app:⟨secret⟩@10.0.0.1:9092"),
+            *("login=app:⟨p4ss⟩@worker", "replica of app:⟨S3cret!⟩@db.example/orders", "app:⟨hunter⟩@[fe80::1]:5432"),
         ),
     ),
     # XML, also as an HTML page shows it
@@ -174,10 +160,8 @@ VALUES = (
         (
             "<user>app</user><password>⟨hunter2⟩</password>",
             "<ns:keyStorePassword xsi:type='x'>⟨hunter2⟩</ns:keyStorePassword>",
-            "<clientSecret>\n  ⟨hunter2⟩\n</clientSecret>",
-            "<password><![CDATA[⟨hunter2⟩]]></password>",
-            "<server><id>nexus</id><Password>⟨hunter2⟩</Password></server>",
-            "<Password>⟨a&lt;b⟩</Password>",
+            *("<clientSecret>\n  ⟨hunter2⟩\n</clientSecret>", "<password><![CDATA[⟨hunter2⟩]]></password>"),
+            *("<server><id>nexus</id><Password>⟨hunter2⟩</Password></server>", "<Password>⟨a&lt;b⟩</Password>"),
         ),
     ),
     # webhooks: who has the address may write
@@ -212,8 +196,7 @@ VALUES = (
         r"\b(?P<secret>gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,})",
         (
             "remote: ⟨ghp_16C7e42F292c6912E7710c838347Ae178B4a⟩ is revoked",
-            "⟨gho_16C7e42F292c6912E7710c838347Ae178B4a⟩",
-            "⟨ghs_16C7e42F292c6912E7710c838347Ae178B4a⟩",
+            *("⟨gho_16C7e42F292c6912E7710c838347Ae178B4a⟩", "⟨ghs_16C7e42F292c6912E7710c838347Ae178B4a⟩"),
             "⟨github_pat_11ABCDEFG0123456789_abcdefghij⟩",
         ),
     ),
@@ -241,9 +224,7 @@ VALUES = (
         r"(?<![\w-])(?P<secret>sk-(?=[\w-]{0,200}?\d)(?=[\w-]{0,200}?[A-Z])[\w-]{20,}|[prs]k_(?:live"
         r"|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,})",
         (
-            "⟨sk-proj-AbCdEf0123456789AbCdEf⟩",
-            "⟨sk_live_AbCdEf0123456789⟩",
-            "⟨rk_test_AbCdEf0123456789⟩",
+            *("⟨sk-proj-AbCdEf0123456789AbCdEf⟩", "⟨sk_live_AbCdEf0123456789⟩", "⟨rk_test_AbCdEf0123456789⟩"),
             "⟨whsec_AbCdEf0123456789xyz⟩",
         ),
     ),
@@ -251,10 +232,8 @@ VALUES = (
         r"\b(?P<secret>npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{20,}|hf_[A-Za-z]{30,}|do[opr]_v1_[a-f0-9]{32,}"
         r"|dapi[a-f0-9]{32})",
         (
-            "⟨npm_abcdefghijklmnopqrstuvwxyz0123456789⟩",
-            "⟨pypi-AgEIcHlwaS5vcmcCJDAwMDAwMDAw⟩",
-            "⟨hf_abcdefghijklmnopqrstuvwxyzABCDEFGH⟩",
-            "⟨dop_v1_0123456789abcdef0123456789abcdef⟩",
+            *("⟨npm_abcdefghijklmnopqrstuvwxyz0123456789⟩", "⟨pypi-AgEIcHlwaS5vcmcCJDAwMDAwMDAw⟩"),
+            *("⟨hf_abcdefghijklmnopqrstuvwxyzABCDEFGH⟩", "⟨dop_v1_0123456789abcdef0123456789abcdef⟩"),
             "⟨dapi0123456789abcdef0123456789abcdef⟩",
         ),
     ),
@@ -262,10 +241,8 @@ VALUES = (
         r"\b(?P<secret>hv[bsr]\.[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"
         r"|gls?[ac]_[A-Za-z0-9+/=_]{20,}|AVNS_[\w-]{12,})",
         (
-            "⟨hvs.CAESIAbCdEf0123456789xyzABC⟩",
-            "⟨SG.AbCdEf0123456789xyzA.AbCdEf0123456789xyzA⟩",
-            "⟨glsa_AbCdEf0123456789xyzA_01234567⟩",
-            "⟨AVNS_AbCdEf0123456789⟩",
+            *("⟨hvs.CAESIAbCdEf0123456789xyzABC⟩", "⟨SG.AbCdEf0123456789xyzA.AbCdEf0123456789xyzA⟩"),
+            *("⟨glsa_AbCdEf0123456789xyzA_01234567⟩", "⟨AVNS_AbCdEf0123456789⟩"),
         ),
     ),
 )

@@ -245,29 +245,16 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Adopted:
-    """An entry of `adopt:`: a connector that this tree manages before it carries the owner mark. `place` is file and
-    line.
+class ListedConnector:
+    """An entry of `adopt:` or `release:`: a connector of this tree before it carries the owner mark, or no longer.
+
+    `place` is file and line; `from_owner` is of `adopt:` only.
     """
 
     connect: str
     connector: str
-    from_owner: str | None
     place: str
-
-    @property
-    def named(self) -> tuple[str, str]:
-        """The Connect cluster and the connector."""
-        return self.connect, self.connector
-
-
-@dataclass(frozen=True)
-class Released:
-    """An entry of `release:`: a connector that this tree no longer manages although it carries the owner mark."""
-
-    connect: str
-    connector: str
-    place: str
+    from_owner: str | None = None
 
     @property
     def named(self) -> tuple[str, str]:
@@ -306,9 +293,9 @@ class Topology:
     flows: tuple[Flow, ...]
     stale_sizing: tuple[str, ...] = ()
     """Entries of overrides/ for flows that are no longer declared: they have no effect, and `size` removes them."""
-    adopted: tuple[Adopted, ...] = ()
+    adopted: tuple[ListedConnector, ...] = ()
     moved: tuple[Moved, ...] = ()
-    released: tuple[Released, ...] = ()
+    released: tuple[ListedConnector, ...] = ()
     stale_brokers: tuple[str, ...] = ()
     """The same for Kafka clusters: `link read` removes them."""
     unused_links: tuple[tuple[str, str], ...] = ()

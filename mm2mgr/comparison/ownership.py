@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.text import in_yaml
-from mm2mgr.topology import Adopted, Released, Topology
+from mm2mgr.topology import ListedConnector, Topology
 
 _Named = tuple[str, str]  # a Connect cluster and a connector on it
 
@@ -34,8 +34,8 @@ class Ownership:
     """Whose connectors are, as the tree of one owner sees it."""
 
     owner: str
-    adopted: Mapping[_Named, Adopted] = field(default_factory=dict)
-    released: Mapping[_Named, Released] = field(default_factory=dict)
+    adopted: Mapping[_Named, ListedConnector] = field(default_factory=dict)
+    released: Mapping[_Named, ListedConnector] = field(default_factory=dict)
 
     @classmethod
     def of(cls, topology: Topology) -> Ownership:

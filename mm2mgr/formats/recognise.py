@@ -168,9 +168,9 @@ def _read_documents(file: str, syntax: Literal["json", "yaml"], roots: Sequence[
             connectors_read += _of_confluent(root)
             continue
         of_operator = [node for node in (list(strimzi.resources(root)) or [root]) if strimzi.is_resource(node)]
-        for resource in map(strimzi.read_resource, of_operator):
-            connectors_read += resource.connectors
-            workers |= resource.workers
+        for connectors_of, workers_of in map(strimzi.read_resource, of_operator):
+            connectors_read += connectors_of
+            workers |= workers_of
         if not of_operator:
             connectors_read += documents.connectors(root, Path(file).stem)
     if not connectors_read and not workers and not within:
@@ -241,5 +241,5 @@ def _of_confluent(root: Node) -> list[FoundConnector]:
         root, members=tuple((key, line, renamed if key == "spec" else node) for key, line, node in root.members)
     )
     places = {"connector.class": (*spec.path, "class"), "tasks.max": ()}
-    connectors = strimzi.read_resource(resource).connectors
+    connectors, _ = strimzi.read_resource(resource)
     return [replace(connector, home=(*spec.path, "configs"), places=places) for connector in connectors]

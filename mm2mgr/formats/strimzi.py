@@ -8,7 +8,7 @@ a resource. Sources: KafkaMirrorMaker2Connectors, KafkaMirrorMaker2Cluster and K
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from mm2mgr.formats import client_security
 from mm2mgr.formats.connectors import CONVERTERS, FoundConnector, FoundWorkers, OperatorNote, OperatorResource
@@ -47,14 +47,7 @@ _STORED = {  # members of v1
 _JSON = dict.fromkeys(("key.converter", "value.converter"), "org.apache.kafka.connect.json.JsonConverter")
 _SHARED = (
     *(
-        "version",
-        "replicas",
-        "image",
-        "resources",
-        "livenessProbe",
-        "readinessProbe",
-        "jvmOptions",
-        "jmxOptions",
+        *("version", "replicas", "image", "resources", "livenessProbe", "readinessProbe", "jvmOptions", "jmxOptions"),
         "logging",
     ),
     *("clientRackInitImage", "rack", "tracing", "metricsConfig", "template", "externalConfiguration"),
@@ -62,21 +55,13 @@ _SHARED = (
 _OF_CONNECTOR = ("tasksMax", "config", "state", "autoRestart", "version", "listOffsets", "alterOffsets")
 _OF_CLUSTER = ("alias", "bootstrapServers", "tls", "authentication", "config")
 _OF_MIRROR = (
-    "sourceConnector",
-    "checkpointConnector",
-    "topicsPattern",
-    "topicsExcludePattern",
-    "groupsPattern",
+    *("sourceConnector", "checkpointConnector", "topicsPattern", "topicsExcludePattern", "groupsPattern"),
     "groupsExcludePattern",
 )
 _OLD = {  # members that v1 no longer has
     "spec": ("connectCluster", "clusters"),
     "mirror": (
-        "sourceCluster",
-        "targetCluster",
-        "heartbeatConnector",
-        "topicsBlacklistPattern",
-        "groupsBlacklistPattern",
+        *("sourceCluster", "targetCluster", "heartbeatConnector", "topicsBlacklistPattern", "groupsBlacklistPattern"),
     ),
     "connector": ("pause",),
 }
@@ -92,12 +77,8 @@ _PROVIDERS = "config.providers"
 _READS = {"sourceConnector": ("topics",), "checkpointConnector": ("topics", "groups")}
 
 
-@dataclass(frozen=True)
-class Resource:
-    """The content of one resource: connectors, and the Connect cluster of that name with its workers."""
-
-    connectors: tuple[FoundConnector, ...] = ()
-    workers: Mapping[str, FoundWorkers] = field(default_factory=dict)
+Resource = tuple[Sequence[FoundConnector], Mapping[str, FoundWorkers]]
+"""The content of one resource: connectors, and the Connect cluster of that name with its workers."""
 
 
 def resources(root: Node) -> Iterator[Node]:
@@ -126,10 +107,8 @@ def read_resource(resource: Node) -> Resource:
         trusted = f"{name}-connect-tls-trusted-certs:ca.crt"
         workers = _worker(spec, spec, {**_storage("connect-cluster"), **_JSON}, _namespace(resource), trusted)
         notes = tuple(client_security.refused_members(spec, is_v1=_is_v1(resource)))
-        return Resource(workers={name: replace(workers, takes_resources=asked, notes=notes)})
-    if spec.get("class"):
-        return Resource((_connector(name, resource, spec),))
-    return Resource()
+        return (), {name: replace(workers, takes_resources=asked, notes=notes)}
+    return [_connector(name, resource, spec)] if spec.get("class") else (), {}
 
 
 def _connector(name: str, resource: Node, spec: Node) -> FoundConnector:
@@ -286,7 +265,7 @@ def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
     """Return the connectors of a KafkaMirrorMaker2; its workers use one of its clusters and ByteArrayConverter."""
     pairs = list(_pairs(spec))
     if not pairs:
-        return Resource()
+        return (), {}
     own = _clusters(spec).get(spec.word("connectCluster")) or pairs[0].target
     namespace, trusted = _namespace(resource), f"{name}-connect-tls-trusted-certs"
     defaults = {**_storage("mirrormaker2-cluster"), **CONVERTERS}
@@ -297,7 +276,7 @@ def _mirror_maker(name: str, resource: Node, spec: Node) -> Resource:
     connectors = [
         replace(connector, resource=replace(of, notes=() if at else notes)) for at, connector in enumerate(connectors)
     ]
-    return Resource(tuple(connectors), workers)
+    return connectors, workers
 
 
 def _notes(resource: Node, spec: Node, pairs: Sequence[_Mirror], own: Node) -> Iterator[OperatorNote]:

@@ -27,12 +27,7 @@ _OF_PLUGINS = (
 )
 # What a line of a cluster may begin with in mm2.properties: plugins of workers read these, plugins of connectors those.
 _OF_WORKERS = (
-    "config.providers.",
-    "key.converter.",
-    "value.converter.",
-    "header.converter.",
-    "metrics.context.",
-    "mm2mgr.",
+    *("config.providers.", "key.converter.", "value.converter.", "header.converter.", "metrics.context.", "mm2mgr."),
 )
 _OF_CONNECTORS = ("replication.policy.", "transforms.", "predicates.", "topic.creation.")
 OF_DEDICATED = ("clusters", "dedicated.mode.enable.internal.rest", "mm.enable.internal.rest")

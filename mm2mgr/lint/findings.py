@@ -78,7 +78,7 @@ class Rule:
     those with a key that holds one of the texts `needs` (() for all). `reads` returns the keys whose values decide, for
     connectors of a kind; of addresses only whether there is one. Beside them only the kind, the workers and the file
     may decide. Of connectors that are equal in these, one without a hit stands for all. None: anything may decide.
-    `source` is the KIP, JIRA or article behind it; `evidence` names the live test that showed the effect ("" =
+    `source` is the KIP, JIRA or article behind it; `live` names the live test that showed the effect ("" =
     unverified); one that ends in `::` is completed by the function's name. `of_unknown_lines`: it looks at connectors
     of Kafka lines that are not known here, at which no other rule looks. `stops`: with an error of it a connector
     mirrors nothing, as it is refused, FAILED or never started, so its fix may change what is mirrored. Plan and apply
@@ -90,7 +90,7 @@ class Rule:
     check: Callable[[Subject], Iterator[Hit]] | None = None
     over: Callable[[Estate], Iterator[Hit]] | None = None
     source: str = ""
-    evidence: str = ""
+    live: str = ""
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
     needs: tuple[str, ...] = ()
     reads: Callable[[SubjectKind], Sequence[str] | None] | None = None
@@ -119,7 +119,7 @@ class Rule:
 
     @property
     def proof(self) -> str:
-        return self.evidence or "unverified: not seen on a live worker yet"
+        return self.live or "unverified: not seen on a live worker yet"
 
 
 def keys_ending(*ends: str) -> Callable[[SubjectKind], tuple[str, ...]]:
@@ -132,30 +132,30 @@ EstateCheck = Callable[[Estate], Iterator[Hit]]
 _REGISTERED: dict[str, list[Rule]] = {}
 
 
-def rule(id: str, severity: Severity, **facts: Any) -> Callable[[ConnectorCheck], ConnectorCheck]:
+def rule(id: str, severity: Severity, source: str = "", **facts: Any) -> Callable[[ConnectorCheck], ConnectorCheck]:
     """Register the decorated function as a rule that looks at one connector; `facts` are the other fields of `Rule`.
 
     The function's docstring is the page of the rule, its first sentence the title.
     """
 
     def register(check: ConnectorCheck) -> ConnectorCheck:
-        _register(check, Rule(id, severity, check, **facts))
+        _register(check, Rule(id, severity, check, source=source, **facts))
         return check
 
     return register
 
 
 def _register(function: ConnectorCheck | EstateCheck, new_rule: Rule) -> None:
-    if new_rule.evidence.endswith("::"):
-        new_rule = replace(new_rule, evidence=f"{new_rule.evidence}test_{function.__name__}")
+    if new_rule.live.endswith("::"):
+        new_rule = replace(new_rule, live=f"{new_rule.live}test_{function.__name__}")
     _REGISTERED.setdefault(function.__module__, []).append(new_rule)
 
 
-def estate_rule(id: str, severity: Severity, **facts: Any) -> Callable[[EstateCheck], EstateCheck]:
+def estate_rule(id: str, severity: Severity, source: str = "", **facts: Any) -> Callable[[EstateCheck], EstateCheck]:
     """Register the decorated function as a rule that looks at all connectors together, or at the files."""
 
     def register(over: EstateCheck) -> EstateCheck:
-        _register(over, Rule(id, severity, over=over, **facts))
+        _register(over, Rule(id, severity, over=over, source=source, **facts))
         return over
 
     return register

@@ -384,12 +384,8 @@ def moving(members: Sequence[Hop]) -> list[Hop]:
     return [hop for hop in members if hop.plain and not hop.subject.off and hop.source != hop.target]
 
 
-@dataclass(frozen=True)
-class WaysBack:
-    """Paths that lead back: proved ones; for undecided ones the first hop, the last one and the patterns."""
-
-    circles: tuple[Circle, ...]
-    undecided: tuple[tuple[Hop, Hop, str], ...]
+WaysBack = tuple[tuple[Circle, ...], tuple[tuple[Hop, Hop, str], ...]]
+"""Paths that lead back: proved ones; of undecided ones the first hop, the last one and the patterns."""
 
 
 def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
@@ -415,7 +411,7 @@ def rounds(starts: Sequence[Hop], every: Sequence[Hop]) -> WaysBack:
             if walk.undecided and not circles:
                 open_.setdefault(frozenset((start.source, start.target)), walk.undecided)
     reported = {places for places in open_ if not any(places <= proved for proved in hops_of)}
-    return WaysBack(tuple(circles_reported), tuple(open_[places] for places in open_ if places in reported))
+    return tuple(circles_reported), tuple(open_[places] for places in open_ if places in reported)
 
 
 def on_circles(every: Sequence[Hop]) -> set[Hop]:

@@ -18,7 +18,7 @@ from mm2mgr.lint.subject import Estate, Subject, addresses
 from mm2mgr.lint.target_names import SEPARATOR, naming_of, policy_of, separator_of
 from mm2mgr.spec.keys import SECURITY_KEYS
 from mm2mgr.text import few
-from mm2mgr.topics.automaton import Machine, Resumed, Search, shortest
+from mm2mgr.topics.automaton import Machine, Search, shortest
 from mm2mgr.topics.names import NameFilter, Selection, machine_of, refused_by
 from mm2mgr.topics.shared import Catalog
 from mm2mgr.truth.explain import RENAMED
@@ -161,8 +161,7 @@ def _names(before: Subject, after: Subject) -> str:
         return ""
     return (
         f"the topics of {before.pair} would get other names on {after.target}: all of them are mirrored again under "
-        "these, "
-        "and consumers find the old ones without new records"
+        "these, and consumers find the old ones without new records"
     )
 
 
@@ -334,7 +333,7 @@ def missing(selection_here: Selection, other: Selection) -> Search | None:
 
 
 def _search(required: Iterable[Machine], refused: Iterable[Machine]) -> Search:
-    return shortest([*map(Resumed, required)], [*map(Resumed, refused)], _MOST_STATES)
+    return shortest([(machine, "") for machine in required], [(machine, "") for machine in refused], _MOST_STATES)
 
 
 _Name = tuple[str, str]  # a Connect cluster and a connector on it

@@ -6,8 +6,8 @@ it was before, or after ten hops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from mm2mgr.lint.hops import Hop, Point, carries_heartbeats, clusters, hops, point, same
 from mm2mgr.lint.subject import Subject, addresses
@@ -43,19 +43,13 @@ class TopicHop:
 Route = tuple[TopicHop, ...]
 
 
-@dataclass(frozen=True)
 class Routes:
-    """All hops of some connectors, and the names of the clusters between them."""
+    """All hops of some connectors, and the names of the clusters between them; `declared` ones have their alias."""
 
-    every: tuple[Hop, ...]
-    names: Mapping[int, str]
-    _legs: dict[TopicPlace, tuple[TopicHop, ...]] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def between(cls, subjects: tuple[Subject, ...], declared: Iterable[KafkaCluster]) -> Routes:
-        """Number the clusters of these connectors; `declared` ones have their alias of the tree."""
-        between_clusters = tuple(hop for hop in hops(subjects) if hop.source != hop.target)
-        return cls(between_clusters, dict(_names(subjects, tuple(declared))))
+    def __init__(self, subjects: tuple[Subject, ...], declared: Iterable[KafkaCluster]) -> None:
+        self.every = tuple(hop for hop in hops(subjects) if hop.source != hop.target)
+        self.names = dict(_names(subjects, tuple(declared)))
+        self._legs: dict[TopicPlace, tuple[TopicHop, ...]] = {}
 
     def legs(self, start: TopicPlace) -> tuple[TopicHop, ...]:
         """Return what the connectors that read this cluster do with the topic, where they have to do with it."""

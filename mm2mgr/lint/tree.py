@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -85,19 +85,16 @@ def _files(paths: Sequence[str], contents: Mapping[str, bytes]) -> tuple[SourceF
     return tuple(files)
 
 
-@dataclass
 class _TreeSubjects:
     """Makes the subjects of a tree; what many of them share is made once."""
 
-    topology: Topology
-    spec: Spec | None
-    spots: dict[str, Spot] = field(default_factory=dict)
-    workers: dict[str, WorkerFacts] = field(default_factory=dict)
-    kafkas: dict[str, KafkaFacts] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.flows = {flow.id: flow for flow in self.topology.flows}
-        clusters = self.topology.clusters.items()
+    def __init__(self, topology: Topology, spec: Spec | None) -> None:
+        self.topology, self.spec = topology, spec
+        self.spots: dict[str, Spot] = {}
+        self.workers: dict[str, WorkerFacts] = {}
+        self.kafkas: dict[str, KafkaFacts] = {}
+        self.flows = {flow.id: flow for flow in topology.flows}
+        clusters = topology.clusters.items()
         self.aliases = {str(cluster.client["bootstrap.servers"]): alias for alias, cluster in clusters}
 
     def subject(self, connector: Connector) -> Subject:

@@ -133,11 +133,7 @@ FACTS = (
         "their values, and the converters, stores and providers that they bring",
         "--worker",
         (
-            "worker-value",
-            "provider-unknown",
-            "worker-keystore-clash",
-            "catches-internal",
-            "converter",
+            *("worker-value", "provider-unknown", "worker-keystore-clash", "catches-internal", "converter"),
             "offset-syncs-block",
         ),
         _lacking(lambda subject: subject.worker.properties is None),

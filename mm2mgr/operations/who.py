@@ -114,7 +114,7 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     live, unread = ((), {}) if offline else _read(workspace)
     if not offline:
         declared = _not_running(declared, live, unread)
-    routes = Routes.between((*live, *declared), topology.clusters.values())
+    routes = Routes((*live, *declared), topology.clusters.values())
     if cluster is not None and cluster not in {*routes.names.values(), *topology.clusters}:
         known = sorted({*routes.names.values(), *topology.clusters})
         near = nearest(cluster, known)

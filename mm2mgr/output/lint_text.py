@@ -163,7 +163,7 @@ def _say_rule(rule: Rule) -> None:
     say()
     if rule.source:
         say(f"source: {rule.source}")
-    say(f"test:   {rule.evidence}")
+    say(f"test:   {rule.live}")
 
 
 def _say_bug(bug: Bug) -> None:

@@ -60,7 +60,7 @@ def _rule(rule: Rule) -> Json:
         "id": rule.id,
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.title},
-        "help": {"text": f"{rule.story}{source}\n\nReproduced by: {rule.evidence}"},
+        "help": {"text": f"{rule.story}{source}\n\nReproduced by: {rule.live}"},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"tags": ["kafka", "mirrormaker"], "problem.severity": _PROBLEMS[rule.severity]},
     }

@@ -20,7 +20,7 @@ from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.remarks import Remark, texts_of
 from mm2mgr.render import Connector
 from mm2mgr.text import few, number_of
-from mm2mgr.topology import Adopted
+from mm2mgr.topology import ListedConnector
 from mm2mgr.truth import reach
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
@@ -389,7 +389,7 @@ def _compare(
 
 def _adopt(  # noqa: PLR0913  both sides, and what is known of them
     owners: Ownership,
-    entry: Adopted,
+    entry: ListedConnector,
     desired: Connector,
     live: Mapping[str, str] | None,
     workers: WorkerClients,

@@ -287,12 +287,8 @@ class Both:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Resumed:
-    """A machine that goes on after a text that it has read."""
-
-    machine: Machine
-    read: str = ""
+Resumed = tuple[Machine, str]
+"""A machine that goes on after a text that it has read."""
 
 
 @dataclass(frozen=True)
@@ -315,12 +311,12 @@ def shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_state
 
 
 def _shortest(required: Sequence[Resumed], refused: Sequence[Resumed], most_states: int) -> Search:
-    machines = [each_machine.machine for each_machine in (*required, *refused)]
+    machines = [machine for machine, _ in (*required, *refused)]
     needed = len(required)
-    start = tuple(_state_after(part.machine, part.read) for part in (*required, *refused))
+    start = tuple(_state_after(machine, read) for machine, read in (*required, *refused))
     if None in start[:needed]:
         return Search(None, 1)
-    longest = LONGEST_NAME - max((len(part.read) for part in required), default=0)
+    longest = LONGEST_NAME - max((len(read) for _, read in required), default=0)
     letters = _letters(frozenset().union(*(machine.letters for machine in machines)))
     steps = tuple(enumerate(machines))
     waiting = deque([(start, "")])

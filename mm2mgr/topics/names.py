@@ -22,7 +22,6 @@ from mm2mgr.topics.automaton import (
     Literals,
     Machine,
     Regular,
-    Resumed,
     TooLarge,
     relax,
     shortest,
@@ -127,7 +126,7 @@ def matches_no_topic(item: str) -> bool:
             return False
     except TooLarge:
         return False
-    search = shortest([Resumed(machine)], [], _STATES_OF_ONE_ITEM)
+    search = shortest([(machine, "")], [], _STATES_OF_ONE_ITEM)
     return search.word is None and not search.open
 
 

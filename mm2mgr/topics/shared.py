@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from mm2mgr.topics.automaton import Resumed, shortest
+from mm2mgr.topics.automaton import shortest
 from mm2mgr.topics.java_regex import TOPIC_CHARS, Alt, Chars, Group, Node, Repeat, Seq
 from mm2mgr.topics.names import Items, NameFilter, Selection, machine_of, names_of_both, refused_by, samples, shape_of
 
@@ -243,11 +243,11 @@ def _decide(begun: _Begun, items_of: Sequence[Items], taken: _Taken, but: Items,
     unclear = next((item for items in items_of for item in items if not machine_of((item,))), "")
     undecided = Shared(undecided=unclear or " and ".join(dict.fromkeys(items[0] for items in items_of)))
     machines = [machine_of(items) for items in regular_items]
-    required = [Resumed(machine, before) for machine, (_, before) in zip(machines, begun, strict=True) if machine]
+    required = [(machine, before) for machine, (_, before) in zip(machines, begun, strict=True) if machine]
     if len(required) < len(begun) or not all(regular_items) or budget.left <= 0:
         return undecided
-    refused = [Resumed(machine, before) for selection, before in begun for machine in refused_by(selection)]
-    refused += [Resumed(machine) for machine in [machine_of(but)] if machine and but]
+    refused = [(machine, before) for selection, before in begun for machine in refused_by(selection)]
+    refused += [(machine, "") for machine in [machine_of(but)] if machine and but]
     for left_out in ((), refused):  # without what is left out first: that is quick, and mostly proves it
         search = shortest(required, list(dict.fromkeys(left_out)), _STATES_OF_ONE)
         if not budget.spend(_STATES_AT_LEAST + search.states) or search.open:

@@ -425,10 +425,7 @@ def _token(client: Settings) -> str:
 
 
 _LOGINS = (
-    "Krb5LoginModule",
-    "OAuthBearerLoginModule",
-    "org.apache.kafka.common.security.",
-    "unsecuredLoginStringClaim_",
+    *("Krb5LoginModule", "OAuthBearerLoginModule", "org.apache.kafka.common.security.", "unsecuredLoginStringClaim_"),
     "${",
 )
 _ONLY_WHETHER = ("bootstrap.servers", "bootstrap.controllers", "password", "location")

@@ -300,29 +300,19 @@ def _notes(prefix: str, plain: str, effects: Sequence[Effect]) -> Iterator[str]:
 # --- lines of mm2.properties ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _DriverKey:
-    """A line that MirrorMaker's driver reads itself (MirrorMakerConfig), with the line of Kafka that brought it."""
-
-    does: str
-    definition: Definition
-    since: tuple[int, ...] = ()
-
-
 _DRIVER = "MirrorMaker's driver"
-_CLIENT_LINES_SINCE = (
-    2,
-    8,
-)  # before, they were handed on below source.cluster., where no client looks (apache/kafka#9313)
-_OF_DRIVER = {
-    "clusters": _DriverKey(
+_CLIENT_LINES_SINCE = (2, 8)  # before, they were below source.cluster., where no client looks (apache/kafka#9313)
+# Lines that the driver reads itself (MirrorMakerConfig): what they do, and since which line of Kafka.
+_OF_DRIVER: dict[str, tuple[str, Definition, tuple[int, ...]]] = {
+    "clusters": (
         "lists the aliases of the clusters; each pair of them can mirror, and A->B.enabled = true starts one",
         Definition(_DRIVER, "list", "", None, True, (), "since 2.7 or earlier", ()),
+        (),
     ),
-    "dedicated.mode.enable.internal.rest": _DriverKey(
+    "dedicated.mode.enable.internal.rest": (
         "starts a REST server on each node of a dedicated MirrorMaker, by which nodes forward changes of connectors "
-        "and tasks "
-        "to the one that leads (KIP-710); without it several nodes miss new topics and partitions (KAFKA-9981)",
+        "and tasks to the one that leads (KIP-710); without it several nodes miss new topics and partitions "
+        "(KAFKA-9981)",
         Definition(_DRIVER, "boolean", "", "false", False, (), "since 3.5", ()),
         (3, 5),
     ),
@@ -330,14 +320,10 @@ _OF_DRIVER = {
 
 
 def _driver_key(key: str, version: str, keys: Keys) -> Explanation:
-    own = _OF_DRIVER[key]
-    verdict = (
-        "is a line of mm2.properties"
-        if numbers(version) >= own.since
-        else f"does nothing: Kafka {version} does not have it"
-    )
-    notes = (own.does, "a connector on Connect, and a tree, have no such key")
-    return Explanation(key, version, key, verdict, (), (), (own.definition,), notes)
+    does, definition, since = _OF_DRIVER[key]
+    verdict = _BEGINS if numbers(version) >= since else f"does nothing: Kafka {version} does not have it"
+    notes = (does, "a connector on Connect, and a tree, have no such key")
+    return Explanation(key, version, key, verdict, (), (), (definition,), notes)
 
 
 _ENABLED = Definition(_DRIVER, "boolean", "", "false", False, (), "since 2.7 or earlier", ())
@@ -353,8 +339,7 @@ def _line_of_pair(  # noqa: PLR0913, PLR0917 - the arguments of explain, and the
     if plain == "enabled":
         switch = (
             f"true starts all three connectors of {pair}; otherwise it mirrors nothing, and only its heartbeat "
-            "connector runs "
-            "(emit.heartbeats.enabled, which is true by default)",
+            "connector runs (emit.heartbeats.enabled, which is true by default)",
             f"only true counts, in any letters: yes, on and 1 leave {pair} switched off",
         )
         return Explanation(key, version, plain, f"{_BEGINS}: it switches {pair} on", (), (), (_ENABLED,), switch)

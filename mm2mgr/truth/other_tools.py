@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mm2mgr.truth.reach import CLUSTER_KEYS
 
 _REPLICATOR, _MIRUS, _FIRST = "Confluent Replicator", "Mirus", "MirrorMaker 1"
@@ -73,21 +71,13 @@ _PREFIXES = {
 }
 
 
-@dataclass(frozen=True)
-class OtherKey:
-    """A key of another tool ("" for a common guess), and the connector's key of the same meaning, "" for none."""
-
-    tool: str
-    instead: str
-
-
-def other_tool(key: str) -> OtherKey | None:
-    """Return whose key this is, None when no other tool is known for it."""
-    if other := _KEYS.get(key):
-        return OtherKey(*other)
+def other_tool(key: str) -> tuple[str, str] | None:
+    """Return whose key it is ("" for a common guess), and the connector's own key for it; None for no tool's."""
+    if key in _KEYS:
+        return _KEYS[key]
     for prefix, (tool, ours) in _PREFIXES.items():
         if key.startswith(prefix):
             plain = key.removeprefix(prefix)
             passed = not ours.endswith(".cluster.") or plain in CLUSTER_KEYS
-            return OtherKey(tool, f"{ours}{plain}" if ours and passed else "")
+            return tool, f"{ours}{plain}" if ours and passed else ""
     return None

@@ -12,8 +12,8 @@ from mm2mgr.lint.findings import Rule
 from mm2mgr.lint.rules import RULES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SEEN = [rule for rule in RULES if rule.evidence]
-UNSEEN = [rule for rule in RULES if not rule.evidence]
+SEEN = [rule for rule in RULES if rule.live]
+UNSEEN = [rule for rule in RULES if not rule.live]
 
 
 def ids(rules: list[Rule]) -> list[str]:
@@ -22,7 +22,7 @@ def ids(rules: list[Rule]) -> list[str]:
 
 @pytest.mark.parametrize("rule", SEEN, ids=ids(SEEN))
 def test_a_rule_names_a_live_test_that_exists(rule: Rule) -> None:
-    path, _, name = rule.evidence.partition("::")
+    path, _, name = rule.live.partition("::")
     text = (REPOSITORY / path).read_text(encoding="utf-8")
     tests = {node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)}
     assert "pytest.mark.live" in text, f"{path} is no live test"
@@ -40,7 +40,7 @@ def test_a_rule_without_a_live_test_does_not_claim_to_have_been_seen_here(rule: 
 
 
 def test_each_live_test_of_lint_that_shows_an_effect_stands_in_a_rule() -> None:
-    named = {rule.evidence for rule in SEEN}
+    named = {rule.live for rule in SEEN}
     here = Path(__file__).parent
     controls = {
         "test_a_healthy_connector_copies_bytes_and_is_not_found",

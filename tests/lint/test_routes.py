@@ -46,7 +46,7 @@ def reached(subjects: Sequence[Subject], start: tuple[str, str]) -> set[tuple[st
     while waiting:
         cluster, topic = waiting.pop()
         for each in subjects:
-            selection = Routes.between((each,), ()).every[0].selection
+            selection = Routes((each,), ()).every[0].selection
             if each.source == cluster and selection and selection.takes(topic):
                 name = each.target, selection.target_name(topic)
                 if name not in found and len(name[1]) < 60:
@@ -58,7 +58,7 @@ def reached(subjects: Sequence[Subject], start: tuple[str, str]) -> set[tuple[st
 @settings(max_examples=150, deadline=None)
 @given(connectors)
 def test_the_routes_pass_exactly_the_names_that_the_topic_gets(subjects: tuple[Subject, ...]) -> None:
-    routes = Routes.between(subjects, ())
+    routes = Routes(subjects, ())
     numbers = {name: number for number, name in routes.names.items()}
     start = subjects[0].source, "orders"
     first = TopicPlace(numbers[start[0]], start[1])
@@ -71,7 +71,7 @@ def test_the_routes_pass_exactly_the_names_that_the_topic_gets(subjects: tuple[S
 
 def test_a_topic_that_goes_round_for_ever_ends() -> None:
     ring = (connector(0, "a", "b", ".*", False), connector(1, "b", "a", ".*", True))
-    routes = Routes.between(ring, ())
+    routes = Routes(ring, ())
     (way,) = routes.onward(TopicPlace(0, "orders"))
     assert len(way) == LONGEST
     assert way[3].end == TopicPlace(0, "a.a.orders")
@@ -80,7 +80,7 @@ def test_a_topic_that_goes_round_for_ever_ends() -> None:
 @settings(max_examples=150, deadline=None)
 @given(connectors)
 def test_from_its_last_name_the_same_way_is_found(subjects: tuple[Subject, ...]) -> None:
-    routes = Routes.between(subjects, ())
+    routes = Routes(subjects, ())
     for number in routes.names:
         for way in islice(routes.onward(TopicPlace(number, "orders")), 50):
             stops = [leg.start for leg in way] + [leg.end for leg in way[-1:]]

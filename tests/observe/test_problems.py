@@ -8,7 +8,7 @@ from pathlib import Path
 from mm2mgr.comparison.journal import Journal
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.health import FlowStatus
-from mm2mgr.topology import Adopted
+from mm2mgr.topology import ListedConnector
 from tests.observe.estate import Estate, estate, sentences
 
 TRACE = """org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception from producer send callback
@@ -169,7 +169,7 @@ def test_what_is_adopted_drifts_by_effect_only(small: Estate) -> None:
     live = small.connect.connectors[small.source]
     live.config = {key: value for key, value in live.config.items() if not key.startswith(("mm2mgr.", "header."))}
     assert "differs from the tree in 3 keys" in only_problem(small.flow())
-    small.topology = replace(small.topology, adopted=(Adopted("cb", small.source, None, "x.yaml:1"),))
+    small.topology = replace(small.topology, adopted=(ListedConnector("cb", small.source, "x.yaml:1"),))
     assert small.flow().problems == ()
     live.config["tasks.max"] = "7"
     assert "it is adopted, and differs from the tree in key tasks.max" in only_problem(small.flow())

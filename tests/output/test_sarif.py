@@ -28,7 +28,7 @@ def rule(name: str, severity: Severity, **facts: str) -> Rule:
 
 
 RULES = [
-    rule("loop", "error", source="KIP-382", seen="tests/x.py::test_loop"),
+    rule("loop", "error", source="KIP-382", live="tests/x.py::test_loop"),
     rule("glob", "warning"),
     rule("slow", "info"),
     rule("unused", "error"),

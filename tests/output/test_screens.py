@@ -109,7 +109,7 @@ def rule() -> Rule:
         yield from ()
 
     check.__doc__ = written["story"]
-    return Rule(written["rule"], written["severity"], check, source=written["source"], seen=written["seen"])
+    return Rule(written["rule"], written["severity"], check, source=written["source"], live=written["seen"])
 
 
 def lint() -> None:

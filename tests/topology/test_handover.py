@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mm2mgr.render import render
-from mm2mgr.topology import Adopted, Moved, Released
+from mm2mgr.topology import ListedConnector, Moved
 from tests.spec.trees import BASE, FLOW, expanded
 
 NAMED = """\
@@ -43,10 +43,10 @@ def test_lists_of_several_files_are_one(tmp_path: Path) -> None:
     two = "adopt:\n- {connect: w, connector: legacy-cp, from_owner: others}\nrelease: [{connect: w, connector: x y}]\n"
     topology = expanded(tmp_path, base=BASE, flow=NAMED, one=one, two=two)
     assert topology.adopted == (
-        Adopted("w", "legacy f", None, f"{tmp_path}/one.yaml:1"),
-        Adopted("w", "legacy-cp", "others", f"{tmp_path}/two.yaml:2"),
+        ListedConnector("w", "legacy f", f"{tmp_path}/one.yaml:1"),
+        ListedConnector("w", "legacy-cp", f"{tmp_path}/two.yaml:2", "others"),
     )
-    assert topology.released == (Released("w", "x y", f"{tmp_path}/two.yaml:3"),)
+    assert topology.released == (ListedConnector("w", "x y", f"{tmp_path}/two.yaml:3"),)
 
 
 def test_a_move_is_from_a_flow_a_connector_or_a_dedicated_mirrormaker(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ _PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 @rule(
     "bad-address",
     "error",
+    "ClientUtils.parseAndValidateAddresses, KAFKA-16824, KIP-1161",
     stops=True,
     needs=(_ADDRESS,),
-    source="ClientUtils.parseAndValidateAddresses, KAFKA-16824, KIP-1161",
 )
 def bad_address(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot read an address, or reads it otherwise than meant.
@@ -127,7 +127,7 @@ def _meant_servers(servers: str, version: str) -> str:
     return whole if whole and ("…" in whole or not _fault(whole, version)) else "host:9092,…"
 
 
-@rule("address-scheme", "warning", needs=(_ADDRESS,), source="Kafka's Utils.getHost")
+@rule("address-scheme", "warning", "Kafka's Utils.getHost", needs=(_ADDRESS,))
 def address_scheme(subject: Subject) -> Iterator[Hit]:
     """The scheme before an address does not select the protocol.
 

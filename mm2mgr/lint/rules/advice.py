@@ -33,7 +33,7 @@ _MANY_CHECKPOINT_TASKS = 10
 _LARGE_LAG = 10_000
 
 
-@rule("one-task", "warning", types=("source",), source="KIP-382, strimzi#4833")
+@rule("one-task", "warning", "KIP-382, strimzi#4833", types=("source",))
 def one_task(subject: Subject) -> Iterator[Hit]:
     """One task mirrors everything, because tasks.max is not set.
 
@@ -55,7 +55,7 @@ def one_task(subject: Subject) -> Iterator[Hit]:
     yield hit if count > _MANY_PARTITIONS else hit.with_severity("info")
 
 
-@rule("tasks-idle", "info", types=("checkpoint", "heartbeat"), source="MirrorCheckpointConnector.taskConfigs")
+@rule("tasks-idle", "info", "MirrorCheckpointConnector.taskConfigs", types=("checkpoint", "heartbeat"))
 def tasks_idle(subject: Subject) -> Iterator[Hit]:
     """The connector never creates as many tasks as tasks.max allows, or they do not help.
 
@@ -81,7 +81,7 @@ def tasks_idle(subject: Subject) -> Iterator[Hit]:
         yield connector_hit(subject, _TASKS, str(useful), f"{file_key(subject, _TASKS)}={text}: {reason}")
 
 
-@rule("offset-lag-large", "warning", types=("source",), needs=(_LAG,), source="OffsetSyncWriter, KAFKA-15906")
+@rule("offset-lag-large", "warning", "OffsetSyncWriter, KAFKA-15906", types=("source",), needs=(_LAG,))
 def offset_lag_large(subject: Subject) -> Iterator[Hit]:
     """Offset syncs are rare, so translated offsets lag far behind.
 
@@ -103,7 +103,7 @@ def offset_lag_large(subject: Subject) -> Iterator[Hit]:
     yield hit.with_severity("info") if since else hit
 
 
-@rule("group-offsets-off", "info", types=("checkpoint",), source="KIP-545")
+@rule("group-offsets-off", "info", "KIP-545", types=("checkpoint",))
 def group_offsets_off(subject: Subject) -> Iterator[Hit]:
     """Consumer groups have no offsets on the target, because sync.group.offsets.enabled is not set.
 
@@ -127,7 +127,7 @@ _FORGOTTEN = {
 }
 
 
-@rule("client-defaults", "info", types=("source", "checkpoint"), source="mm2mgr's own defaults")
+@rule("client-defaults", "info", "mm2mgr's own defaults", types=("source", "checkpoint"))
 def client_defaults(subject: Subject) -> Iterator[Hit]:
     """Settings of Kafka's clients have defaults that do not suit a mirror.
 
@@ -167,7 +167,7 @@ def _matters(subject: Subject, plain: str) -> bool:
     return True
 
 
-@estate_rule("no-heartbeats", "info", source="KIP-382")
+@estate_rule("no-heartbeats", "info", "KIP-382")
 def no_heartbeats(estate: Estate) -> Iterator[Hit]:
     """Nothing shows from outside whether a pair works: no heartbeat connector writes into its source.
 
@@ -199,7 +199,7 @@ _FORMATS = "metric.names.formats"
 _MAJOR = (5, 0)
 
 
-@estate_rule("known-bug", "warning", source="Apache Kafka's issues and history")
+@estate_rule("known-bug", "warning", "Apache Kafka's issues and history")
 def known_bug(estate: Estate) -> Iterator[Hit]:
     """The workers run a Kafka release with a known bug that concerns these connectors.
 
@@ -220,7 +220,7 @@ def known_bug(estate: Estate) -> Iterator[Hit]:
         yield Hit(message, bug.remedy, bug.key, subject=first, others=tuple(others))
 
 
-@estate_rule("minor-bugs", "info", source="Apache Kafka's issues and history")
+@estate_rule("minor-bugs", "info", "Apache Kafka's issues and history")
 def minor_bugs(estate: Estate) -> Iterator[Hit]:
     """The workers run a Kafka release with known bugs of small or rare effect that concern these connectors.
 
@@ -255,7 +255,7 @@ def _is_next_major(subject: Subject) -> bool:
     return subject.known_version is not None and numbers(subject.known_version) >= _MAJOR
 
 
-@estate_rule("upgrade-override-policy", "warning", source="KIP-1188 (KAFKA-19824)")
+@estate_rule("upgrade-override-policy", "warning", "KIP-1188 (KAFKA-19824)")
 def upgrade_override_policy(estate: Estate) -> Iterator[Hit]:
     """From Kafka 5.0 on, workers refuse the client overrides of these connectors unless a line allows them.
 
@@ -290,7 +290,7 @@ def _is_open(subject: Subject) -> bool:
     )
 
 
-@estate_rule("upgrade-metric-names", "info", source="KIP-1280")
+@estate_rule("upgrade-metric-names", "info", "KIP-1280")
 def upgrade_metric_names(estate: Estate) -> Iterator[Hit]:
     """Kafka 5.0 removes MirrorMaker's old metric names, which dashboards and alerts may read.
 
@@ -312,7 +312,7 @@ def upgrade_metric_names(estate: Estate) -> Iterator[Hit]:
         yield Hit(message, fix, _FORMATS, subject=old[0], others=tuple(old[1:]))
 
 
-@rule("upgrade-deprecated", "info", source="the definitions in Kafka's jars", reads=keys_ending())
+@rule("upgrade-deprecated", "info", "the definitions in Kafka's jars", reads=keys_ending())
 def upgrade_deprecated(subject: Subject) -> Iterator[Hit]:
     """A key is deprecated in the newest known Kafka, so a newer one may not have it.
 

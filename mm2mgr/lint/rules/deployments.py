@@ -31,7 +31,7 @@ _EFFECTS = {
 _DECISIVE = ("group.id", "config.storage.topic")
 
 
-@estate_rule("pairs-share-workers", "error", source="MirrorMakerConfig.workerConfig, MirrorMaker.configureConnectors")
+@estate_rule("pairs-share-workers", "error", "MirrorMakerConfig.workerConfig, MirrorMaker.configureConnectors")
 def pairs_share_workers(estate: Estate) -> Iterator[Hit]:
     """Pairs with one target have workers with one group.id or one storage topic.
 
@@ -122,9 +122,7 @@ _OVERRIDE = re.compile(r"(producer|consumer|admin)\.override\.")
 _STARTS = "the workers do not start"
 
 
-@estate_rule(
-    "worker-value", "error", source="Kafka's definitions of WorkerConfig, DistributedConfig and RestServerConfig"
-)
+@estate_rule("worker-value", "error", "Kafka's definitions of WorkerConfig, DistributedConfig and RestServerConfig")
 def worker_value(estate: Estate) -> Iterator[Hit]:
     """Kafka's definition of a workers' setting does not allow this value.
 
@@ -198,7 +196,7 @@ def _faults(properties: Mapping[str, str], version: str) -> Iterator[tuple[str, 
 _STORED = ("group.id", "config.storage.topic", "offset.storage.topic", "status.storage.topic")
 
 
-@rule("operator-ignores", "error", source="Strimzi's KafkaMirrorMaker2Connectors and KafkaConnectAssemblyOperator")
+@rule("operator-ignores", "error", "Strimzi's KafkaMirrorMaker2Connectors and KafkaConnectAssemblyOperator")
 def operator_ignores(subject: Subject) -> Iterator[Hit]:
     """Strimzi's operator refuses the resource, or ignores a part of it.
 
@@ -218,7 +216,7 @@ def operator_ignores(subject: Subject) -> Iterator[Hit]:
 
 
 @estate_rule(
-    "resources-share-workers", "error", source="Strimzi's KafkaMirrorMaker2Configuration; strimzi-kafka-operator#9344"
+    "resources-share-workers", "error", "Strimzi's KafkaMirrorMaker2Configuration; strimzi-kafka-operator#9344"
 )
 def resources_share_workers(estate: Estate) -> Iterator[Hit]:
     """Two resources of Strimzi have workers of one group, or with one storage topic, on one Kafka cluster.

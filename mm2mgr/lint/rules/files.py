@@ -88,7 +88,7 @@ def _driver_files(estate: Estate) -> Iterator[_DriverFile]:
 # --- lines that are never read ----------------------------------------------------------------------------------------
 
 
-@estate_rule("top-level-client", "error", source=_DRIVER)
+@estate_rule("top-level-client", "error", _DRIVER)
 def top_level_client(estate: Estate) -> Iterator[Hit]:
     """Client settings at the top level of mm2.properties are ignored.
 
@@ -111,7 +111,7 @@ def top_level_client(estate: Estate) -> Iterator[Hit]:
                 yield file.hit(entry, message, f"write it for a cluster: {alias}.{entry.key} = …", edits)
 
 
-@estate_rule("top-level-ignored", "error", source=_DRIVER)
+@estate_rule("top-level-ignored", "error", _DRIVER)
 def top_level_ignored(estate: Estate) -> Iterator[Hit]:
     """The driver ignores this top-level line.
 
@@ -133,9 +133,10 @@ def _place_below(file: _DriverFile, key: str) -> tuple[str, list[str] | None]:
     """Return where to write a line that is ignored at the top level, and its keys there; None when only people know."""
     pairs = [f"{source}->{target}" for source, target in file.mirroring()]
     if other := other_tool(key):
-        if not other.instead:
-            return f"remove it: it is a key of {other.tool}", []
-        return f"write {file.pair}.{other.instead} = …", [f"{pair}.{other.instead}" for pair in pairs]
+        tool, own = other
+        if not own:
+            return f"remove it: it is a key of {tool}", []
+        return f"write {file.pair}.{own} = …", [f"{pair}.{own}" for pair in pairs]
     return _of_driver(file, key, pairs)
 
 
@@ -163,7 +164,7 @@ def _of_driver(file: _DriverFile, key: str, pairs: list[str]) -> tuple[str, list
     )
 
 
-@estate_rule("eos-key-misplaced", "warning", source="KIP-710, KIP-618")
+@estate_rule("eos-key-misplaced", "warning", "KIP-710, KIP-618")
 def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
     """exactly.once.source.support is a setting of the target's workers.
 
@@ -191,7 +192,7 @@ def exactly_once_misplaced(estate: Estate) -> Iterator[Hit]:
 # --- names of clusters and pairs --------------------------------------------------------------------------------------
 
 
-@estate_rule("unknown-cluster", "error", stops=True, source=_DRIVER)
+@estate_rule("unknown-cluster", "error", _DRIVER, stops=True)
 def unknown_cluster(estate: Estate) -> Iterator[Hit]:
     """A line is for a cluster that `clusters` does not list.
 
@@ -231,7 +232,7 @@ def _is_slip(file: _DriverFile, alias: str, meant: str) -> bool:
     return text == other or (same and min(len(text), len(other)) > 2 and slips(text, other) == 1)
 
 
-@estate_rule("pair-key-spelling", "error", stops=True, source=_DRIVER)
+@estate_rule("pair-key-spelling", "error", _DRIVER, stops=True)
 def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
     """The key of a pair is misspelt, so the driver ignores the line.
 
@@ -255,7 +256,7 @@ def pair_key_spelling(estate: Estate) -> Iterator[Hit]:
                 yield replace(hit, mirrors=not right.endswith(".enabled"))
 
 
-@estate_rule("no-flow-enabled", "error", stops=True, source=_DRIVER)
+@estate_rule("no-flow-enabled", "error", _DRIVER, stops=True)
 def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
     """No pair is enabled, so nothing is mirrored.
 
@@ -290,7 +291,7 @@ def no_flow_enabled(estate: Estate) -> Iterator[Hit]:
             yield file.hit(entry, message, fix, edits)
 
 
-@estate_rule("pair-not-enabled", "warning", source=_DRIVER)
+@estate_rule("pair-not-enabled", "warning", _DRIVER)
 def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
     """A pair has settings and is not enabled, so it mirrors nothing.
 
@@ -320,7 +321,7 @@ def pair_not_enabled(estate: Estate) -> Iterator[Hit]:
                 yield file.hit(own[0], message, f"write {name} = true, or remove the lines of the pair")
 
 
-@estate_rule("consumer-of-target", "info", source=_DRIVER)
+@estate_rule("consumer-of-target", "info", _DRIVER)
 def consumer_of_target(estate: Estate) -> Iterator[Hit]:
     """Consumer settings are written for a cluster that no pair reads.
 
@@ -349,7 +350,7 @@ def consumer_of_target(estate: Estate) -> Iterator[Hit]:
 _INTERNAL_REST = "dedicated.mode.enable.internal.rest"
 
 
-@estate_rule("internal-rest-too-new", "warning", source="KIP-710")
+@estate_rule("internal-rest-too-new", "warning", "KIP-710")
 def internal_rest_too_new(estate: Estate) -> Iterator[Hit]:
     """The internal REST server of dedicated nodes does not exist in this version.
 
@@ -389,7 +390,7 @@ def _cut_value(key: str, text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-@estate_rule("lost-backslash", "error", source=_JAVA, evidence="tests/lint/test_seen_live_topics.py::")
+@estate_rule("lost-backslash", "error", _JAVA, live="tests/lint/test_seen_live_topics.py::")
 def lost_backslash(estate: Estate) -> Iterator[Hit]:
     """Java drops a single backslash in a properties file.
 
@@ -416,7 +417,7 @@ def lost_backslash(estate: Estate) -> Iterator[Hit]:
                 yield hit.with_severity("info" if excludes else "warning") if only_dots else hit
 
 
-@estate_rule("comment-in-value", "error", source=_JAVA)
+@estate_rule("comment-in-value", "error", _JAVA)
 def comment_in_value(estate: Estate) -> Iterator[Hit]:
     """A comment after a value is part of the value.
 
@@ -436,7 +437,7 @@ def comment_in_value(estate: Estate) -> Iterator[Hit]:
                 yield Hit(message, fix, spot=file.spot(entry), edits=(edit,))
 
 
-@estate_rule("duplicate-key", "warning", source=_JAVA)
+@estate_rule("duplicate-key", "warning", _JAVA)
 def duplicate_key(estate: Estate) -> Iterator[Hit]:
     """A key is present twice in one config, and only the last line counts.
 
@@ -459,7 +460,7 @@ def duplicate_key(estate: Estate) -> Iterator[Hit]:
                 first[entry.key] = entry
 
 
-@estate_rule("blank-in-value", "error", stops=True, source="ConfigDef.parseType, Boolean.parseBoolean")
+@estate_rule("blank-in-value", "error", "ConfigDef.parseType, Boolean.parseBoolean", stops=True)
 def blank_in_value(estate: Estate) -> Iterator[Hit]:
     """A trailing blank becomes part of a value that Kafka does not trim.
 
@@ -497,9 +498,9 @@ _TAKING = ("topics", "groups")
 @estate_rule(
     "null-value",
     "error",
+    "ConnectorsResource of Kafka Connect",
     stops=True,
-    source="ConnectorsResource of Kafka Connect",
-    evidence="tests/lint/test_seen_live_start.py::",
+    live="tests/lint/test_seen_live_start.py::",
 )
 def null_value(estate: Estate) -> Iterator[Hit]:
     """Connect refuses values that are not text: null, lists and objects.

@@ -49,7 +49,7 @@ _SURE = 0.85
 _NO_CONNECTOR = "the driver gives a cluster's lines to its Kafka clients and workers, and none of them reads {}"
 
 
-@rule("dead-key", "error", source="MirrorConnectorConfig; KIP-458", evidence=REACH, reads=no_key_reported)
+@rule("dead-key", "error", "MirrorConnectorConfig; KIP-458", live=REACH, reads=no_key_reported)
 def dead_key(subject: Subject) -> Iterator[Hit]:
     """A known Kafka key has a prefix that no client of this connector reads.
 
@@ -105,7 +105,7 @@ def _why_dead(subject: Subject, key: str) -> str:
     return f"no client of this {subject.type} connector reads {prefix}*"
 
 
-@rule("dead-override", "warning", source="KIP-458, KIP-618", evidence=REACH, reads=no_key_reported)
+@rule("dead-override", "warning", "KIP-458, KIP-618", live=REACH, reads=no_key_reported)
 def dead_override(subject: Subject) -> Iterator[Hit]:
     """An override configures a client of Connect that this connector does not have.
 
@@ -131,7 +131,7 @@ def _is_prepared(subject: Subject, key: str) -> bool:
     return subject.worker.exactly_once is None and plain in CLUSTER_KEYS and same
 
 
-@rule("bare-security", "error", source="MirrorConnectorConfig", evidence=REACH, reads=no_key_reported)
+@rule("bare-security", "error", "MirrorConnectorConfig", live=REACH, reads=no_key_reported)
 def bare_security(subject: Subject) -> Iterator[Hit]:
     """An address or security setting on the connector does not say which cluster it is for.
 
@@ -144,7 +144,7 @@ def bare_security(subject: Subject) -> Iterator[Hit]:
         yield instead(subject, key, f"{file_key(subject, key)} is checked by Connect, but no client uses it")
 
 
-@rule("misdirected-key", "error", source="KIP-458; Connect's Worker", evidence=REACH, reads=no_key_reported)
+@rule("misdirected-key", "error", "KIP-458; Connect's Worker", live=REACH, reads=no_key_reported)
 def misdirected_key(subject: Subject) -> Iterator[Hit]:
     """A setting meant for mirrored records configures another client.
 
@@ -169,7 +169,7 @@ def misdirected_key(subject: Subject) -> Iterator[Hit]:
             yield hit.with_severity("info") if same_value(subject.value(RECORDS, plain), subject.get(key)) else hit
 
 
-@rule("unscoped-address", "error", source="MirrorConnectorConfig", evidence=REACH, reads=no_key_reported)
+@rule("unscoped-address", "error", "MirrorConnectorConfig", live=REACH, reads=no_key_reported)
 def unscoped_address(subject: Subject) -> Iterator[Hit]:
     """An address or security setting applies to the clients of both clusters.
 
@@ -220,7 +220,7 @@ def _of_one_side(subject: Subject, key: str, message: str) -> Hit | None:
     return Hit(f"{message}, where {file_key(subject, own)} has another value", fix, key)
 
 
-@rule("unknown-key", "warning", source="the definitions in Kafka's jars", evidence=REACH, reads=no_key_reported)
+@rule("unknown-key", "warning", "the definitions in Kafka's jars", live=REACH, reads=no_key_reported)
 def unknown_key(subject: Subject) -> Iterator[Hit]:
     """No Kafka line knows this key; it is probably misspelt.
 
@@ -307,7 +307,7 @@ def _is_own_class(subject: Subject, key: str) -> bool:
     return theirs and what_is(subject, key) in ("", "misdirected-key", "unscoped-address")
 
 
-@rule("kafka-unknown", "warning", source="the definitions in Kafka's jars", of_unknown_lines=True)
+@rule("kafka-unknown", "warning", "the definitions in Kafka's jars", of_unknown_lines=True)
 def kafka_unknown(subject: Subject) -> Iterator[Hit]:
     """The workers run a Kafka line whose keys are not known here, so nothing about the connector is judged.
 
@@ -322,7 +322,7 @@ def kafka_unknown(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, "upgrade the workers, or use --kafka VERSION to judge by another version")
 
 
-@rule("key-too-new", "error", source="the definitions in Kafka's jars", reads=no_key_reported)
+@rule("key-too-new", "error", "the definitions in Kafka's jars", reads=no_key_reported)
 def key_too_new(subject: Subject) -> Iterator[Hit]:
     """This key exists only in a newer Kafka line than that of the workers.
 
@@ -344,7 +344,7 @@ def key_too_new(subject: Subject) -> Iterator[Hit]:
 _BESIDE_RECORDS = ("heartbeats.", "metric", "tasks.max.enforce", "errors.log.")
 
 
-@rule("key-removed", "error", source="KIP-629", evidence=f"{START}test_removed_exclude", reads=no_key_reported)
+@rule("key-removed", "error", "KIP-629", live=f"{START}test_removed_exclude", reads=no_key_reported)
 def key_removed(subject: Subject) -> Iterator[Hit]:
     """Kafka removed this key before the version of the workers.
 
@@ -377,7 +377,7 @@ def key_removed(subject: Subject) -> Iterator[Hit]:
 _NOW_ALWAYS = {"use.incremental.alter.configs": ("requested", "required"), "add.source.alias.to.metrics": ("true",)}
 
 
-@rule("key-deprecated", "warning", source="KIP-629", reads=no_key_reported)
+@rule("key-deprecated", "warning", "KIP-629", reads=no_key_reported)
 def key_deprecated(subject: Subject) -> Iterator[Hit]:
     """This key still works and is removed in the next major version.
 
@@ -396,9 +396,7 @@ def _renamed_key(subject: Subject, key: str, message: str) -> Hit:
     return move_hit(subject, key, RENAMED[key], message)
 
 
-@rule(
-    "other-connectors-key", "warning", source="the definitions in Kafka's jars", evidence=START, reads=no_key_reported
-)
+@rule("other-connectors-key", "warning", "the definitions in Kafka's jars", live=START, reads=no_key_reported)
 def other_connectors_key(subject: Subject) -> Iterator[Hit]:
     """This key belongs to another MirrorMaker connector; this class does not read it.
 
@@ -431,7 +429,7 @@ def _of_general(kind: SubjectKind) -> tuple[str, ...] | None:
     return None if _general(kind) else ()
 
 
-@rule("shadowed-key", "warning", source="MirrorConnectorConfig", evidence=REACH, reads=_of_general)
+@rule("shadowed-key", "warning", "MirrorConnectorConfig", live=REACH, reads=_of_general)
 def shadowed_key(subject: Subject) -> Iterator[Hit]:
     """A more specific key overrides this setting for every client.
 
@@ -456,7 +454,7 @@ def _shadow(subject: Subject, key: str) -> str | None:
     return winner if subject.get(winner) != subject.get(key) else None
 
 
-@rule("forced-key", "warning", source="MirrorConnectorConfig; KIP-618", evidence=REACH, reads=no_key_reported)
+@rule("forced-key", "warning", "MirrorConnectorConfig; KIP-618", live=REACH, reads=no_key_reported)
 def forced_key(subject: Subject) -> Iterator[Hit]:
     """MirrorMaker or Connect sets this key itself and ignores the configured value.
 
@@ -479,7 +477,7 @@ def forced_key(subject: Subject) -> Iterator[Hit]:
         yield removal_hit(subject, key, f"{file_key(subject, key)} {effect}")
 
 
-@rule("worker-key", "warning", source="DistributedConfig", evidence=START, reads=no_key_reported)
+@rule("worker-key", "warning", "DistributedConfig", live=START, reads=no_key_reported)
 def worker_key(subject: Subject) -> Iterator[Hit]:
     """A key of the Connect workers is configured on a connector.
 
@@ -497,7 +495,7 @@ def worker_key(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"move it to {where}, where it applies to all connectors of these workers", key, edits=edits)
 
 
-@rule("server-key", "warning", source="Kafka's LogConfig and KafkaConfig", reads=no_key_reported)
+@rule("server-key", "warning", "Kafka's LogConfig and KafkaConfig", reads=no_key_reported)
 def server_key(subject: Subject) -> Iterator[Hit]:
     """A setting of topics or of brokers is configured on a connector.
 
@@ -534,10 +532,7 @@ _POLICY = "replication.policy.class"
 
 
 @rule(
-    "other-tools-key",
-    "error",
-    source="documentation of Confluent Replicator, Mirus and MirrorMaker 1",
-    reads=no_key_reported,
+    "other-tools-key", "error", "documentation of Confluent Replicator, Mirus and MirrorMaker 1", reads=no_key_reported
 )
 def other_tools_key(subject: Subject) -> Iterator[Hit]:
     """This key belongs to another mirroring tool; MirrorMaker does not read it.
@@ -551,17 +546,17 @@ def other_tools_key(subject: Subject) -> Iterator[Hit]:
     """
     reported = keys_under(subject, "other-tools-key")
     for key in () if reported and _has_own_classes(subject) else reported:
-        other = other_tool(key)
-        if other is None:
+        if (other := other_tool(key)) is None:
             continue
-        ours, value = _ours(subject, key, other.instead)
+        tool, instead_of = other
+        ours, value = _ours(subject, key, instead_of)
         own = bool(load().history(subject.type, ours))
         lost = _INSTEAD_OF.get(ours, "") if own and ours not in subject.config else ""
         reads = bool(ours) and ours not in subject.config and (own or ours.startswith(("source.", "target.")))
         right = value_for(subject, ours, value) if reads and value else None
         edits = [Edit(key, None)] if right is None else [Edit(ours, right), Edit(key, None)]
-        whose = f"is a key of {other.tool}, which MirrorMaker does not read"
-        if not other.tool:
+        whose = f"is a key of {tool}, which MirrorMaker does not read"
+        if not tool:
             whose = "was never a key of MirrorMaker 2 and does nothing"
         message = f"{file_key(subject, key)} {whose}{': ' if lost else ''}{lost}"
         hit = edit_hit(subject, message, edits, key)

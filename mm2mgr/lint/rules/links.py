@@ -49,10 +49,7 @@ _KAFKAS_WINDOW = 65_536
 _LINGER_MS = 20
 _PLACEMENT_GAIN = 1.5
 _WINDOW, _SENT, _BATCH, _FLYING = (
-    "receive.buffer.bytes",
-    "send.buffer.bytes",
-    "batch.size",
-    "max.in.flight.requests.per.connection",
+    *("receive.buffer.bytes", "send.buffer.bytes", "batch.size", "max.in.flight.requests.per.connection"),
 )
 
 
@@ -107,7 +104,7 @@ def _addresses(text: str) -> set[str]:
     return {address.strip() for address in text.split(",") if address.strip()}
 
 
-@rule("fetch-stalls", "error", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
+@rule("fetch-stalls", "error", "measured over an emulated link, Kafka 4.3.1", types=("source",))
 def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     """A fetch takes longer over this link than the consumer waits for it.
 
@@ -143,7 +140,7 @@ def fetch_stalls(subject: Subject) -> Iterator[Hit]:
     yield edit_hit(subject, message, edits, key or key_for(subject, READER, _WINDOW), more)
 
 
-@rule("window-small", "warning", types=("source",), source="measured over an emulated link, Kafka 4.3.1")
+@rule("window-small", "warning", "measured over an emulated link, Kafka 4.3.1", types=("source",))
 def window_small(subject: Subject) -> Iterator[Hit]:
     """The receive window limits the rate of a long link.
 
@@ -170,7 +167,7 @@ def window_small(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, READER, _WINDOW, "-1", message).with_severity("info")
 
 
-@rule("fetch-small", "info", types=("source",), source=_MEASURED)
+@rule("fetch-small", "info", _MEASURED, types=("source",))
 def fetch_small(subject: Subject) -> Iterator[Hit]:
     """One fetch per round trip is too small for a long link.
 
@@ -198,7 +195,7 @@ def fetch_small(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, edits, key_for(subject, READER, PARTITION))
 
 
-@rule("request-stalls", "error", types=("source",), source="NetworkClient, KIP-91")
+@rule("request-stalls", "error", "NetworkClient, KIP-91", types=("source",))
 def request_stalls(subject: Subject) -> Iterator[Hit]:
     """A request of the producer takes longer over this link than the producer waits for it.
 
@@ -217,7 +214,7 @@ def request_stalls(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, RECORDS, "request.timeout.ms", str(int(seconds * 1.5) * 1000), message)
 
 
-@rule("batch-small", "warning", types=("source",), source=_MEASURED)
+@rule("batch-small", "warning", _MEASURED, types=("source",))
 def batch_small(subject: Subject) -> Iterator[Hit]:
     """Batches are too small for a long link between the workers and the target.
 
@@ -240,7 +237,7 @@ def batch_small(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, edits, key_for(subject, RECORDS, _BATCH))
 
 
-@rule("one-in-flight", "info", types=("source",), source=_MEASURED)
+@rule("one-in-flight", "info", _MEASURED, types=("source",))
 def one_in_flight(subject: Subject) -> Iterator[Hit]:
     """The producer waits a round trip for each answer before it sends the next request.
 
@@ -265,7 +262,7 @@ def one_in_flight(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, edits, key_for(subject, RECORDS, _FLYING), more)
 
 
-@rule("send-window-small", "info", types=("source",), source=_MEASURED)
+@rule("send-window-small", "info", _MEASURED, types=("source",))
 def send_window_small(subject: Subject) -> Iterator[Hit]:
     """The producer's socket buffer limits the rate of a long link.
 
@@ -281,7 +278,7 @@ def send_window_small(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, RECORDS, _SENT, "-1", message)
 
 
-@rule("broker-window", "info", types=("source",), source=_MEASURED)
+@rule("broker-window", "info", _MEASURED, types=("source",))
 def broker_window(subject: Subject) -> Iterator[Hit]:
     """The socket buffers of the brokers cap a long link.
 
@@ -303,7 +300,7 @@ def broker_window(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"{ceiling.advice(cluster)}; {ceiling.meanwhile(count)}", "")
 
 
-@rule("link-memory", "warning", types=("source",), source="measured: a heap of 512 MiB, fetches of 12 and 50 MiB")
+@rule("link-memory", "warning", "measured: a heap of 512 MiB, fetches of 12 and 50 MiB", types=("source",))
 def link_memory(subject: Subject) -> Iterator[Hit]:
     """Fetches and buffers written by hand for a link need more heap than its workers have.
 
@@ -333,7 +330,7 @@ def link_memory(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, key_for(subject, *by_hand[0]))
 
 
-@rule("link-placement", "info", types=("source",), source=_MEASURED)
+@rule("link-placement", "info", _MEASURED, types=("source",))
 def link_placement(subject: Subject) -> Iterator[Hit]:
     """One partition would carry more over this link if the workers were beside the source.
 
@@ -358,7 +355,7 @@ def link_placement(subject: Subject) -> Iterator[Hit]:
         )
 
 
-@estate_rule("link-unused", "warning", source="mm2mgr's own declarations")
+@estate_rule("link-unused", "warning", "mm2mgr's own declarations")
 def link_unused(estate: Estate) -> Iterator[Hit]:
     """A declared link is between two clusters that no flow connects.
 
@@ -369,7 +366,7 @@ def link_unused(estate: Estate) -> Iterator[Hit]:
         yield Hit(f"no flow uses the link between {ends}", "correct its aliases, or remove it", spot=spot)
 
 
-@estate_rule("limit-below-traffic", "warning", source="KIP-13")
+@estate_rule("limit-below-traffic", "warning", "KIP-13")
 def limit_below_traffic(estate: Estate) -> Iterator[Hit]:
     """A catch-up limit is not above the usual traffic, so that a lag is never caught up.
 
@@ -384,7 +381,7 @@ def limit_below_traffic(estate: Estate) -> Iterator[Hit]:
             yield _of_limit(limit, message, "raise it, so that enough is left for a backlog, or remove catch_up")
 
 
-@estate_rule("limit-above-link", "info", source="mm2mgr's own declarations")
+@estate_rule("limit-above-link", "info", "mm2mgr's own declarations")
 def limit_above_link(estate: Estate) -> Iterator[Hit]:
     """A catch-up limit is above what its link carries, so that it holds nothing back.
 

@@ -88,14 +88,7 @@ def _reason_cut(text: str, more: bool) -> str:
     return "has an option without a value, or one that needs double quotes around it"
 
 
-@rule(
-    "jaas-syntax",
-    "error",
-    stops=True,
-    needs=(_JAAS,),
-    source="Kafka's JaasConfig, KIP-85",
-    reads=keys_ending(*_OF_LOGINS),
-)
+@rule("jaas-syntax", "error", "Kafka's JaasConfig, KIP-85", stops=True, needs=(_JAAS,), reads=keys_ending(*_OF_LOGINS))
 def jaas_syntax(subject: Subject) -> Iterator[Hit]:
     """Kafka cannot parse a JAAS string.
 
@@ -145,9 +138,9 @@ def _logs_in(subject: Subject, client: Client) -> bool:
 @rule(
     "jaas-module",
     "error",
+    "Kafka's SaslClientAuthenticator and login modules",
     stops=True,
     needs=(_JAAS,),
-    source="Kafka's SaslClientAuthenticator and login modules",
     reads=keys_ending(*_OF_LOGINS),
 )
 def jaas_module(subject: Subject) -> Iterator[Hit]:
@@ -245,7 +238,7 @@ def _with_module(subject: Subject, key: str, module: str, right: str) -> Edit:
     return Edit(key, subject.get(key).replace(module, right, 1))
 
 
-@estate_rule("login-of-other-side", "warning", source="KIP-382")
+@estate_rule("login-of-other-side", "warning", "KIP-382")
 def login_of_other_side(estate: Estate) -> Iterator[Hit]:
     """A client has the login or the mechanism of the other cluster.
 

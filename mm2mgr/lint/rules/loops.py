@@ -36,7 +36,7 @@ from mm2mgr.lint.target_names import policy_of, separator_of
 from mm2mgr.topics.names import samples
 from mm2mgr.topics.shared import Budget, meeting
 
-_LIVE_TESTS = "tests/lint/test_seen_live_pairs.py::"
+_LIVE = "tests/lint/test_seen_live_pairs.py::"
 _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 _TARGET, _SOURCE = "target.cluster.alias", "source.cluster.alias"
 _LONGEST_WAY, _MOST_WAYS, _MOST_CHOICES = 4, 1000, 200
@@ -44,7 +44,7 @@ _Edges = Mapping[int, Mapping[int, Sequence[Hop]]]
 _Clusters = tuple[int, ...]
 
 
-@estate_rule("loop", "error", source="KIP-382", evidence=f"{_LIVE_TESTS}test_loop_by_alias")
+@estate_rule("loop", "error", "KIP-382", live=f"{_LIVE}test_loop_by_alias")
 def loop(estate: Estate) -> Iterator[Hit]:
     """Records return to the cluster they were written on, because a connector does not recognise them.
 
@@ -74,7 +74,7 @@ def default_circles(subjects: tuple[Subject, ...]) -> tuple[Circle, ...]:
         into[hop.target].add(hop.subject.target)
     # A circle may begin where the source has another alias as a target, or where the separator is rare.
     starts = [hop for hop in every if hop.separator != usual or into[hop.source] - {hop.subject.source}]
-    return rounds(starts, every).circles
+    return rounds(starts, every)[0]
 
 
 def _others(way: Sequence[Hop], subject: Subject) -> tuple[Subject, ...]:
@@ -107,7 +107,7 @@ def _goes_round(circle: Circle) -> str:
     return f"topic '{circle.topic}' is mirrored {way} and returns {name}, {again}"
 
 
-@estate_rule("identity-loop", "error", source="KAFKA-9914", evidence=_LIVE_TESTS)
+@estate_rule("identity-loop", "error", "KAFKA-9914", live=_LIVE)
 def identity_loop(estate: Estate) -> Iterator[Hit]:
     """Topics that keep their names are mirrored in a loop.
 
@@ -118,7 +118,7 @@ def identity_loop(estate: Estate) -> Iterator[Hit]:
     back as a copy. Keep names in one direction only, or mirror different topics in each direction. Source: KIP-382,
     KAFKA-9914; seen on 4.3.1.
     """
-    for circle in identity_rounds(estate.subjects).circles:
+    for circle in identity_rounds(estate.subjects)[0]:
         subject = circle.hops[0].subject
         message = f"{_goes_round(circle)}: {subject.name} keeps topic names, so the loop is not detected"
         default = spell(subject, _POLICY, POLICIES["default"])
@@ -133,7 +133,7 @@ def identity_rounds(subjects: tuple[Subject, ...]) -> WaysBack:
     return rounds([hop for hop in every if hop.policy == "identity"], every)
 
 
-@rule("self-mirror", "error", types=("source",), source="KIP-382", evidence=_LIVE_TESTS)
+@rule("self-mirror", "error", "KIP-382", types=("source",), live=_LIVE)
 def self_mirror(subject: Subject) -> Iterator[Hit]:
     """A connector reads the cluster that it writes to.
 
@@ -159,7 +159,7 @@ def _differ(first: Point, other: Point) -> bool:
     return not ids and bool(first.addresses - other.addresses and other.addresses - first.addresses)
 
 
-@estate_rule("addresses-of-two-clusters", "error", source="ClientUtils.parseAndValidateAddresses, NetworkClient")
+@estate_rule("addresses-of-two-clusters", "error", "ClientUtils.parseAndValidateAddresses, NetworkClient")
 def addresses_of_two_clusters(estate: Estate) -> Iterator[Hit]:
     """One list of addresses has hosts of two clusters.
 
@@ -220,7 +220,7 @@ def has_split_alias(subject: Subject) -> bool:
     return any(separator in alias and not is_open(alias) for alias in (subject.source, subject.target))
 
 
-@estate_rule("two-ways", "error", source="KIP-382")
+@estate_rule("two-ways", "error", "KIP-382")
 def two_ways(estate: Estate) -> Iterator[Hit]:
     """Records of one cluster reach another one on two paths under one name and arrive twice.
 
@@ -282,7 +282,7 @@ def _hit(first: Sequence[Hop], second: Sequence[Hop], topic: str) -> Hit:
     return Hit(message, fix, "topics", last, others=_others((*first, *second), last))
 
 
-@estate_rule("alias-reused", "error", source="KIP-382")
+@estate_rule("alias-reused", "error", "KIP-382")
 def alias_reused(estate: Estate) -> Iterator[Hit]:
     """One alias is used for two clusters.
 
@@ -316,7 +316,7 @@ def alias_reused(estate: Estate) -> Iterator[Hit]:
                 yield Hit(message, fix, key, subject, others=() if other is subject else (other,))
 
 
-@estate_rule("cluster-two-aliases", "error", source="KIP-382", evidence=_LIVE_TESTS)
+@estate_rule("cluster-two-aliases", "error", "KIP-382", live=_LIVE)
 def cluster_two_aliases(estate: Estate) -> Iterator[Hit]:
     """One cluster has two aliases.
 
@@ -358,7 +358,7 @@ def _has_blank_alias(subject: Subject) -> bool:
     return any(key in subject.config and not subject.get(key) for key in (_SOURCE, _TARGET))
 
 
-@rule("alias-blank", "error", types=("source", "checkpoint"), source="DefaultReplicationPolicy, MirrorConnectorConfig")
+@rule("alias-blank", "error", "DefaultReplicationPolicy, MirrorConnectorConfig", types=("source", "checkpoint"))
 def alias_blank(subject: Subject) -> Iterator[Hit]:
     """An alias is blank, so names of topics have an empty part and loops are not recognised.
 
@@ -386,9 +386,9 @@ def alias_blank(subject: Subject) -> Iterator[Hit]:
 @rule(
     "alias-has-separator",
     "error",
+    "DefaultReplicationPolicy",
     types=("source",),
-    source="DefaultReplicationPolicy",
-    evidence="tests/lint/test_seen_live_topics.py::test_alias_with_separator",
+    live="tests/lint/test_seen_live_topics.py::test_alias_with_separator",
 )
 def alias_has_separator(subject: Subject) -> Iterator[Hit]:
     """An alias contains the separator, so MirrorMaker cannot parse topic names.
@@ -415,7 +415,7 @@ def alias_has_separator(subject: Subject) -> Iterator[Hit]:
             yield hit if key == _SOURCE else hit.with_severity("warning")
 
 
-@estate_rule("separator-differs", "error", source="DefaultReplicationPolicy", evidence=_LIVE_TESTS)
+@estate_rule("separator-differs", "error", "DefaultReplicationPolicy", live=_LIVE)
 def separator_differs(estate: Estate) -> Iterator[Hit]:
     """Flows that share a cluster use different separators.
 

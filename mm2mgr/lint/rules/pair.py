@@ -66,11 +66,11 @@ def pairs(subjects: tuple[Subject, ...]) -> Mapping[tuple[int, int], ConnectorsO
     return connectors_of
 
 
-_LIVE_TESTS = "tests/lint/test_seen_live_pairs.py::"
+_LIVE = "tests/lint/test_seen_live_pairs.py::"
 _BEATS = "heartbeats.replication.enabled"
 
 
-@estate_rule("overlap", "error", source="KIP-382", evidence=_LIVE_TESTS)
+@estate_rule("overlap", "error", "KIP-382", live=_LIVE)
 def overlap(estate: Estate) -> Iterator[Hit]:
     """Two source connectors of one pair mirror the same topic, so its records arrive twice.
 
@@ -116,7 +116,7 @@ def _elsewhere_by_address(subject: Subject, other: Subject) -> str:
     return ""
 
 
-@estate_rule("overlap-undecided", "info", source="java.util.regex.Pattern")
+@estate_rule("overlap-undecided", "info", "java.util.regex.Pattern")
 def overlap_undecided(estate: Estate) -> Iterator[Hit]:
     """It is not decided whether two connectors share a topic.
 
@@ -135,7 +135,7 @@ def overlap_undecided(estate: Estate) -> Iterator[Hit]:
         other = next((candidate for candidate in (*running[hop.pair], *back) if candidate is not hop), None)
         if other and (pattern := unread_pattern(hop.subject)):
             yield _open(hop.subject, other.subject, "share a topic", pattern)
-    for start, last, pattern in identity_rounds(estate.subjects).undecided:
+    for start, last, pattern in identity_rounds(estate.subjects)[1]:
         yield _open(start.subject, last.subject, "mirror a topic in a loop", pattern)
 
 
@@ -145,7 +145,7 @@ def _open(subject: Subject, other: Subject, question: str, pattern: str) -> Hit:
     return Hit(message, fix, "topics", subject, others=(other,))
 
 
-@estate_rule("renamed", "warning", source="KIP-875", evidence=_LIVE_TESTS)
+@estate_rule("renamed", "warning", "KIP-875", live=_LIVE)
 def topics_renamed(estate: Estate) -> Iterator[Hit]:
     """A new connector for topics that another one has mirrored starts again at the first record.
 
@@ -174,7 +174,7 @@ def topics_renamed(estate: Estate) -> Iterator[Hit]:
         yield Hit(message, fix, "", new.subject, others=(old.subject,))
 
 
-@estate_rule("heartbeats-twice", "warning", source="KIP-1089", evidence=f"{_LIVE_TESTS}test_heartbeats")
+@estate_rule("heartbeats-twice", "warning", "KIP-1089", live=f"{_LIVE}test_heartbeats")
 def heartbeats_twice(estate: Estate) -> Iterator[Hit]:
     """Several source connectors of a pair mirror the heartbeats.
 
@@ -205,7 +205,7 @@ def _heartbeat_connectors(estate: Estate) -> list[Subject]:
     return [subject for subject in heartbeats if subject.flag("emit.heartbeats.enabled", default=True)]
 
 
-@estate_rule("heartbeats-not-carried", "warning", source="KIP-1089")
+@estate_rule("heartbeats-not-carried", "warning", "KIP-1089")
 def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
     """Heartbeats are written into a cluster, and no connector mirrors them from there.
 
@@ -232,13 +232,7 @@ def heartbeats_not_carried(estate: Estate) -> Iterator[Hit]:
             yield Hit(message, fix, _BEATS, first, others=(sender, *leaving[1:]))
 
 
-@rule(
-    "heartbeats-excluded",
-    "warning",
-    types=("source",),
-    needs=("topics.exclude",),
-    source="KIP-1089, MirrorSourceConnector",
-)
+@rule("heartbeats-excluded", "warning", "KIP-1089, MirrorSourceConnector", types=("source",), needs=("topics.exclude",))
 def heartbeats_excluded(subject: Subject) -> Iterator[Hit]:
     """The exclude list names heartbeats, which are mirrored anyway.
 
@@ -260,9 +254,9 @@ def heartbeats_excluded(subject: Subject) -> Iterator[Hit]:
 @rule(
     "heartbeats-off",
     "warning",
+    "MirrorHeartbeatConnector.taskConfigs",
     types=("heartbeat",),
     needs=("emit.heartbeats",),
-    source="MirrorHeartbeatConnector.taskConfigs",
 )
 def heartbeats_off(subject: Subject) -> Iterator[Hit]:
     """A heartbeat connector has emit.heartbeats.enabled=false, so it has no task and writes nothing.
@@ -278,7 +272,7 @@ def heartbeats_off(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"delete the connector, or {spell(subject, key, 'true')}", key)
 
 
-@estate_rule("heartbeats-never-cross", "warning", source="KIP-382", evidence=f"{_LIVE_TESTS}test_heartbeats")
+@estate_rule("heartbeats-never-cross", "warning", "KIP-382", live=f"{_LIVE}test_heartbeats")
 def heartbeats_never_cross(estate: Estate) -> Iterator[Hit]:
     """Heartbeats are written to the target of the flow instead of its source.
 
@@ -322,7 +316,7 @@ def _swapped_ends(subject: Subject) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-@estate_rule("same-name", "error", source="Connect's REST API")
+@estate_rule("same-name", "error", "Connect's REST API")
 def same_name(estate: Estate) -> Iterator[Hit]:
     """Two connectors have one name, so the second replaces the first.
 
@@ -367,7 +361,7 @@ def _elsewhere(subject: Subject, other: Subject) -> bool:
     return len(groups) > 1 or (all(kafkas) and not kafkas[0] & kafkas[1])
 
 
-@estate_rule("fan-in", "warning", source="IdentityReplicationPolicy")
+@estate_rule("fan-in", "warning", "IdentityReplicationPolicy")
 def fan_in(estate: Estate) -> Iterator[Hit]:
     """Several sources write to one topic on the target.
 
@@ -400,9 +394,7 @@ _LOCATION = "offset-syncs.topic.location"
 _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 
 
-@estate_rule(
-    "checkpoint-without-syncs", "error", source="KIP-1031", evidence=f"{_LIVE_TESTS}test_checkpoints_that_never_come"
-)
+@estate_rule("checkpoint-without-syncs", "error", "KIP-1031", live=f"{_LIVE}test_checkpoints_that_never_come")
 def checkpoint_without_syncs(estate: Estate) -> Iterator[Hit]:
     """A checkpoint connector has no offset syncs to translate, or is disabled.
 
@@ -443,9 +435,9 @@ def _without_syncs(subject: Subject, sources: list[Hop], *, complete: bool) -> I
 @rule(
     "syncs-with-off",
     "error",
+    "KIP-1031",
     types=("source",),
-    source="KIP-1031",
-    evidence=f"{_LIVE_TESTS}test_checkpoint_refused",
+    live=f"{_LIVE}test_checkpoint_refused",
     reads=keys_ending(),
 )
 def syncs_with_off(subject: Subject) -> Iterator[Hit]:
@@ -463,9 +455,7 @@ def syncs_with_off(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [Edit(key, None) for key in keys], keys[0])
 
 
-@estate_rule(
-    "pair-disagrees", "error", source="KIP-716, KIP-690", evidence=f"{_LIVE_TESTS}test_checkpoints_that_never_come"
-)
+@estate_rule("pair-disagrees", "error", "KIP-716, KIP-690", live=f"{_LIVE}test_checkpoints_that_never_come")
 def pair_disagrees(estate: Estate) -> Iterator[Hit]:
     """The source and the checkpoint connector of a pair use different internal topics.
 
@@ -510,8 +500,8 @@ def _of_pair(subject: Subject, key: str) -> str:
 @estate_rule(
     "checkpoint-other-topics",
     "warning",
-    source="MirrorCheckpointTask.shouldCheckpointTopic",
-    evidence=f"{_LIVE_TESTS}test_checkpoints_that_never_come",
+    "MirrorCheckpointTask.shouldCheckpointTopic",
+    live=f"{_LIVE}test_checkpoints_that_never_come",
 )
 def checkpoint_other_topics(estate: Estate) -> Iterator[Hit]:
     """The checkpoint connector takes no topic that a source connector of the pair mirrors.
@@ -566,7 +556,7 @@ def _share(names: NameFilter, mirrored: Selection) -> bool:
     return shared.topic is not None or bool(shared.undecided)
 
 
-@estate_rule("checkpoints-twice", "error", source="KIP-382")
+@estate_rule("checkpoints-twice", "error", "KIP-382")
 def checkpoints_twice(estate: Estate) -> Iterator[Hit]:
     """Two checkpoint connectors of one pair translate the offsets of one group.
 

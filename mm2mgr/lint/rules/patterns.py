@@ -25,7 +25,7 @@ LISTS = {
 }
 """The lists of patterns of each type of connector."""
 OF_LISTS = keys_ending("topics", "groups", ".exclude", ".filter.class", "config.properties")
-_LIVE_TESTS = "tests/lint/test_seen_live_topics.py::test_patterns_that_match_less_than_they_say"
+_LIVE = "tests/lint/test_seen_live_topics.py::test_patterns_that_match_less_than_they_say"
 _SIGNS = {
     **dict.fromkeys(QUOTES, "quotes"),
     **{
@@ -47,10 +47,10 @@ _GROUP = re.compile(r"\(\?[<=!:>]*")
 @rule(
     "pattern-matches-nothing",
     "error",
+    "Kafka's Topic.validate, MirrorUtils.compilePatternList",
     stops=True,
     types=_BOTH,
-    source="Kafka's Topic.validate, MirrorUtils.compilePatternList",
-    evidence=_LIVE_TESTS,
+    live=_LIVE,
     reads=OF_LISTS,
 )
 def pattern_matches_nothing(subject: Subject) -> Iterator[Hit]:
@@ -132,11 +132,7 @@ def _repair(subject: Subject, key: str, message: str, empty: Sequence[str]) -> H
 
 
 @rule(
-    "pattern-exact",
-    "warning",
-    types=_BOTH,
-    source="Matcher.matches in DefaultTopicFilter and DefaultGroupFilter",
-    evidence=_LIVE_TESTS,
+    "pattern-exact", "warning", "Matcher.matches in DefaultTopicFilter and DefaultGroupFilter", types=_BOTH, live=_LIVE
 )
 def pattern_exact(subject: Subject) -> Iterator[Hit]:
     """An anchor suggests that names begin or end with a text, but only the text itself matches.
@@ -202,9 +198,9 @@ def _continues(topic: str, names: Sequence[str], end: str) -> bool:
 @rule(
     "pattern-flag-spreads",
     "warning",
+    "java.util.regex.Pattern, MirrorUtils.compilePatternList",
     types=_BOTH,
-    source="java.util.regex.Pattern, MirrorUtils.compilePatternList",
-    evidence=_LIVE_TESTS,
+    live=_LIVE,
     reads=OF_LISTS,
 )
 def pattern_flag_spreads(subject: Subject) -> Iterator[Hit]:

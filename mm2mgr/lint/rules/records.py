@@ -49,9 +49,7 @@ def _declares(subject: Subject) -> bool:
     return subject.type == "source" and numbers(subject.version) >= (3, 5)
 
 
-@rule(
-    "exactly-once-isolation", "error", stops=True, types=("source",), needs=(_KEY,), source="KIP-618", evidence=_REFUSED
-)
+@rule("exactly-once-isolation", "error", "KIP-618", stops=True, types=("source",), needs=(_KEY,), live=_REFUSED)
 def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required, but the source is read uncommitted.
 
@@ -67,7 +65,7 @@ def exactly_once_isolation(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], _KEY)
 
 
-@rule("exactly-once-worker", "error", types=("source",), needs=(_KEY,), source="KIP-618", evidence=_REFUSED)
+@rule("exactly-once-worker", "error", "KIP-618", types=("source",), needs=(_KEY,), live=_REFUSED)
 def exactly_once_worker(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required, but the workers do not provide it.
 
@@ -89,7 +87,7 @@ def _is_off(subject: Subject) -> bool:
     return is_known and (subject.worker_property("exactly.once.source.support") or "").lower() != "enabled"
 
 
-@rule("exactly-once-unsupported", "error", needs=(_KEY,), source="KIP-618", evidence=_REFUSED)
+@rule("exactly-once-unsupported", "error", "KIP-618", needs=(_KEY,), live=_REFUSED)
 def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
     """Exactly-once is required of a connector that does not declare it.
 
@@ -105,11 +103,7 @@ def exactly_once_unsupported(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
-    "exactly-once-overrides",
-    "error",
-    needs=(_RECORDS + _ADDRESS,),
-    source="KIP-618",
-    evidence="tests/live/test_exactly_once.py",
+    "exactly-once-overrides", "error", "KIP-618", needs=(_RECORDS + _ADDRESS,), live="tests/live/test_exactly_once.py"
 )
 def exactly_once_overrides(subject: Subject) -> Iterator[Hit]:
     """The producer of records and offsets uses another Kafka than the clients of the offsets topic.
@@ -164,7 +158,7 @@ def _lacking(subject: Subject, kind: str) -> list[str]:
     return lacking
 
 
-@rule("exactly-once-transaction", "error", needs=("transaction.boundary",), source="KIP-618")
+@rule("exactly-once-transaction", "error", "KIP-618", needs=("transaction.boundary",))
 def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
     """The connector is configured to define its own transactions, which MirrorMaker cannot do.
 
@@ -179,7 +173,7 @@ def exactly_once_transaction(subject: Subject) -> Iterator[Hit]:
         yield connector_hit(subject, key, "interval", message, ", or remove it")
 
 
-@rule("exactly-once-slow", "info", types=("source",), needs=(_KEY,), source="KIP-618")
+@rule("exactly-once-slow", "info", "KIP-618", types=("source",), needs=(_KEY,))
 def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
     """Exactly-once with small transactions halves the throughput.
 
@@ -194,7 +188,7 @@ def exactly_once_slow(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [client_edit(subject, READER, "max.poll.records", "5000")], _KEY, more)
 
 
-_LIVE_TESTS = "tests/lint/test_seen_live_records.py::"
+_LIVE = "tests/lint/test_seen_live_records.py::"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _IDEMPOTENCE = "enable.idempotence"
 _RESET = "auto.offset.reset"
@@ -206,7 +200,7 @@ _OF_PRODUCERS = keys_ending(
 )
 
 
-@rule("order-at-risk", "error", types=("source",), source="KIP-98, KAFKA-5494", reads=_OF_PRODUCERS)
+@rule("order-at-risk", "error", "KIP-98, KAFKA-5494", types=("source",), reads=_OF_PRODUCERS)
 def order_at_risk(subject: Subject) -> Iterator[Hit]:
     """Records can change their order: several requests in flight without idempotence.
 
@@ -227,7 +221,7 @@ def order_at_risk(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, _IN_FLIGHT))
 
 
-@rule("idempotence-conflict", "error", source="KIP-98", evidence=_LIVE_TESTS, reads=_OF_PRODUCERS)
+@rule("idempotence-conflict", "error", "KIP-98", live=_LIVE, reads=_OF_PRODUCERS)
 def idempotence_conflict(subject: Subject) -> Iterator[Hit]:
     """The producer settings contradict idempotence.
 
@@ -256,7 +250,7 @@ def _idempotent(subject: Subject) -> bool:
     return (subject.value(RECORDS, _IDEMPOTENCE) or "").lower() == "true"
 
 
-@rule("acks-weak", "error", types=("source",), source="Connect's Worker.baseProducerConfigs", reads=_OF_PRODUCERS)
+@rule("acks-weak", "error", "Connect's Worker.baseProducerConfigs", types=("source",), reads=_OF_PRODUCERS)
 def acks_weak(subject: Subject) -> Iterator[Hit]:
     """Records count as mirrored before the target's replicas have them.
 
@@ -271,7 +265,7 @@ def acks_weak(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, RECORDS, "acks", "all", message)
 
 
-@rule("compression-level-idle", "warning", needs=("compression.",), source="KIP-390, ProducerConfig")
+@rule("compression-level-idle", "warning", "KIP-390, ProducerConfig", needs=("compression.",))
 def compression_level_idle(subject: Subject) -> Iterator[Hit]:
     """A compression level has no effect, because another compression is configured, or none.
 
@@ -292,14 +286,7 @@ def compression_level_idle(subject: Subject) -> Iterator[Hit]:
                 yield hit.with_severity("info") if subject.get(key) == definition.default else hit
 
 
-@rule(
-    "errors-tolerated",
-    "error",
-    types=("source",),
-    source="KIP-779",
-    evidence=_LIVE_TESTS,
-    reads=keys_ending("errors.tolerance"),
-)
+@rule("errors-tolerated", "error", "KIP-779", types=("source",), live=_LIVE, reads=keys_ending("errors.tolerance"))
 def errors_tolerated(subject: Subject) -> Iterator[Hit]:
     """Records that cannot be written are skipped permanently.
 
@@ -319,7 +306,7 @@ _EXCLUDE = "config.properties.exclude"
 _NO_LIMIT = 2**63 - 1
 
 
-@rule("record-refused", "warning", types=("source",), source="Kafka's LogValidator; KAFKA-20163", evidence=_LIVE_TESTS)
+@rule("record-refused", "warning", "Kafka's LogValidator; KAFKA-20163", types=("source",), live=_LIVE)
 def record_refused(subject: Subject) -> Iterator[Hit]:
     """The target's topics refuse records that the source still has.
 
@@ -390,7 +377,7 @@ def _kept_ms(topic: Mapping[str, str]) -> float:
     return retention if retention >= 0 and "delete" in topic.get("cleanup.policy", "") else math.inf
 
 
-@rule("delivery-limited", "warning", source="Connect's Worker.baseProducerConfigs", reads=_OF_PRODUCERS)
+@rule("delivery-limited", "warning", "Connect's Worker.baseProducerConfigs", reads=_OF_PRODUCERS)
 def delivery_limited(subject: Subject) -> Iterator[Hit]:
     """A short outage of the target fails the tasks.
 
@@ -428,7 +415,7 @@ def _waits_too_short(subject: Subject, client: str) -> int:
     return least if subject.is_set(client, _WAITS) and (waits or 0) < least else 0
 
 
-@rule("delivery-below-request", "error", source="KIP-91, KafkaProducer.configureDeliveryTimeout", reads=_OF_PRODUCERS)
+@rule("delivery-below-request", "error", "KIP-91, KafkaProducer.configureDeliveryTimeout", reads=_OF_PRODUCERS)
 def delivery_below_request(subject: Subject) -> Iterator[Hit]:
     """delivery.timeout.ms is less than linger.ms and request.timeout.ms together.
 
@@ -455,7 +442,7 @@ def delivery_below_request(subject: Subject) -> Iterator[Hit]:
                 yield client_hit(subject, client, _WAITS, str(enough), message)
 
 
-@rule("transactional-id", "error", source="KIP-98, KafkaProducer", reads=_OF_PRODUCERS)
+@rule("transactional-id", "error", "KIP-98, KafkaProducer", reads=_OF_PRODUCERS)
 def transactional_id(subject: Subject) -> Iterator[Hit]:
     """A producer has a transactional.id, but nothing begins its transactions.
 
@@ -483,9 +470,9 @@ def transactional_id(subject: Subject) -> Iterator[Hit]:
 @rule(
     "reset-none",
     "error",
+    "MirrorSourceTask.poll",
     types=("source",),
-    source="MirrorSourceTask.poll",
-    evidence=_LIVE_TESTS,
+    live=_LIVE,
     reads=keys_ending("auto.offset.reset"),
 )
 def reset_none(subject: Subject) -> Iterator[Hit]:
@@ -502,14 +489,7 @@ def reset_none(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, READER, _RESET, "earliest", message)
 
 
-@rule(
-    "reset-latest",
-    "warning",
-    types=("source",),
-    source="KAFKA-13988",
-    evidence=_LIVE_TESTS,
-    reads=keys_ending("auto.offset.reset"),
-)
+@rule("reset-latest", "warning", "KAFKA-13988", types=("source",), live=_LIVE, reads=keys_ending("auto.offset.reset"))
 def reset_latest(subject: Subject) -> Iterator[Hit]:
     """Records written before the first read of a topic are not mirrored.
 

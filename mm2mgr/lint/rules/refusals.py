@@ -45,9 +45,9 @@ _TRANSFORMS = "org.apache.kafka.connect.transforms"
 @rule(
     "class-refused",
     "error",
-    evidence="tests/lint/test_seen_live_start.py::test_a_transformation_is_looked_for_among_what_the_workers_list",
+    "Utils.newInstance, AbstractConfig.getConfiguredInstance",
+    live="tests/lint/test_seen_live_start.py::test_a_transformation_is_looked_for_among_what_the_workers_list",
     needs=("class", "converter", "interceptor", "reporters", "strategy", "serializer", ".type"),
-    source="Utils.newInstance, AbstractConfig.getConfiguredInstance",
     reads=keys_ending(*_OF_CLASSES, *_BESIDE_CLASSES),
 )
 def class_refused(subject: Subject) -> Iterator[Hit]:
@@ -254,9 +254,7 @@ def _of_refusals(kind: SubjectKind) -> tuple[str, ...]:
     return (*(key for key, _ in _read_keys(kind)), *intervals)
 
 
-@rule(
-    "refused-by-code", "error", source="the clients' constructors: see mm2mgr/truth/exclusions.py", reads=_of_refusals
-)
+@rule("refused-by-code", "error", "the clients' constructors: see mm2mgr/truth/exclusions.py", reads=_of_refusals)
 def refused_by_code(subject: Subject) -> Iterator[Hit]:
     """A client refuses a value that its definition allows, most often because of another one.
 
@@ -331,10 +329,7 @@ def _intervals(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
-    "upgrade-lists",
-    "warning",
-    source="KIP-1161",
-    reads=lambda kind: () if numbers(kind.setting.version) >= (4, 2) else None,
+    "upgrade-lists", "warning", "KIP-1161", reads=lambda kind: () if numbers(kind.setting.version) >= (4, 2) else None
 )
 def upgrade_lists(subject: Subject) -> Iterator[Hit]:
     """A list has an item twice, or an empty one, which workers from 4.2 on refuse.

@@ -70,7 +70,7 @@ def lacking_in_override(subject: Subject) -> list[str]:
     return lacking
 
 
-_LIVE_TESTS = "tests/lint/test_seen_live_start.py::"
+_LIVE = "tests/lint/test_seen_live_start.py::"
 # Narrower than mm2mgr.secrets.is_secret, which hides too much rather than too little: these values are secrets for
 # sure.
 _SECRET = re.compile(r"(^|\.)(password|passphrase|secret|jaas\.config|keystore\.key|user\.info)$")
@@ -100,7 +100,7 @@ def _secrets(kind: SubjectKind) -> tuple[str, ...]:
     return tuple(key for key in kind.keys if _SECRET.search(key))
 
 
-@rule("secret-in-clear", "warning", source="KIP-297", evidence="tests/live/test_security.py", reads=_secrets)
+@rule("secret-in-clear", "warning", "KIP-297", live="tests/live/test_security.py", reads=_secrets)
 def secret_in_clear(subject: Subject) -> Iterator[Hit]:
     """The config contains a secret in clear text.
 
@@ -147,9 +147,9 @@ def login_of_mm2mgr_unencrypted(estate: Estate) -> Iterator[Hit]:
 @rule(
     "login-unencrypted",
     "warning",
+    "RFC 4616 section 6, RFC 7617 section 4",
     over=login_of_mm2mgr_unencrypted,
     needs=("security.protocol",),
-    source="RFC 4616 section 6, RFC 7617 section 4",
 )
 def login_unencrypted(subject: Subject) -> Iterator[Hit]:
     """A password or a token crosses the network unencrypted.
@@ -177,10 +177,10 @@ def login_unencrypted(subject: Subject) -> Iterator[Hit]:
 @rule(
     "security-incomplete",
     "error",
+    "Kafka's SaslConfigs and CommonClientConfigs",
     stops=True,
     needs=("security.protocol", "sasl.", "ssl."),
-    source="Kafka's SaslConfigs and CommonClientConfigs",
-    evidence=_LIVE_TESTS,
+    live=_LIVE,
     reads=keys_ending(*_OF_A_SIDE),
 )
 def security_incomplete(subject: Subject) -> Iterator[Hit]:
@@ -254,9 +254,7 @@ def _edit_beside(subject: Subject, client: Client, key: str, plain: str, value: 
     return Edit(prefix + plain, value)
 
 
-@rule(
-    "store-type-missing", "error", stops=True, needs=STORES, source="KIP-651", evidence=f"{_LIVE_TESTS}test_store_type"
-)
+@rule("store-type-missing", "error", "KIP-651", stops=True, needs=STORES, live=f"{_LIVE}test_store_type")
 def store_type_missing(subject: Subject) -> Iterator[Hit]:
     """PEM data are configured for a store of another format.
 
@@ -308,7 +306,7 @@ def _passwords_of_pem(subject: Subject) -> Iterator[Hit]:
             yield removal_hit(subject, key, message, f"; a key's own password is {own}")
 
 
-@rule("pem-not-lines", "error", stops=True, needs=STORES, source="KIP-651", evidence=f"{_LIVE_TESTS}test_store_type")
+@rule("pem-not-lines", "error", "KIP-651", stops=True, needs=STORES, live=f"{_LIVE}test_store_type")
 def pem_not_lines(subject: Subject) -> Iterator[Hit]:
     """A PEM value contains backslash-n instead of line breaks.
 
@@ -325,7 +323,7 @@ def pem_not_lines(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, fix, key, edits=(Edit(key, right),))
 
 
-@rule("host-name-unchecked", "info", needs=("ssl.endpoint.identification.algorithm",), source="KIP-294")
+@rule("host-name-unchecked", "info", "KIP-294", needs=("ssl.endpoint.identification.algorithm",))
 def host_name_unchecked(subject: Subject) -> Iterator[Hit]:
     """A TLS client does not verify the host name of the broker.
 

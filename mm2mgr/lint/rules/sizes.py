@@ -94,12 +94,12 @@ def known_limit(subject: Subject) -> int | None:
     return min(limits, default=kafka.message_max_bytes)
 
 
-_LIVE_TESTS = "tests/lint/test_seen_live_records.py::"
+_LIVE = "tests/lint/test_seen_live_records.py::"
 _LARGE_RECORDS = 5 * MIB
 _TOO_MUCH_MEMORY = 8 * 1024 * MIB
 
 
-@rule("batch-above-buffer", "error", source="BufferPool", evidence=_LIVE_TESTS, reads=_OF_SIZES)
+@rule("batch-above-buffer", "error", "BufferPool", live=_LIVE, reads=_OF_SIZES)
 def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
     """A batch is larger than the memory of the producer.
 
@@ -114,7 +114,7 @@ def batch_above_buffer(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, RECORDS, "batch.size", "921600", message)
 
 
-@rule("batch-above-topic", "error", types=("source",), source="KIP-126", evidence=_LIVE_TESTS)
+@rule("batch-above-topic", "error", "KIP-126", types=("source",), live=_LIVE)
 def batch_above_topic(subject: Subject) -> Iterator[Hit]:
     """Batches are larger than the target's topics accept.
 
@@ -135,7 +135,7 @@ def batch_above_topic(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "batch.size"), more)
 
 
-@rule("request-below-records", "error", types=("source",), source="KAFKA-4169", evidence=_LIVE_TESTS)
+@rule("request-below-records", "error", "KAFKA-4169", types=("source",), live=_LIVE)
 def request_below_records(subject: Subject) -> Iterator[Hit]:
     """The source has larger records than the producer may send.
 
@@ -155,9 +155,7 @@ def request_below_records(subject: Subject) -> Iterator[Hit]:
         yield client_hit(subject, RECORDS, "max.request.size", str(largest), message)
 
 
-@rule(
-    "size-one-sided", "warning", types=("source",), source="KIP-74", evidence=f"{_LIVE_TESTS}test_request_below_records"
-)
+@rule("size-one-sided", "warning", "KIP-74", types=("source",), live=f"{_LIVE}test_request_below_records")
 def size_one_sided(subject: Subject) -> Iterator[Hit]:
     """Large records are configured for reading but not for writing.
 
@@ -178,7 +176,7 @@ def size_one_sided(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, READER, PARTITION), more)
 
 
-@rule("request-above-target", "warning", types=("source",), source="KIP-382", evidence=_LIVE_TESTS)
+@rule("request-above-target", "warning", "KIP-382", types=("source",), live=_LIVE)
 def request_above_target(subject: Subject) -> Iterator[Hit]:
     """The producer may send larger records than the target accepts.
 
@@ -202,13 +200,7 @@ def request_above_target(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, key_for(subject, RECORDS, "max.request.size"))
 
 
-@rule(
-    "buffer-below-request",
-    "warning",
-    source="KafkaProducer.ensureValidRecordSize",
-    evidence=_LIVE_TESTS,
-    reads=_OF_SIZES,
-)
+@rule("buffer-below-request", "warning", "KafkaProducer.ensureValidRecordSize", live=_LIVE, reads=_OF_SIZES)
 def buffer_below_request(subject: Subject) -> Iterator[Hit]:
     """The producer's memory is smaller than the largest record it may send.
 
@@ -223,14 +215,7 @@ def buffer_below_request(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, [edit], key_for(subject, RECORDS, "max.request.size"))
 
 
-@rule(
-    "fetch-min-waits",
-    "warning",
-    types=("source",),
-    source="Kafka's consumer documentation",
-    evidence=_LIVE_TESTS,
-    reads=_OF_SIZES,
-)
+@rule("fetch-min-waits", "warning", "Kafka's consumer documentation", types=("source",), live=_LIVE, reads=_OF_SIZES)
 def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     """The broker delays a fetch for longer than the consumer waits.
 
@@ -253,7 +238,7 @@ def fetch_min_waits(subject: Subject) -> Iterator[Hit]:
     yield edit_hit(subject, message, [client_edit(subject, READER, "fetch.max.wait.ms", "500")], key)
 
 
-@rule("memory-of-tasks", "warning", types=("source",), source="Kafka's consumer and producer documentation")
+@rule("memory-of-tasks", "warning", "Kafka's consumer and producer documentation", types=("source",))
 def memory_of_tasks(subject: Subject) -> Iterator[Hit]:
     """All tasks together may need more memory than workers usually have.
 

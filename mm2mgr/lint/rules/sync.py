@@ -27,7 +27,7 @@ from mm2mgr.text import whole_number
 from mm2mgr.truth.reach import ConnectorType, numbers
 
 _DEAD_SOURCE = "tests/live/test_dead_source.py::"
-_LIVE_TESTS = "tests/lint/test_seen_live_topics.py::"
+_LIVE = "tests/lint/test_seen_live_topics.py::"
 _ACLS, _CONFIGS, _DEFAULTS_FROM = "sync.topic.acls.enabled", "sync.topic.configs.enabled", "use.defaults.from"
 _SYNCS, _BLOCK = "offset-syncs producer", "max.block.ms"
 _LONG_BLOCK_MS = 5_000
@@ -43,8 +43,8 @@ _JOBS: dict[ConnectorType, dict[str, int]] = {
 @rule(
     "sync-acls",
     "warning",
+    "KIP-382",
     types=("source",),
-    source="KIP-382",
     reads=keys_ending("sync.topic.acls.enabled", "security.protocol", "sasl.mechanism"),
 )
 def sync_acls(subject: Subject) -> Iterator[Hit]:
@@ -78,7 +78,7 @@ def _login(subject: Subject, side: ClusterSide) -> str:
     return "client certificates" if protocol == "SSL" and has_key else "no login"
 
 
-@rule("sync-configs", "warning", types=("source",), needs=(_DEFAULTS_FROM,), source="KIP-894", evidence=_LIVE_TESTS)
+@rule("sync-configs", "warning", "KIP-894", types=("source",), needs=(_DEFAULTS_FROM,), live=_LIVE)
 def sync_configs(subject: Subject) -> Iterator[Hit]:
     """The value of use.defaults.from has no effect.
 
@@ -98,9 +98,9 @@ def sync_configs(subject: Subject) -> Iterator[Hit]:
 @rule(
     "sync-configs-off",
     "info",
+    "KIP-382",
     types=("source",),
-    source="KIP-382",
-    evidence=_LIVE_TESTS,
+    live=_LIVE,
     reads=keys_ending("sync.topic.configs.enabled"),
 )
 def sync_configs_off(subject: Subject) -> Iterator[Hit]:
@@ -120,7 +120,7 @@ def sync_configs_off(subject: Subject) -> Iterator[Hit]:
 _ALTER = "use.incremental.alter.configs"
 
 
-@rule("alter-configs-replaces", "warning", types=("source",), needs=(_ALTER,), source="KIP-894")
+@rule("alter-configs-replaces", "warning", "KIP-894", types=("source",), needs=(_ALTER,))
 def alter_configs_replaces(subject: Subject) -> Iterator[Hit]:
     """Each sync of topic settings removes what was set on the target.
 
@@ -137,7 +137,7 @@ def alter_configs_replaces(subject: Subject) -> Iterator[Hit]:
         yield removal_hit(subject, _ALTER, message)
 
 
-@rule("replication-factor", "error", source="KIP-382", evidence=_LIVE_TESTS)
+@rule("replication-factor", "error", "KIP-382", live=_LIVE)
 def replication_factor(subject: Subject) -> Iterator[Hit]:
     """A topic needs more replicas than its cluster has brokers and cannot be created.
 
@@ -211,9 +211,9 @@ def _created_topics(subject: Subject) -> Iterator[tuple[str, str, str, int]]:
 @rule(
     "interval-zero",
     "error",
+    "MirrorMaker's Scheduler",
     needs=(".interval.seconds",),
-    source="MirrorMaker's Scheduler",
-    evidence=_LIVE_TESTS,
+    live=_LIVE,
     reads=keys_ending(".interval.seconds", ".enabled"),
 )
 def interval_zero(subject: Subject) -> Iterator[Hit]:
@@ -243,8 +243,8 @@ _DAY, _MONTH = 86_400, 30 * 86_400
 @rule(
     "interval-milliseconds",
     "warning",
+    "MirrorConnectorConfig, KIP-382",
     needs=(".interval.seconds",),
-    source="MirrorConnectorConfig, KIP-382",
     reads=keys_ending(".interval.seconds", ".enabled"),
 )
 def interval_milliseconds(subject: Subject) -> Iterator[Hit]:
@@ -287,7 +287,7 @@ def _span(seconds: int) -> str:
 _ENOUGH_BROKERS = 3
 
 
-@rule("one-replica", "warning", needs=("replication.factor",), source="KIP-382, KAFKA-9219")
+@rule("one-replica", "warning", "KIP-382, KAFKA-9219", needs=("replication.factor",))
 def one_replica(subject: Subject) -> Iterator[Hit]:
     """Topics are made with one replica, so a lost broker takes what was mirrored along.
 
@@ -319,8 +319,8 @@ def one_replica(subject: Subject) -> Iterator[Hit]:
 @estate_rule(
     "offset-syncs-block",
     "warning",
-    source="SourceTaskOffsetCommitter, OffsetSyncWriter",
-    evidence=f"{_DEAD_SOURCE}test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
+    "SourceTaskOffsetCommitter, OffsetSyncWriter",
+    live=f"{_DEAD_SOURCE}test_with_kafkas_own_timeout_the_offsets_stand_still_while_records_arrive",
 )
 def offset_syncs_block(estate: Estate) -> Iterator[Hit]:
     """An unavailable source blocks the offset commits of other flows on the same workers.

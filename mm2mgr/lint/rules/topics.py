@@ -19,7 +19,7 @@ from mm2mgr.topics.names import Items, NameFilter, meant_items, samples, shape_o
 from mm2mgr.topics.shared import meeting
 from mm2mgr.truth.reach import ConnectorType
 
-_LIVE_TESTS = "tests/lint/test_seen_live_topics.py::"
+_LIVE = "tests/lint/test_seen_live_topics.py::"
 _BOTH: tuple[ConnectorType, ...] = ("source", "checkpoint")
 _SEPARATOR = "replication.policy.separator"
 _STORAGE = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
@@ -47,15 +47,7 @@ _DOUBLED = " (with the backslash doubled in JSON and properties files)"
 _NAME = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 
-@rule(
-    "bad-pattern",
-    "error",
-    stops=True,
-    types=_BOTH,
-    source="java.util.regex.Pattern",
-    evidence=_LIVE_TESTS,
-    reads=OF_LISTS,
-)
+@rule("bad-pattern", "error", "java.util.regex.Pattern", stops=True, types=_BOTH, live=_LIVE, reads=OF_LISTS)
 def bad_pattern(subject: Subject) -> Iterator[Hit]:
     """Java refuses a regular expression in a list.
 
@@ -91,7 +83,7 @@ def _corrected_list(subject: Subject, key: str, item: str, right: str) -> str:
     return ",".join(right if other == item else other for other in items_of(subject, key))
 
 
-@rule("glob-not-regex", "warning", types=_BOTH, source="DefaultTopicFilter", evidence=_LIVE_TESTS, reads=OF_LISTS)
+@rule("glob-not-regex", "warning", "DefaultTopicFilter", types=_BOTH, live=_LIVE, reads=OF_LISTS)
 def glob_not_regex(subject: Subject) -> Iterator[Hit]:
     r"""A pattern uses shell syntax and means something else as a regular expression.
 
@@ -109,7 +101,7 @@ def glob_not_regex(subject: Subject) -> Iterator[Hit]:
                 yield connector_hit(subject, key, _corrected_list(subject, key, item, right), message)
 
 
-@rule("pattern-dot", "warning", types=_BOTH, source="DefaultTopicFilter", evidence=_LIVE_TESTS)
+@rule("pattern-dot", "warning", "DefaultTopicFilter", types=_BOTH, live=_LIVE)
 def pattern_dot(subject: Subject) -> Iterator[Hit]:
     r"""A dot in a name matches any character, so other topics match as well.
 
@@ -140,7 +132,7 @@ def _others(subject: Subject, names: list[str]) -> list[str] | None:
 NAME_TOO_LONG = "name-too-long"
 
 
-@rule(NAME_TOO_LONG, "error", types=("source",), source="org.apache.kafka.common.internals.Topic")
+@rule(NAME_TOO_LONG, "error", "org.apache.kafka.common.internals.Topic", types=("source",))
 def name_too_long(subject: Subject) -> Iterator[Hit]:
     """A topic's name on the target would be longer than Kafka allows.
 
@@ -172,8 +164,7 @@ def too_long_text(subject: Subject, names: Sequence[str]) -> tuple[str, str]:
     length = len(naming_of(subject)(first).text)
     message = (
         f"the name on '{subject.target}' of topic '{first}', which has {len(first)} characters,{more} would have "
-        f"{length}: Kafka allows "
-        f"{LONGEST_NAME}, so the task that gets it fails, with all other topics of that task"
+        f"{length}: Kafka allows {LONGEST_NAME}, so the task that gets it fails, with all other topics of that task"
     )
     if subject.form == "tree":
         rest = "write replication_policy: identity, or give the source a shorter alias"
@@ -181,7 +172,7 @@ def too_long_text(subject: Subject, names: Sequence[str]) -> tuple[str, str]:
     return message, "add it to topics.exclude; or use IdentityReplicationPolicy, or a shorter source.cluster.alias"
 
 
-@rule("empty-topics", "error", types=_BOTH, source="MirrorUtils", evidence=_LIVE_TESTS, reads=OF_LISTS)
+@rule("empty-topics", "error", "MirrorUtils", types=_BOTH, live=_LIVE, reads=OF_LISTS)
 def empty_topics(subject: Subject) -> Iterator[Hit]:
     """An empty list matches nothing.
 
@@ -197,7 +188,7 @@ def empty_topics(subject: Subject) -> Iterator[Hit]:
             yield Hit(message, names, key)  # no edit: whoever wrote nothing did not ask for all
 
 
-@rule("include-excluded", "error", types=_BOTH, source="KIP-1074", evidence=_LIVE_TESTS)
+@rule("include-excluded", "error", "KIP-1074", types=_BOTH, live=_LIVE)
 def include_excluded(subject: Subject) -> Iterator[Hit]:
     """A topic or group is included by name, and something else excludes it.
 
@@ -270,15 +261,7 @@ def _let_in(subject: Subject, kind: str, item: str, names: NameFilter, message: 
     return hit if only_this else replace(hit, edits=())  # without an expression more would be taken than was asked for
 
 
-@rule(
-    "exclude-replaced",
-    "warning",
-    types=_BOTH,
-    needs=(".exclude",),
-    source="KIP-382",
-    evidence=_LIVE_TESTS,
-    reads=OF_LISTS,
-)
+@rule("exclude-replaced", "warning", "KIP-382", types=_BOTH, needs=(".exclude",), live=_LIVE, reads=OF_LISTS)
 def exclude_replaced(subject: Subject) -> Iterator[Hit]:
     """A custom exclude list replaces Kafka's default list instead of extending it.
 
@@ -312,13 +295,7 @@ def _taken_now(key: str, names: NameFilter) -> tuple[str, ...]:
     return tuple(name for name in _PROBES[key] if names.takes(name))
 
 
-@rule(
-    "catches-internal",
-    "warning",
-    types=("source",),
-    source="KIP-1074",
-    evidence=f"{_LIVE_TESTS}test_catches_connect_topics",
-)
+@rule("catches-internal", "warning", "KIP-1074", types=("source",), live=f"{_LIVE}test_catches_connect_topics")
 def catches_internal(subject: Subject) -> Iterator[Hit]:
     """The pattern also matches the internal topics of the Connect cluster.
 
@@ -352,9 +329,9 @@ def _reads_workers_kafka(subject: Subject) -> bool:
 @rule(
     "refresh-off",
     "warning",
+    "MirrorSourceConnector",
     types=_BOTH,
-    source="MirrorSourceConnector",
-    evidence=_LIVE_TESTS,
+    live=_LIVE,
     reads=keys_ending("refresh.topics.enabled", "refresh.groups.enabled"),
 )
 def refresh_off(subject: Subject) -> Iterator[Hit]:
@@ -376,7 +353,7 @@ def refresh_off(subject: Subject) -> Iterator[Hit]:
 _INVALID = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-@rule("name-not-for-topics", "error", types=_BOTH, source="Kafka's Topic.validate, DefaultReplicationPolicy")
+@rule("name-not-for-topics", "error", "Kafka's Topic.validate, DefaultReplicationPolicy", types=_BOTH)
 def name_not_for_topics(subject: Subject) -> Iterator[Hit]:
     """An alias or separator makes topic names that Kafka refuses.
 

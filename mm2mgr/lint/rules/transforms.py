@@ -19,7 +19,7 @@ from mm2mgr.truth.classes import refusal
 from mm2mgr.truth.keys import Key, allowed_values, fault, is_checked, load
 from mm2mgr.truth.reach import numbers
 
-_LIVE_TESTS = "tests/lint/test_seen_live_records.py::"
+_LIVE = "tests/lint/test_seen_live_records.py::"
 _RENAMING = re.compile(r"\w*(RegexRouter|TimestampRouter|TopicRouter|TableRouter|EventRouter|ExtractTopic)")
 # Kafka's transformations that come as $Key and $Value, and what each does with bytes.
 _STRUCT = "needs a Struct with fields, and MirrorMaker's records are bytes"
@@ -42,8 +42,8 @@ _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 @rule(
     "transform-needs-fields",
     "error",
+    "Kafka's transformations, tried with MirrorMaker's records",
     needs=("transforms",),
-    source="Kafka's transformations, tried with MirrorMaker's records",
 )
 def transform_needs_fields(subject: Subject) -> Iterator[Hit]:
     """A transformation cannot work on bytes, so the first record fails the task.
@@ -121,9 +121,7 @@ def _removal(subject: Subject, name: str, message: str, more: str = "") -> Hit:
     return Hit(message, fix, f"transforms.{name}.type", edits=edits)
 
 
-@rule(
-    "transform-renames", "error", needs=("transforms",), source="MirrorSourceConnector, KIP-382", evidence=_LIVE_TESTS
-)
+@rule("transform-renames", "error", "MirrorSourceConnector, KIP-382", needs=("transforms",), live=_LIVE)
 def transform_renames(subject: Subject) -> Iterator[Hit]:
     """A transformation writes records to another topic than the one MirrorMaker manages.
 
@@ -170,7 +168,7 @@ def _renames_nothing(subject: Subject, name: str) -> bool:
 _TOPIC = re.compile(r"[\w-]+")  # a pattern of no other name
 
 
-@rule("filter-drops-all", "error", needs=("transforms",), source="KIP-585", evidence=_LIVE_TESTS)
+@rule("filter-drops-all", "error", "KIP-585", needs=("transforms",), live=_LIVE)
 def filter_drops_all(subject: Subject) -> Iterator[Hit]:
     """A Filter without a predicate drops every record.
 
@@ -192,10 +190,10 @@ def filter_drops_all(subject: Subject) -> Iterator[Hit]:
 @rule(
     "transform-incomplete",
     "error",
+    "KIP-66, KIP-585, ConnectorConfig.enrich",
     stops=True,
     needs=("transforms", "predicates"),
-    source="KIP-66, KIP-585, ConnectorConfig.enrich",
-    evidence=f"{_LIVE_TESTS}test_filter_drops_all",
+    live=f"{_LIVE}test_filter_drops_all",
 )
 def transform_incomplete(subject: Subject) -> Iterator[Hit]:
     """A transformation or a predicate lacks a part, so Connect refuses the config or the task fails.
@@ -241,7 +239,7 @@ def _declaration(subject: Subject, predicate: str) -> str:
     return f"{spell(subject, 'predicates', predicate)}, {spell(subject, f'predicates.{predicate}.type')}"
 
 
-@rule("transform-unlisted", "warning", needs=("transforms.", "predicates."), source="KIP-66, KIP-585")
+@rule("transform-unlisted", "warning", "KIP-66, KIP-585", needs=("transforms.", "predicates."))
 def transform_unlisted(subject: Subject) -> Iterator[Hit]:
     """A transformation or a predicate is configured and never runs.
 
@@ -284,8 +282,8 @@ _CONVERTERS = {"key": "converter", "value": "converter", "header": "header conve
 @rule(
     "plugin-settings",
     "error",
+    "ConfigDefs of Kafka's transformations, predicates and converters, and their `configure`",
     needs=("transforms.", "predicates.", ".converter."),
-    source="ConfigDefs of Kafka's transformations, predicates and converters, and their `configure`",
 )
 def plugin_settings(subject: Subject) -> Iterator[Hit]:
     """A transformation, a predicate or a converter cannot work with its settings.

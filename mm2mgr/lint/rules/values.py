@@ -32,14 +32,14 @@ from mm2mgr.topics.java_regex import shape
 from mm2mgr.truth.keys import Key, allowed_values, fault, is_checked, load
 from mm2mgr.truth.reach import PACKAGE, Client, numbers, seen_by
 
-_LIVE_TESTS = "tests/lint/test_seen_live_start.py::"
+_LIVE = "tests/lint/test_seen_live_start.py::"
 _GONE = "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy"
 _TARGET = "target.cluster.alias"
 _OPERATORS = {"tasks.max": "tasksMax", "connector.class": "class"}
 _CREATION = ("topic.creation.default.replication.factor", "topic.creation.default.partitions")
 
 
-@rule("invalid-value", "error", source="Kafka's definitions", evidence=f"{_LIVE_TESTS}test_invalid_client_value")
+@rule("invalid-value", "error", "Kafka's definitions", live=f"{_LIVE}test_invalid_client_value")
 def invalid_value(subject: Subject) -> Iterator[Hit]:
     """Kafka's definition of the key does not allow this value.
 
@@ -162,8 +162,8 @@ def _definition(kind: SubjectKind, context: Context, key: str) -> tuple[Key | No
 @rule(
     "missing-required",
     "error",
-    source="MirrorClientConfig",
-    evidence=f"{_LIVE_TESTS}test_missing_address",
+    "MirrorClientConfig",
+    live=f"{_LIVE}test_missing_address",
     reads=keys_ending("bootstrap.servers"),
 )
 def missing_required(subject: Subject) -> Iterator[Hit]:
@@ -201,8 +201,8 @@ def _address_keys(kind: SubjectKind, side: ClusterSide) -> tuple[tuple[str, str]
 @rule(
     "target-alias-missing",
     "warning",
-    source="KIP-382",
-    evidence="tests/lint/test_seen_live_pairs.py::test_loop_by_alias",
+    "KIP-382",
+    live="tests/lint/test_seen_live_pairs.py::test_loop_by_alias",
     reads=keys_ending(),
 )
 def target_alias_missing(subject: Subject) -> Iterator[Hit]:
@@ -218,7 +218,7 @@ def target_alias_missing(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, f"write {spell(subject, _TARGET, alias)}", _TARGET)
 
 
-@rule("partial-topic-creation", "error", needs=("topic.creation.",), source="KIP-158", evidence=_LIVE_TESTS)
+@rule("partial-topic-creation", "error", "KIP-158", needs=("topic.creation.",), live=_LIVE)
 def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* is used without the two defaults that it requires.
 
@@ -234,7 +234,7 @@ def partial_topic_creation(subject: Subject) -> Iterator[Hit]:
         yield edit_hit(subject, message, edits, keys[0], f", or write {' and '.join(missing)} too")
 
 
-@rule("topic-creation-elsewhere", "warning", needs=("topic.creation.",), source="KIP-158", evidence=_LIVE_TESTS)
+@rule("topic-creation-elsewhere", "warning", "KIP-158", needs=("topic.creation.",), live=_LIVE)
 def topic_creation_elsewhere(subject: Subject) -> Iterator[Hit]:
     """topic.creation.* does not control how MirrorMaker creates topics.
 
@@ -254,7 +254,7 @@ def _creation_keys(subject: Subject) -> list[str]:
     return [key for key in subject.config if key.startswith("topic.creation.") and key != "topic.creation.enable"]
 
 
-@rule("enabled-false", "warning", source="MirrorConnectorConfig", evidence=_LIVE_TESTS, reads=keys_ending("enabled"))
+@rule("enabled-false", "warning", "MirrorConnectorConfig", live=_LIVE, reads=keys_ending("enabled"))
 def enabled_false(subject: Subject) -> Iterator[Hit]:
     """enabled=false switches a connector off while it still reports RUNNING.
 
@@ -269,14 +269,7 @@ def enabled_false(subject: Subject) -> Iterator[Hit]:
         yield removal_hit(subject, "enabled", f"enabled=false: {message}", more)
 
 
-@rule(
-    "policy-class",
-    "error",
-    stops=True,
-    source="KIP-690",
-    evidence=_LIVE_TESTS,
-    reads=keys_ending("replication.policy.class"),
-)
+@rule("policy-class", "error", "KIP-690", stops=True, live=_LIVE, reads=keys_ending("replication.policy.class"))
 def policy_class(subject: Subject) -> Iterator[Hit]:
     """The class of the replication policy does not exist.
 
@@ -304,7 +297,7 @@ def policy_class(subject: Subject) -> Iterator[Hit]:
         yield hit if is_clear else replace(hit, edits=())
 
 
-@rule("name-differs", "error", source="ConnectorsResource of Kafka Connect")
+@rule("name-differs", "error", "ConnectorsResource of Kafka Connect")
 def name_differs(subject: Subject) -> Iterator[Hit]:
     """The config holds another name than the one beside it.
 
@@ -319,7 +312,7 @@ def name_differs(subject: Subject) -> Iterator[Hit]:
             yield _removal_of(subject, entry, message, "remove the name from its config")
 
 
-@rule("operator-leaves-out", "warning", source="Strimzi's KafkaConnectorConfiguration")
+@rule("operator-leaves-out", "warning", "Strimzi's KafkaConnectorConfiguration")
 def operator_leaves_out(subject: Subject) -> Iterator[Hit]:
     """Strimzi's operator does not take this key from `config`.
 
@@ -348,7 +341,7 @@ def _removal_of(subject: Subject, entry: Entry, message: str, fix: str) -> Hit:
     return Hit(message, fix, entry.key, subject, spot, edits=(Edit(entry.key, None, at=entry),))
 
 
-@rule("plugin-missing", "error", source="Connect REST API", reads=keys_ending("connector.class"))
+@rule("plugin-missing", "error", "Connect REST API", reads=keys_ending("connector.class"))
 def plugin_missing(subject: Subject) -> Iterator[Hit]:
     """The workers do not have the connector's class.
 

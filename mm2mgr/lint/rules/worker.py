@@ -31,7 +31,7 @@ from mm2mgr.truth.explain import PRINCIPAL_KEYS
 from mm2mgr.truth.keys import load
 from mm2mgr.truth.reach import numbers
 
-_LIVE_TESTS = "tests/lint/test_seen_live_start.py::"
+_LIVE = "tests/lint/test_seen_live_start.py::"
 POLICY = "connector.client.config.override.policy"
 ALLOWLIST = "connector.client.config.override.allowlist"
 _RECORDS = "producer.override."
@@ -42,9 +42,9 @@ _PLACEHOLDER = re.compile(r"\$\{([^}:\s]+):[^}]*\}")
 @rule(
     "policy-forbids",
     "error",
+    "KIP-458, KIP-1188",
     needs=(".override.",),
-    source="KIP-458, KIP-1188",
-    evidence="tests/plan/test_policies_live.py",
+    live="tests/plan/test_policies_live.py",
     reads=keys_ending(),
 )
 def policy_forbids(subject: Subject) -> Iterator[Hit]:
@@ -123,7 +123,7 @@ def _allowlist(subject: Subject) -> list[str]:
     return [item.strip() for item in (subject.worker_property(ALLOWLIST) or "").split(",") if item.strip()]
 
 
-@rule("wrong-kafka", "error", source="KIP-458", evidence=_LIVE_TESTS)
+@rule("wrong-kafka", "error", "KIP-458", live=_LIVE)
 def wrong_kafka(subject: Subject) -> Iterator[Hit]:
     """The records are written to a cluster other than the target.
 
@@ -210,10 +210,10 @@ def _destination(subject: Subject) -> Point:
 @rule(
     "override-insecure",
     "error",
+    "KIP-458",
     stops=True,
     needs=(_RECORDS + _ADDRESS,),
-    source="KIP-458",
-    evidence="tests/live/test_security.py",
+    live="tests/live/test_security.py",
     reads=keys_ending("producer.override.bootstrap.servers", "security.protocol"),
 )
 def override_insecure(subject: Subject) -> Iterator[Hit]:
@@ -243,7 +243,7 @@ def override_insecure(subject: Subject) -> Iterator[Hit]:
         yield Hit(message, fix, _RECORDS + _ADDRESS, edits=() if subject.form == "tree" else edits)
 
 
-@rule("converter", "error", source="KIP-382", evidence=f"{_LIVE_TESTS}test_converters", reads=keys_ending("converter"))
+@rule("converter", "error", "KIP-382", live=f"{_LIVE}test_converters", reads=keys_ending("converter"))
 def converter(subject: Subject) -> Iterator[Hit]:
     """A converter other than ByteArrayConverter changes the mirrored data.
 
@@ -280,7 +280,7 @@ def _converter(subject: Subject, key: str) -> str | None:
     return "org.apache.kafka.connect.storage.SimpleHeaderConverter" if key == _HEADERS else None
 
 
-@rule("worker-keystore-clash", "error", needs=(f"{_RECORDS}ssl.",), source="KIP-651", evidence=_LIVE_TESTS)
+@rule("worker-keystore-clash", "error", "KIP-651", needs=(f"{_RECORDS}ssl.",), live=_LIVE)
 def worker_keystore_clash(subject: Subject) -> Iterator[Hit]:
     """The workers' producer has a store of another kind, which an override cannot remove.
 
@@ -315,7 +315,7 @@ def _clash(subject: Subject, store: str) -> tuple[str, str] | None:
     return None
 
 
-@rule("provider-unknown", "error", source="KIP-297", evidence=f"{_LIVE_TESTS}test_unknown_provider")
+@rule("provider-unknown", "error", "KIP-297", live=f"{_LIVE}test_unknown_provider")
 def provider_unknown(subject: Subject) -> Iterator[Hit]:
     """A placeholder uses a config provider that the workers do not have.
 
@@ -336,7 +336,7 @@ def provider_unknown(subject: Subject) -> Iterator[Hit]:
                 yield Hit(message, fix, key)
 
 
-@estate_rule("placeholder-unfilled", "error", source="ConfigTransformer, KIP-297")
+@estate_rule("placeholder-unfilled", "error", "ConfigTransformer, KIP-297")
 def placeholder_unfilled(estate: Estate) -> Iterator[Hit]:
     """A placeholder names no config provider, so Kafka takes it as it is written.
 
@@ -370,7 +370,7 @@ _REPORTERS, _JMX = "metric.reporters", "org.apache.kafka.common.metrics.JmxRepor
 _AUTO_JMX = "auto.include.jmx.reporter"
 
 
-@estate_rule("jmx-reporter-missing", "warning", source="KIP-830")
+@estate_rule("jmx-reporter-missing", "warning", "KIP-830")
 def jmx_reporter_missing(estate: Estate) -> Iterator[Hit]:
     """A list of metric reporters leaves out Kafka's JmxReporter, so there are no JMX metrics.
 
