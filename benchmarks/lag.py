@@ -36,8 +36,9 @@ from mm2mgr.kafka import client as kafka_client
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.live.kafka_state import SeenKafka, WantedLogs, read_kafka
-from mm2mgr.observe.status import ObserveOptions, observe
+from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.operations.lag import LagOptions, report
+from mm2mgr.problems.status import observe
 from mm2mgr.render import render
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.spec.loader import load

@@ -31,7 +31,7 @@ def _writer(kind: type) -> Callable[[Any], Any]:
     names = getattr(kind, "json_keys", "").split()
     if not names and is_dataclass(kind):
         names = [field.name for field in fields(kind)]
-    if names:
+    if names or is_dataclass(kind):
         parts = [name.partition("=") for name in names]
         keys = [(key, attrgetter(path or key)) for key, _, path in parts]
         return lambda value: {key: to_json(read(value)) for key, read in keys}

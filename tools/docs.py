@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -274,16 +275,19 @@ def bugs_page() -> str:
 
 def _text_below(module: str, name: str) -> str:
     """Return the string that follows the assignment of a name in a module."""
-    body = ast.parse(inspect.getsource(importlib.import_module(module))).body
+    return _texts_below(ast.parse(inspect.getsource(importlib.import_module(module))).body).get(name, "")
+
+
+def _texts_below(body: list[ast.stmt]) -> dict[str, str]:
+    """Return the strings that follow assignments, by the names that are assigned."""
+    texts: dict[str, str] = {}
     for statement, below in pairwise(body):
         targets: list[Any] = (
             [statement.target] if isinstance(statement, ast.AnnAssign) else getattr(statement, "targets", [])
         )
-        if not any(isinstance(each, ast.Name) and each.id == name for each in targets):
-            continue
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
-            return inspect.cleandoc(below.value.value)
-    return ""
+            texts |= {each.id: inspect.cleandoc(below.value.value) for each in targets if isinstance(each, ast.Name)}
+    return texts
 
 
 def tables_page() -> str:
@@ -415,7 +419,7 @@ def events_page() -> str:
 
 
 def serve_metrics_page() -> str:
-    from mm2mgr.observe.alerts import ALERTS, owned
+    from mm2mgr.problems.monitoring import ALERTS, owned
     from mm2mgr.serve.metrics import HEALTHS, METRICS, TASK_STATES
 
     alerting = [
@@ -446,8 +450,8 @@ def serve_metrics_page() -> str:
 
 
 def problems_page() -> str:
-    from mm2mgr.observe.causes import CAUSES
-    from mm2mgr.observe.kinds import KINDS
+    from mm2mgr.problems import KINDS
+    from mm2mgr.problems.causes import CAUSES
 
     blocks = [
         "What `mm2mgr status -o json` has in `problem_values`, as objects: `kind` from the list below, `subject` (`connect`, `connector`, `flow`, `tasks`; "
@@ -456,8 +460,8 @@ def problems_page() -> str:
         "## Kinds",
     ]
     for name, kind in KINDS.items():
-        rows = [(code(key), prose(what)) for key, what in kind.evidence.items()]
-        blocks += [f"### {name}", prose(kind.meaning), table(["evidence", "meaning"], rows) if rows else ""]
+        rows = [(code(key), prose(what)) for key, what in evidence_of(kind).items()]
+        blocks += [f"### {name}", prose(kind.meaning()), table(["evidence", "meaning"], rows) if rows else ""]
     causes = [
         (
             code(name),
@@ -474,6 +478,17 @@ def problems_page() -> str:
         table(["cause", "retryable", "meaning", "exceptions"], causes),
     ]
     return page("Problems", *blocks)
+
+
+def evidence_of(kind: type[Any]) -> dict[str, str]:
+    """Return the keys of a kind's evidence, as its JSON has them, with the texts below its fields and properties."""
+    texts: dict[str, str] = {}
+    for parent in reversed(kind.__mro__[:-1]):
+        (defined,) = ast.parse(inspect.cleandoc("\n" + inspect.getsource(parent))).body
+        texts |= _texts_below(getattr(defined, "body", []))
+    names = getattr(kind, "json_keys", "").split() or [field.name for field in fields(kind)]
+    keys = {key: path or key for key, _, path in (name.partition("=") for name in names)}
+    return {key: texts.get(path) or inspect.getdoc(getattr(kind, path)) or "" for key, path in keys.items()}
 
 
 def exit_codes_page() -> str:

@@ -80,7 +80,7 @@ def lag(
     watching = watch is not None
 
     def show(report: LagReport) -> None:
-        say_look(output, report, report, lambda: say_lag(report, rows), watching=watching)
+        say_look(output, report, lambda look: say_lag(look, rows), watching=watching)
 
     options = operations.LagOptions(by, timestamps, store)
     looks = operations.watch_lag(workspace, flows, options, every_seconds=watch or 0.0)

@@ -19,7 +19,6 @@ from mm2mgr.cli.options import (
     store_option,
 )
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -59,7 +58,6 @@ def status(
     """
     from mm2mgr.output.console import talk
     from mm2mgr.output.losses_text import acknowledged_text
-    from mm2mgr.output.problem_text import with_sentences
     from mm2mgr.output.status_text import say_look, say_status
 
     if ack and workspace.snapshot:
@@ -70,8 +68,7 @@ def status(
     watching = watch is not None
 
     def show(look: Status) -> None:
-        document = with_sentences(to_json(look))
-        say_look(output, look, document, lambda: say_status(document), watching=watching)
+        say_look(output, look, say_status, watching=watching)
 
     looks = operations.watch_status(workspace, flows, every_seconds=watch or 0.0, store=store)
     return show_looks(looks, show, lambda look: exit_code(look.health), watching=watching)
@@ -95,15 +92,14 @@ def describe(workspace: Workspace, flow: str, store: Path, output: str) -> int:
       mm2mgr describe 'logging:dc1-logging->agg-east'
     """
     from mm2mgr.output.console import say_as, working
-    from mm2mgr.output.problem_text import with_sentences
     from mm2mgr.output.status_text import say_description, say_warnings
 
     workspace.flow(flow)  # an unknown flow is an error before anything is asked
     with working("reading Connect and Kafka"):
-        described = to_json(operations.describe(workspace, flow, store=store))
-    say_warnings(described["warnings"])
-    say_as(output, with_sentences(described), say_description)
-    return exit_code(described["status"]["health"])
+        described = operations.describe(workspace, flow, store=store)
+    say_warnings(described.status.warnings)
+    say_as(output, described, say_description)
+    return exit_code(described.flow_status.health)
 
 
 @command("Every change", 4)

@@ -168,7 +168,7 @@ class _Story:
             if sum(behind.values()) < least:
                 least, deadline = sum(behind.values()), timing.now() + _PATIENCE_SECONDS
             if timing.now() > deadline:
-                say_status(to_json(operations.status(workspace)))
+                say_status(operations.status(workspace))
                 message = f"not caught up, and no record has arrived for {_PATIENCE_SECONDS:.0f} s: {left}"
                 raise Mm2mgrError(message, hint="mm2mgr demo --keep, then status")
             talk(f"behind: {left}")
@@ -197,7 +197,7 @@ class _Story:
         deadline = timing.now() + 30
         while (status := operations.status(workspace)).health != "ok" and timing.now() < deadline:
             timing.sleep(1.0)
-        say_status(to_json(status))
+        say_status(status)
         return status.health == "ok"
 
 

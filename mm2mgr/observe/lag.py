@@ -1,9 +1,9 @@
 """How far each flow is behind: the records in the source's log that are not known to be mirrored. Pure.
 
-Connect stores offsets at intervals, so by a stored offset alone a running flow looks up to one flush interval too far behind. Where only
-this mirror writes a remote topic, the growth of its end since that offset was reached shows what arrived after it. A task that was
-killed sends again what it had not flushed, so that until the next flush this may count too much.
-Records are counted as offsets: of compacted topics and transactions there are fewer.
+Connect stores offsets at intervals, so by a stored offset alone a running flow looks up to one flush interval too far
+behind. Where only this mirror writes a remote topic, the growth of its end since that offset was reached shows what
+arrived after it. A task that was killed sends again what it had not flushed, so that until the next flush this may
+count too much. Records are counted as offsets: of compacted topics and transactions there are fewer.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ Basis = Literal["stored offset", "target end"]
 
 
 class SeenOffset(NamedTuple):
-    """A stored offset (-1: none) and the remote end offset at which it was reached, at the latest (None: unknown); when it was
-    first seen, in seconds since 1970 (None: not remembered); and the remote end offset of the last look."""
+    """A stored offset (-1: none) and the remote end offset at which it was reached, at the latest (None: unknown); when
+    it was first seen, in seconds since 1970 (None: not remembered); and the remote end offset of the last look.
+    """
 
     stored: int
     arrived: int | None = None
@@ -38,9 +39,10 @@ class SeenOffset(NamedTuple):
 def reached_at(before: SeenOffset | None, stored: int, arrived: int | None, log_end: int) -> int | None:
     """Return the remote end offset at which a stored offset was reached, at the latest; None where it is unknown.
 
-    An offset that was flushed since the last look goes as far beyond the one before as the target had grown until then. It cannot lie
-    far before what was there at the last look, nor beyond the source's end: then records came twice, or not every offset is a
-    record, and counting begins anew. What came within one look is tolerated, because flushes wait for acknowledgements.
+    An offset that was flushed since the last look goes as far beyond the one before as the target had grown until then.
+    It cannot lie far before what was there at the last look, nor beyond the source's end: then records came twice, or
+    not every offset is a record, and counting begins anew. What came within one look is tolerated, because flushes wait
+    for acknowledgements.
     """
     if before is None or before.arrived is None or arrived is None:
         return arrived
@@ -53,12 +55,12 @@ def reached_at(before: SeenOffset | None, stored: int, arrived: int | None, log_
 
 
 class PartitionLag(NamedTuple):
-    """One source partition. `stored` is the last replicated offset that Connect has (None: nothing stored yet), `position` the
-    first offset that is not known to be mirrored, `arrived` the end offset of the remote partition (None: unknown), `task`
-    None when no task has it.
+    """One source partition. `stored` is the last replicated offset that Connect has (None: nothing stored yet),
+    `position` the first offset that is not known to be mirrored, `arrived` the end offset of the remote partition
+    (None: unknown), `task` None when no task has it.
 
-    `basis` says what `position` follows from; `stored_position` is what the stored offset alone says. `unchanged_seconds`:
-    for how long at least the stored offset has been the same (None: seen for the first time).
+    `basis` says what `position` follows from; `stored_position` is what the stored offset alone says.
+    `unchanged_seconds`: for how long at least the stored offset has been the same (None: seen for the first time).
     """
 
     partition: TopicPartition
@@ -74,13 +76,17 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag_records(self) -> int:
-        """Records that wait, at most: what arrived since the last flush is only known where `basis` is the target's end."""
+        """Records that wait, at most: what arrived since the last flush is only known where `basis` is the target's
+        end.
+        """
         waiting = self.log.end - self.position  # `max` would take as long again, many times per partition and look
         return waiting if waiting > 0 else 0
 
     @property
     def stored_lag_records(self) -> int:
-        """Records after the stored offset, whether they arrived or not: so many would be mirrored again if the workers died now."""
+        """Records after the stored offset, whether they arrived or not: so many would be mirrored again if the workers
+        died now.
+        """
         return max(0, self.log.end - self.stored_position)
 
     @property
@@ -111,12 +117,13 @@ class PartitionLag(NamedTuple):
 
 @dataclass(frozen=True)
 class FlowLag:
-    """Every partition that a flow carries. `unknown` says why there is no lag; `matched` counts topics that match the flow.
+    """Every partition that a flow carries. `unknown` says why there is no lag; `matched` counts topics that match the
+    flow.
 
     `unread`: partitions of the source whose log could not be read, which makes every sum a lower bound. `exact`: the
-    connector has stopped, and so has stored all its offsets. `tasks`: the task of each assigned partition.
-    `short`: topics that tasks have and of which the target has fewer partitions than the source, with the number there, 0 for
-    no such topic (None: the target was not read).
+    connector has stopped, and so has stored all its offsets. `tasks`: the task of each assigned partition. `short`:
+    topics that tasks have and of which the target has fewer partitions than the source, with the number there, 0 for no
+    such topic (None: the target was not read).
     """
 
     partitions: tuple[PartitionLag, ...] = ()
@@ -166,8 +173,8 @@ def most_behind(partitions: Iterable[PartitionLag], count: int) -> tuple[Partiti
 def measure(
     reading: Reading, flow: Flow, connector: LiveConnector, remembered: Mapping[str, Mapping[int, SeenOffset]]
 ) -> FlowLag:
-    """Compare the stored offsets of a flow's connector with the source's log; what could not be read makes the lag unknown, not
-    zero. `remembered`: stored offsets by topic and partition as they were when they were first seen.
+    """Compare the stored offsets of a flow's connector with the source's log; what could not be read makes the lag
+    unknown, not zero. `remembered`: stored offsets by topic and partition as they were when they were first seen.
     """
     source, target = (reading.clusters.get(cluster.alias, SeenKafka()) for cluster in (flow.source, flow.target))
     if source.failure:
@@ -182,7 +189,8 @@ def measure(
     unknown, stored = None, running.offsets if running else {}
     if isinstance(stored, Failure):
         unknown, stored = f"stored offsets could not be read: {stored.message}", {}
-    # Without an entry that is in the log, a task begins where this says: with `latest` at its end, so that nothing waits.
+    # Without an entry that is in the log, a task begins where this says: with `latest` at its end, so that nothing
+    # waits.
     begins_at = text_of("source", connector.desired.config, "source consumer", "auto.offset.reset")
     stopped = running is not None and running.has_stopped
     counts_arrivals = not stopped and is_only_writer(reading, flow)
@@ -243,7 +251,8 @@ def _short(remotes: Mapping[str, str], source: SeenKafka, target: SeenKafka) -> 
 
 
 def is_only_writer(reading: Reading, flow: Flow) -> bool:
-    """Tell whether each new offset on the target is a mirrored record: with other policies others may write there, transactions add markers.
+    """Tell whether each new offset on the target is a mirrored record: with other policies others may write there,
+    transactions add markers.
 
     Workers that do not tell whether they are exactly-once are what the tree says.
     """

@@ -1,6 +1,7 @@
 """Lag per partition, topic, task or flow: in records, bytes and seconds, with trend and forecasts. Pure.
 
-Sums of partitions are those of their topics, tasks and flow. What is unknown is named, and makes a sum a lower bound, never a zero.
+Sums of partitions are those of their topics, tasks and flow. What is unknown is named, and makes a sum a lower bound,
+never a zero.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class RowName(NamedTuple):
 
 @dataclass(frozen=True)
 class Amount:
-    """A sum, or a maximum, over partitions. None: unknown; `at_least`: some partitions are missing, so it may be more."""
+    """A sum, or a maximum, over partitions. None: unknown; `at_least`: partitions are missing, so it may be more."""
 
     value: float | None
     at_least: bool = False
@@ -52,7 +53,9 @@ class Amount:
 
 @dataclass(frozen=True)
 class Age:
-    """How many seconds ago the next record to mirror was written. `at_least`: before the oldest sample, so it may be longer."""
+    """How many seconds ago the next record to mirror was written. `at_least`: before the oldest sample, so it may be
+    longer.
+    """
 
     seconds: float
     basis: Literal["level", "rate history", "record timestamp"]
@@ -83,7 +86,9 @@ def age_of(partition_lag: PartitionLag, history: LogHistory | None, now: float) 
 
 
 def production(history: LogHistory | None, since_ms: float) -> RecordRate | None:
-    """Return how fast a log has grown since a time, and twice the standard error of that; None with less than three samples."""
+    """Return how fast a log has grown since a time, and twice the standard error of that; None with less than three
+    samples.
+    """
     if history is None:
         return None
     first = bisect_right(history.times_ms, since_ms)
@@ -105,9 +110,9 @@ def production(history: LogHistory | None, since_ms: float) -> RecordRate | None
 class LagRow:
     """The lag of one partition, topic, task or flow.
 
-    `stored_seconds`: the oldest stored offset of a partition that is behind has not changed for so long, at least. `overtaken`: when
-    retention deletes records that wait. `unknown`: partitions without a lag, and why; it is "" in the place of a partition where
-    nothing is known of the flow.
+    `stored_seconds`: the oldest stored offset of a partition that is behind has not changed for so long, at least.
+    `overtaken`: when retention deletes records that wait. `unknown`: partitions without a lag, and why; it is "" in the
+    place of a partition where nothing is known of the flow.
     """
 
     flow: str
@@ -134,9 +139,10 @@ class LagRow:
 
 @dataclass(frozen=True)
 class FlowFacts:
-    """What is known of one flow at `taken_at`, in seconds since 1970: its lag, the points of earlier looks, and what was read of
-    its logs. `retention_seconds` by topic, None for ever; a topic without an entry is not known. `heartbeat_seconds`: how long ago
-    the newest heartbeat on the target was sent, which the latency from end to end does not exceed; a Failure says why not.
+    """What is known of one flow at `taken_at`, in seconds since 1970: its lag, the points of earlier looks, and what
+    was read of its logs. `retention_seconds` by topic, None for ever; a topic without an entry is not known.
+    `heartbeat_seconds`: how long ago the newest heartbeat on the target was sent, which the latency from end to end
+    does not exceed; a Failure says why not.
     """
 
     flow: str
@@ -166,7 +172,9 @@ class FlowFacts:
         return self.heartbeat_seconds.message if isinstance(self.heartbeat_seconds, Failure) else None
 
     def age(self, partition_lag: PartitionLag) -> Age | None:
-        """Return the age of the next record to mirror: by its own timestamp where that was read, else by the log's history."""
+        """Return the age of the next record to mirror: by its own timestamp where that was read, else by the log's
+        history.
+        """
         if partition_lag.lag_records and partition_lag.partition in self.written_at:
             return Age(max(0.0, self.taken_at - self.written_at[partition_lag.partition]), "record timestamp")
         return age_of(partition_lag, self.histories.get(partition_lag.partition), self.taken_at)
@@ -224,7 +232,9 @@ class FlowFacts:
         return lag_trend(self.points.get(key, ()), behind, self.flush_interval_seconds)
 
     def _level(self, by: LagLevel, behind: Sequence[PartitionLag], mine: Trend | None) -> TimeForecast | None:
-        """Return when it is level: a flow when the last of its tasks is, for a sum shrinks fastest before the slow ones are left."""
+        """Return when it is level: a flow when the last of its tasks is, for a sum shrinks fastest before the slow ones
+        are left.
+        """
         if by == "flow":
             tasks = {
                 partition.task: [other for other in behind if other.task == partition.task] for partition in behind

@@ -11,14 +11,11 @@ from typing import TypeVar
 
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.companions import Beats, CheckpointLook, checkpoint_looks, heartbeat_topics
-from mm2mgr.observe.durations import ConditionClock, paused_all, started
-from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, reached_at
-from mm2mgr.observe.ledger import row_of
-from mm2mgr.observe.loss_detection import FlowLooks, PartitionLook, take
-from mm2mgr.observe.reading import LiveConnector, Reading
+from mm2mgr.observe.beside_records import COPIED, Beats, CheckpointLook, checkpoint_looks, heartbeat_topics, missing_of
+from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, measure, reached_at
+from mm2mgr.observe.losses import FlowLooks, PartitionLook, row_of, take
+from mm2mgr.observe.reading import ConditionClock, LiveConnector, Reading, paused_all, started
 from mm2mgr.observe.surplus import Surplus, Surpluses, follow, weight_in
-from mm2mgr.observe.topic_sync import COPIED, missing_of
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow
@@ -27,7 +24,9 @@ from mm2mgr.topology import Flow
 
 @dataclass(frozen=True)
 class SeenTopic:
-    """The ids that a topic has had, and what is remembered of each partition since its stored offset was first seen: for its lag."""
+    """The ids that a topic has had, and what is remembered of each partition since its stored offset was first seen:
+    for its lag.
+    """
 
     ids: tuple[str, ...] = ()
     places: Mapping[int, SeenOffset] = field(default_factory=dict)
@@ -105,12 +104,12 @@ class Unstored:
 
 @dataclass(frozen=True)
 class Unarrived:
-    """The end of a remote topic that does not move, a sum over its partitions, and the records that are mirrored meanwhile, as the
-    stored offsets say.
+    """The end of a remote topic that does not move, a sum over its partitions, and the records that are mirrored
+    meanwhile, as the stored offsets say.
 
-    `floor`: the offset that these begin at, a sum too (None: not known yet). Stored offsets follow what arrived, so it lies where the
-    source's log ended once the end stopped moving; where the remote topic has never held a record, all that is stored later counts.
-    `advances`: looks that saw the records grow; the clock runs since the first of these.
+    `floor`: the offset that these begin at, a sum too (None: not known yet). Stored offsets follow what arrived, so it
+    lies where the source's log ended once the end stopped moving; where the remote topic has never held a record, all
+    that is stored later counts. `advances`: looks that saw the records grow; the clock runs since the first of these.
     """
 
     end: int
@@ -122,8 +121,9 @@ class Unarrived:
 
 @dataclass(frozen=True)
 class SyncLook:
-    """When one thing that is copied of a flow's topics (settings or ACLs) was last asked for (seconds since 1970), and for how long
-    which of it is not on the target: by topic of the source, as `topic_sync` words it."""
+    """When one thing that is copied of a flow's topics (settings or ACLs) was last asked for (seconds since 1970), and
+    for how long which of it is not on the target: by topic of the source, as `COPIED` words it.
+    """
 
     asked_at: float
     missing: Mapping[str, Mapping[str, ConditionClock]] = field(default_factory=dict)
@@ -135,7 +135,9 @@ class SyncLook:
 
 @dataclass(frozen=True)
 class SilentWorker:
-    """For how long a worker has accepted no connection. `moved`: its tasks have moved records meanwhile, so it runs, out of reach."""
+    """For how long a worker has accepted no connection. `moved`: its tasks have moved records meanwhile, so it runs,
+    out of reach.
+    """
 
     clock: ConditionClock
     moved: bool = False
@@ -146,8 +148,9 @@ _Timed = TypeVar("_Timed", Mark, Rest, Unstored, Unarrived)
 
 @dataclass(frozen=True)
 class FlowMemory:
-    """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets; `progress` are the points
-    of its lag by their keys (see `trend`). `mirror`: how its topics are named on which Kafka cluster, for the `surplus` there.
+    """What is remembered of one flow. `home` is the Kafka cluster of its workers, which stores its offsets; `progress`
+    are the points of its lag by their keys (see `trend`). `mirror`: how its topics are named on which Kafka cluster,
+    for the `surplus` there.
     """
 
     home: str = ""
@@ -177,11 +180,12 @@ class FlowMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """What earlier observations left: `without_status`, `beats` and `checkpoints` by `connect/connector`, flows and their looks by their ids.
+    """What earlier observations left: `without_status`, `beats` and `checkpoints` by `connect/connector`, flows and
+    their looks by their ids.
 
-    `silent_workers` are by `connect/worker id`. `copied`: the looks at settings and at ACLs of topics, each by the ids of flows.
-    `unwritten` are rows of the ledger that are not in its table yet. `shared_at`: when this machine last wrote points of lag into the
-    store (seconds since 1970).
+    `silent_workers` are by `connect/worker id`. `copied`: the looks at settings and at ACLs of topics, each by the ids
+    of flows. `unwritten` are rows of the ledger that are not in its table yet. `shared_at`: when this machine last
+    wrote points of lag into the store (seconds since 1970).
     """
 
     without_status: Mapping[str, ConditionClock] = field(default_factory=dict)
@@ -202,8 +206,29 @@ class Memory:
 _NOTHING = FlowMemory()
 
 
+def measure_lags(reading: Reading, earlier: Memory | None = None) -> dict[str, FlowLag]:
+    """Measure every flow of a reading whose connector could be read and exists, with the help of what is remembered."""
+    lags = {}
+    for flow in reading.flows:
+        connector = reading.source_connector(flow)
+        if connector and connector.running:
+            lags[flow.id] = measure(reading, flow, connector, _seen_offsets(reading, flow, earlier))
+    return lags
+
+
+def _seen_offsets(reading: Reading, flow: Flow, earlier: Memory | None) -> dict[str, Mapping[int, SeenOffset]]:
+    """Return what is remembered of stored offsets; those of a topic that was created again are of no use."""
+    ids = reading.clusters.get(flow.source.alias, SeenKafka()).topic_ids
+    topics = earlier.of(flow.id).topics if earlier else {}
+    return {
+        name: topic_looks.places
+        for name, topic_looks in topics.items()
+        if not topic_looks.ids or ids.get(name, topic_looks.ids[-1]) == topic_looks.ids[-1]
+    }
+
+
 def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> Memory:
-    """Return the memory after this reading. Flows outside the reading stay as they were; what it could not see pauses."""
+    """Return the memory after this reading. Flows outside of it stay as they were; what it could not see pauses."""
     flows = dict(earlier.flows)
     for flow in reading.flows:
         old, connector, lag = earlier.of(flow.id), reading.source_connector(flow), lags.get(flow.id)
@@ -264,7 +289,9 @@ def _surplus(
 
 
 def _writes_too(other: Flow, flow: Flow, topic: str) -> bool:
-    """Tell whether another flow that is declared to run writes to the topic on the target that a flow mirrors one of its topics to."""
+    """Tell whether another flow that is declared to run writes to the topic on the target that a flow mirrors one of
+    its topics to.
+    """
     if other.id == flow.id or other.target.alias != flow.target.alias or other.settings.state in ("paused", "stopped"):
         return False
     name = other.selection.upstream(flow.remote_topic(topic))
@@ -306,7 +333,8 @@ def _looks(
 ) -> tuple[dict[str, FlowLooks], list[LossRow]]:
     """Return the looks at the partitions of each flow after this reading, and what it shows to be lost.
 
-    Heartbeats are no loss. Offsets on another Kafka cluster than before are other offsets, such as those of a sandbox made anew.
+    Heartbeats are no loss. Offsets on another Kafka cluster than before are other offsets, such as those of a sandbox
+    made anew.
     """
     looks, lost = dict(earlier), list[LossRow]()
     for flow in reading.flows:
@@ -379,7 +407,7 @@ def _seen(old: FlowMemory, flow: Flow, connector: LiveConnector, lag: FlowLag, n
 
 
 def _since(mark: Mark, earlier: Mark | None) -> Mark:
-    """Compare a mark with the one before. End offsets only grow, so equal ones prove that nothing arrived in between."""
+    """Compare a mark with the one before. End offsets only grow: equal ones prove that nothing arrived in between."""
     if earlier is None:
         return mark
     arrived, before = mark.arrived, earlier.arrived
@@ -401,7 +429,9 @@ def _rest(old: Rest | None, lag: FlowLag, now: float) -> Rest:
 
 
 def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None:
-    """Follow records that arrive while no offset is stored; the time counts from the observation that saw the first of them."""
+    """Follow records that arrive while no offset is stored; the time counts from the observation that saw the first of
+    them.
+    """
     if lag.blind:
         return old and _paused(old)
     stored = sum(0 if partition.stored is None else partition.stored + 1 for partition in lag.counted)

@@ -1,21 +1,19 @@
-"""What was read of the clusters at one moment, as values. No I/O.
+"""What was read of the clusters at one moment, as values, and for how long a condition was seen to last. No I/O.
 
-A failed read is a value too, so one dead cluster hides no other. `status` makes a Reading; `lag` compares what it holds, `problems` and
-`health` judge it.
+A failed read is a value too, so one dead cluster hides no other. `read` makes a Reading; `lag` compares what it holds,
+`problems` judges it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mm2mgr.comparison.equivalence import WorkerClients
-from mm2mgr.connectors import RESTING, ConnectorStatus, RunningConnector
+from mm2mgr.connectors import ConnectorStatus, RunningConnector
 from mm2mgr.errors import Failure
-from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.render import Connector
 from mm2mgr.topics.names import HEARTBEATS
@@ -27,8 +25,8 @@ class LiveConnector:
     """One declared connector, and what its Connect cluster shows of it (`running` None: not applied).
 
     Tasks and offsets are read for source connectors only, `groups`, the consumer groups that its tasks have, for
-    checkpoint connectors where that is due.
-    `adopted`: what its workers bring, where the tree adopts it and has not written it yet.
+    checkpoint connectors where that is due. `adopted`: what its workers bring, where the tree adopts it and has not
+    written it yet.
     """
 
     desired: Connector
@@ -70,37 +68,18 @@ class LiveConnector:
         return self.running.partitions_by_task if self.running else {}
 
 
-@dataclass(frozen=True)
-class Orphan:
-    """A connector with this tree's owner mark that the tree does not declare; `state` in Connect's words, or `no status`."""
-
-    connect: str
-    connector: str
-    type: str
-    pair: str
-    topics: str
-    state: str
-
-    @property
-    def runs(self) -> bool:
-        """Whether it still works, or would after a restart."""
-        return self.state not in RESTING
-
-    def problem(self) -> LiveProblem:
-        """Return it as a problem."""
-        return LiveProblem("orphan", ProblemSubject(self.connect, self.connector), to_json(self))
-
-
 Standing = Literal["unmarked", "other-owner", "released", "left-over", "dedicated", "declared"]
-"""What a connector is to a tree. left-over: this owner's, and no longer declared. dedicated: of a dedicated MirrorMaker."""
+"""What a connector is to a tree. left-over: this owner's, and no longer declared. dedicated: of a dedicated
+MirrorMaker.
+"""
 
 
 @dataclass(frozen=True)
 class OtherConnector:
-    """A source connector of MirrorMaker that the tree does not declare; `state` in Connect's words and by its tasks (`work_state`), or
-    `no status`.
+    """A connector of MirrorMaker that the tree does not declare; `state` in Connect's words, or `no status`.
 
-    `owner`: the owner in its mark, "" without one. One of a dedicated MirrorMaker has `connect` "", and the group as its name.
+    `owner`: the owner in its mark, "" without one. One of a dedicated MirrorMaker has `connect` "", and the group as
+    its name.
     """
 
     connect: str
@@ -115,16 +94,18 @@ class OtherConnector:
 class SeenConnect:
     """One Connect cluster; with a `failure` it has no connectors, and nothing is known about them.
 
-    `kafka_cluster_id` is the Kafka its workers live on ("": unknown). Orphans are only looked for with all flows. `silent_workers`
-    have connectors or tasks by their status, and accept no connection (see `connect.client`). `others` are there too, and not among
-    the connectors that were asked for. `version` is its workers' Kafka ("": unknown), `exactly_once` whether they write with transactions (None: they do not tell).
+    `kafka_cluster_id` is the Kafka its workers live on ("": unknown). `orphans` are this owner's and not declared; they
+    are only looked for with all flows. `silent_workers` have connectors or tasks by their status, and accept no
+    connection (see `connect.client`). `others` are source connectors that are there too, and not among those that were
+    asked for, with their state by their tasks (`work_state`). `version` is its workers' Kafka ("": unknown),
+    `exactly_once` whether they write with transactions (None: they do not tell).
     """
 
     name: str
     connectors: Mapping[str, LiveConnector] = field(default_factory=dict)
     failure: Failure | None = None
     kafka_cluster_id: str = ""
-    orphans: tuple[Orphan, ...] = ()
+    orphans: tuple[OtherConnector, ...] = ()
     silent_workers: frozenset[str] = frozenset()
     others: tuple[OtherConnector, ...] = ()
     version: str = ""
@@ -133,9 +114,11 @@ class SeenConnect:
 
 @dataclass(frozen=True)
 class Reading:
-    """The chosen flows of an estate, read from `begun_at` to `taken_at` (seconds since 1970); `whole` when these are all of them.
+    """The chosen flows of an estate, read from `begun_at` to `taken_at` (seconds since 1970); `whole` when these are
+    all of them.
 
-    `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all flows of the tree.
+    `copied_asked`: what was asked for too of the topics of which flows, as (`configs` or `acls`, id). `declared`: all
+    flows of the tree.
     """
 
     taken_at: float
@@ -174,3 +157,55 @@ class Reading:
         connects = {f"connect {name}": seen.failure for name, seen in self.connects.items()}
         clusters = {f"kafka {alias}": seen.failure for alias, seen in self.clusters.items()}
         return {where: failure for where, failure in (connects | clusters).items() if failure}
+
+
+# --- how long something lasts -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long something may last before it is a problem.
+
+    Progress gets more than a flush interval (60 s by default): only then must stored offsets have moved. Where the
+    target cannot be read they are all there is to see, so one late flush is forgiven. A target whose followers are slow
+    may show records half a minute late to clients that do not wait for them (acks=1). A worker gets as long as Connect
+    itself gives it by default (session.timeout.ms).
+    """
+
+    no_status_seconds: float = 60.0
+    no_progress_seconds: float = 75.0
+    no_progress_blind_seconds: float = 150.0
+    not_stored_seconds: float = 75.0
+    no_heartbeat_seconds: float = 60.0
+    not_on_target_seconds: float = 60.0
+    slower_seconds: float = 900.0
+    not_synced_seconds: float = 60.0
+    no_checkpoint_seconds: float = 60.0
+    departed_seconds: float = 10.0
+
+
+@dataclass(frozen=True)
+class ConditionClock:
+    """How long a condition has been seen to last. Time around an observation that could not see it does not count."""
+
+    seconds: float
+    seen_at: float
+    paused: bool = False
+
+    def on(self, now: float) -> ConditionClock:
+        """Return the clock after an observation that saw the condition."""
+        return ConditionClock(self.seconds + (0.0 if self.paused else max(0.0, now - self.seen_at)), now)
+
+    def pause(self) -> ConditionClock:
+        """Return the clock after an observation that could not see it."""
+        return replace(self, paused=True)
+
+
+def started(earlier: ConditionClock | None, now: float) -> ConditionClock:
+    """Return the earlier clock, continued, or a new one."""
+    return earlier.on(now) if earlier else ConditionClock(0.0, now)
+
+
+def paused_all(clocks: Mapping[str, ConditionClock]) -> dict[str, ConditionClock]:
+    """Return clocks after an observation that could not see their conditions."""
+    return {name: clock.pause() for name, clock in clocks.items()}

@@ -20,11 +20,10 @@ from pydantic import BaseModel
 
 from mm2mgr.errors import Mm2mgrError, cause, install
 from mm2mgr.files import hold_lock, read_regular, replace_file, state_folder
-from mm2mgr.observe.companions import Beats, CheckpointLook
-from mm2mgr.observe.durations import ConditionClock
-from mm2mgr.observe.ledger import LossEntry, entries_of
-from mm2mgr.observe.loss_detection import FlowLooks
+from mm2mgr.observe.beside_records import Beats, CheckpointLook
+from mm2mgr.observe.losses import FlowLooks, LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
+from mm2mgr.observe.reading import ConditionClock
 from mm2mgr.observe.surplus import Surplus
 from mm2mgr.observe.trend import FLOW, LagPoint, joined
 from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote

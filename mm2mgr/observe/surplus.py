@@ -1,16 +1,18 @@
 """Records that arrive more often than the source had them, counted from look to look by offsets alone. Pure.
 
-Let P be the first offset of a source partition that is not stored, E the source's end and T the target's. Each record takes one offset
-on the target (`weight` 1), on exactly-once workers at most two: each transaction ends with a marker in the partitions that it wrote to.
-So while each record arrives once, weight * P - T never falls, whatever the source's log has beside records; the largest one of all
-looks is the `level`. P is never beyond E, but where a topic was created again: until it moves, P is of the log before, and nothing is
-concluded from it. Therefore, what level + T - weight * E exceeds zero by, the `extra`, arrived twice, where E
-was read after T (see `doubtful`). Records that had arrived before the first look are in its T, so they never count.
+Let P be the first offset of a source partition that is not stored, E the source's end and T the target's. Each record
+takes one offset on the target (`weight` 1), on exactly-once workers at most two: each transaction ends with a marker in
+the partitions that it wrote to. So while each record arrives once, weight * P - T never falls, whatever the source's
+log has beside records; the largest one of all looks is the `level`. P is never beyond E, but where a topic was created
+again: until it moves, P is of the log before, and nothing is concluded from it. Therefore, what level + T - weight * E
+exceeds zero by, the `extra`, arrived twice, where E was read after T (see `doubtful`). Records that had arrived before
+the first look are in its T, so they never count.
 
-Workers that die send again what they had not stored. Since the last look, one such restart can do that with weight * (E - P) at most, P
-being that of the last look; and once some of it has arrived, with twice what waits behind P now. The smaller one is the `limit`: only
-what exceeds it in a later look is certain not to be one restart. Transactions that are aborted take offsets too, as often as they are
-tried: what arrives with transactions while P stands still before records that wait may be such, and never counts.
+Workers that die send again what they had not stored. Since the last look, one such restart can do that with weight * (E
+- P) at most, P being that of the last look; and once some of it has arrived, with twice what waits behind P now. The
+smaller one is the `limit`: only what exceeds it in a later look is certain not to be one restart. Transactions that are
+aborted take offsets too, as often as they are tried: what arrives with transactions while P stands still before records
+that wait may be such, and never counts.
 """
 
 from __future__ import annotations
@@ -33,9 +35,10 @@ NEWS_SECONDS = 3600.0
 class Surplus(NamedTuple):
     """What looks have left of one partition; times in seconds since 1970.
 
-    `position`, `end` and `target_end` are those of the last look; `moved_at` is the last one to which the target grew. `extra`: offsets on the target, the most of any look; `limit`: so many
-    may be of one restart (None: there are none); `began_at` and `grew_at`: the looks that saw the first and the last of them.
-    `is_of_log`: whether the position is known to be of the log that is there. `weight` 0: all of it is of a log before.
+    `position`, `end` and `target_end` are those of the last look; `moved_at` is the last one to which the target grew.
+    `extra`: offsets on the target, the most of any look; `limit`: so many may be of one restart (None: there are none);
+    `began_at` and `grew_at`: the looks that saw the first and the last of them. `is_of_log`: whether the position is
+    known to be of the log that is there. `weight` 0: all of it is of a log before.
     """
 
     weight: int
@@ -80,8 +83,8 @@ class _Ends(NamedTuple):
 def weight_in(reading: Reading, flow: Flow) -> int | None:
     """Return how many offsets of the target a record of a flow takes at most; None where its target's ends do not tell.
 
-    Under other policies anybody may write to the topics, transforms may rename or drop records, records that a producer does not
-    wait for may show late, and where `overlap` is silenced a second copy is wanted.
+    Under other policies anybody may write to the topics, transforms may rename or drop records, records that a producer
+    does not wait for may show late, and where `overlap` is silenced a second copy is wanted.
     """
     exactly_once, connector = reading.connects[flow.connect.name].exactly_once, reading.source_connector(flow)
     if flow.settings.replication_policy != "default" or "overlap" in flow.settings.silence or exactly_once is None:
@@ -96,7 +99,9 @@ def weight_in(reading: Reading, flow: Flow) -> int | None:
 
 
 def doubtful(reading: Reading, flow: Flow, earlier: Surpluses) -> Iterator[TopicPartition]:
-    """Yield the partitions where more seems to have arrived than there was: their source may just have been read too early."""
+    """Yield the partitions where more seems to have arrived than there was: their source may just have been read too
+    early.
+    """
     connector = reading.source_connector(flow)
     if (
         not earlier
@@ -121,7 +126,9 @@ def doubtful(reading: Reading, flow: Flow, earlier: Surpluses) -> Iterator[Topic
 def follow(
     lag: FlowLag, earlier: Surpluses, weight: int | None, later_ends: Mapping[TopicPartition, int], now: float
 ) -> dict[str, dict[int, Surplus]]:
-    """Return what to remember of a flow's partitions; nothing without a `weight`. `later_ends`: the source's, read after the target."""
+    """Return what to remember of a flow's partitions; nothing without a `weight`. `later_ends`: the source's, read
+    after the target.
+    """
     surpluses: dict[str, dict[int, Surplus]] = {}
     if weight is None:
         return surpluses
@@ -182,5 +189,7 @@ def _is_doubtful(old: Surplus, ends: _Ends) -> bool:
 
 
 def _goes_on(old: Surplus, ends: _Ends, weight: int) -> bool:
-    """Tell whether a look can be compared with the ones before: not where offsets or a log went back, or workers changed."""
+    """Tell whether a look can be compared with the ones before: not where offsets or a log went back, or workers
+    changed.
+    """
     return old.weight == weight and ends.position >= old.position and ends.end >= old.end

@@ -32,9 +32,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import capped
     from mm2mgr.lint.findings import Finding, Rule, Severity
-    from mm2mgr.observe.health import Description, Status
     from mm2mgr.observe.lag_report import LagLevel
-    from mm2mgr.observe.watchdog import RestartPolicy, WatchAction
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.fleet import Changes, FleetReport, SimulationReport, fleet, simulate
     from mm2mgr.operations.history import DriftReport, HistoryReport, drift, forget_history, history
@@ -79,6 +77,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.plan.quotas import QuotaResult
     from mm2mgr.plan.resets import Place, ResetOrder
     from mm2mgr.plan.schedule import OffPeak, RestartRules
+    from mm2mgr.problems.health import Description, Status
+    from mm2mgr.problems.watchdog import RestartPolicy, WatchAction
     from mm2mgr.samples.follow import Round
     from mm2mgr.samples.schema import is_remote, store_of
     from mm2mgr.sandbox.layout import lines_of, random_values
@@ -94,9 +94,9 @@ _HOMES: Mapping[str, str] = {
         "kafka.bandwidth": "TransferLimits",
         "link_forecast": "capped",
         "lint.findings": "Finding Rule Severity",
-        "observe.health": "Description Status",
+        "problems.health": "Description Status",
         "observe.lag_report": "LagLevel",
-        "observe.watchdog": "RestartPolicy WatchAction",
+        "problems.watchdog": "RestartPolicy WatchAction",
         "operations.fix": "Fixes fix",
         "operations.fleet": "Changes FleetReport SimulationReport fleet simulate",
         "operations.history": "DriftReport HistoryReport drift forget_history history",

@@ -14,10 +14,10 @@ from mm2mgr.live.read import Clusters, answered
 from mm2mgr.live.snapshot import Snapshot, Steps
 from mm2mgr.observe.lag import FlowLag, PartitionLag, most_behind
 from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
-from mm2mgr.observe.status import Observation, observe
 from mm2mgr.operations.status import looks_of
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated
 from mm2mgr.partitions import LogHistory, TopicPartition
+from mm2mgr.problems.status import Observation, observe
 from mm2mgr.text import first_few
 from mm2mgr.timing import wait_for
 from mm2mgr.topics.names import HEARTBEATS

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.observe.ledger import Acknowledgement, LossEntry, open_entries
-from mm2mgr.observe.status import ObserveOptions, read_losses
-from mm2mgr.observe.status import acknowledge as acknowledge_losses
+from mm2mgr.observe.losses import Acknowledgement, LossEntry, open_entries
+from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
+from mm2mgr.problems.status import acknowledge as acknowledge_losses
+from mm2mgr.problems.status import read_losses
 
 if TYPE_CHECKING:
     from mm2mgr.samples.schema import Store

@@ -17,10 +17,10 @@ from mm2mgr.connect.types import parse_stored
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
-from mm2mgr.observe.health import lags_of
 from mm2mgr.observe.lag import FlowLag
+from mm2mgr.observe.memory import measure_lags
+from mm2mgr.observe.read import ObserveOptions, read_estate
 from mm2mgr.observe.reading import LiveConnector, Reading
-from mm2mgr.observe.status import ObserveOptions, read_estate
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import Change
@@ -74,7 +74,7 @@ def offsets(workspace: Workspace, choice: Choice) -> tuple[FlowOffsets, ...]:
     """Read the stored offsets of flows and the logs of their sources; what cannot be read is in the result."""
     flows = _flows(workspace, choice)
     reading = wait_for(read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions()))
-    lags = lags_of(reading)
+    lags = measure_lags(reading)
     return tuple(_offsets(reading, flow, lags.get(flow.id, FlowLag())) for flow in flows)
 
 

@@ -51,8 +51,10 @@ def rules(workspace: Workspace, *, dashboard: bool = False, kubernetes: bool = F
     With `kubernetes`, a manifest with it as YAML: a PrometheusRule of the Prometheus Operator, or a ConfigMap with the label
     `grafana_dashboard`, for which Grafana's sidecar looks.
     """
-    from mm2mgr.observe.alerts import rule_group  # `render` does without
-    from mm2mgr.observe.dashboard import dashboard_of
+    from mm2mgr.problems.monitoring import (
+        dashboard_of,
+        rule_group,  # `render` does without
+    )
 
     if dashboard:
         made = dashboard_of(workspace.topology)

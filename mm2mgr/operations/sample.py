@@ -189,7 +189,8 @@ class _StatusReader:
 
     def _look(self) -> tuple[str, ...]:
         from mm2mgr.live.kafka_state import read_kafka
-        from mm2mgr.observe.status import ObserveOptions, status
+        from mm2mgr.observe.read import ObserveOptions
+        from mm2mgr.problems.status import status
 
         reading = partial(read_kafka, timeout_seconds=self._seconds)
         options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store, shares=True)

@@ -17,22 +17,23 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from mm2mgr import timing
 from mm2mgr.errors import cause
 from mm2mgr.garbage import collect_garbage
-from mm2mgr.observe.status import ObserveOptions, observe
+from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.lag import LagOptions, LagReport, report
 from mm2mgr.operations.watch import WatchdogView, WatchOrder, WatchRound, watch
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.problems.status import observe
 from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mm2mgr.observe.health import FlowStatus, Status
     from mm2mgr.observe.lag_report import FlowFacts, LagRow
     from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.lint import LintReport
     from mm2mgr.plan.changes import Plan
+    from mm2mgr.problems.health import FlowStatus, Status
     from mm2mgr.samples.schema import Store
 
 Part = TypeVar("Part")

@@ -30,9 +30,9 @@ from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered, read
 from mm2mgr.live.snapshot import Question, Snapshot, ask, or_error, side_by_side
 from mm2mgr.live.snapshot_file import SNAPSHOT, together, write_snapshot
+from mm2mgr.observe.read import ObserveOptions, reading_of
 from mm2mgr.observe.reading import Reading
 from mm2mgr.observe.state_file import state_file, timed_looks
-from mm2mgr.observe.status import ObserveOptions, reading_of
 from mm2mgr.operations.history import drift_of
 from mm2mgr.operations.lag import newest_heartbeat
 from mm2mgr.operations.workspace import Workspace

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from mm2mgr import timing
 from mm2mgr.live.reach import Limits
-from mm2mgr.observe.health import Description, Status
-from mm2mgr.observe.status import ObserveOptions
-from mm2mgr.observe.status import describe as read_flow
-from mm2mgr.observe.status import status as read_status
+from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated
+from mm2mgr.problems.health import Description, Status
+from mm2mgr.problems.status import describe as read_flow
+from mm2mgr.problems.status import status as read_status
 from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """`watch`: look at the connectors again and again, and restart what FAILED for a reason that a restart can cure; never anything else.
 
-What is restarted, and when, is decided by `observe.watchdog`. Only connectors of the tree's owner are touched, by one process at a time.
+What is restarted, and when, is decided by `problems.watchdog`. Only connectors of the tree's owner are touched, by one process at a time.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from mm2mgr.errors import Mm2mgrError, cause
 from mm2mgr.garbage import collect_garbage
 from mm2mgr.json_values import to_json
 from mm2mgr.live.endpoints import connect_target
-from mm2mgr.observe.kinds import LiveProblem
-from mm2mgr.observe.problems import failures
+from mm2mgr.observe.read import read_states
 from mm2mgr.observe.reading import LiveConnector, SeenConnect
-from mm2mgr.observe.status import read_states
-from mm2mgr.observe.watchdog import FailedPart, RestartHistory, RestartPolicy, WatchAction, Watchdog, part_of
 from mm2mgr.operations.workspace import Workspace, pause
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.plan.schedule import RoundSchedule
+from mm2mgr.problems.connectors import failures_of
+from mm2mgr.problems.kind import LiveProblem
+from mm2mgr.problems.watchdog import FailedPart, RestartHistory, RestartPolicy, WatchAction, Watchdog, part_of
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Topology, watch_group
 
@@ -224,7 +224,7 @@ class _Loop:
         self.schedule = self.schedule.after(timing.now(), asked, unread, _CHANCE.random())
         owners, frozen = Ownership.of(topology), order.frozen
         ours = [one for each in seen for one in each.connectors.values() if _is_watched(one, owners)]
-        problems = [problem for one in ours for problem in failures(one)]
+        problems = [problem for one in ours for problem in failures_of(one)]
         actions = self.watchdog.look(problems, running(ours), asked - unread.keys(), timing.now(), frozen=frozen)
         if order.dry_run:
             actions = [replace(action, dry_run=True) for action in actions]

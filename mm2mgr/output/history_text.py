@@ -9,20 +9,21 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from mm2mgr.comparison.differences import KeyChange
-from mm2mgr.observe.watchdog import WatchAction
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import HistoryEntry
+from mm2mgr.problems.connectors import Failed
+from mm2mgr.problems.watchdog import WatchAction
 from mm2mgr.render import OWNER_KEY
 from mm2mgr.secrets import mask
 from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, visible
 
 if TYPE_CHECKING:
-    from mm2mgr.observe.kinds import ProblemSubject
     from mm2mgr.operations.history import DriftReport, HistoryReport
     from mm2mgr.operations.reconcile import ReconcileRound
     from mm2mgr.operations.watch import WatchRound
+    from mm2mgr.problems.kind import ProblemSubject
 
 _OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
 _LONGEST = 100
@@ -200,7 +201,8 @@ def action_line(action: WatchAction) -> str:
     """Return one action as a line: what was done, to what, and why."""
     problem, number = action.problem, action.number
     part = _part(problem.subject)
-    failure, trace = f"{part} FAILED ({problem.cause})", problem.evidence["trace_summary"]
+    trace = problem.evidence.trace_summary if isinstance(problem.evidence, Failed) else ""
+    failure = f"{part} FAILED ({problem.cause})"
     match action.action:
         case "recovered":
             return f"{part} runs again"

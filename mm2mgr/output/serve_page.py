@@ -13,9 +13,6 @@ from functools import cache
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from mm2mgr.json_values import to_json
-from mm2mgr.observe.health import FlowStatus, Status, TaskState
-from mm2mgr.observe.kinds import LiveProblem
 from mm2mgr.observe.lag_report import LagLevel, LagRow
 from mm2mgr.observe.trend import FLOW
 from mm2mgr.operations.history import HistoryReport
@@ -27,9 +24,9 @@ from mm2mgr.output.lag_text import lag_table, records_text
 from mm2mgr.output.lint_text import counts_text, finding_table
 from mm2mgr.output.losses_text import loss_cells
 from mm2mgr.output.page import lag_curve, template
-from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.changes import Change, Plan
+from mm2mgr.problems.health import FlowStatus, Status, TaskState
 from mm2mgr.secrets import mask
 from mm2mgr.text import few, number_of, rate_text, span_text
 
@@ -103,10 +100,6 @@ def _trouble(view: EstateView, tick: float) -> list[str]:
     if view.tree_error:
         trouble.append(f"The YAML tree has changed and is wrong, so the one before it counts: {view.tree_error}")
     return [*trouble, *view.warnings]
-
-
-def _sentence(problem: LiveProblem) -> str:
-    return sentence(to_json(problem))
 
 
 # --- overview ---------------------------------------------------------------------------------------------------------
@@ -193,10 +186,10 @@ def _pair_lag(totals: Sequence[LagRow | None]) -> tuple[str, bool]:
 def _problems(status: Status) -> list[tuple[str, str, str]]:
     """Return each problem with what it is about and the address of its flow's page, if it has one."""
     return [
-        *((flow.flow, flow_link(flow.flow), _sentence(problem)) for flow in status.flows for problem in flow.problems),
-        *((other.connector, "", _sentence(problem)) for other in status.companions for problem in other.problems),
-        *((lone.connector, "", orphan(to_json(lone))) for lone in status.orphans),
-        *((stale.connect, "", offsets_not_stored(to_json(stale))) for stale in status.stale_offsets),
+        *((flow.flow, flow_link(flow.flow), problem.sentence) for flow in status.flows for problem in flow.problems),
+        *((other.connector, "", problem.sentence) for other in status.companions for problem in other.problems),
+        *((lone.connector, "", lone.sentence()) for lone in status.orphans),
+        *((stale.connect, "", stale.sentence()) for stale in status.stale_offsets),
     ]
 
 
@@ -258,7 +251,7 @@ def flow(now: float, view: EstateView, status: FlowStatus) -> Context:
         "state_word": status.state,
         "connector": f"{shown.connector} on {shown.connect}" if shown.connector else shown.connect,
         "aged": f"Its Connect cluster cannot be read; below is what was known {age} ago." if age else "",
-        "problems": list(map(_sentence, status.problems)),
+        "problems": status.sentences,
         "notes": [*status.notes, *([status.offsets_note] if status.offsets_note else [])],
         "lag": _lag_table([facts.total], "flow"),
         "curve": lag_curve(points) if len(points) > 1 else "",

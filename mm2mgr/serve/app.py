@@ -22,7 +22,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mm2mgr.json_values import to_json
 from mm2mgr.operations.serve import EstateView
 from mm2mgr.output import serve_page
-from mm2mgr.output.problem_text import with_sentences
 from mm2mgr.serve.metrics import exposition
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -187,16 +186,14 @@ class _Pages:
         return Response(exposition(self._view(), self._ticks(), self._closed), headers={"Content-Type": _METRICS_TYPE})
 
     def api_status(self, request: Request) -> Response:
-        overview = self._view().overview_dict(self._ticks())
-        status = overview["status"] and with_sentences(to_json(overview["status"]))
-        return JSONResponse({**to_json(overview), "status": status})
+        return JSONResponse(to_json(self._view().overview_dict(self._ticks())))
 
     def api_flow(self, request: Request) -> Response:
         view = self._view()
         status = view.status(request.query_params.get("id", ""))
         if status is None:
             return JSONResponse({"error": "no flow has this id"}, 404)
-        return JSONResponse(with_sentences(to_json(view.flow_dict(status))))
+        return JSONResponse(to_json(view.flow_dict(status)))
 
     def api_watchdog(self, request: Request) -> Response:
         watchdog = self._view().watchdog

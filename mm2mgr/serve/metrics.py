@@ -17,8 +17,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from mm2mgr import __version__
-from mm2mgr.observe.kinds import KINDS
 from mm2mgr.operations.serve import EstateView
+from mm2mgr.problems import KINDS
 
 HEALTHS = ("ok", "waiting", "unknown", "problem")
 TASK_STATES = ("RUNNING", "FAILED", "UNASSIGNED", "PAUSED", "RESTARTING", "other")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.observe.ledger import row_of
-from mm2mgr.observe.loss_detection import LostRange
+from mm2mgr.observe.losses import LostRange, row_of
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow
 from mm2mgr.samples.store import LossStore

@@ -20,8 +20,8 @@ from mm2mgr.live import read as live_read
 from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
 from mm2mgr.live.questions import PartitionCounts
 from mm2mgr.live.snapshot import Snapshot
+from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.state_file import state_file
-from mm2mgr.observe.status import ObserveOptions
 from mm2mgr.operations import Choice, Workspace, apply, forget_history, pause, reconcile, watch
 from mm2mgr.partitions import Offsets
 from mm2mgr.plan.facts import list_with_records

@@ -16,11 +16,11 @@ import pytest
 from mm2mgr.apply.history import Recorder
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka import lease
-from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
 from mm2mgr.operations.serve import EstateWatch, ServeOrder, WatchdogOrder
 from mm2mgr.output.history_text import action_line, say_watch_round
 from mm2mgr.plan.history import History, HistoryEntry
+from mm2mgr.problems.watchdog import Watchdog
 from mm2mgr.render import OWNER_KEY
 from tests.fake_connect import Request
 from tests.plan.site import Site

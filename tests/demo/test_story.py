@@ -21,6 +21,7 @@ from mm2mgr.operations import Applied
 from mm2mgr.output import console
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import ClusterPlan, Plan
+from mm2mgr.problems.health import FlowStatus, Status
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.sizing.fleet import Buffers
 from mm2mgr.topology import Flow
@@ -122,10 +123,10 @@ class Stage:
         unread = ClusterPlan("east", error="down")
         return Applied(Plan("sandbox", (unread,) if self.failing == "apply" else ()))
 
-    def status(self, tree: object) -> Any:
-        lists = dict.fromkeys(("flows", "companions", "orphans", "stale_offsets", "losses"), ())
-        found = {"health": self.health, **lists, "failures": {}, "counts": {self.health: 2}}
-        return type("Status", (), {"health": self.health, "to_dict": lambda _: found})()
+    def status(self, tree: object) -> Status:
+        health: Any = self.health
+        names = ("logging:dc1->agg", "logging:dc2->agg")
+        return Status(0.0, tuple(FlowStatus("c", "", "source", "a->b", "RUNNING", health, flow=name) for name in names))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from mm2mgr.cli import cli
 from mm2mgr.errors import EXIT_CODES
-from mm2mgr.observe.problems import Patience
+from mm2mgr.observe.reading import Patience
 from tools.docs import slug
 
 REPOSITORY = Path(__file__).resolve().parents[2]

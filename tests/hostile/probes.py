@@ -48,7 +48,7 @@ class Ground:
     """What the topic of the history holds on each Kafka cluster."""
 
     def read_kafka(self, access: KafkaAccess, wanted: WantedLogs, _timeout_seconds: float | None = None) -> SeenKafka:
-        """Answer as `observe.status.read_kafka` does, at once: five records a partition, and on the targets what was mirrored."""
+        """Answer as `live.kafka_state.read_kafka` does, at once: five records a partition, and on the targets what was mirrored."""
         topics = (
             {"orders": 1, "logs.web": 1} if access.alias == "a" else {"a.orders": 1, "a.logs.web": 1, "heartbeats": 1}
         )

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from mm2mgr.observe.status import ObserveOptions
+from mm2mgr.observe.read import ObserveOptions
 from tests.asking import answer_kafka
 from tests.cli.command import Command
 from tests.plan.site import Site

@@ -21,8 +21,9 @@ import pytest
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.live.kafka_state import read_kafka
-from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.status import ObserveOptions, status
+from mm2mgr.observe.read import ObserveOptions
+from mm2mgr.observe.reading import Patience
+from mm2mgr.problems.status import status
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import Runtime, start_all
 from mm2mgr.sandbox.worker import Worker

@@ -15,9 +15,10 @@ import pytest
 
 from mm2mgr.apply.execute import apply_plan
 from mm2mgr.apply.waves import Event, Result
-from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.status import ObserveOptions, observe
+from mm2mgr.observe.read import ObserveOptions
+from mm2mgr.observe.reading import Patience
 from mm2mgr.plan.planner import make_plan
+from mm2mgr.problems.status import observe
 from mm2mgr.sandbox.server import Runtime, start_all
 from mm2mgr.sandbox.worker import Worker
 

@@ -17,16 +17,18 @@ import pytest
 
 from mm2mgr.evidence.measured import settings_mark, task_measurements
 from mm2mgr.evidence.task_rates import RecentLogs, TaskWatch, TopicConfigs, task_readers
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import find_compacted
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
 from mm2mgr.kafka.records import Producer
-from mm2mgr.observe.kinds import LiveProblem
-from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.status import ObserveOptions, status
+from mm2mgr.observe.read import ObserveOptions
+from mm2mgr.observe.reading import Patience
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.problems.kind import LiveProblem
+from mm2mgr.problems.status import status
 from mm2mgr.samples.follow import Reader, Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
@@ -133,7 +135,7 @@ def test_a_flow_that_is_slower_than_production_is_told_until_production_ends(
 
     with Traffic(pair.source, ["swift"], records_per_second=1_000, record_bytes=1_000):
         told = until(problems, lambda found: found.keys() == {"slower-than-production"}, "the lag grows")
-    evidence = told["slower-than-production"].evidence
+    evidence = to_json(told["slower-than-production"].evidence)
     assert evidence["mirrored_records_per_second"] < evidence["produced_records_per_second"]
     until(problems, lambda found: not found, "the lag shrinks")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,17 +17,19 @@ from mm2mgr.kafka.acls import Acl
 from mm2mgr.kafka.inspection import TopicSettings
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.live.kafka_state import SeenKafka, WantedLogs
-from mm2mgr.observe.causes import CAUSES
-from mm2mgr.observe.health import ConnectorState, FlowStatus, Status
-from mm2mgr.observe.kinds import KINDS, LiveProblem
-from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.status import Observation, ObserveOptions, observe
-from mm2mgr.output import problem_text
+from mm2mgr.observe.read import ObserveOptions
+from mm2mgr.observe.reading import Patience
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.problems import KINDS
+from mm2mgr.problems.causes import CAUSES
+from mm2mgr.problems.health import ConnectorState, FlowStatus, Status
+from mm2mgr.problems.kind import LiveProblem
+from mm2mgr.problems.status import Observation, observe
 from mm2mgr.render import Connector, render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Flow, Topology
 from tests.fake_connect import FakeConnect, serving
+from tools.docs import evidence_of
 
 TREE = """
 owner: tester
@@ -197,12 +198,14 @@ def kinds(one: ConnectorState) -> list[str]:
 
 def sentences(one: ConnectorState) -> list[str]:
     """Return the problems of a flow or companion in words, as the terminal and JSON have them."""
-    return [problem_text.sentence(json.loads(json.dumps(to_json(problem)))) for problem in one.problems]
+    assert one.sentences == to_json(one)["problems"]
+    return one.sentences
 
 
 def assert_documented(problem: LiveProblem) -> None:
     """Hold a problem to the page of its kind: evidence has the documented fields, and no other."""
-    assert problem.evidence.keys() == KINDS[problem.kind].evidence.keys()
+    assert type(problem.evidence) is KINDS[problem.kind]
+    assert to_json(problem.evidence).keys() == evidence_of(KINDS[problem.kind]).keys()
     assert (problem.cause in CAUSES) == problem.kind.endswith("-failed")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from mm2mgr.observe.loss_detection import PartitionLook
+from mm2mgr.observe.losses import PartitionLook
 from mm2mgr.partitions import Offsets
 
 Record = tuple[str, int, int]

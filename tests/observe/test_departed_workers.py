@@ -11,6 +11,7 @@ import pytest
 
 from mm2mgr.connect.client import silent_workers
 from mm2mgr.connect.target import ConnectTarget, ProxyServer
+from mm2mgr.json_values import to_json
 from mm2mgr.sandbox.server import free_ports
 from tests.connect.dead_ends import black_hole_url, silent_url
 from tests.observe.estate import Estate, kinds, sentences
@@ -49,7 +50,7 @@ def test_tasks_on_a_worker_that_is_gone_are_a_problem_at_the_second_look_until_i
     assert (kinds(found), found.health) == ([KIND], "problem")
     (problem,) = found.problems
     assert (problem.subject.tasks, problem.since_seconds) == ((1,), 10)
-    assert problem.evidence == {"worker": gone, "connector_there": False}
+    assert to_json(problem.evidence) == {"worker": gone, "connector_there": False}
     (said,) = sentences(found)
     assert said.startswith(f"task 1 RUNNING by the status on worker {gone}, which has accepted no connection for 10 s")
     with closing(create_server(("127.0.0.1", int(gone.rpartition(":")[2])))):
@@ -67,7 +68,7 @@ def test_a_connector_without_tasks_there_is_named_too(shared: Estate, gone: str)
     shared.flow()
     status = shared.status(later_seconds=10)
     (problem,) = status.flows[0].problems
-    assert (problem.subject.tasks, problem.evidence["connector_there"]) == ((), True)
+    assert (problem.subject.tasks, to_json(problem.evidence)["connector_there"]) == ((), True)
     assert [[one.kind for one in companion.problems] for companion in status.companions] == [[KIND], [KIND]]
     assert sentences(status.flows[0])[0].startswith("the connector RUNNING by the status")
 

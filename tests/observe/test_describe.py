@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 from mm2mgr.json_values import to_json
-from mm2mgr.observe.status import ObserveOptions, describe
+from mm2mgr.observe.read import ObserveOptions
+from mm2mgr.problems.status import describe
 from tests.observe.estate import Estate, estate
 
 

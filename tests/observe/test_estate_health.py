@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.json_values import to_json
-from mm2mgr.output.problem_text import offsets_not_stored, orphan, sentence
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import Estate, estate, sentences, topology_of
 
@@ -42,7 +41,7 @@ def test_a_connector_that_is_not_declared_any_more_and_runs_is_a_problem(small: 
         "ok",
         "problem",
     )
-    (said,) = map(sentence, to_json(status)["problem_values"])
+    (said,) = [problem.sentence for problem in status.problems()]
     assert "RUNNING: it still mirrors payments A->B" in said
     assert "mm2mgr plan --prune" in said
     assert to_json(status)["orphans"][0]["connector"] == "mm2.A.B.source.old"
@@ -54,7 +53,7 @@ def test_an_orphan_at_rest_is_said_and_no_problem(small: Estate) -> None:
     small.connect.add("mm2.A.B.source.old", OLD, state="STOPPED")
     status = small.status()
     assert (status.health, status.orphans[0].runs) == ("ok", False)
-    assert "it does nothing until it is resumed" in orphan(to_json(status.orphans[0]))
+    assert "it does nothing until it is resumed" in status.orphans[0].sentence()
 
 
 def test_orphans_are_looked_for_where_no_flow_runs_any_more(small: Estate, tmp_path: Path) -> None:
@@ -173,7 +172,7 @@ def test_offsets_that_are_not_stored_while_records_arrive_are_one_sentence(many:
     status = many.status(later_seconds=10)
     (stale,) = status.stale_offsets
     assert (stale.connect, stale.flows, stale.seconds, stale.records) == ("cb", ("one:A->B", "two:A->B"), 80, 3000)
-    said = offsets_not_stored(to_json(stale))
+    said = stale.sentence()
     assert said.startswith(
         "offsets of 2 flows not stored for 80 s while their records arrive (one:A->B, two:A->B); a restart would mirror at "
         "least 3000 records again"

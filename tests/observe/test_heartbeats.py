@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mm2mgr.observe.health import ConnectorState
+from mm2mgr.json_values import to_json
+from mm2mgr.problems.health import ConnectorState
 from tests.observe.estate import Estate, sentences
 
 
@@ -25,7 +26,7 @@ def test_a_heartbeat_topic_that_stands_still_is_a_problem_until_it_moves(beating
     assert heartbeat(beating, 59).problems == ()
     found = heartbeat(beating, 2)
     assert ([one.kind for one in found.problems], found.health) == (["heartbeats-not-emitted"], "problem")
-    assert found.problems[0].evidence == {"cluster": "A", "topic": "heartbeats", "interval_seconds": 1.0}
+    assert to_json(found.problems[0].evidence) == {"cluster": "A", "topic": "heartbeats", "interval_seconds": 1.0}
     (said,) = sentences(found)
     assert "no heartbeat has arrived in heartbeats on A for 61 s (one is due every 1 s)" in said
     beating.log(0, 101, topic="heartbeats")

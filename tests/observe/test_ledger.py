@@ -11,10 +11,10 @@ import pytest
 
 from mm2mgr.json_values import to_json
 from mm2mgr.observe import state_file
-from mm2mgr.observe.health import Status
-from mm2mgr.observe.ledger import Acknowledgement, LossEntry
+from mm2mgr.observe.losses import Acknowledgement, LossEntry
 from mm2mgr.observe.state_file import load
-from mm2mgr.observe.status import acknowledge, describe, read_losses
+from mm2mgr.problems.health import Status
+from mm2mgr.problems.status import acknowledge, describe, read_losses
 from mm2mgr.samples.schema import LossRow
 from mm2mgr.samples.store import LossStore
 from tests.fake_connect import FakeConnect, serving
@@ -227,7 +227,7 @@ def test_a_flow_that_creates_deleted_topics_itself_is_named(small: Estate, allow
     small.status()
     small.recreate("new")
     (lost,) = (one for one in small.flow().problems if one.kind == "records-lost")
-    assert lost.evidence["flow_creates_topics"] is creates
+    assert to_json(lost.evidence)["flow_creates_topics"] is creates
     (said,) = (one for one in sentences(small.flow()) if "acknowledge" in one)
     assert ("created again, perhaps by this flow's own consumer" in said) is creates
 

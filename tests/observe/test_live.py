@@ -32,13 +32,14 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import topic_acls, topic_configs
 from mm2mgr.kafka.records import Producer
 from mm2mgr.live.endpoints import kafka_access
-from mm2mgr.observe.health import ConnectorState, FlowStatus
-from mm2mgr.observe.problems import Patience
+from mm2mgr.observe.read import ObserveOptions
+from mm2mgr.observe.reading import Patience
 from mm2mgr.observe.state_file import load
-from mm2mgr.observe.status import ObserveOptions, describe, status
-from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.planner import make_plan
+from mm2mgr.problems.health import ConnectorState, FlowStatus
+from mm2mgr.problems.status import describe, status
+from mm2mgr.problems.watchdog import Watchdog
 from mm2mgr.render import Connector, render
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import free_ports, kafka_runtime
@@ -352,7 +353,7 @@ def test_what_the_target_refuses_to_create_is_a_problem(
     def problem(kind: str) -> list[str]:
         """Wait for a problem, and return the topics that it names."""
         found = wait_for(look, lambda one: any(each.kind == kind for each in one.problems))
-        return [topic for one in found.problems if one.kind == kind for topic in one.evidence["topics"]]
+        return [topic for one in found.problems if one.kind == kind for topic in to_json(one.evidence)["topics"]]
 
     with Kafka(kafka_access(topology.clusters["A"])) as a, Kafka(kafka_access(topology.clusters["B"])) as b:
         a.create_topics({"refused.few": (1, 1, {})})
@@ -422,7 +423,7 @@ def test_a_running_task_whose_fetches_bring_nothing_is_a_problem_until_they_do(
         write()
         found = wait_for(look, lambda one: bool(one.problems))
         assert ([one.kind for one in found.problems], found.state) == (["no-progress"], "RUNNING")
-        assert found.problems[0].evidence == {"blind": False, "read_committed": True, "target": "B"}
+        assert to_json(found.problems[0].evidence) == {"blind": False, "read_committed": True, "target": "B"}
         assert found.lag_records is not None
         assert found.lag_records >= 100
     wait_for(look, lambda one: not one.problems and one.lag_records == 1)  # the marker at the end of the transaction
@@ -444,7 +445,10 @@ def test_tasks_that_keep_an_older_config_are_a_problem(
     try:
         found = wait_for(look, lambda one: "old-task-config" in [each.kind for each in one.problems])
         (problem,) = (one for one in found.problems if one.kind == "old-task-config")
-        assert (problem.subject.tasks, problem.evidence["keys"]) == ((0,), ["source.cluster.bootstrap.servers"])
+        assert (problem.subject.tasks, to_json(problem.evidence)["keys"]) == (
+            (0,),
+            ["source.cluster.bootstrap.servers"],
+        )
         assert [task.state for task in found.tasks] == ["RUNNING"]
     finally:
         apply(topology, held, "held:A->B")

@@ -23,11 +23,12 @@ from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer, read
 from mm2mgr.live.endpoints import connect_target, kafka_access
-from mm2mgr.observe.health import Status
-from mm2mgr.observe.ledger import Acknowledgement, LossEntry
-from mm2mgr.observe.status import ObserveOptions, acknowledge, status
+from mm2mgr.observe.losses import Acknowledgement, LossEntry
+from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.planner import make_plan
+from mm2mgr.problems.health import Status
+from mm2mgr.problems.status import acknowledge, status
 from mm2mgr.render import Connector, render
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
@@ -217,7 +218,10 @@ def test_a_deleted_topic_that_the_flow_itself_creates_again(world: World) -> Non
     until(lambda: world.topic_id("revived"), lambda now: now not in (None, before), "the flow's consumer creates it")
     found = world.wait("revived", lambda found: bool(found.losses)).flows[0]
     (problem,) = (one for one in found.problems if one.kind == "records-lost")
-    assert (problem.evidence["cause"], problem.evidence["flow_creates_topics"]) == ("re-created", True)
+    assert (to_json(problem.evidence)["cause"], to_json(problem.evidence)["flow_creates_topics"]) == (
+        "re-created",
+        True,
+    )
     assert "created again, perhaps by this flow's own consumer, whose allow.auto" in " ".join(sentences(found))
     world.ack("revived")
 

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mm2mgr.observe.ledger import (
+from mm2mgr.observe.losses import (
     Acknowledgement,
+    FlowLooks,
     LossEntry,
+    PartitionLook,
     acknowledgement_of,
     entries_of,
     named,
     open_entries,
     row_of,
+    take,
 )
-from mm2mgr.observe.loss_detection import FlowLooks, PartitionLook, take
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.schema import LossRow
 from tests.observe.simulated_log import Record, SimulatedPartition

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.observe.durations import ConditionClock
 from mm2mgr.observe.memory import FlowMemory, Memory
+from mm2mgr.observe.reading import ConditionClock
 from mm2mgr.observe.state_file import change, load
 from tests.fake_connect import FakeConnect, serving
 from tests.observe.estate import TREE, Estate, sentences, topology_of

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.errors import Failure
+from mm2mgr.json_values import to_json
 from mm2mgr.live.dedicated import DedicatedMirrorMaker
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.overlaps import Overlaps, find_overlaps
 from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, SeenConnect
+from mm2mgr.problems.overlaps import Overlaps, find_overlaps
 from mm2mgr.render import render
 from mm2mgr.topology import Topology
 from tests.examples import draw_examples
@@ -160,7 +161,7 @@ class Beside:
         """Return the topics that the problems name, by flow and by the other connector."""
         found: Overlaps = find_overlaps(self.read())
         return {
-            (flow.partition(":")[0], problem.evidence["other"]): problem.evidence["topics"]
+            (flow.partition(":")[0], to_json(problem.evidence)["other"]): to_json(problem.evidence)["topics"]
             for flow, problems in found.problems.items()
             for problem in problems
         }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mm2mgr.comparison.journal import Journal
 from mm2mgr.json_values import to_json
-from mm2mgr.observe.health import FlowStatus
+from mm2mgr.problems.health import FlowStatus
 from mm2mgr.topology import ListedConnector
 from tests.observe.estate import Estate, estate, sentences
 
@@ -245,7 +245,7 @@ def test_a_topic_that_the_target_lacks_is_named_after_the_refresh_interval(small
     assert "target-topic-missing" not in _named(small.flow(later_seconds=600))
     late = small.flow(later_seconds=100)
     (found,) = (problem for problem in late.problems if problem.kind == "target-topic-missing")
-    assert (found.evidence["topics"], found.since_seconds) == (["A.orders"], 700)
+    assert (to_json(found.evidence)["topics"], found.since_seconds) == (["A.orders"], 700)
     assert any(text.startswith("topic A.orders not seen on B for 700 s while records wait") for text in sentences(late))
     small.kafka.clusters["B"]["A.orders"] = [(0, 0), (0, 0)]
     assert "target-topic-missing" not in _named(small.flow(later_seconds=1))

@@ -15,11 +15,11 @@ from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, Tas
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.health import Remembered, Status, judge, lags_of
-from mm2mgr.observe.ledger import Acknowledgement, LossEntry, acknowledgement_of, entries_of
-from mm2mgr.observe.memory import Memory, remember
+from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, entries_of
+from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.problems.health import Remembered, Status, judge
 from mm2mgr.render import Connector, render
 from mm2mgr.topology import Flow
 from tests.observe.estate import TREE, sentences, topology_of
@@ -85,7 +85,7 @@ def reading(declared: Declared, draw: Draw, state: str, task_states: list[str], 
 
 
 def judged(one: Reading, earlier: Memory) -> tuple[Status, Memory]:
-    lags = lags_of(one)
+    lags = measure_lags(one)
     memory = remember(earlier, one, lags)
     return judge(one, lags, Remembered(earlier, memory), entries_of(memory.unwritten)), memory
 
@@ -242,7 +242,7 @@ def test_records_that_arrive_are_never_said_to_be_elsewhere_nor_to_come_twice(
         look = reading(declared, Draw([[0, len(log)]], [stored]), "RUNNING", ["RUNNING"], 1000.0 * number)
         source = replace(look.clusters["A"], later_ends={TopicPartition("orders", 0): len(log)})
         look = replace(look, clusters={"A": source, "B": SeenKafka({"A.orders": 1}, there)})
-        lags = lags_of(look, memory)
+        lags = measure_lags(look, memory)
         earlier, memory = memory, remember(memory, look, lags)
         (flow,) = judge(look, lags, Remembered(earlier, memory)).flows
         assert not {"records-not-on-target", "arrives-twice"} & {problem.kind for problem in flow.problems}

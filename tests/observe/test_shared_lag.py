@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.observe.state_file import load
-from mm2mgr.observe.status import Observation, observe
 from mm2mgr.observe.trend import FLOW, LagPoint, Points, joined
+from mm2mgr.problems.status import Observation, observe
 from mm2mgr.samples.schema import LAG
 from mm2mgr.samples.tables import StoredTable
 from tests.observe.estate import Estate, estate

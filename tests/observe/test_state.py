@@ -12,14 +12,13 @@ import pytest
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.json_values import to_json
-from mm2mgr.observe.durations import ConditionClock
 from mm2mgr.observe.lag import SeenOffset
-from mm2mgr.observe.ledger import Acknowledgement, row_of
-from mm2mgr.observe.loss_detection import FlowLooks, KnownPlace, LostRange
+from mm2mgr.observe.losses import Acknowledgement, FlowLooks, KnownPlace, LostRange, row_of
 from mm2mgr.observe.memory import FlowMemory, Mark, Memory, Rest, SeenTopic, Unstored
+from mm2mgr.observe.reading import ConditionClock
 from mm2mgr.observe.state_file import change, load, state_file
-from mm2mgr.observe.status import acknowledge
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.problems.status import acknowledge
 from mm2mgr.samples.schema import LossRow
 from tests.observe.estate import Estate
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.json_values import to_json
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.health import FlowStatus
+from mm2mgr.observe.beside_records import COPIED, Sides, TopicSync, mirrored_acl
 from mm2mgr.observe.state_file import timed_looks
-from mm2mgr.observe.topic_sync import COPIED, Sides, TopicSync, mirrored_acl
+from mm2mgr.problems.health import FlowStatus
 from tests.observe.estate import Estate, estate, kinds, sentences
 
 KIND = "topic-configs-differ"
@@ -49,7 +50,7 @@ def test_a_setting_that_does_not_arrive_is_a_problem_until_it_does(synced: Estat
     *_, late = looks(synced, ROUND)
     assert (kinds(late), late.health) == ([KIND], "problem")
     (one,) = late.problems
-    assert one.evidence == {
+    assert to_json(one.evidence) == {
         "topics": ["A.orders"],
         "topic_count": 1,
         "settings": ["cleanup.policy", "retention.ms"],
@@ -196,7 +197,7 @@ def test_acls_that_do_not_arrive_are_a_problem_until_they_do(guarded: Estate) ->
     *_, late = looks(guarded, ROUND)
     (one,) = late.problems
     assert (one.kind, late.health) == (ACLS, "problem")
-    assert one.evidence == {
+    assert to_json(one.evidence) == {
         "topics": ["A.orders"],
         "topic_count": 1,
         "acls": ["allow Read for User:CN=eve", "allow Read for User:bob", "deny Describe for User:bob from 10.0.0.1"],

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.errors import Failure
+from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.health import Remembered, judge, lags_of
-from mm2mgr.observe.memory import Memory, remember
+from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.observe.surplus import doubtful
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.problems.health import Remembered, judge
 from mm2mgr.render import Connector, render
 from mm2mgr.topology import Flow
 from tests.examples import draw_examples
@@ -203,10 +204,10 @@ class Day:
         reading = Reading(self.now, flows, {"cb": connect}, clusters, begun_at=self.now - 1, declared=flows)
         if "later" not in self.hidden and [*doubtful(reading, flows[0], self.memory.of(flows[0].id).surplus)]:
             clusters["A"] = replace(clusters["A"], later_ends={SOURCE: len(self.log)})
-        lags = lags_of(reading, self.memory)
+        lags = measure_lags(reading, self.memory)
         earlier, self.memory = self.memory, remember(self.memory, reading, lags)
         (flow,) = judge(reading, lags, Remembered(earlier, self.memory)).flows
-        return sum(problem.evidence["records"] for problem in flow.problems if problem.kind == "arrives-twice")
+        return sum(to_json(problem.evidence)["records"] for problem in flow.problems if problem.kind == "arrives-twice")
 
 
 entries = st.lists(st.sampled_from([True, True, True, False]), min_size=1, max_size=12)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mm2mgr.observe.causes import CAUSES
-from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
-from mm2mgr.observe.watchdog import (
+from mm2mgr.problems.causes import CAUSES, Classified
+from mm2mgr.problems.connectors import TaskFailed
+from mm2mgr.problems.kind import LiveProblem, ProblemSubject
+from mm2mgr.problems.watchdog import (
     Escalate,
     FailedPart,
     LookAgain,
@@ -29,8 +30,7 @@ PART: FailedPart = ("east", "mm2.a.b.source.orders", 0)
 
 def failed(cause: str = "time-out", *tasks: int) -> LiveProblem:
     subject = ProblemSubject("east", "mm2.a.b.source.orders", "orders:a->b", tasks or (0,))
-    evidence = {"trace_summary": "boom", "exception": "x.Y"}
-    return LiveProblem("task-failed", subject, evidence, cause=cause, retryable=CAUSES[cause].retryable)
+    return LiveProblem(TaskFailed("boom", Classified(cause, "x.Y")), subject)
 
 
 def test_a_delay_policy_is_arithmetic_on_given_times() -> None:

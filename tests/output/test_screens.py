@@ -8,9 +8,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from pydantic import TypeAdapter
 
 from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
+from mm2mgr.connectors import ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Failure
 from mm2mgr.expand import expand
@@ -27,9 +29,9 @@ from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import Finding, Hit, Rule
 from mm2mgr.lint.subject import Spot, Subject
 from mm2mgr.lint.unjudged import NotJudged
-from mm2mgr.observe.health import Status
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
+from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.observe.trend import Points, followed
 from mm2mgr.operations.lag import LagReport
 from mm2mgr.operations.lint import LintReport
@@ -40,8 +42,9 @@ from mm2mgr.output.load_text import say_comparison, say_fleet, say_groups, say_r
 from mm2mgr.output.plan_text import say_plan, say_topology
 from mm2mgr.output.status_text import say_description, say_status
 from mm2mgr.output.tables import Table
-from mm2mgr.partitions import Assignment, LogHistory, Offsets, TopicPartition
+from mm2mgr.partitions import ASSIGNED_KEY, Assignment, LogHistory, Offsets, TopicPartition
 from mm2mgr.plan.changes import Plan
+from mm2mgr.problems.health import ConnectorState, Description, FlowStatus, Status, TaskState
 from mm2mgr.render import render
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.spec.loader import load
@@ -75,7 +78,45 @@ def status() -> None:
     twins = tuple(
         flow(f"logging-dc1-to-aggregate-{side}-with-headers", "ok", lag_records=7) for side in ("east", "west")
     )
-    say_status(to_json(Status(0.0, (*FLOWS, *twins), COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES)))
+    say_status(Status(0.0, (*FLOWS, *twins), COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES))
+
+
+_DESCRIBED = """owner: team
+clusters:
+  a: {bootstrap_servers: ["dc1-broker:9092"]}
+  b: {bootstrap_servers: ["agg-broker:9092"]}
+connect:
+  w: {url: "http://connect-agg:8083", kafka: b}
+flows:
+  orders: {sources: [a], targets: [b], topics: {include: [orders]}, tasks: {max: 2}}
+"""
+
+
+def describe() -> None:
+    with TemporaryDirectory() as folder, chdir(folder):
+        Path("clusters").mkdir()
+        Path("clusters/x.yaml").write_text(_DESCRIBED)
+        topology = expand(load([Path("clusters/x.yaml")]))
+    flow, worker, name = topology.flows[0], "worker-1:8083", "mm2.a.b.source.orders"
+    assigned = {task: [f"orders-{task}", f"orders-{task + 2}"] for task in (0, 1)}
+    tasks = tuple(TaskStatus(task, "RUNNING", worker) for task in assigned)
+    states = tuple(TaskState(task, "RUNNING", worker, 2) for task in assigned)
+    configs = tuple(TaskConfig(task, {ASSIGNED_KEY: ",".join(names)}) for task, names in assigned.items())
+    desired = next(connector for connector in render(topology) if connector.type == "source")
+    seen = LiveConnector(desired, None, ConnectorStatus(name, "RUNNING", worker, tasks=tasks), configs)
+    reading = Reading(0.0, (flow,), {"w": SeenConnect("w", {name: seen})}, {})
+    parts = (
+        PartitionLag(TopicPartition("orders", number), Offsets(0, 3), 2, 3, 3, task=number % 2) for number in range(4)
+    )
+    status = Status(
+        0.0,
+        (FlowStatus("w", name, "source", "a->b", "RUNNING", "ok", states, flow=flow.id, lag_records=0),),
+        tuple(
+            ConnectorState("w", f"mm2.a.b.{type_}", type_, "a->b", "RUNNING", "ok")
+            for type_ in ("checkpoint", "heartbeat")
+        ),
+    )
+    say_description(Description(flow, reading, FlowLag(tuple(parts)), status))
 
 
 def lag() -> None:
@@ -203,7 +244,7 @@ DRAWN: dict[str, Callable[[], None]] = {
     "plan": plan,
     "status": status,
     "lag": lag,
-    "describe": lambda: say_description(value("describe")),
+    "describe": describe,
     "lint": lint,
     "explain": explain,
     "check": check,

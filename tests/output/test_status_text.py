@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,23 @@ import pytest
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
-from mm2mgr.observe.arrival_problems import StaleOffsets
-from mm2mgr.observe.health import ConnectorState, FlowStatus, Status, TaskState
-from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
-from mm2mgr.observe.ledger import LossEntry
-from mm2mgr.observe.reading import Orphan
+from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.trend import Trend
 from mm2mgr.output.load_text import say_rates, say_sizings
-from mm2mgr.output.problem_text import SENTENCES, with_sentences
 from mm2mgr.output.status_text import say_status
 from mm2mgr.partitions import Assignment, TopicPartition
+from mm2mgr.problems import KINDS
+from mm2mgr.problems.causes import Classified
+from mm2mgr.problems.connectors import ConnectorFailed, Orphan, TaskFailed
+from mm2mgr.problems.health import ConnectorState, FlowStatus, Status, TaskState
+from mm2mgr.problems.kind import LiveProblem, ProblemSubject
+from mm2mgr.problems.loss import OffsetsNotStored
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.throughput.windows import PartitionRate
 from mm2mgr.topology import TaskMaximum
+from tests.observe.examples import example, example_problem
 from tests.sizing.sizes import size_flow
+from tools.docs import evidence_of
 
 GOLDEN = Path(__file__).parent / "golden"
 Printed = Callable[[], list[str]]
@@ -39,12 +41,9 @@ def failure(kind: str, flow: str, summary: str, tasks: tuple[int, ...] = ()) -> 
     subject = ProblemSubject(
         "east", f"mm2.a.b.{f'source.{flow}' if flow else 'checkpoint'}", flow and f"{flow}:a->b", tasks
     )
-    return LiveProblem(
-        kind,
-        subject,
-        {"trace_summary": summary, "exception": "", "remedy": "fix the cause", "tasks_run": False},
-        cause="bug",
-    )
+    bug = Classified("bug")
+    evidence = TaskFailed(summary, bug) if kind == "task-failed" else ConnectorFailed(summary, bug, tasks_run=False)
+    return LiveProblem(evidence, subject)
 
 
 def loss_entry(flow: str, cause: str, first: int, last: int | None, **more: Any) -> LossEntry:
@@ -89,8 +88,8 @@ ORPHANS = (
     Orphan("east", "mm2.a.b.source.older", "source", "a->b", "orders", "STOPPED"),
 )
 STALE = (
-    StaleOffsets("east", ("fine:a->b", "slow:a->b"), 90.0, 1200, ("dc2",)),
-    StaleOffsets("west", ("dark:a->b", "new:a->b"), 80.0, 7, ()),
+    OffsetsNotStored("east", ("fine:a->b", "slow:a->b"), 90.0, 1200, ("dc2",)),
+    OffsetsNotStored("west", ("dark:a->b", "new:a->b"), 80.0, 7, ()),
 )
 LOSSES = (
     loss_entry("fine:a->b", "retention", 10, 19),
@@ -107,31 +106,36 @@ def golden(name: str) -> list[str]:
 
 
 def test_a_status_shows_every_problem_and_failure_once(printed: Printed) -> None:
-    status = to_json(Status(0.0, FLOWS, COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES))
-    say_status(json.loads(json.dumps(status)))
+    status = Status(0.0, FLOWS, COMPANIONS, FAILURES, ORPHANS, STALE, LOSSES)
+    say_status(status)
     lines = printed()
     assert lines == golden("status.txt")
     text = "\n".join(lines)
     beside = ("1 loss to acknowledge: mm2mgr losses 'gone:a->b'", *(one.message for one in FAILURES.values()))
-    found = with_sentences(status)
+    found = to_json(status)
     problems = [*found["flows"][1]["problems"], *found["companions"][2]["problems"]]
     details = [one["detail"] for one in (*found["orphans"], *found["stale_offsets"])]
     for said in (*problems, *details, *beside):
         assert text.count(said) == 1
 
 
-def test_every_kind_of_problem_has_its_sentence() -> None:
-    assert SENTENCES.keys() == KINDS.keys()
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_problem_has_its_sentence_and_its_page(kind: str) -> None:
+    evidence, problem = example(kind), example_problem(kind)
+    assert len(problem.sentence) > 40
+    assert evidence.meaning().endswith(".")
+    assert all(evidence_of(KINDS[kind]).values()), "each field has a text below it"
+    assert to_json(problem)["evidence"].keys() == evidence_of(KINDS[kind]).keys()
 
 
 @pytest.mark.parametrize("health", ["ok", "waiting", "problem", "unknown"])
 def test_the_last_line_counts_flows_by_health(printed: Printed, health: str) -> None:
-    say_status(to_json(Status(0.0, (flow("x", health), flow("y", health)))))
+    say_status(Status(0.0, (flow("x", health), flow("y", health))))
     assert printed()[-1] == f"Flows: 2 {health}"
 
 
 def test_no_flows_is_said(printed: Printed) -> None:
-    say_status(to_json(Status(0.0, ())))
+    say_status(Status(0.0, ()))
     assert printed()[-1] == "Flows: none"
 
 
@@ -164,7 +168,7 @@ def test_flows_whose_lag_grows_or_shrinks_are_said_those_most_behind_first(
 
     flows = [moving(f"f{number}", number, "growing") for number in range(1, 8)]
     flows += [moving("still", 900, "steady"), moving("level", 0, "shrinking"), moving("down", 5000, "shrinking")]
-    say_status(to_json(Status(0.0, tuple(flows))))
+    say_status(Status(0.0, tuple(flows)))
     said = [line.strip() for line in printed()]
     at = said.index("down:a->b: lag shrinking for 21 min")
     assert said[at + 1 : at + 5] == [f"f{number}:a->b: lag growing for 21 min" for number in (7, 6, 5, 4)]

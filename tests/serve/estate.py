@@ -18,13 +18,10 @@ from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.errors import Failure
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import Spot
-from mm2mgr.observe.health import FlowStatus, Status, TaskState
-from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
-from mm2mgr.observe.ledger import LossEntry
+from mm2mgr.observe.losses import LossEntry
 from mm2mgr.observe.trend import FLOW, LagPoint
-from mm2mgr.observe.watchdog import WatchAction
 from mm2mgr.operations.history import HistoryReport
 from mm2mgr.operations.lag import LagReport
 from mm2mgr.operations.lint import LintReport
@@ -33,6 +30,11 @@ from mm2mgr.operations.watch import WatchdogView, WatchRound
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.history import HistoryEntry
+from mm2mgr.problems.causes import Classified
+from mm2mgr.problems.connectors import NotApplied, TaskFailed
+from mm2mgr.problems.health import FlowStatus, Status, TaskState
+from mm2mgr.problems.kind import LiveProblem, ProblemSubject
+from mm2mgr.problems.watchdog import WatchAction
 from mm2mgr.serve.app import application
 from mm2mgr.serve.server import Binding, Connections, listening, run
 
@@ -103,13 +105,12 @@ def view_of(look: EstateLook, **more: object) -> EstateView:
 
 def problem(flow: str, connector: str = "mm2") -> LiveProblem:
     """Return a problem of a flow that has the lag of nobody."""
-    return LiveProblem("not-applied", ProblemSubject("main", connector, flow))
+    return LiveProblem(NotApplied(), ProblemSubject("main", connector, flow))
 
 
 def watchdog_view(flow: str, connector: str, why: str) -> WatchdogView:
     """Return what a watchdog did about a task that FAILED with these words: a restart, and one that Connect refused."""
-    subject, found = ProblemSubject("main", connector, flow, (0,)), {"trace_summary": why, "remedy": "fix the cause"}
-    failed = LiveProblem("task-failed", subject, cause="time-out", evidence=found, retryable=True)
+    failed = LiveProblem(TaskFailed(why, Classified("time-out")), ProblemSubject("main", connector, flow, (0,)))
     actions = (WatchAction("restart", failed, number=1), WatchAction("restart", failed, number=2, error=why))
     return WatchdogView().after(WatchRound(1, NOW, actions, unread={connector: why}))
 

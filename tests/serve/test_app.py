@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.errors import Failure
-from mm2mgr.observe.health import TaskState
 from mm2mgr.operations.serve import EstateView, MeasuredLoad, after_look
 from mm2mgr.operations.watch import WatchdogView
 from mm2mgr.output.serve_page import flow_link
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.problems.health import TaskState
 from mm2mgr.serve.app import Login, application
 from mm2mgr.serve.metrics import METRICS, exposition
 from mm2mgr.serve.server import is_loopback

@@ -18,15 +18,16 @@ import yaml
 from httpx import Client
 
 from mm2mgr.errors import Failure
-from mm2mgr.observe.alerts import Alert, alert_name, alerts
-from mm2mgr.observe.dashboard import PANELS, dashboard_of
-from mm2mgr.observe.kinds import KINDS, LiveProblem, ProblemSubject
 from mm2mgr.observe.lag_report import Amount
 from mm2mgr.observe.trend import TimeForecast
 from mm2mgr.operations import Workspace, rules
 from mm2mgr.operations.serve import EstateView
+from mm2mgr.problems import KINDS
+from mm2mgr.problems.kind import ProblemSubject
+from mm2mgr.problems.monitoring import PANELS, Alert, alert_name, alerts, dashboard_of
 from mm2mgr.serve.metrics import METRICS, families
 from tests.cli.command import until
+from tests.observe.examples import example_problem
 from tests.serve.estate import NOW, flow_status, look_of, serving, view_of
 
 FLOW, OTHER = "orders:a->b", "clicks:a->b"
@@ -141,7 +142,7 @@ def healthy(lag_seconds: float = 0.0) -> EstateView:
 
 
 def with_problem(kind: str) -> EstateView:
-    found = LiveProblem(kind, ProblemSubject("main", "mm2.a.b.source.orders", FLOW))
+    found = example_problem(kind, ProblemSubject("main", "mm2.a.b.source.orders", FLOW))
     return view_of(
         look_of([flow_status(FLOW, "a->b", problems=(found,), health="problem"), flow_status(OTHER, "a->b")])
     )
@@ -256,7 +257,7 @@ def test_an_alert_says_which_flow_and_what_to_run(tmp_path: Path, tree: Workspac
             **{"severity": "critical", "owner": "ann", "kind": "records-lost", "connect": "main", "flow": FLOW},
         },
         "exp_annotations": {
-            "summary": f"{FLOW}: {KINDS['records-lost'].meaning}",
+            "summary": f"{FLOW}: {KINDS['records-lost'].meaning()}",
             "description": f"mm2mgr describe '{FLOW}'",
         },
     }

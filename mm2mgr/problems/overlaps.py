@@ -1,7 +1,8 @@
-"""Connectors that mirror what a flow mirrors too: made by hand, of other owners, left over, or of a dedicated MirrorMaker. Pure.
+"""Connectors that mirror what a flow mirrors too: made by hand, of other owners, left over, or of a dedicated
+MirrorMaker. Pure.
 
-Whether two connectors overlap is decided as for plan, by `lint.mirroring`. It loads the rules of lint, so it is asked only where
-something runs that the tree does not declare like this.
+Whether two connectors overlap is decided as for plan, by `lint.mirroring`, which is loaded only where something runs
+that the tree does not declare like this.
 """
 
 from __future__ import annotations
@@ -14,14 +15,80 @@ from mm2mgr.connect.exactly_once import SOURCE_CLASS
 from mm2mgr.connectors import RESTING
 from mm2mgr.live.dedicated import configs_topic, dedicated_names
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
-from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading
+from mm2mgr.observe.reading import LiveConnector, OtherConnector, Reading, Standing
+from mm2mgr.problems.kind import (
+    NAMED,
+    FlowCase,
+    LiveProblem,
+    ProblemEvidence,
+    ProblemSubject,
+    flow_rule,
+    kind,
+    name_some,
+)
 from mm2mgr.text import number_of
 from mm2mgr.topology import Flow
 from mm2mgr.truth.keys import kafka_version
 
 _RULE = "overlap"
-_NAMED = 20  # topics of one problem
+
+
+@kind(_RULE, "critical", 2)  # an apply that moves topics between connectors stops one of them
+class Overlap(ProblemEvidence):
+    """Another connector that runs mirrors the same topics to the same names on the target, so that their records arrive
+    twice: one made by hand, of another owner or left over, or that of a dedicated MirrorMaker. A dedicated MirrorMaker
+    is seen by the members of its group on the target (`SOURCE-mm2`); where its config cannot be read, that it runs is a
+    note. Connectors whose tasks have all failed do not count, nor do two that choose records by what these hold, each
+    in its own way.
+    """
+
+    other: str
+    "the other connector, as connect/name; of a dedicated MirrorMaker its group and target"
+    standing: Standing
+    "unmarked, other-owner, released, left-over (this owner's, no longer declared), dedicated or declared"
+    owner: str
+    "the owner in its mark, empty without one"
+    topics: tuple[str, ...]
+    (
+        "the first topics of the source that both mirror; where the source could not be read, of those that the flow's"
+        " tasks have"
+    )
+    topic_count: int
+    "how many there are"
+    source: str
+    "alias of the source"
+    target: str
+    "alias of the target"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        topics = name_some(self.topics, "topic", self.topic_count)
+        ends = f"from {self.source} to {self.target}"
+        if self.standing == "dedicated":
+            return (
+                f"a dedicated MirrorMaker mirrors {topics} {ends} too (group {self.other} has members): records arrive"
+                " twice; stop its processes with SIGTERM, and see that nothing starts them again, or take the topics"
+                " out of one of the two"
+            )
+        whose, remedy = {
+            "unmarked": ("carries no owner mark", "stop or delete it there, or adopt it"),
+            "other-owner": (
+                f"belongs to owner '{self.owner}'",
+                "agree on one of the two, and stop or delete the other",
+            ),
+            "released": ("is released", "stop or delete it there, or take the flow out of this tree"),
+            "left-over": ("is no longer declared", "run mm2mgr plan --prune and mm2mgr apply --prune"),
+            "declared": ("runs otherwise than declared, or this one does", "run mm2mgr plan"),
+        }[self.standing]
+        return (
+            f"connector {self.other} ({whose}) mirrors {topics} {ends} too: records arrive twice; {remedy}, or take the"
+            " topics out of one of the two"
+        )
+
+
+@flow_rule
+def overlap(case: FlowCase) -> Iterator[LiveProblem]:
+    """Judged for all flows at once (`find_overlaps`), since the time grows with what is there, not with the pairs."""
+    yield from case.overlaps
 
 
 @dataclass(frozen=True)
@@ -56,7 +123,9 @@ def find_overlaps(reading: Reading) -> Overlaps:
 
 
 def _runs_otherwise(connector: LiveConnector) -> bool:
-    """Tell whether a flow's connector mirrors what the tree does not declare like this: lint has judged what is declared."""
+    """Tell whether a flow's connector mirrors what the tree does not declare like this: lint has judged what is
+    declared.
+    """
     rests = connector.desired.state in RESTING and not (connector.status and connector.status.state in RESTING)
     return rests or (
         connector.running is not None and selects_otherwise(connector.running.config, connector.desired.config)
@@ -69,8 +138,9 @@ def _shared(
     beside: Mapping[Named, OtherConnector],
     changed: Set[Named],
 ) -> Iterator[tuple[Named, Named, list[str]]]:
-    """Yield each flow's connector with one that overlaps, and the topics of both: those that the source has, or where it was not read
-    those that the flow's tasks have."""
+    """Yield each flow's connector with one that overlaps, and the topics of both: those that the source has, or where
+    it was not read those that the flow's tasks have.
+    """
     from mm2mgr.lint.mirroring import overlaps
     from mm2mgr.lint.reading import running_subject
     from mm2mgr.lint.subject import WorkerFacts
@@ -109,20 +179,14 @@ def _shared(
 
 
 def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[str]) -> LiveProblem:
-    values = {
-        "other": "/".join(part for part in (other.connect, other.connector) if part),
-        "standing": other.standing,
-        "owner": other.owner,
-        "topics": list(topics[:_NAMED]),
-        "topic_count": len(topics),
-        "source": flow.source.alias,
-        "target": flow.target.alias,
-    }
-    return LiveProblem(_RULE, ProblemSubject(*mine, flow.id), values)
+    name = "/".join(filter(None, (other.connect, other.connector)))
+    ends = flow.source.alias, flow.target.alias
+    evidence = Overlap(name, other.standing, other.owner, tuple(topics[:NAMED]), len(topics), *ends)
+    return LiveProblem(evidence, ProblemSubject(*mine, flow.id))
 
 
 def _dedicated(reading: Reading, flows: Iterable[Flow]) -> tuple[list[OtherConnector], dict[str, tuple[str, ...]]]:
-    """Return the source connectors of dedicated MirrorMakers that run, and notes on those whose configs cannot be read."""
+    """Return the source connectors of dedicated MirrorMakers that run, and notes on those with unreadable configs."""
     connectors: dict[str, OtherConnector] = {}
     notes: dict[str, tuple[str, ...]] = {}
     for flow in flows:

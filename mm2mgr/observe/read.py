@@ -1,4 +1,4 @@
-"""The entrance: read Connect and Kafka once, compare with what is remembered, and report; and acknowledge losses.
+"""Reads Connect and Kafka once, as far as the chosen flows and what is due ask for.
 
 Connect is read before Kafka: an end offset read first would make a flow that moves look as if it were past the end.
 """
@@ -33,32 +33,13 @@ from mm2mgr.live.questions import (
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered, read
 from mm2mgr.live.snapshot import Snapshot, Steps, side_by_side
-from mm2mgr.observe.companions import checkpointing
-from mm2mgr.observe.health import Description, Remembered, Status, judge, lags_of
-from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.ledger import Acknowledgement, LossEntry, acknowledgement_of, named
-from mm2mgr.observe.memory import Memory, remember
-from mm2mgr.observe.problems import Patience
-from mm2mgr.observe.reading import LiveConnector, Orphan, OtherConnector, Reading, SeenConnect, Standing
-from mm2mgr.observe.state_file import (
-    LossLedger,
-    StorePlace,
-    TimedLooks,
-    change,
-    is_due_to_share,
-    join_shared,
-    load,
-    settle,
-    share,
-    state_file,
-    timed_looks,
-)
+from mm2mgr.observe.beside_records import COPIED, checkpointing
+from mm2mgr.observe.reading import LiveConnector, OtherConnector, Patience, Reading, SeenConnect, Standing
+from mm2mgr.observe.state_file import TimedLooks
 from mm2mgr.observe.surplus import doubtful
-from mm2mgr.observe.topic_sync import COPIED
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.render import CLASSES, OWNER_KEY, Connector, connectors_of
+from mm2mgr.render import OWNER_KEY, Connector, connectors_of
 from mm2mgr.samples.schema import Store
-from mm2mgr.secrets import cut
 from mm2mgr.topology import Flow, Topology
 from mm2mgr.truth.reach import type_of
 
@@ -68,11 +49,13 @@ _GROUPS_AT_MOST = 100  # of a checkpoint connector; a request each
 
 @dataclass(frozen=True)
 class ObserveOptions:
-    """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the state folder).
+    """How to observe: clients, limits, the store with the table of losses, memory file (None: the owner's file in the
+    state folder).
 
-    `deadline_seconds` bounds each request to Connect with its retries. `earlier`: the last looks at settings and ACLs of topics and
-    offsets of consumer groups, which are read again where that is due; None: nowhere. `shares`: whether points of lag go into the
-    store every five minutes, so that the first look on another machine knows where a lag goes.
+    `deadline_seconds` bounds each request to Connect with its retries. `earlier`: the last looks at settings and ACLs
+    of topics and offsets of consumer groups, which are read again where that is due; None: nowhere. `shares`: whether
+    points of lag go into the store every five minutes, so that the first look on another machine knows where a lag
+    goes.
     """
 
     kafka: ReadKafka = read_kafka
@@ -172,7 +155,9 @@ def _read_connect(
 async def read_states(
     topology: Topology, connectors: Iterable[Connector], deadline_seconds: float
 ) -> tuple[SeenConnect, ...]:
-    """Read configs and states of connectors, and no more: one request per Connect cluster, side by side. Nothing is raised."""
+    """Read configs and states of connectors, and no more: one request per Connect cluster, side by side. Nothing is
+    raised.
+    """
     wanted: dict[str, list[Connector]] = {}
     for connector in connectors:
         wanted.setdefault(connector.connect, []).append(connector)
@@ -194,16 +179,12 @@ def _orphans(
     wanted: Collection[str],
     owners: Ownership,
     connectors: Mapping[str, RunningConnector],
-) -> Iterator[Orphan]:
+) -> Iterator[OtherConnector]:
     """Yield connectors that are the owner's and not declared, by name."""
-    types = {name: kind for kind, name in CLASSES.items()}
-    for name, there in sorted(connectors.items()):
-        config, status = there.config, there.status
-        if name in wanted or not owners.is_ours((connect, name), config):
-            continue
-        pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"
-        kind = types.get(config.get("connector.class", ""), "source")
-        yield Orphan(connect, name, kind, pair, cut(config.get("topics", "")), status.state if status else "no status")
+    for name, connector in sorted(connectors.items()):
+        if name not in wanted and owners.is_ours((connect, name), connector.config):
+            state = connector.state or "no status"
+            yield OtherConnector(connect, name, connector.config, state, "left-over", owners.owner)
 
 
 def _without(declared: Collection[Named], connects: Mapping[str, SeenConnect]) -> dict[str, SeenConnect]:
@@ -238,7 +219,9 @@ def _reads_groups(seen: LiveConnector, how: ObserveOptions) -> bool:
 
 
 def _more(seen: LiveConnector, how: ObserveOptions) -> Iterator[ConnectQuestion[Any]]:
-    """Yield the questions for tasks and offsets of a source connector that exists, and for the tasks of a checkpoint connector where they are due."""
+    """Yield the questions for tasks and offsets of a source connector that exists, and for the tasks of a checkpoint
+    connector where they are due.
+    """
     place = seen.desired.connect, seen.desired.name
     is_source = seen.running is not None and seen.desired.type == "source"
     if is_source or _reads_groups(seen, how):
@@ -340,7 +323,9 @@ def _wanted_groups(reading: Reading, alias: str) -> Iterator[str]:
 
 
 def _wanted_copied(kind: str, reading: Reading, alias: str) -> Iterator[str]:
-    """Yield the topics of a cluster whose settings or ACLs are wanted: on a flow's source those that its tasks have, and theirs on its target."""
+    """Yield the topics of a cluster whose settings or ACLs are wanted: on a flow's source those that its tasks have,
+    and theirs on its target.
+    """
     for flow in reading.flows:
         if (kind, flow.id) in reading.copied_asked and alias in (flow.source.alias, flow.target.alias):
             topics = _assigned_topics(reading, flow)
@@ -351,94 +336,3 @@ def _assigned_topics(reading: Reading, flow: Flow) -> frozenset[str]:
     seen = reading.source_connector(flow)
     assigned = seen.partitions_by_task().values() if seen else ()
     return frozenset(one.topic for partitions in assigned for one in partitions)
-
-
-@dataclass(frozen=True)
-class Observation:
-    """A status with the reading and the lags behind it, and what is remembered now."""
-
-    reading: Reading
-    lags: Mapping[str, FlowLag]
-    status: Status
-    memory: Memory
-
-
-async def observe(
-    topology: Topology,
-    connectors: Sequence[Connector],
-    *,
-    only: Iterable[str] | None = None,
-    options: ObserveOptions | None = None,
-) -> Observation:
-    """Observe the flows with these ids (None: all) and remember what was seen."""
-    how = options or ObserveOptions()
-    chosen = None if only is None else set(only)
-    flows = [flow for flow in topology.flows if chosen is None or flow.id in chosen]
-    earlier = timed_looks(_file(topology, how))
-    reading = await read_estate(topology, connectors, flows, replace(how, earlier=earlier))
-    lags: dict[str, FlowLag] = {}
-
-    def remembered(earlier: Memory) -> Memory:
-        lags.update(lags_of(reading, earlier))
-        memory = remember(earlier, reading, lags)
-        return replace(memory, shared_at=now) if how.shares and is_due_to_share(earlier, now) else memory
-
-    place, now, ids = _place(topology, how), reading.taken_at, [flow.id for flow in flows]
-    kept = join_shared(place, change(place.memory_file, remembered), ids, now)
-    unshared = share(place, kept.memory, ids) if kept.memory.shared_at == now else ()
-    ledger = settle(place, kept.memory)
-    seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience), ledger.entries)
-    warnings = (*kept.warnings, *ledger.warnings, *unshared)
-    return Observation(reading, lags, replace(seen, warnings=warnings), kept.memory)
-
-
-async def status(
-    topology: Topology,
-    connectors: Sequence[Connector],
-    *,
-    only: Iterable[str] | None = None,
-    options: ObserveOptions | None = None,
-) -> Status:
-    """Return the status of the flows with these ids (None: all); see `observe`. No failed cluster raises."""
-    return (await observe(topology, connectors, only=only, options=options)).status
-
-
-async def describe(
-    topology: Topology, connectors: Sequence[Connector], flow: Flow, *, options: ObserveOptions | None = None
-) -> Description:
-    """Observe one flow and return everything about it."""
-    seen = await observe(topology, connectors, only=[flow.id], options=options)
-    return Description(flow, seen.reading, seen.lags.get(flow.id, FlowLag()), seen.status)
-
-
-def read_losses(topology: Topology, options: ObserveOptions | None = None) -> LossLedger:
-    """Return the ledger of a tree's owner, without a look at any cluster."""
-    how = options or ObserveOptions()
-    return settle(_place(topology, how), load(_file(topology, how)))
-
-
-def acknowledge(
-    topology: Topology,
-    ids: Sequence[str],
-    ack: Acknowledgement,
-    *,
-    only: Iterable[str] | None = None,
-    options: ObserveOptions | None = None,
-) -> tuple[LossEntry, ...]:
-    """Acknowledge losses by their ids, or `all` (of the flows with these ids), and return them; Mm2mgrError for unknown ids."""
-    how = options or ObserveOptions()
-    wanted = named(read_losses(topology, how).entries, ids, only)
-    rows = tuple(acknowledgement_of(entry, ack) for entry in wanted)
-    kept = change(_file(topology, how), lambda memory: replace(memory, unwritten=(*memory.unwritten, *rows)))
-    if kept.warnings:
-        raise Mm2mgrError(f"nothing was acknowledged: {kept.warnings[0]}")
-    settle(_place(topology, how), kept.memory)
-    return wanted
-
-
-def _file(topology: Topology, how: ObserveOptions) -> Path:
-    return how.memory_file or state_file(str(topology.owner))
-
-
-def _place(topology: Topology, how: ObserveOptions) -> StorePlace:
-    return StorePlace(how.store, str(topology.owner), _file(topology, how))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from mm2mgr.observe.kinds import LiveProblem
+from mm2mgr.problems.kind import LiveProblem
 
 EscalationReason = Literal["not-retryable", "breaker", "frozen"]
 FailedPart: TypeAlias = tuple[str, str, int | None]

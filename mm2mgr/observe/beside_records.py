@@ -1,27 +1,35 @@
-"""What companion connectors do: heartbeats that arrive, checkpoints that are due, and group offsets on the target. Pure.
+"""What MirrorMaker writes beside records: heartbeats that arrive, checkpoints that are due, group offsets on the
+target, and the settings and ACLs of topics. Pure.
 
-A checkpoint is due when a consumer group has read on by more than `offset.lag.max` mirrored records: by then MirrorMaker has written
-an offset sync, so the group's offset translates to a higher one than before (OffsetSyncStore, MirrorCheckpointTask).
+A checkpoint is due when a consumer group has read on by more than `offset.lag.max` mirrored records: by then
+MirrorMaker has written an offset sync, so the group's offset translates to a higher one than before (OffsetSyncStore,
+MirrorCheckpointTask). Settings and ACLs are copied at intervals, and what is refused is only logged. Of settings, those
+are compared that are set on topics of the source and that the connector copies. What is a default there, which
+MirrorMaker deletes on the target or leaves alone by its version, is not.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
+from mm2mgr.kafka.acls import Acl
 from mm2mgr.live.kafka_state import SeenKafka
-from mm2mgr.observe.durations import ConditionClock, started
 from mm2mgr.observe.lag import FlowLag, PartitionLag, is_only_writer
-from mm2mgr.observe.reading import LiveConnector, Reading
+from mm2mgr.observe.reading import ConditionClock, LiveConnector, Reading, started
 from mm2mgr.partitions import TopicPartition
+from mm2mgr.topics.names import NameFilter, readable
+from mm2mgr.topology import Flow
 
-_DEFAULT_INTERVAL_SECONDS = 60
+_CHECKPOINT_SECONDS = 60
 _DEFAULT_LAG_MAX = 100
 _LEAST_SECONDS_BETWEEN = 5.0
 _MOST_PARTITIONS = 1_000  # of all groups of one connector
-# Offset syncs grow sparse with their distance from the end of the log; a group this many times nearer finds one behind its baseline.
+# Offset syncs grow sparse with their distance from the end of the log; a group this many times nearer finds one behind
+# its baseline.
 _NEAR_THE_END = 10
 
 
@@ -38,16 +46,18 @@ class Beats:
 
 
 class Baseline(NamedTuple):
-    """Where a group was in a partition when it was first seen after the last checkpoint: its committed offset, and the end of the
-    remote partition once the records before that offset had been mirrored (None: not yet)."""
+    """Where a group was in a partition when it was first seen after the last checkpoint: its committed offset, and the
+    end of the remote partition once the records before that offset had been mirrored (None: not yet).
+    """
 
     committed: int
     arrived: int | None = None
 
 
 class SyncedOffset(NamedTuple):
-    """A group's offset in a partition of the source and in its remote partition. `before`: the latter's, from which it went back
-    although the source's did not, at `rewound_at` (seconds since 1970), and which it has not reached again."""
+    """A group's offset in a partition of the source and in its remote partition. `before`: the latter's, from which it
+    went back although the source's did not, at `rewound_at` (seconds since 1970), and which it has not reached again.
+    """
 
     source: int
     target: int
@@ -57,8 +67,8 @@ class SyncedOffset(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckpointLook:
-    """The end of the topic that a checkpoint connector writes to, for how long it has not moved while the connector ran, and what
-    is remembered of consumer groups, by group and partition.
+    """The end of the topic that a checkpoint connector writes to, for how long it has not moved while the connector
+    ran, and what is remembered of consumer groups, by group and partition.
 
     `asked_at`: when their offsets were last asked for. `owed`: for how long these groups have been due a checkpoint.
     """
@@ -72,19 +82,25 @@ class CheckpointLook:
     synced: Mapping[str, Mapping[str, SyncedOffset]] = field(default_factory=dict)
 
     def paused(self) -> CheckpointLook:
-        """Return it after an observation without the topic, or without the source, of which no checkpoint can come then."""
+        """Return it after an observation without the topic, or without the source, of which no checkpoint can come
+        then.
+        """
         return replace(self, still=self.still and self.still.pause(), owed=self.owed and self.owed.pause())
 
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """What a running checkpoint connector does by its config: seconds between its checkpoints, and whether it commits them."""
+    """What a running checkpoint connector does by its config: seconds between its checkpoints, and whether it commits
+    them.
+    """
 
     interval_seconds: float
     syncs_groups: bool
 
     def is_due(self, look: CheckpointLook | None, now: float) -> bool:
-        """Tell whether offsets of groups are to be read: once per interval, where they are synced or no checkpoint has come since."""
+        """Tell whether offsets of groups are to be read: once per interval, where they are synced or no checkpoint has
+        come since.
+        """
         if look is None or look.still is None:
             return False
         every = max(_LEAST_SECONDS_BETWEEN, self.interval_seconds)
@@ -93,10 +109,12 @@ class Checkpointing:
 
 
 def checkpointing(connector: LiveConnector) -> Checkpointing | None:
-    """Return what a checkpoint connector does whose tasks run; None for others, and where only a worker can resolve its config."""
+    """Return what a checkpoint connector does whose tasks run; None for others, and where only a worker can resolve its
+    config.
+    """
     if connector.desired.type != "checkpoint" or not connector.runs or connector.running is None:
         return None
-    seconds = connector.number("emit.checkpoints.interval.seconds", _DEFAULT_INTERVAL_SECONDS)
+    seconds = connector.number("emit.checkpoints.interval.seconds", _CHECKPOINT_SECONDS)
     syncs_groups = connector.running.config.get("sync.group.offsets.enabled", "false").strip().lower() == "true"
     return None if seconds is None else Checkpointing(seconds, syncs_groups)
 
@@ -118,7 +136,9 @@ def heartbeat_topics(earlier: Mapping[str, Beats], reading: Reading) -> dict[str
 def checkpoint_looks(
     earlier: Mapping[str, CheckpointLook], reading: Reading, lags: Mapping[str, FlowLag]
 ) -> dict[str, CheckpointLook]:
-    """Follow the topic of each checkpoint connector, and consumer groups where they were read. One that does not run owes nothing."""
+    """Follow the topic of each checkpoint connector, and consumer groups where they were read. One that does not run
+    owes nothing.
+    """
 
     def follow(old: CheckpointLook | None, connector: LiveConnector) -> CheckpointLook | None:
         if checkpointing(connector) is None:
@@ -147,7 +167,9 @@ def _follow_connectors(
     kind: str,
     follow: Callable[[_Kept | None, LiveConnector], _Kept | None],
 ) -> dict[str, _Kept]:
-    """Return what is remembered of each connector of a kind, by `connect/connector`; pauses where its Connect cluster was not read."""
+    """Return what is remembered of each connector of a kind, by `connect/connector`; pauses where its Connect cluster
+    was not read.
+    """
     followed_connectors = dict(earlier)
     for connect in reading.connects.values():
         for connector in connect.connectors.values():
@@ -167,7 +189,9 @@ def _cluster(reading: Reading, connector: LiveConnector, side: str) -> SeenKafka
 
 
 def _end(reading: Reading, connector: LiveConnector) -> int | None:
-    """Return the sum of the ends of the topic that a companion writes to; None where it was not read in full, or is not seen."""
+    """Return the sum of the ends of the topic that a companion writes to; None where it was not read in full, or is not
+    seen.
+    """
     kafka, topic = _cluster(reading, connector, "target"), reading.topic_of(connector)
     partitions = [TopicPartition(topic, number) for number in range(kafka.topics.get(topic, 0))]
     ends = [kafka.offsets[partition].end for partition in partitions if partition in kafka.offsets]
@@ -275,7 +299,9 @@ def _with_groups(
 
 
 def _baseline(old: Baseline | None, committed: int, how: _Mirrored) -> Baseline:
-    """Return where the group is counted from. Stored offsets are read before ends, so the target has all that they show."""
+    """Return where the group is counted from. Stored offsets are read before ends, so the target has all that they
+    show.
+    """
     assert how.lag is not None
     stored, arrived = how.lag.stored, how.lag.arrived
     went_back = old is not None and (committed < old.committed or (arrived or 0) < (old.arrived or 0))
@@ -302,3 +328,128 @@ def _sync_of(old: SyncedOffset | None, source: int, target: int, now: float) -> 
     if old.before is not None and target < old.before:
         return old._replace(source=source, target=target)
     return SyncedOffset(source, target)
+
+
+# --- settings and ACLs of topics --------------------------------------------------------------------------------------
+
+_FILTER_CLASS = "DefaultConfigPropertyFilter"
+_COPY_SECONDS = 600
+_NO_NAMES = NameFilter((), ())
+
+
+@dataclass(frozen=True)
+class TopicSync:
+    """What one connector copies of its topics: the seconds between two rounds, and the names of settings left out."""
+
+    interval_seconds: float
+    excluded: NameFilter = _NO_NAMES
+
+    def is_due(self, asked_at: float | None, now: float) -> bool:
+        """Tell whether both sides are to be read again: twice in each of the connector's own rounds is enough."""
+        return asked_at is None or not 0 <= now - asked_at < self.interval_seconds / 2
+
+
+def config_sync(connector: LiveConnector) -> TopicSync | None:
+    """Return how a RUNNING connector copies settings by its config; None where it does not, or that cannot be known."""
+    config = connector.running.config if connector.running else {}
+    excluded = config.get("config.properties.exclude", "${")
+    items = tuple(item for part in excluded.split(",") if (item := part.strip()))
+    if config.get("config.property.filter.class", _FILTER_CLASS).rpartition(".")[2] != _FILTER_CLASS or not all(
+        "${" not in item and readable(item, topics=False) for item in items
+    ):
+        return None
+    sync = _sync(connector, "sync.topic.configs")
+    return replace(sync, excluded=NameFilter(items, ())) if sync else None
+
+
+def acl_sync(connector: LiveConnector) -> TopicSync | None:
+    """Return how a RUNNING connector copies ACLs by its config; None where it does not, or that cannot be known."""
+    return _sync(connector, "sync.topic.acls")
+
+
+def _sync(connector: LiveConnector, keys: str) -> TopicSync | None:
+    if connector.running is None or connector.status is None or connector.status.state != "RUNNING":
+        return None
+    if connector.running.config.get(f"{keys}.enabled", "true").strip().lower() != "true":
+        return None
+    seconds = connector.number(f"{keys}.interval.seconds", _COPY_SECONDS)
+    return TopicSync(seconds) if seconds and seconds > 0 else None
+
+
+def _settings_missing(sides: Sides, sync: TopicSync) -> frozenset[str] | None:
+    """Return the settings that the target does not have as the source has them, as `name=digest of the value`."""
+    settings, there = sides.source.configs.get(sides.topic), sides.target.configs.get(sides.remote_topic)
+    if not settings or not there:
+        return None
+    return frozenset(
+        f"{key}={hashlib.blake2s(value.encode(), digest_size=6).hexdigest()}"
+        for key, value in settings.set.items()
+        if there.values.get(key) != value and not sync.excluded.matches(key)
+    )
+
+
+def _acls_missing(sides: Sides, _: TopicSync) -> frozenset[str] | None:
+    """Return the ACLs that MirrorMaker makes on the target from those of the source, and that are not there."""
+    acls, there = sides.source.acls.get(sides.topic), sides.target.acls.get(sides.remote_topic)
+    if acls is None or there is None:
+        return None
+    return frozenset(
+        str(mirrored) for acl in acls if (mirrored := mirrored_acl(acl, sides.remote_topic)) and mirrored not in there
+    )
+
+
+def mirrored_acl(acl: Acl, remote_topic: str) -> Acl | None:
+    """Return the ACL that MirrorMaker makes on the target from a literal one of a source topic; None for a grant to
+    write, which it leaves out.
+
+    A grant of every operation becomes one to read, so that only MirrorMaker writes to a mirror. It removes none
+    (MirrorSourceConnector).
+    """
+    if acl.allow and acl.operation == "Write":
+        return None
+    return replace(acl, name=remote_topic, operation="Read" if acl.allow and acl.operation == "All" else acl.operation)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A topic on both clusters."""
+
+    source: SeenKafka
+    target: SeenKafka
+    topic: str
+    remote_topic: str
+
+
+@dataclass(frozen=True)
+class Copied:
+    """One thing that source connectors copy of their topics: how by their config, and what of a topic's is not on the
+    target (None: it was not read on both sides). A problem has it as this `evidence`, by its `name`.
+    """
+
+    sync: Callable[[LiveConnector], TopicSync | None]
+    missing: Callable[[Sides, TopicSync], frozenset[str] | None]
+    evidence: str
+    name: Callable[[str], str]
+
+
+COPIED: Mapping[str, Copied] = {
+    "configs": Copied(config_sync, _settings_missing, "settings", lambda setting: setting.partition("=")[0]),
+    "acls": Copied(acl_sync, _acls_missing, "acls", str),
+}
+
+
+def missing_of(
+    reading: Reading, flow: Flow, connector: LiveConnector, kind: str, sync: TopicSync
+) -> dict[str, frozenset[str] | None] | None:
+    """Return what is not on the target of each topic that tasks have, None for one not read on both sides; None: tasks
+    were not read.
+    """
+    if connector.tasks_unread:
+        return None
+    source, target = (reading.clusters[cluster.alias] for cluster in (flow.source, flow.target))
+    topics = {partition.topic for partitions in connector.partitions_by_task().values() for partition in partitions}
+    return {
+        topic: COPIED[kind].missing(Sides(source, target, topic, flow.remote_topic(topic)), sync)
+        for topic in topics
+        if not flow.selection.is_heartbeats(topic)
+    }

@@ -1,8 +1,10 @@
-"""What is lost of a partition, from one look at it to the next. Pure.
+"""What is lost of a partition, from one look at it to the next, and the ledger of it. Pure.
 
 A look has the stored offset, the log's start and end, the topic id and, where it counts records, the target's end.
-Whatever left the log, or was passed over, between two looks becomes a range of offsets; `losses` makes entries of the
-ranges.
+Whatever left the log, or was passed over, between two looks becomes a range of offsets. What several looks, and several
+processes, saw to be lost becomes one entry of the ledger for each range: rows of the table `losses` are facts, ranges
+of offsets and ranges that were acknowledged. Rows in any order, and however often they were written, make the same
+entries, so that no process has to wait for another.
 
 What is guaranteed, from the first look with a stored offset on: each record that was in the log, left it or was passed
 over, and never arrived, lies in a range, at the latest when the flow is next level with its source, or STOPPED. Of each
@@ -16,11 +18,17 @@ by its end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Literal, NamedTuple
 
+from mm2mgr.errors import Mm2mgrError
 from mm2mgr.partitions import Offsets, TopicPartition
+from mm2mgr.samples.schema import LossRow, utc_text
+from mm2mgr.text import list_names
 
 Cause = Literal["retention", "re-created", "past-end", "truncation"]
 """retention: the log start passed the reader. re-created: the topic has another id. past-end: the stored offset is not
@@ -234,3 +242,244 @@ def take(
         places[partition.partition] = place
         lost += [(partition, lost_range) for lost_range in ranges]
     return replace(flow_looks, ended=ended, topics=topics), lost
+
+
+# --- the ledger -------------------------------------------------------------------------------------------------------
+
+LOSS, ACKNOWLEDGEMENT = "loss", "acknowledgement"
+_ID_LENGTH = 10
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """Who acknowledged an entry, when (seconds since 1970), and why."""
+
+    who: str
+    at: float
+    reason: str
+    json_keys = "who at=at_utc reason"
+
+    @property
+    def at_utc(self) -> str:
+        return utc_text(self.at)
+
+
+@dataclass(frozen=True)
+class LossEntry:
+    """A range of offsets of one partition that may never arrive; it stays in the ledger, acknowledged or not.
+
+    `first_offset` to `last_offset` (None: to the end of a log that is gone) belong to the topic with `topic_id`. At
+    least `least_records` and at most `records` of them (None: not known) are lost. It happened between `since` (None:
+    before the first look) and `seen`, in seconds since 1970. `cause` and `evidence` are those of `ledger`. `seen_as`
+    has the ids of what was seen of it, by which it can also be named.
+    """
+
+    id: str
+    flow: str
+    cluster: str
+    partition: TopicPartition
+    topic_id: str | None
+    cause: str
+    evidence: str
+    first_offset: int
+    last_offset: int | None
+    records: int | None
+    least_records: int
+    since: float | None
+    seen: float
+    acknowledged: Acknowledgement | None = None
+    seen_as: frozenset[str] = field(default=frozenset(), compare=False)
+
+    json_keys = (
+        "id flow cluster topic=partition.topic partition=partition.partition topic_id cause evidence first_offset "
+        "last_offset records least_records since=since_utc seen=seen_utc acknowledged"
+    )
+
+    @property
+    def since_utc(self) -> str | None:
+        return None if self.since is None else utc_text(self.since)
+
+    @property
+    def seen_utc(self) -> str:
+        return utc_text(self.seen)
+
+    @property
+    def offsets_text(self) -> str:
+        """Its offsets: `10 to 19`, `10`, or `from 10 on`."""
+        first, last = self.first_offset, self.last_offset
+        return f"from {first} on" if last is None else f"{first}" if first == last else f"{first} to {last}"
+
+
+def row_of(flow: str, cluster: str, partition: TopicPartition, lost: LostRange, now: float) -> LossRow:
+    """Return what is written of a lost range. Equal ranges have equal ids."""
+    key = (flow, cluster, partition.topic, lost.topic_id or None, partition.partition, lost.cause)
+    return LossRow(
+        LOSS,
+        _id(key, lost.first),
+        *key,
+        lost.evidence,
+        lost.first,
+        lost.last,
+        lost.records,
+        lost.least_records,
+        None if lost.since is None else round(lost.since * 1000),
+        round(now * 1000),
+    )
+
+
+def acknowledgement_of(entry: LossEntry, ack: Acknowledgement) -> LossRow:
+    """Return what is written when an entry is acknowledged: its range as it is now, and nothing that is seen later."""
+    key = (entry.flow, entry.cluster, entry.partition.topic, entry.topic_id, entry.partition.partition, entry.cause)
+    return LossRow(
+        ACKNOWLEDGEMENT,
+        entry.id,
+        *key,
+        entry.evidence,
+        entry.first_offset,
+        entry.last_offset,
+        entry.records,
+        entry.least_records,
+        None if entry.since is None else round(entry.since * 1000),
+        round(ack.at * 1000),
+        ack.who,
+        ack.reason,
+    )
+
+
+def entries_of(rows: Iterable[LossRow]) -> tuple[LossEntry, ...]:
+    """Return the entries that rows make together, oldest first, acknowledged ones too.
+
+    Ranges of a partition that overlap or touch, of one topic id and cause, are one entry; what is acknowledged of them
+    is another.
+    """
+    ordered = sorted(set(rows), key=lambda row: (_texts(_key_of(row)), row.first_offset, row.time_ms, row.id))
+    entries = [entry for key, of_key in groupby(ordered, key=_key_of) for entry in _entries(key, list(of_key))]
+    return tuple(
+        sorted(entries, key=lambda entry: (entry.seen, entry.flow, entry.partition, entry.first_offset, entry.id))
+    )
+
+
+def open_entries(entries: Iterable[LossEntry], flows: Iterable[str] | None = None) -> tuple[LossEntry, ...]:
+    """Return the entries that are not acknowledged; of these flows only, unless None."""
+    ids_of_flows = None if flows is None else set(flows)
+    return tuple(
+        entry
+        for entry in entries
+        if entry.acknowledged is None and (ids_of_flows is None or entry.flow in ids_of_flows)
+    )
+
+
+def named(
+    entries: Iterable[LossEntry], ids: Sequence[str], flows: Iterable[str] | None = None
+) -> tuple[LossEntry, ...]:
+    """Return the open entries that are meant by ids, or by `all` (of these flows); Mm2mgrError for an id that none
+    has.
+    """
+    still_open = open_entries(entries)
+    by_id: dict[str, list[LossEntry]] = {}
+    for entry in still_open:
+        for name in {entry.id, *entry.seen_as}:
+            by_id.setdefault(name, []).append(entry)
+    if unknown := [name for name in dict.fromkeys(ids) if name != "all" and name not in by_id]:
+        hint = f"losses here: {list_names([entry.id for entry in still_open]) or 'none'}"
+        raise Mm2mgrError(f"no open loss {', '.join(unknown)}", hint=hint)
+    meant = {entry.id for name in ids for entry in by_id.get(name, ())}
+    meant |= {entry.id for entry in (open_entries(still_open, flows) if "all" in ids else ())}
+    return tuple(entry for entry in still_open if entry.id in meant)
+
+
+_Key = tuple[str, str, str, str | None, int, str]
+_Bounds = tuple[int, float]  # the first offset, and the one behind the last; infinity where the last is not known
+_ENDLESS = float("inf")
+
+
+def _entries(key: _Key, rows: Sequence[LossRow]) -> Iterator[LossEntry]:
+    loss_rows = [row for row in rows if row.kind == LOSS]
+    acks = sorted((row for row in rows if row.kind == ACKNOWLEDGEMENT), key=lambda row: (row.time_ms, row.id, row.who))
+    for bounds in _join_ranges(map(_bounds, loss_rows)):
+        left = [bounds]
+        for row in acks:
+            ack = Acknowledgement(row.who or "", row.time_ms / 1000, row.reason or "")
+            parts = [part for bounds in left if (part := _common(bounds, _bounds(row)))]
+            yield from (replace(_entry(key, part, loss_rows), acknowledged=ack) for part in parts)
+            left = [rest for bounds in left for rest in _without(bounds, _bounds(row))]
+        yield from (_entry(key, part, loss_rows) for part in left)
+
+
+def _entry(key: _Key, part: _Bounds, loss_rows: Sequence[LossRow]) -> LossEntry:
+    """Return the entry of a range, from all rows that say something of it."""
+    flow, cluster, topic, topic_id, partition, cause = key
+    rows = [row for row in loss_rows if _common(_bounds(row), part)]
+    first_seen = min(rows, key=lambda row: (row.time_ms, row.first_offset, row.id))
+    most = min(part[1] - part[0], sum(_size(_bounds(row)) if row.records is None else row.records for row in rows))
+    since = None if any(row.since_ms is None for row in rows) else min(row.since_ms or 0 for row in rows) / 1000
+    return LossEntry(
+        _id(key, part[0]),
+        flow,
+        cluster,
+        TopicPartition(topic, partition),
+        topic_id,
+        cause,
+        first_seen.evidence,
+        part[0],
+        None if part[1] == _ENDLESS else int(part[1]) - 1,
+        None if most == _ENDLESS else int(most),
+        _least(rows, part),
+        since,
+        first_seen.time_ms / 1000,
+        seen_as=frozenset(row.id for row in rows),
+    )
+
+
+def _least(rows: Sequence[LossRow], part: _Bounds) -> int:
+    """Return how many records are lost in a part at least: the most that rows which do not overlap say together."""
+    ends, sums = [-_ENDLESS], [0.0]
+    for row in sorted(rows, key=lambda row: _bounds(row)[1]):
+        first, behind = _bounds(row)
+        common = _common((first, behind), part)
+        outside = behind - first - (_size(common) if common else 0) if row.least_records else 0.0
+        with_it = sums[bisect_right(ends, first) - 1] + max(0.0, row.least_records - outside)
+        ends.append(behind)
+        sums.append(max(sums[-1], with_it))
+    return int(sums[-1])
+
+
+def _key_of(row: LossRow) -> _Key:
+    return row.flow, row.cluster, row.topic, row.topic_id, row.partition, row.cause
+
+
+def _texts(key: _Key) -> tuple[str, ...]:
+    return tuple(map(str, key))
+
+
+def _id(key: _Key, first: int) -> str:
+    return hashlib.sha256("\0".join((*_texts(key), str(first))).encode()).hexdigest()[:_ID_LENGTH]
+
+
+def _bounds(row: LossRow) -> _Bounds:
+    return row.first_offset, _ENDLESS if row.last_offset is None else row.last_offset + 1
+
+
+def _size(bounds: _Bounds) -> float:
+    return bounds[1] - bounds[0]
+
+
+def _join_ranges(ranges: Iterable[_Bounds]) -> list[_Bounds]:
+    """Join ranges that overlap or touch."""
+    merged: list[_Bounds] = []
+    for first, behind in sorted(ranges):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], behind)
+        else:
+            merged.append((first, behind))
+    return merged
+
+
+def _common(bounds: _Bounds, other: _Bounds) -> _Bounds | None:
+    first, behind = max(bounds[0], other[0]), min(bounds[1], other[1])
+    return (first, behind) if first < behind else None
+
+
+def _without(whole: _Bounds, part: _Bounds) -> list[_Bounds]:
+    pieces = ((whole[0], min(whole[1], part[0])), (max(whole[0], part[1]), whole[1]))
+    return [(int(first), behind) for first, behind in pieces if first < behind]

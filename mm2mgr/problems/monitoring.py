@@ -1,16 +1,123 @@
-"""A Grafana dashboard over the metrics of `serve`: the estate, its flows, lag over time, and problems. Pure.
+"""What monitors the metrics of `serve`: Prometheus alerting rules, one for each kind of problem and those that need a
+time or a limit; and a Grafana dashboard of the estate, its flows, lag over time, and problems. Pure.
 
-Made for Grafana 9 and newer; the data source and the flows to show are variables of the dashboard.
+`for` is how long a condition must last before the alert fires: longer for what an ordinary apply, restart or rebalance
+causes. The dashboard is made for Grafana 9 and newer; its data source and the flows to show are variables of it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from mm2mgr.observe.alerts import owned
+from mm2mgr.problems import KINDS
+from mm2mgr.problems.kind import AlertSeverity
 from mm2mgr.topology import Topology
+
+
+class Alert(NamedTuple):
+    """One alerting rule. `condition`: PromQL with `OWN` where the label of the owner goes; `minutes`: its `for`."""
+
+    name: str
+    severity: AlertSeverity
+    minutes: int
+    condition: str
+    summary: str
+    action: str
+
+
+_FLOW = "{{ $labels.flow }}"
+_MAX_LAG = "MirrorLagAboveMaximum"
+_OVERTAKEN_SECONDS = 3600
+
+
+def alert_name(kind: str) -> str:
+    """Return the name of the alert of a kind of problem, `MirrorTaskFailed` of `task-failed`."""
+    return "Mirror" + "".join(word.capitalize() for word in kind.split("-"))
+
+
+ALERTS: tuple[Alert, ...] = (
+    Alert(
+        "MirrorServeDown", "critical", 5, "absent(mm2mgr_build_info{OWN})",
+        "mm2mgr serve gives no metrics of this tree, so no other alert can fire.",
+        "look at the process of mm2mgr serve and at the scrape job",
+    ),
+    Alert(
+        "MirrorLooksStale", "critical", 2, "mm2mgr_looks_stale{OWN} == 1",
+        "mm2mgr serve runs, and its last complete look is too old.", "ask /healthz, and read the log of mm2mgr serve",
+    ),
+    Alert(
+        "MirrorTreeWrong", "warning", 5, "mm2mgr_tree_error{OWN} == 1",
+        "The YAML tree was changed and is wrong: mm2mgr serve looks at the one before it.", "mm2mgr lint",
+    ),
+    Alert(
+        "MirrorClusterUnreadable", "warning", 5, "mm2mgr_unreadable_clusters{OWN} > 0",
+        "{{ $value }} clusters of type {{ $labels.type }} cannot be read.", "mm2mgr status names them with the reason",
+    ),
+    Alert(
+        "MirrorFlowUnknown", "warning", 15, 'mm2mgr_flow_health{OWN,health="unknown"} == 1',
+        f"{_FLOW}: its health is unknown.", f"mm2mgr describe '{_FLOW}'",
+    ),
+    Alert(
+        _MAX_LAG, "warning", 5, "mm2mgr_flow_lag_seconds{OWN} > mm2mgr_flow_max_lag_seconds{OWN}",
+        f"{_FLOW}: the oldest record that waits is {{{{ $value | humanizeDuration }}}} old, more than the flow's"
+        " max_lag.",
+        f"mm2mgr lag '{_FLOW}' --by task",
+    ),
+    Alert(
+        "MirrorRetentionOvertakes", "critical", 5,
+        f"mm2mgr_flow_retention_overtakes_in_seconds{{OWN}} < {_OVERTAKEN_SECONDS}",
+        f"{_FLOW}: retention deletes records that wait in {{{{ $value | humanizeDuration }}}}.",
+        f"raise the retention of the source's topics, then the flow's throughput: mm2mgr lag '{_FLOW}' --by topic",
+    ),
+    *(
+        Alert(
+            alert_name(name), kind.severity, kind.minutes, f'mm2mgr_problem{{OWN,kind="{name}"}} > 0',
+            f"{{{{ or $labels.flow $labels.connect }}}}: {kind.meaning()}",
+            f"{{{{ if $labels.flow }}}}mm2mgr describe '{_FLOW}'{{{{ else }}}}mm2mgr status{{{{ end }}}}",
+        )
+        for name, kind in KINDS.items()
+    ),
+)  # fmt: skip
+"""Every alert: of `serve` itself, of flows, and one for each kind of problem."""
+
+
+def alerts(topology: Topology) -> Iterator[Alert]:
+    """Yield the alerts that can fire on an estate: none for heartbeats where no flow has any, nor for lag where none
+    has a maximum.
+    """
+    with_heartbeats = any(flow.with_heartbeats for flow in topology.flows)
+    with_max_lag = any(flow.settings.max_lag for flow in topology.flows)
+    for alert in ALERTS:
+        if (with_max_lag or alert.name != _MAX_LAG) and (with_heartbeats or "Heartbeat" not in alert.name):
+            yield alert
+
+
+def owned(condition: str, owner: str) -> str:
+    """Return PromQL in which `OWN` is the label of an owner."""
+    return condition.replace("OWN", f"owner={json.dumps(owner, ensure_ascii=False)}")
+
+
+def rule_group(topology: Topology) -> dict[str, Any]:
+    """Return the group of all alerting rules, as a rule file of Prometheus has it in `groups`."""
+    owner = str(topology.owner)
+    return {"name": f"mm2mgr {owner}", "rules": [_rule(alert, owner) for alert in alerts(topology)]}
+
+
+def _rule(alert: Alert, owner: str) -> dict[str, Any]:
+    lasts = {"for": f"{alert.minutes}m"} if alert.minutes else {}
+    return {
+        "alert": alert.name,
+        "expr": owned(alert.condition, owner),
+        **lasts,
+        "labels": {"severity": alert.severity, "owner": owner},
+        "annotations": {"summary": alert.summary, "description": alert.action},
+    }
+
+
+# --- the dashboard ----------------------------------------------------------------------------------------------------
 
 _SOURCE: Mapping[str, str] = {"type": "prometheus", "uid": "${datasource}"}
 _SHOWN = 20  # lines of a graph: those with the most
@@ -68,7 +175,10 @@ PANELS: tuple[Panel, ...] = (
         24,
         9,
     ),
-    Panel("Lag (time)", "timeseries", (_top("mm2mgr_flow_lag_seconds"),), "s", 12, 9, "Age of the oldest record that waits."),
+    Panel(
+        "Lag (time)", "timeseries", (_top("mm2mgr_flow_lag_seconds"),), "s", 12, 9,
+        "Age of the oldest record that waits.",
+    ),
     Panel("Lag (records)", "timeseries", (_top("mm2mgr_flow_lag_records"),), "short", 12, 9),
     Panel("Lag (bytes)", "timeseries", (_top("mm2mgr_flow_lag_bytes"),), "bytes", 12, 9),
     Panel(

@@ -1,0 +1,334 @@
+"""What is wrong with a connector by its states, its config and its workers. Pure.
+
+No problem known does not mean that all is well: `health` decides that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mm2mgr.comparison.differences import diff, lowers_tasks
+from mm2mgr.comparison.equivalence import compare
+from mm2mgr.comparison.journal import unmarked
+from mm2mgr.connect.types import trace_summary
+from mm2mgr.connectors import RESTING
+from mm2mgr.observe.reading import LiveConnector, OtherConnector
+from mm2mgr.problems.causes import CAUSES, Classified, classify
+from mm2mgr.problems.kind import (
+    ConnectorCase,
+    FlowCase,
+    LiveProblem,
+    ProblemEvidence,
+    ProblemSubject,
+    connector_rule,
+    kind,
+    name_some,
+)
+from mm2mgr.render import CLASSES
+from mm2mgr.secrets import cut
+
+
+@kind("not-applied", "warning", 15)
+class NotApplied(ProblemEvidence):
+    """The tree declares a connector that Connect does not have."""
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return f"not on Connect cluster '{problem.subject.connect}': run mm2mgr apply"
+
+
+@connector_rule
+def not_applied(case: ConnectorCase) -> Iterator[LiveProblem]:
+    if case.seen.running is None:
+        yield case.problem(NotApplied())
+
+
+@kind("no-status", "critical", 2)
+class NoStatus(ProblemEvidence):
+    """A connector has had no status for a minute: it waits for a cluster that does not answer."""
+
+    clusters: tuple[str, ...]
+    "the source and the target of its pair"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return (
+            f"no status for {problem.seconds:.0f} s: a connector has no status while it waits for a cluster that does"
+            f" not answer; check addresses, ports and security protocol of {' and '.join(self.clusters)} from the"
+            " workers, then their log"
+        )
+
+
+@connector_rule
+def no_status(case: ConnectorCase) -> Iterator[LiveProblem]:
+    """MirrorMaker's start jobs wait for both clusters, 60 s each by default, and Connect has no status meanwhile."""
+    waited = case.without_status_seconds
+    if case.state == "no status" and waited >= case.patience.no_status_seconds:
+        yield case.problem(NoStatus(tuple(case.seen.desired.pair.split("->"))), since=waited)
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Failed(ProblemEvidence):
+    """What a failure of a connector and one of tasks have in common."""
+
+    trace_summary: str
+    "first line and last cause of the trace, secrets masked, cut"
+    classified: Classified
+    json_keys = "trace_summary exception remedy"
+
+    @property
+    def exception(self) -> str:
+        "class of the exception that decided the cause; empty without a trace"
+        return self.classified.exception
+
+    @property
+    def remedy(self) -> str:
+        "what to do before a restart"
+        return CAUSES[self.classified.cause].remedy
+
+    @property
+    def cause(self) -> str:
+        return self.classified.cause
+
+    @property
+    def retryable(self) -> bool:
+        return self.classified.retryable
+
+    def text(self, problem: LiveProblem) -> str:
+        return f"{self.trace_summary}; {self.remedy}, then run mm2mgr restart --failed {problem.argument}"
+
+
+@kind("connector-failed", "critical", 2)
+class ConnectorFailed(Failed):
+    """A connector itself FAILED."""
+
+    tasks_run: bool
+    "whether tasks still run, with the previous config"
+    json_keys = f"{Failed.json_keys} tasks_run"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        running = " (tasks still run with the previous config)" if self.tasks_run else ""
+        return f"connector FAILED{running}: {self.text(problem)}"
+
+
+@kind("task-failed", "critical", 2)
+class TaskFailed(Failed):
+    """Tasks FAILED for the same reason; Connect never restarts them by itself."""
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return f"{problem.tasks} FAILED: {self.text(problem)}; they do not recover by themselves"
+
+
+@connector_rule
+def failures(case: ConnectorCase) -> Iterator[LiveProblem]:
+    """A failed connector, whose clients usually refuse a setting; and failed tasks, one problem per cause."""
+    status = case.seen.status
+    if status is None:
+        return
+    if status.state == "FAILED":
+        run_on = any(task.state == "RUNNING" for task in status.tasks)
+        yield case.problem(ConnectorFailed(trace_summary(status.trace), classify(status.trace), run_on))
+    by_cause: dict[TaskFailed, list[int]] = {}
+    for task in status.tasks:
+        if task.state == "FAILED":
+            by_cause.setdefault(TaskFailed(trace_summary(task.trace), classify(task.trace)), []).append(task.id)
+    for evidence, tasks in by_cause.items():
+        yield case.problem(evidence, tasks=tasks)
+
+
+def failures_of(connector: LiveConnector) -> tuple[LiveProblem, ...]:
+    """Return what of a connector FAILED."""
+    return tuple(failures(ConnectorCase(connector)))
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+@kind("connector-unassigned", "critical", 7)
+class ConnectorUnassigned(ProblemEvidence):
+    """No worker runs a connector, or its changed config waits for a cluster that does not answer."""
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return (
+            "connector UNASSIGNED: no worker has taken it, or its changed config waits for a cluster that does not"
+            " answer while its tasks run with the previous config; check the workers and that they reach both clusters"
+        )
+
+
+@kind("task-unassigned", "critical", 7)
+class TaskUnassigned(ProblemEvidence):
+    """No worker runs these tasks."""
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return f"{problem.tasks} UNASSIGNED: no worker runs them; check that enough workers are up"
+
+
+@connector_rule
+def unassigned(case: ConnectorCase) -> Iterator[LiveProblem]:
+    status = case.seen.status
+    if status and status.state == "UNASSIGNED":
+        yield case.problem(ConnectorUnassigned())
+    if tasks := [task.id for task in status.tasks if task.state == "UNASSIGNED"] if status else []:
+        yield case.problem(TaskUnassigned(), tasks=tasks)
+
+
+@kind("worker-departed", "critical", 7)
+class WorkerDeparted(ProblemEvidence):
+    """A connector or tasks are RUNNING by their status on a worker that accepts no connection, while other workers do:
+    Connect starts them elsewhere only after its session timeout and scheduled.rebalance.max.delay.ms. Not judged where
+    mm2mgr reaches the workers through a proxy, or none of them at its own address.
+    """
+
+    worker: str
+    "its id: host and port of its REST API"
+    connector_there: bool
+    "whether the connector itself is there too"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        parts = ("the connector" if self.connector_there else "", problem.tasks)
+        return (
+            f"{' and '.join(filter(None, parts))} RUNNING by the status on worker {self.worker}, which has accepted no"
+            f" connection for {problem.seconds:.0f} s while other workers do: start it again, or wait until Connect"
+            " gives its work to them (scheduled.rebalance.max.delay.ms, 5 min by default)"
+        )
+
+
+@connector_rule
+def worker_departed(case: ConnectorCase) -> Iterator[LiveProblem]:
+    """What a dead worker ran stays RUNNING until Connect gives it to others, five minutes later by default."""
+    status = case.seen.status
+    for worker, seconds in sorted(case.silent_seconds.items()):
+        if status is None or seconds < case.patience.departed_seconds:
+            continue
+        tasks = [task.id for task in status.tasks if task.worker_id == worker and task.state == "RUNNING"]
+        is_there = status.worker_id == worker and status.state == "RUNNING"
+        if tasks or is_there:
+            yield case.problem(WorkerDeparted(worker, is_there), since=seconds, tasks=tasks)
+
+
+@kind("heartbeat-without-task")
+class HeartbeatWithoutTask(ProblemEvidence):
+    """A heartbeat connector is RUNNING without a task: no heartbeats are sent."""
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return (
+            "RUNNING without a task: no heartbeats are sent; check the workers' log and run mm2mgr restart"
+            f" {problem.argument}"
+        )
+
+
+@connector_rule
+def heartbeat_without_task(case: ConnectorCase) -> Iterator[LiveProblem]:
+    """A heartbeat connector always has one task."""
+    if case.seen.desired.type == "heartbeat" and case.runs_no_task:
+        yield case.problem(HeartbeatWithoutTask())
+
+
+# --- configs ----------------------------------------------------------------------------------------------------------
+
+
+@kind("offsets-move-unfinished", "warning", 15)
+class OffsetsMoveUnfinished(ProblemEvidence):
+    """A move of stored offsets was interrupted, or is in progress."""
+
+    then: str
+    "the state that the connector gets when the move is finished"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        return (
+            "the move of its stored offsets to another topic is not finished; do not resume it by hand, or it may"
+            " mirror everything again; unless an apply is in progress, run mm2mgr apply, which finishes the move and"
+            f" leaves it {self.then}"
+        )
+
+
+@connector_rule
+def offsets_move_unfinished(case: ConnectorCase) -> Iterator[LiveProblem]:
+    """mm2mgr was killed, or is still working on it."""
+    if case.journal:
+        yield case.problem(OffsetsMoveUnfinished(case.journal.then))
+
+
+@kind("config-differs", "warning", 15)
+class ConfigDiffers(ProblemEvidence):
+    """A connector's config was changed elsewhere, or the tree is not applied."""
+
+    keys: tuple[str, ...]
+    "config keys, without values"
+    adopted: bool
+    "whether the tree adopts the connector and has not written it yet"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        keys = name_some(self.keys, "key")
+        if self.adopted:
+            return f"it is adopted, and differs from the tree in {keys}: run mm2mgr plan"
+        return f"its config differs from the tree in {keys}: run mm2mgr plan"
+
+
+@connector_rule
+def config_differs(case: ConnectorCase) -> Iterator[LiveProblem]:
+    """Names keys only: values may be secrets."""
+    if case.seen.running is None:
+        return
+    if case.seen.adopted:
+        differing = compare(case.seen.desired, case.seen.running.config, case.seen.adopted).differing
+        if differing:
+            yield case.problem(ConfigDiffers(differing, adopted=True))
+        return
+    changes = diff(unmarked(case.seen.running.config), case.seen.desired.config)
+    if lowers_tasks(changes) and isinstance(case, FlowCase) and case.flow.tasks.is_saving:
+        return  # it may wait for its time: plan shows it
+    if changes:
+        yield case.problem(ConfigDiffers(tuple(change.key for change in changes), adopted=False))
+
+
+# --- connectors that are not declared ---------------------------------------------------------------------------------
+
+
+@kind("orphan", "warning", 15)
+class Orphan(ProblemEvidence):
+    """A connector with this tree's owner mark that the tree does not declare still works."""
+
+    connect: str
+    "Connect cluster"
+    connector: str
+    "name"
+    type: str
+    "source, checkpoint or heartbeat"
+    pair: str
+    "source and target"
+    topics: str
+    "its topics, cut"
+    state: str
+    "its state"
+
+    @classmethod
+    def from_connector(cls, connector: OtherConnector) -> Orphan:
+        config, types = connector.config, {name: type_ for type_, name in CLASSES.items()}
+        pair = f"{config.get('source.cluster.alias', '?')}->{config.get('target.cluster.alias', '?')}"
+        type_ = types.get(config.get("connector.class", ""), "source")
+        topics = cut(config.get("topics", ""))
+        return cls(connector.connect, connector.connector, type_, pair, topics, connector.state)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it still works, or would after a restart."""
+        return self.state not in RESTING
+
+    @property
+    def problem(self) -> LiveProblem:
+        return LiveProblem(self, ProblemSubject(self.connect, self.connector))
+
+    def sentence(self, problem: LiveProblem | None = None) -> str:
+        works = {
+            "source": f"mirrors {self.topics}",
+            "heartbeat": "sends heartbeats",
+            "checkpoint": "copies checkpoints",
+        }
+        doing = f"it still {works[self.type]} {self.pair}" if self.runs else "it does nothing until it is resumed"
+        return (
+            f"not declared in the tree, and {self.state}: {doing}; declare it, or delete it with mm2mgr plan --prune"
+            " and mm2mgr apply --prune"
+        )

@@ -1,0 +1,514 @@
+"""The status of every flow and of its companion connectors: states, lag, problems, notes, one word of health; and one
+flow in full. Pure.
+
+`ok` requires that all tasks run and that records were seen to arrive, or that none wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mm2mgr import secrets
+from mm2mgr.connectors import RESTING
+from mm2mgr.errors import Failure
+from mm2mgr.json_values import to_json
+from mm2mgr.observe.lag import FlowLag, PartitionLag
+from mm2mgr.observe.losses import LossEntry, open_entries
+from mm2mgr.observe.memory import Mark, Memory
+from mm2mgr.observe.reading import LiveConnector, Patience, Reading
+from mm2mgr.observe.trend import Trend
+from mm2mgr.problems import companion_problems, flow_problems
+from mm2mgr.problems.connectors import Orphan
+from mm2mgr.problems.kind import ConnectorCase, FlowCase, LiveProblem
+from mm2mgr.problems.loss import OffsetsNotStored, offsets_not_stored, records_lost
+from mm2mgr.problems.overlaps import Overlaps, find_overlaps
+from mm2mgr.text import few
+from mm2mgr.topology import Flow, KafkaCluster, config_text
+from mm2mgr.truth.reach import text_of
+
+Health = Literal["ok", "waiting", "problem", "unknown"]
+
+_WORST_FIRST: tuple[Health, ...] = ("problem", "unknown", "waiting", "ok")
+_MOST_SHOWN = 5  # partitions named per flow
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """One task: its state in Connect's words, its worker, and how many partitions it has (None: unknown)."""
+
+    id: int
+    state: str
+    worker: str = ""
+    partitions: int | None = None
+
+
+@dataclass(frozen=True)
+class ConnectorState:
+    """One connector: `state` in Connect's words, or `not applied`, `no status`, `unknown`."""
+
+    connect: str
+    connector: str
+    type: str
+    pair: str
+    state: str
+    health: Health
+    tasks: tuple[TaskState, ...] = ()
+    problems: tuple[LiveProblem, ...] = ()
+    notes: tuple[str, ...] = ()
+    json_keys = "connect connector type pair state health tasks problem_values=problems notes problems=sentences"
+
+    @property
+    def name(self) -> str:
+        """What people call it: the flow, or the connector."""
+        return self.connector
+
+    @property
+    def sentences(self) -> list[str]:
+        """Its problems in words."""
+        return [problem.sentence for problem in self.problems]
+
+
+@dataclass(frozen=True)
+class FlowStatus(ConnectorState):
+    """A flow through its source connector. `lag_records` is None where it is unknown, and a lower bound with
+    `lag_at_least`; `offsets_note` says why. `trend`: what the lag has done over the looks of all commands and of
+    `serve`; None after one look.
+    """
+
+    flow: str = field(kw_only=True)
+    lag_records: int | None = field(kw_only=True, default=None)
+    lag_at_least: bool = field(kw_only=True, default=False)
+    lag_partitions: tuple[PartitionLag, ...] = field(kw_only=True, default=())
+    offsets_note: str = field(kw_only=True, default="")
+    trend: Trend | None = field(kw_only=True, default=None)
+    json_keys = (
+        "flow connect connector type pair state health tasks problem_values=problems notes "
+        "partitions_per_task lag_records lag_at_least lag_partitions offsets_note trend problems=sentences"
+    )
+
+    @property
+    def name(self) -> str:
+        return self.flow
+
+    @property
+    def partitions_per_task(self) -> dict[int, int | None]:
+        """Partitions by task id; None where the tasks could not be read."""
+        return {task.id: task.partitions for task in self.tasks}
+
+
+@dataclass(frozen=True)
+class Status:
+    """Everything that was observed. `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`.
+
+    `losses` are not acknowledged yet; `warnings` say what was wrong with the state file and the table of losses.
+    """
+
+    taken_at: float
+    flows: tuple[FlowStatus, ...]
+    companions: tuple[ConnectorState, ...] = ()
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    orphans: tuple[Orphan, ...] = ()
+    stale_offsets: tuple[OffsetsNotStored, ...] = ()
+    losses: tuple[LossEntry, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def health(self) -> Health:
+        """The worst health among the flows, or `problem` where something beside them has one; a waiting companion does
+        not count.
+        """
+        beside = [
+            *(companion.health == "problem" for companion in self.companions),
+            *(orphan.runs for orphan in self.orphans),
+            *(offset.is_problem for offset in self.stale_offsets),
+        ]
+        if self.losses or any(beside):
+            return "problem"
+        unread: list[Health] = ["unknown" for where in self.failures if where.startswith("connect ")]
+        return min([*(flow.health for flow in self.flows), *unread], key=_WORST_FIRST.index, default="ok")
+
+    def problems(self) -> tuple[LiveProblem, ...]:
+        """Return every problem: of flows, of companions, and of what belongs to no flow of this status."""
+        declared = {flow.flow for flow in self.flows}
+        return (
+            *(problem for status in (*self.flows, *self.companions) for problem in status.problems),
+            *(orphan.problem for orphan in self.orphans if orphan.runs),
+            *(offsets.problem for offsets in self.stale_offsets if offsets.is_problem),
+            *records_lost((loss for loss in self.losses if loss.flow not in declared), self.taken_at),
+        )
+
+    def counts(self) -> dict[str, int]:
+        """Return how many flows have each health, worst first."""
+        return {word: sum(flow.health == word for flow in self.flows) for word in _WORST_FIRST}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the status as JSON-ready values; text and pages are made from this too."""
+        return {
+            "taken_at": self.taken_at,
+            "health": self.health,
+            "counts": self.counts(),
+            "flows": to_json(self.flows),
+            "companions": to_json(self.companions),
+            "orphans": [to_json(orphan) | {"detail": orphan.sentence()} for orphan in self.orphans],
+            "stale_offsets": [to_json(offsets) | {"detail": offsets.sentence()} for offsets in self.stale_offsets],
+            "losses": to_json(self.losses),
+            "problem_values": [to_json(problem) for problem in self.problems()],
+            "failures": to_json(self.failures),
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """The memory before this observation and after it (`memory.remember`), and the limits to judge by."""
+
+    earlier: Memory
+    memory: Memory
+    patience: Patience = field(default_factory=Patience)
+
+
+def judge(
+    reading: Reading, lags: Mapping[str, FlowLag], remembered: Remembered, ledger: Iterable[LossEntry] = ()
+) -> Status:
+    """Judge a reading by what is remembered, and by the ledger's entries."""
+    losses = open_entries(ledger, None if reading.whole else [flow.id for flow in reading.flows])
+    overlaps, about = find_overlaps(reading), (reading, remembered.memory, remembered.patience)
+    companions = [ConnectorCase(companion, *about) for companion in reading.companions()]
+    flows: list[FlowStatus] = []
+    for flow in reading.flows:
+        lost = [loss for loss in losses if loss.flow == flow.id]
+        if connector := reading.source_connector(flow):
+            beside, lag = overlaps.problems.get(flow.id, ()), lags.get(flow.id, FlowLag())
+            case = FlowCase(connector, *about, flow=flow, lag=lag, overlaps=beside)
+            flows.append(_flow_status(case, remembered.earlier, overlaps, lost))
+        else:
+            flows.append(_unread_status(reading, flow, lost))
+    return Status(
+        reading.taken_at,
+        tuple(flows),
+        tuple(map(_companion, companions)),
+        reading.failures(),
+        tuple(Orphan.from_connector(orphan) for connect in reading.connects.values() for orphan in connect.orphans),
+        tuple(offsets_not_stored(reading, remembered.memory, remembered.patience.not_stored_seconds)),
+        losses,
+    )
+
+
+def _flow_status(case: FlowCase, earlier: Memory, overlaps: Overlaps, lost: Iterable[LossEntry]) -> FlowStatus:
+    """Judge a flow; its open losses are a problem until they are acknowledged, even if it has recovered."""
+    flow, lag, now = case.flow, case.lag, case.reading.taken_at
+    info, creates = case.seen.running, None
+    if info:
+        creates = text_of("source", info.config, "source consumer", "allow.auto.create.topics") == "true"
+    problems = (*flow_problems(case), *records_lost(lost, now, creates))
+    return FlowStatus(
+        *_name_fields(case),
+        "problem" if problems else _flow_health(case),
+        _tasks(case.seen),
+        problems,
+        (*flow_notes(case), *overlaps.notes.get(flow.id, ())),
+        flow=flow.id,
+        lag_records=lag.total_records if info else None,
+        lag_at_least=lag.is_lower_bound,
+        lag_partitions=lag.most_behind(_MOST_SHOWN),
+        offsets_note=offsets_note(case, growth(case, earlier.of(flow.id).marks)),
+        trend=case.trend,
+    )
+
+
+def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
+    """Return the first fields of a ConnectorState."""
+    desired = case.seen.desired
+    return desired.connect, desired.name, desired.type, desired.pair, case.state
+
+
+def _unread_status(reading: Reading, flow: Flow, lost: Iterable[LossEntry]) -> FlowStatus:
+    failure = reading.connects[flow.connect.name].failure
+    reason = failure.message if failure else "no source connector was rendered for this flow"
+    problems = tuple(records_lost(lost, reading.taken_at))
+    return FlowStatus(
+        flow.connect.name, "", "source", flow.pair, "unknown", "problem" if problems else "unknown", (), problems,
+        (reason,), flow=flow.id, offsets_note="unknown: the Connect cluster could not be read",
+    )  # fmt: skip
+
+
+def _flow_health(case: FlowCase) -> Health:
+    """Return the health of a flow without problems: `ok` needs records that were seen to move, or none that wait."""
+    lag, status = case.lag, case.seen.status
+    if status is None or not status.runs or lag.unassigned:
+        return "waiting"
+    if lag.total_records is None or lag.unread or case.seen.tasks_unread:
+        return "unknown"
+    waiting = {task for task, mark in case.marks.items() if mark.behind}
+    moving = {task for task, mark in case.marks.items() if mark.moved}
+    return "ok" if not lag.total_records or (moving and waiting <= moving) else "waiting"
+
+
+def _companion(case: ConnectorCase) -> ConnectorState:
+    """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
+    problems = companion_problems(case)
+    health: Health = "problem" if problems else "ok" if case.seen.runs else "waiting"
+    return ConnectorState(*_name_fields(case), health, _tasks(case.seen), problems, companion_notes(case))
+
+
+def _tasks(connector: LiveConnector) -> tuple[TaskState, ...]:
+    assigned = connector.partitions_by_task()
+    tasks = connector.status.tasks if connector.status else ()
+    counted = {task: len(partitions) for task, partitions in assigned.items()}
+    return tuple(TaskState(task.id, task.state, task.worker_id, counted.get(task.id)) for task in tasks)
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+def companion_notes(case: ConnectorCase) -> tuple[str, ...]:
+    """Return the notes on a companion connector."""
+    notes = _state_notes(case)
+    if case.seen.desired.type == "checkpoint" and case.runs_no_task:
+        reason = "no consumer group has offsets on these topics, or the source does not answer the workers"
+        notes.append(f"no task: {reason}")
+    return tuple(notes)
+
+
+def flow_notes(case: FlowCase) -> tuple[str, ...]:
+    """Return the notes on a flow."""
+    lag, notes = case.lag, _state_notes(case)
+    if case.state == (case.flow.settings.state or "").upper() and case.state in RESTING:
+        notes = [f"{case.state}, as declared"]
+    if lag.unassigned:
+        every = case.flow.settings.refresh_interval
+        notes.append(f"{len(lag.unassigned)} partitions have no task: new partitions are detected every {every:.0f} s")
+    if lag.deleted:
+        names = ", ".join(sorted({partition.topic for partition in lag.deleted})[:3])
+        notes.append(f"tasks still hold partitions that {case.flow.source.alias} no longer has: {names}")
+    is_counted = case.seen.running is not None and lag.unknown is None
+    if case.exactly_once is None and is_counted and case.flow.settings.replication_policy == "default":
+        notes.append(
+            "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that"
+            " transaction markers cannot be told from records"
+        )
+    if case.seen.tasks_unread:
+        notes.append(f"tasks could not be read: {case.seen.tasks_unread.message}")
+    return tuple(notes)
+
+
+def offsets_note(case: FlowCase, grown: str) -> str:
+    """Return how accurate the lag is: Connect stores offsets at intervals, and only stored offsets can be read.
+
+    `grown` is what `growth` says.
+    """
+    lag = case.lag
+    if case.seen.running is None or lag.unknown is not None:
+        return f"lag unknown: {lag.unknown or 'the connector is not applied'}"
+    parts = []
+    if case.state == "STOPPED":
+        parts.append("exact: a stopped connector has stored all its offsets")
+    elif lag.total_records and not case.flow.exactly_once:
+        every = "every offset.flush.interval.ms (60 s by default)"
+        parts.append(f"workers store offsets {every}, so the true lag may be lower")
+    parts += [part for part in (grown, _nothing_stored(case), _past_end(case), _marker(case), _unread(case)) if part]
+    target = case.reading.clusters.get(case.flow.target.alias)
+    if target and target.failure:
+        parts.append(f"the target could not be read: {target.failure.message}")
+    return "; ".join(parts)
+
+
+def growth(case: FlowCase, before: Mapping[str, Mark]) -> str:
+    """Return by how much the target grew since the last observation, where that is more than the stored offsets show.
+
+    Empty for an exactly-once flow: its offsets are stored in the transaction that writes the records.
+    """
+    if case.flow.exactly_once or case.exactly_once:
+        return ""
+    both = [(case.marks[task], before[task]) for task in case.marks if task in before]
+    growths = [(mark.arrived - old.arrived, mark.stored - old.stored) for mark, old in both
+            if mark.arrived is not None and old.arrived is not None]  # fmt: skip
+    arrived, stored = sum(grown for grown, _ in growths), max(0, sum(grown for _, grown in growths))
+    if arrived <= stored:
+        return ""
+    seconds = case.reading.taken_at - max(old.clock.seen_at for _, old in both)
+    return (
+        f"in the last {seconds:.0f} s the target received {_at_most(case, arrived)}, of which the stored offsets show"
+        f" {stored}"
+    )
+
+
+def _state_notes(case: ConnectorCase) -> list[str]:
+    if case.state in RESTING:
+        return [f"{case.state}: it does nothing until mm2mgr resume"]
+    if case.state == "no status" and case.without_status_seconds < case.patience.no_status_seconds:
+        return [f"no status for {case.without_status_seconds:.0f} s: a new connector first waits for both clusters"]
+    return []
+
+
+def _nothing_stored(case: FlowCase) -> str:
+    empty = [partition for partition in case.lag.counted if partition.stored is None and partition.lag_records]
+    arrived = sum(partition.arrived or 0 for partition in empty)
+    already = f", but their remote topics hold {_at_most(case, arrived)} already" if arrived else ""
+    return f"nothing stored yet for {len(empty)} partitions{already}" if empty else ""
+
+
+def _past_end(case: FlowCase) -> str:
+    past = [str(partition.partition) for partition in case.lag.counted if partition.past_end]
+    if not past:
+        return ""
+    reason = "the topic was deleted and created again, or truncated"
+    return f"the stored offset is past the end of {few(past)} ({reason}), so all that the log has counts as lag"
+
+
+def _at_most(case: FlowCase, end_offsets: int) -> str:
+    """Return growth of end offsets in words: 500 records in one transaction move an end by 501 (its marker)."""
+    if case.exactly_once or case.flow.connect.exactly_once:
+        return f"{end_offsets} records and transaction markers"
+    unknown = " (or transaction markers: not known, as the workers do not tell whether they are exactly-once)"
+    return f"{end_offsets} records{unknown if case.exactly_once is None else ''}"
+
+
+def _marker(case: FlowCase) -> str:
+    single = case.lag.total_records and all(partition.lag_records <= 1 for partition in case.lag.counted)
+    return "one record behind can be a transaction's end marker, which is never mirrored" if single else ""
+
+
+def _unread(case: FlowCase) -> str:
+    for partition, reason in case.lag.unread.items():
+        return f"{len(case.lag.unread)} partitions of the source could not be read ({partition}: {reason})"
+    return ""
+
+
+# --- one flow in full -----------------------------------------------------------------------------------------------
+
+_TRACE_LINES = 12
+_TRACE_CHARACTERS = 200
+_CLIENTS = (
+    "source_consumer",
+    "record_producer",
+    "source_admin",
+    "target_admin",
+    "offset_syncs_producer",
+    "target_consumer",
+)
+
+
+@dataclass(frozen=True)
+class DescribedTask:
+    """One task with its partitions and the lines of its trace."""
+
+    id: int
+    state: str
+    worker: str
+    partitions: tuple[str, ...]
+    trace: list[str]
+
+
+@dataclass(frozen=True)
+class Description:
+    """One flow in full."""
+
+    flow: Flow
+    reading: Reading
+    lag: FlowLag
+    status: Status
+
+    @property
+    def flow_status(self) -> FlowStatus:
+        """The flow's own status."""
+        return next(flow for flow in self.status.flows if flow.flow == self.flow.id)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description; `topics` gives the target topic of each source topic."""
+        flow, status = self.flow, self.status
+        topics = [dict(zip(("topic", "remote_topic", "partitions"), topic, strict=True)) for topic in self.topics]
+        settings = [dict(zip(("setting", "value", "origin"), setting, strict=True)) for setting in self.settings]
+        return {
+            "flow": flow.id,
+            "source": _cluster(flow.source),
+            "target": _cluster(flow.target),
+            "connect": {"name": flow.connect.name, "urls": list(flow.connect.model.url), "kafka": flow.connect.kafka},
+            "status": to_json(self.flow_status),
+            "trace": self.trace,
+            "tasks": to_json(self.tasks),
+            "lag": to_json(self.lag.partitions),
+            "topics": topics,
+            "companions": to_json(status.companions),
+            "settings": settings,
+            "losses": to_json(status.losses),
+            "warnings": list(status.warnings),
+            "failures": to_json(status.failures),
+        }
+
+    @property
+    def trace(self) -> list[str]:
+        """The trace of its connector, cut."""
+        connector = self.reading.source_connector(self.flow)
+        return trace_lines(connector.status.trace) if connector and connector.status else []
+
+    @property
+    def tasks(self) -> tuple[DescribedTask, ...]:
+        connector = self.reading.source_connector(self.flow)
+        if connector is None or connector.status is None:
+            return ()
+        assigned = connector.partitions_by_task()
+        return tuple(
+            DescribedTask(
+                task.id,
+                task.state,
+                task.worker_id,
+                tuple(map(str, sorted(assigned.get(task.id, ())))),
+                trace_lines(task.trace),
+            )
+            for task in connector.status.tasks
+        )
+
+    @property
+    def topics(self) -> list[tuple[str, str, int]]:
+        """Each topic that the flow carries, its name on the target, and its partitions."""
+        counts = Counter(lag.partition.topic for lag in self.lag.partitions)
+        return [(topic, self.flow.remote_topic(topic), count) for topic, count in sorted(counts.items())]
+
+    @property
+    def settings(self) -> Iterator[tuple[str, str, str]]:
+        """Setting, value and origin; of the clients only what differs from Kafka's own defaults."""
+        settings = self.flow.settings
+        values: dict[tuple[str, ...], object] = {
+            ("topics", "include"): ", ".join(settings.topics.include),
+            ("topics", "exclude"): ", ".join(settings.topics.exclude),
+            ("replication_policy",): settings.replication_policy,
+            ("separator",): settings.separator,
+            ("refresh_interval",): f"{settings.refresh_interval:g} s",
+            ("checkpoints", "enabled"): settings.checkpoints.enabled,
+            ("checkpoints", "group_offsets"): settings.checkpoints.group_offsets,
+            ("heartbeats", "enabled"): settings.heartbeats.enabled,
+            ("offset_syncs", "enabled"): settings.offset_syncs.enabled,
+            ("offset_syncs", "location"): settings.offset_syncs.location,
+            ("sync", "topic_configs"): settings.sync.topic_configs,
+            ("sync", "topic_acls"): settings.sync.topic_acls,
+        }
+        maximum = self.flow.tasks.maximum
+        yield "tasks.max", str(maximum), str(maximum.origin)
+        for path, value in values.items():
+            yield ".".join(path), config_text(value), str(self.flow.origin(*path))
+        for block in _CLIENTS:
+            for key, text in self.flow.client(block).items():
+                yield f"{block}.{key}", secrets.mask(key, text), str(text.origin)
+
+
+def trace_lines(trace: str | None) -> list[str]:
+    """Return the first lines of a Java trace and its last cause; masked before they are cut."""
+    lines = secrets.mask_text(trace or "").splitlines()
+    shown = lines[:_TRACE_LINES]
+    causes = [line for line in lines[_TRACE_LINES:] if line.startswith("Caused by:")]
+    if len(lines) > len(shown):
+        shown += ["…", *causes[-1:]]
+    return [line.rstrip()[:_TRACE_CHARACTERS] for line in shown]
+
+
+def _cluster(cluster: KafkaCluster) -> dict[str, Any]:
+    protocol = cluster.client.get("security.protocol", "PLAINTEXT")
+    return {
+        "alias": cluster.alias,
+        "bootstrap_servers": str(cluster.client["bootstrap.servers"]),
+        "security_protocol": str(protocol),
+    }

@@ -1,0 +1,266 @@
+"""What a kind of problem is, and the cases that its rule judges. Pure.
+
+One kind stands in one place: a class with its evidence, whose docstring is its page, its sentence and, above it, its
+alert; below it the rule. Kinds, causes and evidence keep their names from release to release: terminal, JSON and
+whatever acts on problems use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, Literal, TypeVar, dataclass_transform
+
+from mm2mgr.comparison.journal import Journal
+from mm2mgr.live.kafka_state import SeenKafka
+from mm2mgr.observe.lag import FlowLag
+from mm2mgr.observe.memory import FlowMemory, Mark, Memory
+from mm2mgr.observe.reading import LiveConnector, Patience, Reading
+from mm2mgr.observe.trend import FLOW, Trend, lag_trend
+from mm2mgr.topology import Flow
+
+AlertSeverity = Literal["critical", "warning", "info"]
+NAMED = 20
+"""How many topics, settings, groups, offsets or partitions one problem names."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class ProblemSubject:
+    """What a problem is about, as closely as is known: a Connect cluster, a connector, its flow, some of its tasks."""
+
+    connect: str = ""
+    connector: str = ""
+    flow: str = ""
+    tasks: tuple[int, ...] = ()
+
+
+class ProblemEvidence:
+    """The facts behind a problem, without secrets. Each kind is one subclass: `kind` registers it."""
+
+    kind: ClassVar[str]
+    severity: ClassVar[AlertSeverity]
+    minutes: ClassVar[int]
+
+    @property
+    def cause(self) -> str:
+        """An identifier of CAUSES for failures, else empty."""
+        return ""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether a restart alone can cure it."""
+        return False
+
+    def sentence(self, problem: LiveProblem) -> str:
+        """Return what is wrong, what it does and, at the end, what to do."""
+        raise NotImplementedError
+
+    @classmethod
+    def meaning(cls) -> str:
+        """Return its page."""
+        return " ".join((cls.__doc__ or "").split())
+
+
+@dataclass(frozen=True)
+class LiveProblem:
+    """One problem. `since_seconds`: for how long it has been seen (None: that is not remembered)."""
+
+    evidence: ProblemEvidence
+    subject: ProblemSubject = field(default_factory=ProblemSubject)
+    since_seconds: float | None = None
+    json_keys = "kind subject evidence since_seconds cause retryable"
+
+    @property
+    def kind(self) -> str:
+        return self.evidence.kind
+
+    @property
+    def cause(self) -> str:
+        return self.evidence.cause
+
+    @property
+    def retryable(self) -> bool:
+        return self.evidence.retryable
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, what it does and, at the end, what to do."""
+        return self.evidence.sentence(self)
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has been seen, 0 where that is not remembered."""
+        return self.since_seconds or 0.0
+
+    @property
+    def argument(self) -> str:
+        """What names the connector on the command line: its flow, in quotes for the shell, or `connect/connector`."""
+        subject = self.subject
+        return f"'{subject.flow}'" if subject.flow else f"{subject.connect}/{subject.connector}"
+
+    @property
+    def tasks(self) -> str:
+        """The tasks that it is about, in words; empty where it is not about tasks."""
+        return name_some(map(str, self.subject.tasks), "task") if self.subject.tasks else ""
+
+
+def name_some(names: Iterable[str], noun: str, count: int | None = None) -> str:
+    """Name a few: `task 1`, `4 keys (a, b, c, …)`."""
+    names = list(names)
+    number = len(names) if count is None else count
+    if number == 1:
+        return f"{noun} {names[0]}"
+    return f"{number} {noun}s ({', '.join(names[:_SHOWN])}{', …' if number > _SHOWN else ''})"
+
+
+# --- what rules judge -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConnectorCase:
+    """One connector, the reading that it is part of, and what is remembered with this reading."""
+
+    seen: LiveConnector
+    reading: Reading = field(default_factory=lambda: Reading(0.0, (), {}, {}))
+    memory: Memory = field(default_factory=Memory)
+    patience: Patience = field(default_factory=Patience)
+
+    @property
+    def state(self) -> str:
+        """The connector's state as Connect names it, `not applied`, or `no status`."""
+        if self.seen.running is None:
+            return "not applied"
+        return self.seen.status.state if self.seen.status else "no status"
+
+    @property
+    def journal(self) -> Journal | None:
+        """The change of its stored offsets that was begun."""
+        return Journal.of(self.seen.running.config) if self.seen.running else None
+
+    @property
+    def runs_no_task(self) -> bool:
+        status = self.seen.status
+        return status is not None and status.state == "RUNNING" and not status.tasks
+
+    @property
+    def without_status_seconds(self) -> float:
+        """For how long it has had no status."""
+        clock = self.memory.without_status.get(self.seen.key)
+        return clock.seconds if clock else 0.0
+
+    @property
+    def silent_seconds(self) -> dict[str, float]:
+        """For how long workers have been silent, by their ids: one that moves records is not, but out of reach."""
+        inside = f"{self.seen.desired.connect}/"
+        return {
+            key.removeprefix(inside): worker.clock.seconds
+            for key, worker in self.memory.silent_workers.items()
+            if key.startswith(inside) and not worker.moved
+        }
+
+    def problem(
+        self, evidence: ProblemEvidence, *, since: float | None = None, tasks: Iterable[int] = ()
+    ) -> LiveProblem:
+        """Return a problem of this connector, seen for `since` seconds."""
+        desired = self.seen.desired
+        flow = desired.flows[0] if desired.type == "source" else ""
+        return LiveProblem(evidence, ProblemSubject(desired.connect, desired.name, flow, tuple(sorted(tasks))), since)
+
+
+@dataclass(frozen=True)
+class FlowCase(ConnectorCase):
+    """A flow's source connector with its lag, and the problems of connectors that mirror the same."""
+
+    flow: Flow = field(kw_only=True)
+    lag: FlowLag = field(kw_only=True)
+    overlaps: tuple[LiveProblem, ...] = field(kw_only=True, default=())
+
+    @property
+    def source(self) -> SeenKafka:
+        return self.reading.clusters.get(self.flow.source.alias, SeenKafka())
+
+    @property
+    def exactly_once(self) -> bool | None:
+        """Whether its workers write with transactions; None: they do not tell."""
+        return self.reading.connects[self.flow.connect.name].exactly_once
+
+    @property
+    def flow_memory(self) -> FlowMemory:
+        """What is remembered of the flow."""
+        return self.memory.of(self.flow.id)
+
+    @property
+    def marks(self) -> Mapping[str, Mark]:
+        """The progress of each task; none where the lag is not known in full."""
+        return {} if self.lag.unknown is not None or self.lag.unread else self.flow_memory.marks
+
+    @cached_property
+    def trend(self) -> Trend | None:
+        """What the lag has done over all looks that are remembered, of every command; None where it is not known."""
+        if self.lag.unknown is not None or self.lag.unread:
+            return None
+        behind = [partition for partition in self.lag.counted if partition.lag_records]
+        return lag_trend(self.flow_memory.progress.get(FLOW, ()), behind, self.flow.connect.model.flush_interval)
+
+
+# --- the register -----------------------------------------------------------------------------------------------------
+
+ConnectorRule = Callable[[ConnectorCase], Iterator[LiveProblem]]
+FlowRule = Callable[[FlowCase], Iterator[LiveProblem]]
+_Kind = TypeVar("_Kind", bound=ProblemEvidence)
+
+
+@dataclass
+class KindModule:
+    """What one module registered, in the order of its lines."""
+
+    kinds: list[type[ProblemEvidence]] = field(default_factory=list)
+    connector_rules: list[ConnectorRule] = field(default_factory=list)
+    flow_rules: list[FlowRule] = field(default_factory=list)
+    companion_rules: list[ConnectorRule] = field(default_factory=list)
+
+
+REGISTERED: dict[str, KindModule] = {}
+"""By the name of the module."""
+
+
+def _module(registered: Callable[..., object]) -> KindModule:
+    return REGISTERED.setdefault(registered.__module__, KindModule())
+
+
+@dataclass_transform(frozen_default=True)
+def kind(name: str, severity: AlertSeverity = "warning", minutes: int = 5) -> Callable[[type[_Kind]], type[_Kind]]:
+    """Register the decorated class as a kind of problem, and make it a frozen dataclass.
+
+    Its docstring is the page of the kind, a text below each field or property the page's line for that. `severity` and
+    `minutes`: its alert, and how long a problem must last before that fires. Records do not arrive, or are lost:
+    critical. What an apply causes for a while waits for 15 minutes; a task without a worker waits longer than
+    scheduled.rebalance.max.delay.ms (5 minutes).
+    """
+
+    def register(evidence: type[_Kind]) -> type[_Kind]:
+        evidence.kind, evidence.severity, evidence.minutes = name, severity, minutes
+        _module(evidence).kinds.append(evidence)
+        return dataclass(frozen=True)(evidence)
+
+    return register
+
+
+def connector_rule(rule: ConnectorRule) -> ConnectorRule:
+    """Register a rule that looks at connectors of every type."""
+    _module(rule).connector_rules.append(rule)
+    return rule
+
+
+def flow_rule(rule: FlowRule) -> FlowRule:
+    """Register a rule that looks at a flow: at its source connector, and at what arrives."""
+    _module(rule).flow_rules.append(rule)
+    return rule
+
+
+def companion_rule(rule: ConnectorRule) -> ConnectorRule:
+    """Register a rule that looks at checkpoint and heartbeat connectors."""
+    _module(rule).companion_rules.append(rule)
+    return rule

@@ -1,0 +1,175 @@
+"""Records that may never arrive, and those that a restart would mirror again because their offsets are not stored.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from mm2mgr.observe.losses import LossEntry
+from mm2mgr.observe.memory import Memory
+from mm2mgr.observe.reading import Reading
+from mm2mgr.problems.kind import LiveProblem, ProblemEvidence, ProblemSubject, kind
+from mm2mgr.text import number_of
+
+_LOSSES_NAMED = 3
+_FLOWS_NAMED = 5
+
+LOSS_CAUSES: Mapping[str, str] = {
+    "retention": "retention deleted them before they were mirrored",
+    "re-created": "the topic was deleted and created again",
+    "past-end": "the stored offset is not in the log: the topic was created again, or truncated",
+    "truncation": "the end of the log went back",
+}
+"""What happened, by the cause of a loss."""
+_RESET = "compare the topic with the target; stop the flow and reset its offsets where new records are skipped"
+LOSS_REMEDIES: Mapping[str, str] = {
+    "retention": "give the topic longer retention or the flow more tasks",
+    "re-created": _RESET,
+    "past-end": "compare the topic with the target, then stop the flow and reset these offsets",
+    "truncation": _RESET,
+}
+
+
+@kind("records-lost", "critical", 0)
+class RecordsLost(ProblemEvidence):
+    """Records may never arrive; a problem until it is acknowledged."""
+
+    topic: str
+    "topic on the source"
+    cause_of_loss: str
+    "retention, re-created, past-end or truncation"
+    records: int
+    "how many at most, of all partitions"
+    least_records: int
+    "how many at least"
+    is_bounded: bool
+    "false where a deleted topic held an unknown number of others"
+    flow_creates_topics: bool | None
+    (
+        "whether the flow's consumer creates a topic that is deleted on the source (allow.auto.create.topics); null"
+        " where its config was not read"
+    )
+    loss_count: int
+    "how many entries the ledger has of it"
+    losses: tuple[LossEntry, ...]
+    "the first of them, as `mm2mgr losses -o json` shows them"
+    json_keys = "topic cause=cause_of_loss records least_records is_bounded flow_creates_topics loss_count losses"
+
+    def sentence(self, problem: LiveProblem) -> str:
+        flow, cause, more = problem.subject.flow, self.cause_of_loss, self.loss_count - len(self.losses)
+        parts = ", ".join(f"{loss.partition} (offsets {loss.offsets_text})" for loss in self.losses)
+        parts += f" and {more} more" * (more > 0)
+        entries = f"--ack {self.losses[0].id}" if self.loss_count == 1 else f"'{flow}' --ack all"
+        by_flow = ", perhaps by this flow's own consumer, whose allow.auto.create.topics is true"
+        is_by_flow = cause == "re-created" and bool(self.flow_creates_topics)
+        return (
+            f"{self._count()} of topic {self.topic} may never arrive, first seen {_ago(problem.seconds)}:"
+            f" {LOSS_CAUSES[cause]}{by_flow * is_by_flow}: {parts}; {LOSS_REMEDIES[cause]}; acknowledge with mm2mgr"
+            f" losses {entries}"
+        )
+
+    def _count(self) -> str:
+        """Return how many records all partitions have lost together, as far as that is known."""
+        rest = "" if self.is_bounded else "what the old topic still held"
+        if not self.records:
+            return rest
+        exactly = "" if self.records == self.least_records else "up to "
+        return f"{exactly}{number_of(self.records, 'record')}{' and ' if rest else ''}{rest}"
+
+
+def _ago(seconds: float) -> str:
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return "just now"
+
+
+def records_lost(
+    entries: Iterable[LossEntry], now: float, flow_creates_topics: bool | None = None
+) -> Iterator[LiveProblem]:
+    """Yield one problem for each flow, topic and cause of open entries, in the order of the first of each.
+
+    `flow_creates_topics`: whether the flow's consumer creates what it misses, None: unknown.
+    """
+    groups: dict[tuple[str, str, str], list[LossEntry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.flow, entry.partition.topic, entry.cause), []).append(entry)
+    for (flow, topic, cause), losses in groups.items():
+        losses.sort(key=lambda loss: loss.partition)
+        evidence = RecordsLost(
+            topic,
+            cause,
+            records=sum(loss.records or 0 for loss in losses),
+            least_records=sum(loss.least_records for loss in losses),
+            is_bounded=all(loss.records is not None for loss in losses),
+            flow_creates_topics=flow_creates_topics,
+            loss_count=len(losses),
+            losses=tuple(losses[:_LOSSES_NAMED]),
+        )
+        since = max(0.0, now - min(loss.seen for loss in losses))
+        yield LiveProblem(evidence, ProblemSubject(flow=flow), since)
+
+
+@kind("offsets-not-stored", "critical", 0)
+class OffsetsNotStored(ProblemEvidence):
+    """Records of several flows arrive while their offsets are not stored, because a source on the same workers is
+    dead.
+    """
+
+    connect: str
+    "Connect cluster"
+    flows: tuple[str, ...]
+    "ids of the flows"
+    seconds: float
+    "for how long"
+    records: int
+    "records that a restart would mirror again, at least"
+    unread_sources: tuple[str, ...]
+    "sources that mm2mgr could not read"
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether a source is dead; otherwise the cause may be a long offset.flush.interval.ms, which workers do not
+        show.
+        """
+        return bool(self.unread_sources)
+
+    @property
+    def problem(self) -> LiveProblem:
+        return LiveProblem(self, ProblemSubject(self.connect), self.seconds)
+
+    def sentence(self, problem: LiveProblem | None = None) -> str:
+        names = ", ".join(self.flows[:_FLOWS_NAMED]) + (", …" if len(self.flows) > _FLOWS_NAMED else "")
+        fact = (
+            f"offsets of {number_of(len(self.flows), 'flow')} not stored for {self.seconds:.0f} s while their records"
+            f" arrive ({names}); a restart would mirror at least {self.records} records again"
+        )
+        if not self.unread_sources:
+            normal = "normal if offset.flush.interval.ms of its workers is longer"
+            return f"{fact}; {normal}, else check their log for a source that does not answer"
+        dead = ", ".join(self.unread_sources)
+        return (
+            f"{fact}; source {dead} could not be read, and a dead source blocks offset commits of every flow on its"
+            f" workers: bring {dead} back, or declare state: stopped on the flows from it"
+        )
+
+
+def offsets_not_stored(reading: Reading, memory: Memory, patience_seconds: float) -> Iterator[OffsetsNotStored]:
+    """Yield the Connect clusters where several flows, or one beside a dead source, have waited this long for a
+    commit.
+    """
+    for name in reading.connects:
+        flows = [flow for flow in reading.flows if flow.connect.name == name]
+        waiting = [
+            (flow.id, unstored.records, unstored.clock.seconds)
+            for flow in flows
+            if (unstored := memory.of(flow.id).unstored)
+            and unstored.clock
+            and not unstored.clock.paused
+            and unstored.clock.seconds >= patience_seconds
+        ]
+        dead = tuple(sorted({flow.source.alias for flow in flows if reading.clusters[flow.source.alias].failure}))
+        if len(waiting) > 1 or (waiting and dead):
+            ids, records, seconds = zip(*waiting, strict=True)
+            yield OffsetsNotStored(name, ids, min(seconds), sum(records), dead)

@@ -1,0 +1,122 @@
+"""The entrance: reads Connect and Kafka once, compares with what is remembered, and judges; and acknowledges losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.observe.lag import FlowLag
+from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
+from mm2mgr.observe.memory import Memory, measure_lags, remember
+from mm2mgr.observe.read import ObserveOptions, read_estate
+from mm2mgr.observe.reading import Reading
+from mm2mgr.observe.state_file import (
+    LossLedger,
+    StorePlace,
+    change,
+    is_due_to_share,
+    join_shared,
+    load,
+    settle,
+    share,
+    state_file,
+    timed_looks,
+)
+from mm2mgr.problems.health import Description, Remembered, Status, judge
+from mm2mgr.render import Connector
+from mm2mgr.topology import Flow, Topology
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A status with the reading and the lags behind it, and what is remembered now."""
+
+    reading: Reading
+    lags: Mapping[str, FlowLag]
+    status: Status
+    memory: Memory
+
+
+async def observe(
+    topology: Topology,
+    connectors: Sequence[Connector],
+    *,
+    only: Iterable[str] | None = None,
+    options: ObserveOptions | None = None,
+) -> Observation:
+    """Observe the flows with these ids (None: all) and remember what was seen."""
+    how = options or ObserveOptions()
+    chosen = None if only is None else set(only)
+    flows = [flow for flow in topology.flows if chosen is None or flow.id in chosen]
+    earlier = timed_looks(_file(topology, how))
+    reading = await read_estate(topology, connectors, flows, replace(how, earlier=earlier))
+    lags: dict[str, FlowLag] = {}
+
+    def remembered(earlier: Memory) -> Memory:
+        lags.update(measure_lags(reading, earlier))
+        memory = remember(earlier, reading, lags)
+        return replace(memory, shared_at=now) if how.shares and is_due_to_share(earlier, now) else memory
+
+    place, now, ids = _place(topology, how), reading.taken_at, [flow.id for flow in flows]
+    kept = join_shared(place, change(place.memory_file, remembered), ids, now)
+    unshared = share(place, kept.memory, ids) if kept.memory.shared_at == now else ()
+    ledger = settle(place, kept.memory)
+    seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience), ledger.entries)
+    warnings = (*kept.warnings, *ledger.warnings, *unshared)
+    return Observation(reading, lags, replace(seen, warnings=warnings), kept.memory)
+
+
+async def status(
+    topology: Topology,
+    connectors: Sequence[Connector],
+    *,
+    only: Iterable[str] | None = None,
+    options: ObserveOptions | None = None,
+) -> Status:
+    """Return the status of the flows with these ids (None: all); see `observe`. No failed cluster raises."""
+    return (await observe(topology, connectors, only=only, options=options)).status
+
+
+async def describe(
+    topology: Topology, connectors: Sequence[Connector], flow: Flow, *, options: ObserveOptions | None = None
+) -> Description:
+    """Observe one flow and return everything about it."""
+    seen = await observe(topology, connectors, only=[flow.id], options=options)
+    return Description(flow, seen.reading, seen.lags.get(flow.id, FlowLag()), seen.status)
+
+
+def read_losses(topology: Topology, options: ObserveOptions | None = None) -> LossLedger:
+    """Return the ledger of a tree's owner, without a look at any cluster."""
+    how = options or ObserveOptions()
+    return settle(_place(topology, how), load(_file(topology, how)))
+
+
+def acknowledge(
+    topology: Topology,
+    ids: Sequence[str],
+    ack: Acknowledgement,
+    *,
+    only: Iterable[str] | None = None,
+    options: ObserveOptions | None = None,
+) -> tuple[LossEntry, ...]:
+    """Acknowledge losses by their ids, or `all` (of the flows with these ids), and return them; Mm2mgrError for unknown
+    ids.
+    """
+    how = options or ObserveOptions()
+    wanted = named(read_losses(topology, how).entries, ids, only)
+    rows = tuple(acknowledgement_of(entry, ack) for entry in wanted)
+    kept = change(_file(topology, how), lambda memory: replace(memory, unwritten=(*memory.unwritten, *rows)))
+    if kept.warnings:
+        raise Mm2mgrError(f"nothing was acknowledged: {kept.warnings[0]}")
+    settle(_place(topology, how), kept.memory)
+    return wanted
+
+
+def _file(topology: Topology, how: ObserveOptions) -> Path:
+    return how.memory_file or state_file(str(topology.owner))
+
+
+def _place(topology: Topology, how: ObserveOptions) -> StorePlace:
+    return StorePlace(how.store, str(topology.owner), _file(topology, how))
