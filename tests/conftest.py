@@ -213,7 +213,7 @@ end(spark)
 
 def _archive_classes_of_kafka() -> None:
     runtime = kafka_runtime()
-    if runtime.cached("worker-classes", ".jsa").is_file():
+    if runtime.cache_file("worker-classes", ".jsa").is_file():
         return
     with (
         TemporaryDirectory() as folder,

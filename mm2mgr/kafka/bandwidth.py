@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 
 import confluent_kafka
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Failures, Kafka, open_client
@@ -75,7 +75,7 @@ class _Meter:
     counts: dict[int, int] = field(default_factory=dict)
     series: list[tuple[float, int]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=timing.now)
     stopped: threading.Event = field(default_factory=threading.Event)
     fault: confluent_kafka.KafkaError | None = None
     rewinds: int = 0
@@ -84,7 +84,7 @@ class _Meter:
         def note(statistics: str) -> None:
             with self.lock:
                 self.counts[number] = int(json.loads(statistics)[self.key])
-                self.series.append((time.monotonic(), sum(self.counts.values())))
+                self.series.append((timing.now(), sum(self.counts.values())))
 
         return note
 
@@ -93,7 +93,7 @@ class _Meter:
         return self.series[-1][1] if self.series else 0
 
     def is_over(self) -> bool:
-        spent = time.monotonic() - self.began
+        spent = timing.now() - self.began
         return self.stopped.is_set() or self.total >= self.limits.limit_bytes or spent >= self.limits.limit_seconds
 
     def transfer(self) -> Transfer:

@@ -8,10 +8,9 @@ replicas.
 from __future__ import annotations
 
 import json
-import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,10 +18,12 @@ from types import MappingProxyType
 from typing import Any
 
 import confluent_kafka
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Failures, Kafka, OffsetsRead, TopicInfo, client_settings, open_client
+from mm2mgr.kafka.client import Failures, Kafka, OffsetsRead, TopicInfo, batches, client_settings, open_client
 from mm2mgr.partitions import Offsets, TopicPartition
 
 UNKNOWN = -1
@@ -206,9 +207,9 @@ def mean_record_bytes(
     starts = {p: max(o.start, o.end - bounds.records_per_partition) for p, o in partitions.items() if o.end > o.start}
     sums: dict[TopicPartition, tuple[int, int]] = {}
     open_ends = {partition: partitions[partition].end for partition in starts}
-    seen_bytes, deadline = 0, time.monotonic() + bounds.limit_seconds
+    seen_bytes, deadline = 0, timing.now() + bounds.limit_seconds
     with consuming(access, starts) as (consume, _):
-        while open_ends and seen_bytes < bounds.limit_bytes and (left := deadline - time.monotonic()) > 0:
+        while open_ends and seen_bytes < bounds.limit_bytes and (left := deadline - timing.now()) > 0:
             for message in consume(left):
                 if fault_of(message):  # a topic deleted meanwhile is unknown, and no reason to lose the others
                     open_ends.pop(TopicPartition(message.topic(), message.partition()), None)
@@ -258,10 +259,10 @@ def stored_record_bytes(
         if logs[partition].end > logs[partition].start
     }
     more = {"statistics.interval.ms": 50, "stats_cb": take, "fetch.message.max.bytes": _STORED_BYTES_WANTED}
-    open_ends, deadline = {partition: logs[partition].end for partition in starts}, time.monotonic() + timeout_seconds
+    open_ends, deadline = {partition: logs[partition].end for partition in starts}, timing.now() + timeout_seconds
     with consuming(access, starts, more) as (consume, _):
         # A count is of use once all ends are reached: then nothing is received whose records are not counted yet.
-        while (open_ends or snapshots <= last) and time.monotonic() < deadline:
+        while (open_ends or snapshots <= last) and timing.now() < deadline:
             for message in consume(0.1):
                 if fault_of(message):
                     return None
@@ -302,6 +303,55 @@ def read(
                     yield _record(message)
 
 
+# --- the times of records: what the producer set, unless the topic has message.timestamp.type=LogAppendTime ---------
+
+_PARTITIONS_AT_ONCE = 200  # each sends a batch, of which only one record is wanted
+_BATCH_BYTES = 65_536
+_NEWEST = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+
+
+def written_at(
+    access: KafkaAccess, positions: Mapping[TopicPartition, int], limit_seconds: float = 10.0
+) -> dict[TopicPartition, float]:
+    """Return when the first record at or after each offset was written, in seconds since 1970.
+
+    Partitions are absent whose record did not come in time, or has no timestamp. One record of each is looked at.
+    """
+    written: dict[TopicPartition, float] = {}
+    deadline = timing.now() + limit_seconds
+    for names in batches(list(positions), _PARTITIONS_AT_ONCE):
+        waiting = {partition: positions[partition] for partition in names}
+        if timing.now() >= deadline:
+            break
+        with consuming(access, waiting, {"fetch.message.max.bytes": _BATCH_BYTES}) as (consume, _):
+            while waiting and (left := deadline - timing.now()) > 0:
+                for message in consume(left):
+                    partition = TopicPartition(message.topic(), message.partition())
+                    if waiting.pop(partition, None) is None or fault_of(message) or message.error():
+                        continue
+                    kind, stamp = message.timestamp()
+                    if kind != confluent_kafka.TIMESTAMP_NOT_AVAILABLE:
+                        written[partition] = stamp / 1000
+    return written
+
+
+def newest_record_at(kafka: Kafka, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
+    """Return the largest timestamp in each partition, in seconds since 1970; absent: it is empty, cannot be read, or
+    its brokers are older than Kafka 3.0."""
+    newest: dict[TopicPartition, float] = {}
+    with kafka.doing("reading the newest timestamps"):
+        asked = {confluent_kafka.TopicPartition(*partition): _NEWEST for partition in partitions}
+        answers = kafka.admin.list_offsets(asked, request_timeout=kafka.seconds_left()) if asked else {}
+        for key, future in answers.items():
+            answer = kafka.unless_refused(future)
+            if answer is not None and answer.timestamp is not None and answer.timestamp > 0:
+                newest[TopicPartition(key.topic, key.partition)] = answer.timestamp / 1000
+    return newest
+
+
+# --- one consumer -----------------------------------------------------------------------------------------------------
+
+
 @contextmanager
 def consuming(
     access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, Any] = MappingProxyType({})
@@ -321,9 +371,9 @@ def _consume(consumer: Any, seconds: float) -> list[Any]:
     """Return what arrives within the time; the client asks for the coordinator of the group that is not used, which may
     be refused.
     """
-    end = time.monotonic() + seconds
+    end = timing.now() + seconds
     while True:
-        left = max(0.0, end - time.monotonic())
+        left = max(0.0, end - timing.now())
         messages = consumer.consume(_BATCH, timeout=min(left, 0.2)) or consumer.consume(1, left)
         usable = [
             message for message in messages if not message.error() or message.error().code() != _NO_RIGHT_ON_GROUP
@@ -413,7 +463,7 @@ class Producer:
     ) -> None:
         """Queue one record for a (topic, partition); KafkaError as soon as an earlier record is known to be lost."""
         more: dict[str, Any] = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
-        deadline = time.monotonic() + self.timeout_seconds
+        deadline = timing.now() + self.timeout_seconds
         while True:
             self._raise_lost()
             try:
@@ -421,7 +471,7 @@ class Producer:
                 self._producer.poll(0)
                 return
             except BufferError as error:
-                if time.monotonic() > deadline:
+                if timing.now() > deadline:
                     raise self._failures.no_answer(self.timeout_seconds) from error
                 self._producer.poll(0.1)
             except confluent_kafka.KafkaException as error:
@@ -460,9 +510,9 @@ def commit_group(
     try:
         consumer = confluent_kafka.Consumer(settings)
         consumer.subscribe(sorted({partition.topic for partition in offsets}))
-        deadline = time.monotonic() + timeout_seconds
+        deadline = timing.now() + timeout_seconds
         while len(consumer.assignment()) < len(positions):
-            if time.monotonic() > deadline:
+            if timing.now() > deadline:
                 raise failures.no_answer(timeout_seconds)
             consumer.poll(0.1)
         consumer.commit(offsets=positions, asynchronous=False)

@@ -23,8 +23,8 @@ Working = Callable[[str], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class RolledUp:
-    """What a roll-up did: its report, and whether it ran on Spark; no report where nothing was new. `notes` are sentences
-    about samples that the answers leave out."""
+    """What a roll-up did: its report, and whether it ran on Spark; no report where nothing was new. `notes` are
+    sentences about samples that the answers leave out."""
 
     report: Report | None
     on_spark: bool = False
@@ -33,7 +33,7 @@ class RolledUp:
 
 @dataclass(frozen=True)
 class BusiestPartitions:
-    """The busiest partitions with the bytes per second of the last 24 hours, of how many, and what their rates leave out."""
+    """The busiest partitions with the bytes per second of the last 24 hours, of how many, and what rates leave out."""
 
     rates: list[PartitionRate]
     curves: list[list[float]]

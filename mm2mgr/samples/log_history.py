@@ -6,13 +6,13 @@ It needs the samples of Kafka itself, which hold end offsets; rates of other sou
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mm2mgr import timing
 from mm2mgr.partitions import LogHistory, TopicPartition
 from mm2mgr.samples.schema import SAMPLES, Store, hour_end_ms, hour_start_ms
 from mm2mgr.samples.tables import DataFile, StoredTable, by_period, codes_of
@@ -46,13 +46,13 @@ def log_histories(
     looked for: then the first sample that is returned has passed the offset. `warn` gets a sentence for each damaged
     file.
     """
-    table, until = StoredTable(store, SAMPLES, warn), time.monotonic() + _MOST_SECONDS
+    table, until = StoredTable(store, SAMPLES, warn), timing.now() + _MOST_SECONDS
     hours = {hour: of for hour, of in by_period(table.files()).items() if hour_start_ms(hour) <= now_ms}
     search = _Search(logs_of_clusters, now_ms)
     for hour in sorted(hours, reverse=True)[:_MOST_HOURS]:
         if search.is_done and hour_end_ms(hour) < now_ms - _RECENT_MS:
             break
-        if time.monotonic() > until:
+        if timing.now() > until:
             break
         search.take(list(_rows(table, hours[hour], search.clusters)))
     histories = iter(search.histories())

@@ -96,7 +96,7 @@ class Broker(Server):
         result is cached.
         """
         serve = shlex.join(exec_java(java, [*self.jvm_arguments(), "kafka.Kafka", str(properties_file)]))
-        data, formatted = self.directory / "data", self.runtime.cached("kafka-storage")
+        data, formatted = self.directory / "data", self.runtime.cache_file("kafka-storage")
         if (data / "meta.properties").exists():
             return serve
         features = data / "bootstrap.checkpoint"

@@ -50,7 +50,7 @@ class Runtime:
     java: Java
     jars: tuple[Path, ...]
 
-    def cached(self, name: str, suffix: str = "") -> Path:
+    def cache_file(self, name: str, suffix: str = "") -> Path:
         """Return where the cache has a file that only this Java with these jars may use."""
         java = self.java.java.resolve()
         return cache_file(name, java, java.stat().st_mtime_ns, self.jars, suffix=suffix)
@@ -228,7 +228,7 @@ class Server(ABC):
 
     @property
     def _classes_file(self) -> Path:
-        return self.runtime.cached(f"{self.kind}-classes", ".jsa")
+        return self.runtime.cache_file(f"{self.kind}-classes", ".jsa")
 
     @property
     def _crash_file(self) -> Path:

@@ -130,7 +130,7 @@ def _steps(node: Node) -> Iterator[tuple[str, str]]:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def in_words(node: Node, named: Callable[[str], str], quoted: Callable[[str], str]) -> str:  # noqa: PLR0911 - one return a kind
+def in_words(node: Node, named: Callable[[str], str], quoted: Callable[[str], str]) -> str:  # noqa: PLR0911
     """Return what may be written: `named` words a definition, `quoted` a word that is written as it is."""
     if name := definition_of(node):
         return named(name)

@@ -145,7 +145,7 @@ class Printer:
             return value
         if isinstance(value, jinja2.Undefined):
             return str(value)  # StrictUndefined raises with the name
-        self.inserted.append(self.environment.inserted(value))
+        self.inserted.append(self.environment.insert_text(value))
         return f"{_MARK}{len(self.inserted) - 1}{_MARK}"
 
     def settings(self, prefix: str, block: Mapping[str, str]) -> _Lines:

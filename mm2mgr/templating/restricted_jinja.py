@@ -89,7 +89,7 @@ class Environment(ImmutableSandboxedEnvironment):
         """Give the next connector its budget."""
         self.left = _MOST_WORK
 
-    def inserted(self, value: object) -> str:
+    def insert_text(self, value: object) -> str:
         """Return the text of a value that is inserted into a connector; a text itself."""
         if not isinstance(value, str):
             self._take(self._weigh(value))
@@ -119,16 +119,16 @@ class Environment(ImmutableSandboxedEnvironment):
         """Return about how many characters a value has when it is written out, aliases each time."""
         total, waiting = 0, [value]
         while waiting:
-            one = waiting.pop()
+            item = waiting.pop()
             total += 10
-            if isinstance(one, str | bytes | range):
-                total += len(one)
-            elif isinstance(one, int):
-                total += one.bit_length() // 64
-            elif isinstance(one, Mapping):
-                waiting += [*one.keys(), *one.values()]
-            elif isinstance(one, list | tuple | set | frozenset):
-                waiting += one
+            if isinstance(item, str | bytes | range):
+                total += len(item)
+            elif isinstance(item, int):
+                total += item.bit_length() // 64
+            elif isinstance(item, Mapping):
+                waiting += [*item.keys(), *item.values()]
+            elif isinstance(item, list | tuple | set | frozenset):
+                waiting += item
             if total + len(waiting) > self.left:
                 self.spend(total + len(waiting))
         return total

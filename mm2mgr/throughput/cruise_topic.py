@@ -116,7 +116,7 @@ class TopicSource:
     interval_ms: int
     source_prefix: ClassVar[str] = CRUISE_CONTROL_TOPIC
     delivered: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
-    """Whose samples of the newest moment were delivered: that moment is read again, since they come in several batches."""
+    """By time, whose samples were delivered; the newest moment is read again, since they come in several batches."""
 
     def close(self) -> None:
         """End Spark, which the clusters share."""

@@ -175,7 +175,7 @@ def rates_of(throughput: Throughput, rows: Array | None = None) -> list[Partitio
 def read_window(store: Store, window: Window) -> Throughput:
     """Merge the roll-ups of a window to one entry per partition."""
     rows = read_rows(throughput_table(store), window.files_of(window.periods), DAY_COLUMNS)
-    names = no_names().joined(rows)
+    names = no_names().with_rows(rows)
     group = names.places(rows)
     with np.errstate(invalid="ignore", divide="ignore"):
         sums = _no_sums(names)

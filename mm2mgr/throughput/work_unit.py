@@ -87,8 +87,8 @@ def work(unit: WorkUnit) -> Done:
         number = errno.ENOENT if isinstance(error, MissingFile) else error.errno
         reason = os.strerror(number) if number else str(error)[:100]
         raise Mm2mgrError(
-            f"{socket.gethostname()} cannot read or write the tables of {unit.store}: {reason}; every machine that runs "
-            "executors needs this folder, or a URI that all of them reach"
+            f"{socket.gethostname()} cannot read or write the tables of {unit.store}: {reason};"
+            " every machine that runs executors needs this folder, or a URI that all of them reach"
         ) from error
     return done
 

@@ -12,7 +12,7 @@ import pytest
 from mm2mgr.check.judge import CheckRow
 from mm2mgr.files import cache_folder
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.api_versions import decode, read_versions
+from mm2mgr.kafka.wire import decode, read_versions
 from mm2mgr.operations import Workspace
 from mm2mgr.operations.status import check
 from mm2mgr.sandbox.broker import Broker

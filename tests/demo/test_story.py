@@ -108,10 +108,10 @@ class Stage:
 
         go_by(Clock(), monkeypatch)
 
-    def up(self, progress: object) -> Any:
+    def start(self, progress: object) -> Any:
         return ENDPOINTS
 
-    def down(self, progress: object) -> None:
+    def stop(self, progress: object) -> None:
         self.downs += 1
 
     def command(self, words: Sequence[str], name: str, *, standalone_mode: bool) -> int:

@@ -18,7 +18,7 @@ import trustme
 
 from mm2mgr.check.old_brokers import REQUESTS
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.api_versions import decode, read_versions
+from mm2mgr.kafka.wire import decode, read_versions
 from mm2mgr.sandbox.jars import kafka_jars, known_versions
 from tests.live.test_security import identity
 
