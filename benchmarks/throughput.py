@@ -322,7 +322,7 @@ def write_hour(table: Any, start_ms: int, base: Any, end: Any, chance: Any) -> A
     )
     from mm2mgr.samples.store import COMPACTED
 
-    file = table.write_file((hour_of(start_ms),), [whole], **COMPACTED)
+    file = table.write_file((hour_of(start_ms),), [whole], encoding=COMPACTED)
     table.replace(table.snapshot(), [], [file])
     return np.maximum(offsets, 0)[:, -1]
 
@@ -467,7 +467,9 @@ def estate(store: Path, partitions: int) -> None:
                 [columns.get(each.name, pa.nulls(partitions, each.type)).cast(each.type) for each in table.file_schema],
                 schema=table.file_schema,
             )
-            file = table.write_file((hour_of(start), "made up"), [rows], use_dictionary=["cluster", "topic", "source"])
+            file = table.write_file(
+                (hour_of(start), "made up"), [rows], encoding={"use_dictionary": ["cluster", "topic", "source"]}
+            )
             table.replace(table.snapshot(), [], [file])
     shutil.rmtree(store / "polls", ignore_errors=True)
     _, _, stages = timed("-c", ESTATE, str(store), str(partitions), "168")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from mm2mgr import timing
 from mm2mgr.errors import KafkaError
@@ -91,7 +91,7 @@ class Failures:
         return cut(" ".join(mask_text(text).split()), _LONGEST_REASON)
 
 
-def client_settings(access: KafkaAccess, extra: Mapping[str, Any]) -> tuple[dict[str, Any], Failures]:
+def client_settings(access: KafkaAccess, extra: Mapping[str, object]) -> tuple[dict[str, Any], Failures]:
     """Return the settings of one silent client, and where its background errors are kept."""
     config = librdkafka_config(access)
     failures = Failures(access)
@@ -100,7 +100,7 @@ def client_settings(access: KafkaAccess, extra: Mapping[str, Any]) -> tuple[dict
 
 
 def open_client(
-    kind: Callable[[dict[str, Any]], T], access: KafkaAccess, extra: Mapping[str, Any]
+    kind: Callable[[dict[str, object]], T], access: KafkaAccess, extra: Mapping[str, object]
 ) -> tuple[T, Failures]:
     """Return a silent client, and where its background errors are kept; KafkaError where it does not take its
     settings.
@@ -184,13 +184,13 @@ class Kafka:
             raise TimeoutError
         return left
 
-    def result(self, future: Future[Any]) -> Any:
+    def result(self, future: Future[T]) -> T:
         """Return an answer; KafkaException and TimeoutError are for `doing`."""
         left = self.timeout_seconds if self._deadline is None else max(0.0, self._deadline - timing.now())
         # librdkafka ends every request by itself; the extra second only guards against a lost callback.
         return future.result(timeout=left + 1)
 
-    def first_answer(self, future: Future[Any], *, while_down: bool) -> Any:
+    def first_answer(self, future: Future[T], *, while_down: bool) -> T:
         """Return an answer; give up early where the login is refused, and where no broker listens unless asked to wait
         `while_down`.
         """
@@ -203,7 +203,7 @@ class Kafka:
                 raise self.failures.no_answer(round(passed, 1))
         return self.result(future)
 
-    def unless_refused(self, future: Future[Any], absent: Any = None) -> Any:
+    def unless_refused(self, future: Future[T], absent: T | None = None) -> T | None:
         """Return an answer, `absent` for a topic that does not exist, None for a refusal; silence is raised."""
         try:
             return self.result(future)
@@ -256,7 +256,7 @@ class Kafka:
         counts = {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.partitions}
         return counts, listed.cluster_id or ""
 
-    def listing(self) -> Any:
+    def listing(self) -> ClusterMetadata:
         """Return the client's metadata of all topics and brokers; fails early when all brokers refuse."""
         deadline = timing.now() + self.timeout_seconds
         while True:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import confluent_kafka
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -34,7 +34,7 @@ from mm2mgr.kafka.acls import Acl, Permission, ResourceKind, Right
 from mm2mgr.kafka.client import Kafka, batches
 from mm2mgr.partitions import TopicPartition
 
-_KINDS: dict[Any, ResourceKind] = {
+_KINDS: dict[object, ResourceKind] = {
     ResourceType.TOPIC: "topic",
     ResourceType.GROUP: "group",
     ResourceType.BROKER: "cluster",  # librdkafka's name for it; the number is Kafka's CLUSTER
@@ -71,6 +71,7 @@ _PERMISSIONS: Mapping[int, Permission] = {
     _CODES.TOPIC_EXCEPTION: "open",  # a name that no topic can have
 }
 T = TypeVar("T")
+Entries: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def broker_addresses(kafka: Kafka) -> tuple[BrokerAddress, ...]:
     refused login.
     """
     brokers = sorted(kafka.listing().brokers.values(), key=lambda broker: int(broker.id))
-    return tuple(BrokerAddress(broker.id, broker.host, broker.port) for broker in brokers)
+    return tuple(BrokerAddress(broker.id, str(broker.host), broker.port) for broker in brokers)
 
 
 def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, str]]:
@@ -180,7 +181,7 @@ def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, 
     }
 
 
-def _topic_entries(kafka: Kafka, topics: Iterable[str], absent: object = None) -> dict[str, Any]:
+def _topic_entries(kafka: Kafka, topics: Iterable[str], absent: Entries | None = None) -> dict[str, Entries | None]:
     """Return the config entries of topics, many with one request: None for a topic whose configs this login may not
     read, `absent` for one that is not there. Inside `kafka.doing`."""
     return {
@@ -207,7 +208,7 @@ def topic_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSetti
     return {name: _settings(entries) for name, entries in entries_of.items() if entries}
 
 
-def _settings(entries: Mapping[str, Any]) -> TopicSettings:
+def _settings(entries: Entries) -> TopicSettings:
     shown = {key: entry for key, entry in entries.items() if entry.value is not None and not entry.is_sensitive}
     on_topic = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return TopicSettings(
@@ -315,7 +316,7 @@ def _acls(kafka: Kafka, operations: Collection[str], pattern: AclBindingFilter) 
     return tuple(_acl(binding) for binding in bindings if binding.restype in _KINDS)
 
 
-def _operation_names(described: Any) -> frozenset[str]:
+def _operation_names(described: object) -> frozenset[str]:
     """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be
     described.
     """
@@ -423,7 +424,7 @@ def _read(right: Right, operations: frozenset[str] | None) -> Permission:
 
 # --- operations that are asked for by themselves ----------------------------------------------------------------------
 
-Send = Callable[[AdminClient, list[str], float], Mapping[str, Future[Any]]]
+Send = Callable[[AdminClient, list[str], float], Mapping[str, Future[object]]]
 
 
 def _ask_operation(kafka: Kafka, operation: str, rights: Iterable[Right]) -> dict[Right, Permission]:
@@ -434,7 +435,7 @@ def _ask_operation(kafka: Kafka, operation: str, rights: Iterable[Right]) -> dic
     return permissions
 
 
-def _create(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
+def _create(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[object]]:
     return admin.create_topics([NewTopic(name, 1, 1) for name in names], validate_only=True, request_timeout=seconds)
 
 
@@ -445,14 +446,14 @@ def _describe_configs(admin: AdminClient, names: list[str], seconds: float) -> M
     }
 
 
-def _alter_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
+def _alter_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[object]]:
     change = ConfigEntry("retention.ms", "604800000", incremental_operation=AlterConfigOpType.SET)
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[change]) for name in names]
     asked = admin.incremental_alter_configs(resources, validate_only=True, request_timeout=seconds)
     return {resource.name: future for resource, future in asked.items()}
 
 
-def _alter(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
+def _alter(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[object]]:
     return admin.create_partitions(
         [NewPartitions(name, 1) for name in names], validate_only=True, request_timeout=seconds
     )

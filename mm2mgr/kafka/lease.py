@@ -15,6 +15,7 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
+from confluent_kafka.admin import ConsumerGroupDescription, MemberDescription  # type: ignore[attr-defined]
 
 from mm2mgr import timing
 from mm2mgr.errors import KafkaError
@@ -215,7 +216,7 @@ def _describe(kafka: Kafka, group: str) -> Any:
         timing.sleep(_ASK_AGAIN_SECONDS)
 
 
-def _holder(group: Any, topic: str) -> Any:
+def _holder(group: ConsumerGroupDescription, topic: str) -> MemberDescription | None:
     """Return the member that has partition 0; while a group rebalances nobody knows which one, and any of them may."""
     if group.state != ConsumerGroupState.STABLE:
         return next(iter(group.members), None)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import confluent_kafka
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -27,6 +27,8 @@ from mm2mgr.kafka.client import Failures, Kafka, OffsetsRead, TopicInfo, batches
 from mm2mgr.partitions import Offsets, TopicPartition
 
 UNKNOWN = -1
+_Side: TypeAlias = confluent_kafka.TopicPartition  # with the end of its log, as asked for or answered
+Message: TypeAlias = Any  # the stubs let each part be None, which no part of a consumed message is
 _PARTITIONS_PER_CALL = 500  # librdkafka 2.16 searches its list for every answer: 5 000 at once cost four times as much
 _CALLS_AT_ONCE = 8  # hide the way to a broker that is far
 _BATCH = 1_000
@@ -70,7 +72,7 @@ class LogEnds:
         settings, self._failures = client_settings(access, {**_OF_ENDS, **limits})
         self._consumer = confluent_kafka.Consumer(settings)
         self._partitions: Sequence[TopicPartition] = ()
-        self._asked: tuple[list[Any], list[Any]] = ([], [])
+        self._asked: tuple[list[_Side], list[_Side]] = ([], [])
         self._in_bulk = True
 
     def close(self) -> None:
@@ -106,7 +108,7 @@ class LogEnds:
         )
         return Ends(starts, ends, failed)
 
-    def _answers(self, asked: list[Any]) -> list[Any]:
+    def _answers(self, asked: list[_Side]) -> list[_Side]:
         return [partition for part in _in_bulk(self._consumer, asked, self._timeout_seconds, map) for partition in part]
 
     def _read_one_by_one(self) -> Ends:
@@ -120,18 +122,21 @@ class LogEnds:
         return Ends(starts, ends, Counter(read.failed.values()))
 
 
-def _both_sides(partitions: Iterable[TopicPartition]) -> tuple[list[Any], list[Any]]:
+def _both_sides(partitions: Iterable[TopicPartition]) -> tuple[list[_Side], list[_Side]]:
     """Return what asks for the start of each log, and for its end."""
     return _asking(confluent_kafka.OFFSET_BEGINNING, partitions), _asking(confluent_kafka.OFFSET_END, partitions)
 
 
-def _asking(side: int, partitions: Iterable[TopicPartition]) -> list[Any]:
+def _asking(side: int, partitions: Iterable[TopicPartition]) -> list[_Side]:
     return [confluent_kafka.TopicPartition(*partition, side) for partition in partitions]
 
 
 def _in_bulk(
-    consumer: Any, asked: list[Any], timeout_seconds: float, call: Callable[..., Iterable[Any]]
-) -> Iterable[Any]:
+    consumer: confluent_kafka.Consumer,
+    asked: list[_Side],
+    timeout_seconds: float,
+    call: Callable[..., Iterable[list[_Side]]],
+) -> Iterable[list[_Side]]:
     """Return the answers in parts; `call` is map, or that of threads."""
     parts = [asked[at : at + _PARTITIONS_PER_CALL] for at in range(0, len(asked), _PARTITIONS_PER_CALL)]
     return call(lambda part: consumer.offsets_for_times(part, timeout=timeout_seconds), parts)
@@ -212,7 +217,7 @@ def mean_record_bytes(
         while open_ends and seen_bytes < bounds.limit_bytes and (left := deadline - timing.now()) > 0:
             for message in consume(left):
                 if fault_of(message):  # a topic deleted meanwhile is unknown, and no reason to lose the others
-                    open_ends.pop(TopicPartition(message.topic(), message.partition()), None)
+                    open_ends.pop(partition_of(message), None)
                     continue
                 partition = _close_reached(message, open_ends)
                 if message.error() is None:
@@ -326,7 +331,7 @@ def written_at(
         with consuming(access, waiting, {"fetch.message.max.bytes": _BATCH_BYTES}) as (consume, _):
             while waiting and (left := deadline - timing.now()) > 0:
                 for message in consume(left):
-                    partition = TopicPartition(message.topic(), message.partition())
+                    partition = partition_of(message)
                     if waiting.pop(partition, None) is None or fault_of(message) or message.error():
                         continue
                     kind, stamp = message.timestamp()
@@ -354,8 +359,8 @@ def newest_record_at(kafka: Kafka, partitions: Collection[TopicPartition]) -> di
 
 @contextmanager
 def consuming(
-    access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, Any] = MappingProxyType({})
-) -> Iterator[tuple[Callable[[float], list[Any]], Failures]]:
+    access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, object] = MappingProxyType({})
+) -> Iterator[tuple[Callable[[float], list[Message]], Failures]]:
     """Read partitions from these offsets on; the function that is given returns messages that come within some
     seconds.
     """
@@ -367,14 +372,14 @@ def consuming(
         consumer.close()
 
 
-def _consume(consumer: Any, seconds: float) -> list[Any]:
+def _consume(consumer: confluent_kafka.Consumer, seconds: float) -> list[Message]:
     """Return what arrives within the time; the client asks for the coordinator of the group that is not used, which may
     be refused.
     """
     end = timing.now() + seconds
     while True:
         left = max(0.0, end - timing.now())
-        messages = consumer.consume(_BATCH, timeout=min(left, 0.2)) or consumer.consume(1, left)
+        messages: list[Message] = consumer.consume(_BATCH, timeout=min(left, 0.2)) or consumer.consume(1, left)
         usable = [
             message for message in messages if not message.error() or message.error().code() != _NO_RIGHT_ON_GROUP
         ]
@@ -382,15 +387,20 @@ def _consume(consumer: Any, seconds: float) -> list[Any]:
             return usable
 
 
-def fault_of(message: Any) -> confluent_kafka.KafkaError | None:
+def partition_of(message: Message) -> TopicPartition:
+    """Return the partition that a message came from."""
+    return TopicPartition(message.topic(), message.partition())
+
+
+def fault_of(message: Message) -> confluent_kafka.KafkaError | None:
     """Return what is wrong with a message; the end of a partition is no fault."""
     error: confluent_kafka.KafkaError | None = message.error()
     return None if error is None or error.code() == confluent_kafka.KafkaError._PARTITION_EOF else error
 
 
-def _close_reached(message: Any, open_ends: dict[TopicPartition, int]) -> TopicPartition:
+def _close_reached(message: Message, open_ends: dict[TopicPartition, int]) -> TopicPartition:
     """Drop the partition from `open_ends` when this record, or this end-of-partition event, reaches its end."""
-    partition = TopicPartition(message.topic(), message.partition())
+    partition = partition_of(message)
     next_offset = message.offset() + (1 if message.error() is None else 0)
     if next_offset >= open_ends.get(partition, next_offset + 1):
         del open_ends[partition]
@@ -410,7 +420,7 @@ def _stopped_short(
     )
 
 
-def _bytes_of(message: Any) -> int:
+def _bytes_of(message: Message) -> int:
     headers = message.headers() or []
     return (
         len(message.key() or b"")
@@ -419,7 +429,7 @@ def _bytes_of(message: Any) -> int:
     )
 
 
-def _record(message: Any) -> Record:
+def _record(message: Message) -> Record:
     kind, timestamp = message.timestamp()
     has_time = kind != confluent_kafka.TIMESTAMP_NOT_AVAILABLE
     return Record(
@@ -484,7 +494,7 @@ class Producer:
         if waiting:
             raise self._failures.no_answer(self.timeout_seconds)
 
-    def _on_delivery(self, error: confluent_kafka.KafkaError | None, message: Any) -> None:
+    def _on_delivery(self, error: confluent_kafka.KafkaError | None, message: Message) -> None:
         if error is not None and self._lost is None:
             self._lost = error
 

@@ -421,7 +421,7 @@ def _flows_at_limit(outcome: Outcome) -> list[str]:
     return [run.flow_id for load in outcome.loads.values() for run in load.runs if run.limit_used >= 1]
 
 
-def _of_flow(sizing: Sizing) -> dict[str, Any]:
+def _of_flow(sizing: Sizing) -> dict[str, object]:
     return {
         "bytes_per_second": sizing.bytes_per_second,
         "tasks": sizing.tasks,
@@ -434,7 +434,7 @@ def _of_flow(sizing: Sizing) -> dict[str, Any]:
     }
 
 
-def _totals(outcome: Outcome) -> dict[str, Any]:
+def _totals(outcome: Outcome) -> dict[str, object]:
     needs = outcome.needs.values()
     asked = [need.workers_needed for need in needs]
     today = [need.workers_today for need in needs if need.workers_today]

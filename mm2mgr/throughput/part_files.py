@@ -174,7 +174,7 @@ def write_rows(
             columns[name] = pa.array(values, from_pandas=True)  # NaN becomes null
     rows = pa.table([columns[field.name].cast(field.type) for field in table.file_schema], schema=table.file_schema)
     rows = rows.take(pa.array(order)) if (np.diff(order) != 1).any() else rows
-    return table.write_file(period, [rows], use_dictionary=list(STRINGS), column_encoding=_DELTA)
+    return table.write_file(period, [rows], encoding={"use_dictionary": list(STRINGS), "column_encoding": _DELTA})
 
 
 def _in_one_chunk(tables: Sequence[pa.Table]) -> pa.Table:

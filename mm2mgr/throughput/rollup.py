@@ -269,7 +269,7 @@ def merge_buckets(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) 
     for base in range(0, int(series.max()) + 1, _SERIES_AT_ONCE):
         some = np.flatnonzero((series >= base) & (series < base + _SERIES_AT_ONCE))
         sizes = lengths[some]
-        rows: Any = slice(None)
+        rows: slice | npt.NDArray[np.intp] = slice(None)
         if len(some) < len(series):
             rows = np.arange(sizes.sum()) + np.repeat(begins[some] - (np.cumsum(sizes) - sizes), sizes)
         keys = np.repeat((series[some] - base) * span - low, sizes) + buckets[rows]

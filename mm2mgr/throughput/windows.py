@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from mm2mgr.throughput.rollup import DAY_COLUMNS, merge_buckets, percentile, rat
 
 if TYPE_CHECKING:
     from mm2mgr.throughput.part_files import Array
+
+Value = TypeVar("Value")
 
 _SIZES = ("samples", "bytes", "record_bytes")
 _DAY_LENGTH = len("2026-11-21")
@@ -314,5 +316,5 @@ def _logs(rows: RateRows, group: Array, count: int) -> Array:
     return np.maximum(1, np.bincount(pairs // max(1, len(rows.topic_ids)), minlength=count))
 
 
-def _plain(column: list[Any]) -> list[Any]:
+def _plain(column: list[Value]) -> list[Value | None]:
     return [None if value != value else value for value in column]  # noqa: PLR0124  # NaN alone differs from itself
