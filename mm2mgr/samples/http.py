@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -27,7 +27,6 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, Ne
 from urllib3.exceptions import TimeoutError as WireTimeoutError
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
     from urllib3 import BaseHTTPResponse
     from urllib3.connectionpool import ConnectionPool
 
@@ -334,7 +333,7 @@ class _Reading(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
+    def readinto(self, buffer: Any) -> int | None:
         self._wire.settimeout(_seconds_left())
         count = self._file.readinto(buffer)
         self._count += count or 0
