@@ -99,7 +99,7 @@ began = time.perf_counter()
 from pathlib import Path
 store = Path(sys.argv[1])
 if sys.argv[2] == "spark":
-    from mm2mgr.sandbox.java import find_java, spark_java_home
+    from mm2mgr.sandbox.runtime import find_java, spark_java_home
     from mm2mgr.throughput.job import run
     run(store, java_home=spark_java_home(find_java()), log_file=store / "spark.log")
 else:

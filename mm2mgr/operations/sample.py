@@ -248,7 +248,7 @@ def _metric_source_readers(
 
 
 def _java_home() -> Path | None:
-    from mm2mgr.sandbox.java import find_java, spark_java_home
+    from mm2mgr.sandbox.runtime import find_java, spark_java_home
 
     return spark_java_home(find_java())
 

@@ -61,7 +61,7 @@ def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _
         with working(f"rolling up {store}"):
             return RolledUp(make(store, one_by_one), notes=notes)
     from mm2mgr.samples.schema import log_file_of
-    from mm2mgr.sandbox.java import find_java, spark_java_home
+    from mm2mgr.sandbox.runtime import find_java, spark_java_home
 
     home = spark_java_home(find_java())
     from mm2mgr.throughput.job import run

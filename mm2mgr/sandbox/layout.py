@@ -22,11 +22,11 @@ from mm2mgr.files import replace_file
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
-from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.folder import Endpoints, claim, is_claimed, only_one, writing
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.process import ProcessId
-from mm2mgr.sandbox.server import Runtime, Server, kafka_runtime, start_all, stop_all
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.runtime import Runtime, kafka_runtime
+from mm2mgr.sandbox.server import Server, start_all, stop_all
 
 DEFAULT_DIRECTORY = Path(".mm2mgr/sandbox")
 _USE = "sandbox"

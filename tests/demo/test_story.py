@@ -21,7 +21,7 @@ from mm2mgr.operations import Applied
 from mm2mgr.output import console
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import ClusterPlan, Plan
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Worker
 from mm2mgr.sizing.fleet import Buffers
 from mm2mgr.topology import Flow
 from tests.clock import go_by

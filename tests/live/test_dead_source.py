@@ -23,9 +23,9 @@ from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.live.kafka_state import read_kafka
 from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.status import ObserveOptions, status
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime, start_all
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import Runtime
+from mm2mgr.sandbox.server import start_all
 
 from .command import Tree
 from .conftest import WORKER, serving

@@ -40,9 +40,9 @@ from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.planner import make_plan
 from mm2mgr.render import Connector, render
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import free_ports, kafka_runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import kafka_runtime
+from mm2mgr.sandbox.server import free_ports
 from mm2mgr.topology import Topology
 from tests.live.conftest import serving
 from tests.live.seen import config_of, connector_url, rest

@@ -20,10 +20,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox import layout
-from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.kafka_servers import DIRECT, Broker, Worker
 from mm2mgr.sandbox.layout import Sandbox
-from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import DIRECT, Worker
+from mm2mgr.sandbox.runtime import kafka_runtime
 
 from .conftest import SMALL
 
