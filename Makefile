@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Succeeds when the machine has its own Java 17 or newer; the order is that of mm2mgr/sandbox/java.py.
+# Succeeds when the machine has its own Java 17 or newer; the order is that of mm2mgr/sandbox/runtime.py.
 HAS_JAVA = ( for java in "$${JAVA_HOME:+$$JAVA_HOME/bin/java}" java; do \
   [ -n "$$java" ] || continue; \
   major=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \

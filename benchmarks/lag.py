@@ -40,7 +40,7 @@ from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.operations.lag import LagOptions, report
 from mm2mgr.problems.status import observe
 from mm2mgr.render import render
-from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.spec.loader import load
 from mm2mgr.timing import wait_for
 

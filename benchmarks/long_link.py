@@ -27,7 +27,7 @@ from benchmarks.long_link_settings import ARTICLE, COMPILED, KAFKA, PLACEMENTS, 
 from mm2mgr.errors import Mm2mgrError  # noqa: E402
 from mm2mgr.json_values import to_json  # noqa: E402
 from mm2mgr.sandbox.folder import claim  # noqa: E402
-from mm2mgr.sandbox.server import kafka_runtime  # noqa: E402
+from mm2mgr.sandbox.runtime import kafka_runtime  # noqa: E402
 
 FOLDER = Path(tempfile.gettempdir()) / "mm2mgr-long-link"
 _NARROWEST = 6

@@ -26,9 +26,9 @@ from mm2mgr.link import Forecast
 from mm2mgr.operations.link import link_read
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime, Server
-from mm2mgr.sandbox.worker import DIRECT, Worker
+from mm2mgr.sandbox.kafka_servers import DIRECT, Broker, Worker
+from mm2mgr.sandbox.runtime import Runtime
+from mm2mgr.sandbox.server import Server
 
 WARM_UP_SECONDS = 3.0
 # A fetch that cannot finish within request.timeout.ms (30 s) starts again for ever.

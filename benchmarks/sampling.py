@@ -26,7 +26,7 @@ from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.kafka_servers import Broker
 
 CLUSTERS, TOPICS, PARTITIONS = 50, 200, 50
 BOUND_SECONDS = 60.0

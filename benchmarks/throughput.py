@@ -99,7 +99,7 @@ began = time.perf_counter()
 from pathlib import Path
 store = Path(sys.argv[1])
 if sys.argv[2] == "spark":
-    from mm2mgr.sandbox.java import find_java, spark_java_home
+    from mm2mgr.sandbox.runtime import find_java, spark_java_home
     from mm2mgr.throughput.job import run
     run(store, java_home=spark_java_home(find_java()), log_file=store / "spark.log")
 else:
@@ -322,7 +322,7 @@ def write_hour(table: Any, start_ms: int, base: Any, end: Any, chance: Any) -> A
     )
     from mm2mgr.samples.store import COMPACTED
 
-    file = table.write_file((hour_of(start_ms),), [whole], **COMPACTED)
+    file = table.write_file((hour_of(start_ms),), [whole], encoding=COMPACTED)
     table.replace(table.snapshot(), [], [file])
     return np.maximum(offsets, 0)[:, -1]
 
@@ -467,7 +467,9 @@ def estate(store: Path, partitions: int) -> None:
                 [columns.get(each.name, pa.nulls(partitions, each.type)).cast(each.type) for each in table.file_schema],
                 schema=table.file_schema,
             )
-            file = table.write_file((hour_of(start), "made up"), [rows], use_dictionary=["cluster", "topic", "source"])
+            file = table.write_file(
+                (hour_of(start), "made up"), [rows], encoding={"use_dictionary": ["cluster", "topic", "source"]}
+            )
             table.replace(table.snapshot(), [], [file])
     shutil.rmtree(store / "polls", ignore_errors=True)
     _, _, stages = timed("-c", ESTATE, str(store), str(partitions), "168")

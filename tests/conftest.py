@@ -19,9 +19,8 @@ from hypothesis import settings
 from mm2mgr import secrets
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.files import cache_folder, hold_lock
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import kafka_runtime
 from tests.clock import REALLY_WAIT, no_waiting
 from tests.fake_connect import without_sockets
 
@@ -203,7 +202,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 # In a process of its own: the environment of Spark stays there.
 FIRST_SPARK = """
 from pyspark.sql import functions as F
-from mm2mgr.sandbox.java import find_java, spark_java_home
+from mm2mgr.sandbox.runtime import find_java, spark_java_home
 from mm2mgr.throughput.job import end, session
 spark = session(spark_java_home(find_java()))
 spark.range(2).select(F.udf(str)("id")).collect()
@@ -213,7 +212,7 @@ end(spark)
 
 def _archive_classes_of_kafka() -> None:
     runtime = kafka_runtime()
-    if runtime.cached("worker-classes", ".jsa").is_file():
+    if runtime.cache_file("worker-classes", ".jsa").is_file():
         return
     with (
         TemporaryDirectory() as folder,

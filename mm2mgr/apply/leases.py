@@ -109,7 +109,7 @@ class Leases:
         aliases = {connect.kafka for connect in chosen.values() if connect.model.history}
         errors = self._join(topology, aliases)
         for alias, (_, lease) in self._joined.items():
-            is_unconfirmed = lease.held and not lease.confirmed(note) and lease.held
+            is_unconfirmed = lease.is_held and not lease.confirm(note) and lease.is_held
             if lease.refused:
                 errors[alias] = _because(lease.refused)
             elif is_unconfirmed or not lease.answered.is_set():
@@ -120,7 +120,7 @@ class Leases:
                 without[name] = "no lease: the tree says history: false, so another writer could not be seen"
             elif connect.kafka in errors:
                 without[name] = f"no lease: {errors[connect.kafka]}"
-            elif not self._joined[connect.kafka][1].held:
+            elif not self._joined[connect.kafka][1].is_held:
                 standby.append(name)
         return tuple(standby), without
 
@@ -133,7 +133,7 @@ class Leases:
         """
         standby, without = self.missing(topology, note, connects)
         end = timing.now() + _YIELD_SECONDS
-        while standby and self._joined[min(self._joined)][1].held and timing.now() < end:
+        while standby and self._joined[min(self._joined)][1].is_held and timing.now() < end:
             timing.wait(self.changed, _NAP_SECONDS)
             standby, without = self.missing(topology, note, connects)
         return standby, without
@@ -167,7 +167,7 @@ class Leases:
 
     def _tell(self) -> None:
         self.changed.set()
-        if gone := {alias for alias, lease in self._watched.items() if not lease.held} - self.lost:
+        if gone := {alias for alias, lease in self._watched.items() if not lease.is_held} - self.lost:
             self._lose(gone)
 
     def _lose(self, aliases: Iterable[str]) -> None:
@@ -178,7 +178,7 @@ class Leases:
     def watched(self, topology: Topology) -> Iterator[None]:
         """Within the block, a lease that is held at its begin and lost ends the writes, also where it is won again."""
         self.lost = frozenset()
-        self._watched = {alias: lease for alias, (_, lease) in self._joined.items() if lease.held}
+        self._watched = {alias: lease for alias, (_, lease) in self._joined.items() if lease.is_held}
         self._kafka_of = {name: connect.kafka for name, connect in topology.connects.items()}
         try:
             yield
@@ -205,7 +205,7 @@ class Leases:
         lease = self._watched.get(alias)
         if lease is None:
             return
-        if alias not in self.lost and not lease.was_confirmed() and not await asyncio.to_thread(lease.confirmed):
+        if alias not in self.lost and not lease.was_confirmed() and not await asyncio.to_thread(lease.confirm):
             self._lose({alias})
         if alias in self.lost:
             raise LeaseLost(

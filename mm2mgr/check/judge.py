@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from mm2mgr.check.needs import EFFECTS, RequiredRight, knows_names
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.kafka.acls import Acl, Permission, Right, allowed
+from mm2mgr.kafka.acls import Acl, Permission, Right, is_allowed
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.live.principals import Principal
@@ -192,7 +192,7 @@ class _Book:
         return [*self._named.get((right.kind, right.name), ()), *self._wide]
 
     def allows(self, right: Right) -> bool | None:
-        return allowed(self.about(right), self.principal, right)
+        return is_allowed(self.about(right), self.principal, right)
 
 
 def judge_rights(needs: Iterable[RequiredRight], answers: Mapping[ClientLogin, LoginAnswers]) -> list[CheckRow]:

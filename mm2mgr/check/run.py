@@ -38,9 +38,9 @@ from mm2mgr.connectors import RunningConnector
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Permission, Right
-from mm2mgr.kafka.api_versions import Versions
 from mm2mgr.kafka.compacted import DELETE_TOPIC, several_partitions
 from mm2mgr.kafka.inspection import ClusterView
+from mm2mgr.kafka.wire import Versions
 from mm2mgr.lint.findings import Finding
 from mm2mgr.lint.rules import lint
 from mm2mgr.lint.subject import KafkaFacts, Subject, WorkerFacts

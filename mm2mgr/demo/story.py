@@ -53,14 +53,14 @@ def _run(directory: Path, *, keep: bool, measure_seconds: float) -> int:
             code = story.run(sandbox, traffic)
     except BaseException:
         talk("stopping what the demo started")
-        sandbox.down(progress=talk)
+        sandbox.stop(progress=talk)
         raise
     if keep:
         say()
         say(f"Everything is still running. Look around: mm2mgr --clusters {story.tree} status")
         say(f"Stop it: mm2mgr sandbox down --dir {sandbox.directory}")
     else:
-        sandbox.down(progress=talk)
+        sandbox.stop(progress=talk)
     say()
     say(f"Demo {'succeeded' if code == 0 else 'FAILED'} in {timing.now() - story.begun:.0f} s", style="bold")
     return code
@@ -103,7 +103,7 @@ class _Story:
 
     def run(self, sandbox: Sandbox, stack: ExitStack) -> int:
         self.step("Four Kafka clusters and two Connect workers", "$ mm2mgr sandbox up")
-        write_tree(self.tree, sandbox.up(progress=talk))
+        write_tree(self.tree, sandbox.start(progress=talk))
         workspace = Workspace((self.tree,))
         flows = workspace.topology.flows
 

@@ -219,14 +219,14 @@ def _tokens(text: str) -> list[tuple[str, str]]:
             raise ValueError(f"character {position + 1} is not part of a login entry; put values in quotes")
         kind = str(match.lastgroup)
         if kind in ("double", "single"):
-            tokens.append(("word", _unquoted(match[kind])))
+            tokens.append(("word", _unquote(match[kind])))
         elif kind != "skip":
             tokens.append((kind, match[kind]))
         position = match.end()
     return tokens
 
 
-def _unquoted(quoted: str) -> str:
+def _unquote(quoted: str) -> str:
     def plain(match: re.Match[str]) -> str:
         return chr(int(match[1], 8)) if match[1] else _CONTROL.get(match[2], match[2])
 

@@ -59,7 +59,7 @@ class Acl:
         return self.kind == right.kind and named and self.operation in operations
 
 
-def allowed(acls: Iterable[Acl], principal: str, right: Right) -> bool | None:
+def is_allowed(acls: Iterable[Acl], principal: str, right: Right) -> bool | None:
     """Tell whether ACLs give a principal a right from any host; None where that depends on the host."""
     about = [acl for acl in acls if acl.principal in (principal, "User:*") and acl.covers(right)]
     denied = {acl.host for acl in about if not acl.allow}

@@ -8,21 +8,22 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import confluent_kafka
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Failures, Kafka, open_client
-from mm2mgr.kafka.records import NO_GROUP
+from mm2mgr.kafka.records import NO_GROUP, partition_of
 from mm2mgr.partitions import TopicPartition
 
+T = TypeVar("T")
 _STATISTICS_MS = 200
 _WARM_UP_SHARE = 1 / 3  # of the time, while TCP finds the rate
 _TICK_SECONDS = 0.1
@@ -75,7 +76,7 @@ class _Meter:
     counts: dict[int, int] = field(default_factory=dict)
     series: list[tuple[float, int]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=timing.now)
     stopped: threading.Event = field(default_factory=threading.Event)
     fault: confluent_kafka.KafkaError | None = None
     rewinds: int = 0
@@ -84,7 +85,7 @@ class _Meter:
         def note(statistics: str) -> None:
             with self.lock:
                 self.counts[number] = int(json.loads(statistics)[self.key])
-                self.series.append((time.monotonic(), sum(self.counts.values())))
+                self.series.append((timing.now(), sum(self.counts.values())))
 
         return note
 
@@ -93,7 +94,7 @@ class _Meter:
         return self.series[-1][1] if self.series else 0
 
     def is_over(self) -> bool:
-        spent = time.monotonic() - self.began
+        spent = timing.now() - self.began
         return self.stopped.is_set() or self.total >= self.limits.limit_bytes or spent >= self.limits.limit_seconds
 
     def transfer(self) -> Transfer:
@@ -135,7 +136,7 @@ def read_rate(access: KafkaAccess, topic: str, limits: TransferLimits) -> Transf
                 for message in client.consume(2_000, timeout=_TICK_SECONDS):
                     error = message.error()
                     if error is not None and error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                        partition = TopicPartition(message.topic(), message.partition())
+                        partition = partition_of(message)
                         meter.rewinds += 1
                         client.seek(confluent_kafka.TopicPartition(*partition, ends[partition].start))
                     elif error is not None and error.code() != confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -153,7 +154,7 @@ def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Trans
     payload = os.urandom(_RECORD_BYTES)
 
     def write(number: int, meter: _Meter) -> None:
-        def take_delivery(error: confluent_kafka.KafkaError | None, _: Any) -> None:
+        def take_delivery(error: confluent_kafka.KafkaError | None, _: object) -> None:
             if error is not None and not meter.is_over():  # at the end, what waits is given up
                 meter.fault = error
                 meter.stopped.set()
@@ -177,7 +178,13 @@ def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Trans
 
 
 @contextmanager
-def _client(access: KafkaAccess, meter: _Meter, number: int, settings: Any, kind: Any) -> Iterator[Any]:
+def _client(
+    access: KafkaAccess,
+    meter: _Meter,
+    number: int,
+    settings: Mapping[str, object],
+    kind: Callable[[dict[str, object]], T],
+) -> Iterator[T]:
     extra = {"statistics.interval.ms": _STATISTICS_MS, "stats_cb": meter.callback(number), **settings}
     client, _ = open_client(kind, access, extra)
     try:

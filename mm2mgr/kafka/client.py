@@ -7,7 +7,6 @@ and contains no secret. `inspection` asks it what a login sees and may do; `reco
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -15,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.partitions import Offsets, TopicPartition
@@ -91,7 +91,7 @@ class Failures:
         return cut(" ".join(mask_text(text).split()), _LONGEST_REASON)
 
 
-def client_settings(access: KafkaAccess, extra: Mapping[str, Any]) -> tuple[dict[str, Any], Failures]:
+def client_settings(access: KafkaAccess, extra: Mapping[str, object]) -> tuple[dict[str, Any], Failures]:
     """Return the settings of one silent client, and where its background errors are kept."""
     config = librdkafka_config(access)
     failures = Failures(access)
@@ -100,7 +100,7 @@ def client_settings(access: KafkaAccess, extra: Mapping[str, Any]) -> tuple[dict
 
 
 def open_client(
-    kind: Callable[[dict[str, Any]], T], access: KafkaAccess, extra: Mapping[str, Any]
+    kind: Callable[[dict[str, object]], T], access: KafkaAccess, extra: Mapping[str, object]
 ) -> tuple[T, Failures]:
     """Return a silent client, and where its background errors are kept; KafkaError where it does not take its
     settings.
@@ -153,7 +153,7 @@ class OffsetsRead:
 class Kafka:
     """A connection to one cluster; use it in a `with` block.
 
-    `timeout_seconds` bounds every single call; after `within` a deadline bounds all calls together.
+    `timeout_seconds` bounds every single call; after `limit_time` a deadline bounds all calls together.
     """
 
     def __init__(self, access: KafkaAccess, timeout_seconds: float = 10.0) -> None:
@@ -172,38 +172,38 @@ class Kafka:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def within(self, timeout_seconds: float) -> None:
+    def limit_time(self, timeout_seconds: float) -> None:
         """Let all calls from here on end within so many seconds together."""
         self.timeout_seconds = timeout_seconds
-        self._deadline = time.monotonic() + timeout_seconds
+        self._deadline = timing.now() + timeout_seconds
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Return the seconds that a call may take; TimeoutError when the deadline has passed."""
-        left = self.timeout_seconds if self._deadline is None else self._deadline - time.monotonic()
+        left = self.timeout_seconds if self._deadline is None else self._deadline - timing.now()
         if left <= 0:
             raise TimeoutError
         return left
 
-    def result(self, future: Future[Any]) -> Any:
+    def result(self, future: Future[T]) -> T:
         """Return an answer; KafkaException and TimeoutError are for `doing`."""
-        left = self.timeout_seconds if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        left = self.timeout_seconds if self._deadline is None else max(0.0, self._deadline - timing.now())
         # librdkafka ends every request by itself; the extra second only guards against a lost callback.
         return future.result(timeout=left + 1)
 
-    def first_answer(self, future: Future[Any], *, while_down: bool) -> Any:
+    def first_answer(self, future: Future[T], *, while_down: bool) -> T:
         """Return an answer; give up early where the login is refused, and where no broker listens unless asked to wait
         `while_down`.
         """
-        began = time.monotonic()
+        began = timing.now()
         while not future.done():
             self.admin.poll(0.05)  # delivers the background errors
-            passed = time.monotonic() - began
+            passed = timing.now() - began
             down = self.failures.all_down and not while_down and passed > _DOWN_SECONDS
             if down or (self.failures.is_refused and passed > _REFUSED_SECONDS):
                 raise self.failures.no_answer(round(passed, 1))
         return self.result(future)
 
-    def unless_refused(self, future: Future[Any], absent: Any = None) -> Any:
+    def unless_refused(self, future: Future[T], absent: T | None = None) -> T | None:
         """Return an answer, `absent` for a topic that does not exist, None for a refusal; silence is raised."""
         try:
             return self.result(future)
@@ -231,14 +231,14 @@ class Kafka:
     def identity(self, *, while_down: bool = True) -> tuple[str, int]:
         """Return the cluster's id and the number of its brokers; see `first_answer`."""
         with self.doing("reading the cluster id"):
-            asked = self.admin.describe_cluster(request_timeout=self.left())
+            asked = self.admin.describe_cluster(request_timeout=self.seconds_left())
             described = self.first_answer(asked, while_down=while_down)
             return str(described.cluster_id), len(described.nodes)
 
     def topics(self) -> dict[str, TopicInfo]:
         """Return every topic that this login may see."""
         with self.doing("listing topics"):
-            listed = self.admin.list_topics(timeout=self.left()).topics
+            listed = self.admin.list_topics(timeout=self.seconds_left()).topics
             identities = self._identities(sorted(listed))
         return {
             name: TopicInfo(len(topic.partitions), *identities.get(name, (None, name.startswith("__"))))
@@ -256,16 +256,16 @@ class Kafka:
         counts = {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.partitions}
         return counts, listed.cluster_id or ""
 
-    def listing(self) -> Any:
+    def listing(self) -> ClusterMetadata:
         """Return the client's metadata of all topics and brokers; fails early when all brokers refuse."""
-        deadline = time.monotonic() + self.timeout_seconds
+        deadline = timing.now() + self.timeout_seconds
         while True:
-            seconds = min(_FIRST_LISTING_SECONDS, max(0.0, deadline - time.monotonic()))
+            seconds = min(_FIRST_LISTING_SECONDS, max(0.0, deadline - timing.now()))
             try:
                 return self.admin.list_topics(timeout=seconds)
             except confluent_kafka.KafkaException as error:
                 self.admin.poll(0)  # delivers the background error that explains a time-out
-                if self.failures.all_down or self.failures.is_refused or time.monotonic() >= deadline:
+                if self.failures.all_down or self.failures.is_refused or timing.now() >= deadline:
                     raise self.failures.error(error, "listing topics", self.timeout_seconds) from error
 
     def offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offsets]:
@@ -308,13 +308,13 @@ class Kafka:
         """Wait until the controller, without which no topic can be created, is one of the brokers; KafkaError if it is
         none in time.
         """
-        end = time.monotonic() + timeout_seconds
+        end = timing.now() + timeout_seconds
         with self.doing("looking for the controller"):
             while True:
-                listed = self.admin.list_topics(timeout=self.left())
+                listed = self.admin.list_topics(timeout=self.seconds_left())
                 if listed.controller_id in listed.brokers:
                     return
-                if time.monotonic() > end:
+                if timing.now() > end:
                     raise KafkaError(
                         f"{self.access.alias}: none of its brokers is its controller, so no topic can be created",
                         hint="bring the controller back, then try again",
@@ -328,7 +328,7 @@ class Kafka:
         """
         new = [NewTopic(name, count, factor, config=dict(more)) for name, (count, factor, more) in topics.items()]
         created = []
-        for name, future in self.admin.create_topics(new, request_timeout=self.left()).items() if new else []:
+        for name, future in self.admin.create_topics(new, request_timeout=self.seconds_left()).items() if new else []:
             with self.doing(f"creating topic {name}"):
                 try:
                     self.result(future)
@@ -342,14 +342,14 @@ class Kafka:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic that mm2mgr created for a moment."""
         with self.doing(f"deleting topic {topic}"):
-            (future,) = self.admin.delete_topics([topic], request_timeout=self.left()).values()
+            (future,) = self.admin.delete_topics([topic], request_timeout=self.seconds_left()).values()
             self.result(future)
 
     def _wait_until_readable(self, counts: Mapping[str, int]) -> None:
         """Wait for metadata and then for the leaders: they are named a moment before they know their partition."""
-        deadline = time.monotonic() + self.timeout_seconds
+        deadline = timing.now() + self.timeout_seconds
         while late := self._without_leaders(counts) or list(self.read_offsets(_partitions(counts)).failed):
-            if time.monotonic() > deadline:
+            if timing.now() > deadline:
                 raise KafkaError(f"{self.access.alias}: {late[0]} is created but not readable yet")
             self.admin.poll(0.1)
 
@@ -362,7 +362,7 @@ class Kafka:
     def _without_leaders(self, counts: Mapping[str, int]) -> list[TopicPartition]:
         # Listing also refreshes librdkafka's cache, which otherwise remembers a topic as unknown for 30 s.
         with self.doing("listing topics"):
-            topics = self.admin.list_topics(timeout=self.left()).topics
+            topics = self.admin.list_topics(timeout=self.seconds_left()).topics
         led = {
             TopicPartition(name, number)
             for name, topic in topics.items()
@@ -376,7 +376,7 @@ class Kafka:
         identities: dict[str, tuple[str | None, bool]] = {}
         for batch in batches(names):
             asked = confluent_kafka.TopicCollection(batch)
-            for name, future in self.admin.describe_topics(asked, request_timeout=self.left()).items():
+            for name, future in self.admin.describe_topics(asked, request_timeout=self.seconds_left()).items():
                 try:
                     described = self.result(future)
                 except confluent_kafka.KafkaException:
@@ -392,7 +392,7 @@ class Kafka:
         offsets: dict[TopicPartition, int] = {}
         asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
         more = {"isolation_level": confluent_kafka.IsolationLevel.READ_COMMITTED} if committed else {}
-        answers = self.admin.list_offsets(asked, request_timeout=self.left(), **more) if asked else {}
+        answers = self.admin.list_offsets(asked, request_timeout=self.seconds_left(), **more) if asked else {}
         for key, future in answers.items():
             partition = TopicPartition(key.topic, key.partition)
             try:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import confluent_kafka
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Failures, Kafka, client_settings, open_client
@@ -95,14 +95,14 @@ class CompactedTopic:
         doing = f"looking for topic {self.name}"
         # Asked by an admin client, brokers may create the topic.
         consumer, failures = open_client(confluent_kafka.Consumer, self.access, _LOOKER)
-        began = time.monotonic()
+        began = timing.now()
         try:
             while True:
                 try:
                     topic = consumer.list_topics(self.name, timeout=_GLANCE_SECONDS).topics[self.name]
                 except confluent_kafka.KafkaException as error:
                     consumer.poll(0)  # delivers the background error that explains a time-out
-                    passed = time.monotonic() - began
+                    passed = timing.now() - began
                     if failures.all_down or failures.is_refused or passed > _SECONDS:
                         raise failures.error(error, doing, round(passed, 1)) from error
                     continue
@@ -147,7 +147,7 @@ class TextWriter:
         settings, failures = client_settings(self._topic.access, _PRODUCER)
         lost: list[confluent_kafka.KafkaError] = []
 
-        def stored(error: confluent_kafka.KafkaError | None, _message: object) -> None:
+        def note_loss(error: confluent_kafka.KafkaError | None, _message: object) -> None:
             if error is not None:
                 lost.append(error)
 
@@ -156,7 +156,7 @@ class TextWriter:
             while (item := self._next(producer)) is not None:
                 key, value = item
                 producer.produce(
-                    self._topic.name, None if value is None else value.encode(), key.encode(), 0, on_delivery=stored
+                    self._topic.name, None if value is None else value.encode(), key.encode(), 0, on_delivery=note_loss
                 )
             waiting = producer.flush(_SECONDS + 1)
         except (confluent_kafka.KafkaException, BufferError, ValueError) as error:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import confluent_kafka
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -34,7 +34,7 @@ from mm2mgr.kafka.acls import Acl, Permission, ResourceKind, Right
 from mm2mgr.kafka.client import Kafka, batches
 from mm2mgr.partitions import TopicPartition
 
-_KINDS: dict[Any, ResourceKind] = {
+_KINDS: dict[object, ResourceKind] = {
     ResourceType.TOPIC: "topic",
     ResourceType.GROUP: "group",
     ResourceType.BROKER: "cluster",  # librdkafka's name for it; the number is Kafka's CLUSTER
@@ -71,6 +71,7 @@ _PERMISSIONS: Mapping[int, Permission] = {
     _CODES.TOPIC_EXCEPTION: "open",  # a name that no topic can have
 }
 T = TypeVar("T")
+Entries: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,12 @@ class ClusterView:
 def view_cluster(kafka: Kafka) -> ClusterView:
     """Return what this login sees; the first call to make, for it notices a refused login early."""
     with kafka.doing("logging in"):
-        asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.left())
+        asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.seconds_left())
         cluster = kafka.first_answer(asked, while_down=True)
-        listed = kafka.admin.list_topics(timeout=kafka.left()).topics
-        groups = kafka.result(kafka.admin.list_consumer_groups(request_timeout=kafka.left()))
+        listed = kafka.admin.list_topics(timeout=kafka.seconds_left()).topics
+        groups = kafka.result(kafka.admin.list_consumer_groups(request_timeout=kafka.seconds_left()))
         topic = confluent_kafka.TopicCollection(["__consumer_offsets"])
-        (offsets_topic,) = kafka.admin.describe_topics(topic, request_timeout=kafka.left()).values()
+        (offsets_topic,) = kafka.admin.describe_topics(topic, request_timeout=kafka.seconds_left()).values()
         described = kafka.unless_refused(offsets_topic, absent=False)
     return ClusterView(
         str(cluster.cluster_id),
@@ -113,7 +114,8 @@ def group_members(kafka: Kafka, group: str) -> int:
     with kafka.doing(f"describing group {group}"):
         # describe_consumer_groups refuses groups of Connect workers: "is not a consumer group (connect)".
         return sum(
-            len(description.members) for description in kafka.admin.list_groups(group=group, timeout=kafka.left())
+            len(description.members)
+            for description in kafka.admin.list_groups(group=group, timeout=kafka.seconds_left())
         )
 
 
@@ -122,7 +124,7 @@ def committed_offsets(kafka: Kafka, groups: Sequence[str]) -> dict[str, dict[Top
     with kafka.doing("reading group offsets"):
         asked = {
             group: kafka.admin.list_consumer_group_offsets(
-                [confluent_kafka.ConsumerGroupTopicPartitions(group)], request_timeout=kafka.left()
+                [confluent_kafka.ConsumerGroupTopicPartitions(group)], request_timeout=kafka.seconds_left()
             )[group]
             for group in groups
         }
@@ -156,7 +158,7 @@ def broker_addresses(kafka: Kafka) -> tuple[BrokerAddress, ...]:
     refused login.
     """
     brokers = sorted(kafka.listing().brokers.values(), key=lambda broker: int(broker.id))
-    return tuple(BrokerAddress(broker.id, broker.host, broker.port) for broker in brokers)
+    return tuple(BrokerAddress(broker.id, str(broker.host), broker.port) for broker in brokers)
 
 
 def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, str]]:
@@ -165,7 +167,7 @@ def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, 
         # Each broker is asked in person, so one request cannot hold two of them.
         asked = {
             broker: kafka.admin.describe_configs(
-                [ConfigResource(ConfigResource.Type.BROKER, str(broker))], request_timeout=kafka.left()
+                [ConfigResource(ConfigResource.Type.BROKER, str(broker))], request_timeout=kafka.seconds_left()
             )
             for broker in brokers
         }
@@ -179,13 +181,13 @@ def broker_configs(kafka: Kafka, brokers: Iterable[int]) -> dict[int, dict[str, 
     }
 
 
-def _topic_entries(kafka: Kafka, topics: Iterable[str], absent: object = None) -> dict[str, Any]:
+def _topic_entries(kafka: Kafka, topics: Iterable[str], absent: Entries | None = None) -> dict[str, Entries | None]:
     """Return the config entries of topics, many with one request: None for a topic whose configs this login may not
     read, `absent` for one that is not there. Inside `kafka.doing`."""
     return {
         name: kafka.unless_refused(future, absent=absent)
         for names in batches(sorted(topics))
-        for name, future in _describe_configs(kafka.admin, names, kafka.left()).items()
+        for name, future in _describe_configs(kafka.admin, names, kafka.seconds_left()).items()
     }
 
 
@@ -206,7 +208,7 @@ def topic_configs(kafka: Kafka, topics: Collection[str]) -> dict[str, TopicSetti
     return {name: _settings(entries) for name, entries in entries_of.items() if entries}
 
 
-def _settings(entries: Mapping[str, Any]) -> TopicSettings:
+def _settings(entries: Entries) -> TopicSettings:
     shown = {key: entry for key, entry in entries.items() if entry.value is not None and not entry.is_sensitive}
     on_topic = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return TopicSettings(
@@ -225,7 +227,7 @@ def topic_limits(kafka: Kafka, topics: Iterable[str]) -> dict[str, int]:
 def translated_groups(kafka: Kafka, is_taken: Callable[[str], bool], carried: Callable[[str], bool]) -> tuple[str, ...]:
     """Return the wanted groups that committed offsets on a topic that is carried, by name."""
     with kafka.doing("listing consumer groups"):
-        asked = kafka.admin.list_consumer_groups(request_timeout=kafka.left())
+        asked = kafka.admin.list_consumer_groups(request_timeout=kafka.seconds_left())
         listed = kafka.first_answer(asked, while_down=False).valid
     offsets = committed_offsets(kafka, sorted(group.group_id for group in listed if is_taken(group.group_id)))
     return tuple(
@@ -245,7 +247,7 @@ def find_compacted(
     refused.
     """
     with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
-        kafka.within(timeout_seconds)
+        kafka.limit_time(timeout_seconds)
         configs_of = _topic_entries(kafka, topics, absent={})
     if any(configs is None for configs in configs_of.values()):
         return None
@@ -298,7 +300,7 @@ def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
 def topic_acls(kafka: Kafka, topics: Collection[str]) -> dict[str, frozenset[Acl]]:
     """Return the literal ACLs of each of these topics; nothing when this login may not read them."""
     with kafka.doing("reading ACLs"):
-        asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.left())
+        asked = kafka.admin.describe_cluster(include_authorized_operations=True, request_timeout=kafka.seconds_left())
         acls = _acls(kafka, _operation_names(kafka.result(asked)), _EVERY_LITERAL_TOPIC_ACL)
     by_topic: dict[str, set[Acl]] = {name: set() for name in topics}
     for acl in acls or ():
@@ -310,11 +312,11 @@ def topic_acls(kafka: Kafka, topics: Collection[str]) -> dict[str, frozenset[Acl
 def _acls(kafka: Kafka, operations: Collection[str], pattern: AclBindingFilter) -> tuple[Acl, ...] | None:
     if "Describe" not in operations:
         return None
-    bindings = kafka.result(kafka.admin.describe_acls(pattern, request_timeout=kafka.left()))
+    bindings = kafka.result(kafka.admin.describe_acls(pattern, request_timeout=kafka.seconds_left()))
     return tuple(_acl(binding) for binding in bindings if binding.restype in _KINDS)
 
 
-def _operation_names(described: Any) -> frozenset[str]:
+def _operation_names(described: object) -> frozenset[str]:
     """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be
     described.
     """
@@ -373,9 +375,11 @@ def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
     change = ConfigEntry("background.threads", "10", incremental_operation=AlterConfigOpType.SET)
     broker = ConfigResource(ConfigResource.Type.BROKER, str(view.brokers[0]), incremental_configs=[change])
     if right.operation == "DescribeConfigs":
-        asked = kafka.admin.describe_configs([broker], request_timeout=kafka.left())
+        asked = kafka.admin.describe_configs([broker], request_timeout=kafka.seconds_left())
     else:
-        asked = kafka.admin.incremental_alter_configs([broker], validate_only=True, request_timeout=kafka.left())
+        asked = kafka.admin.incremental_alter_configs(
+            [broker], validate_only=True, request_timeout=kafka.seconds_left()
+        )
     (future,) = asked.values()
     return _by_code(kafka, future, lambda _: "yes", _PERMISSIONS)
 
@@ -385,7 +389,7 @@ def _of_groups(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
     operations: dict[str, frozenset[str]] = {}
     for names in batches(sorted({right.name for right in rights})):
         asked = kafka.admin.describe_consumer_groups(
-            names, include_authorized_operations=True, request_timeout=kafka.left()
+            names, include_authorized_operations=True, request_timeout=kafka.seconds_left()
         )
         operations |= {name: _by_code(kafka, future, _operation_names, _REFUSED) for name, future in asked.items()}
     return {right: _permission(right.operation in operations[right.name]) for right in rights}
@@ -396,7 +400,9 @@ def _of_topics(kafka: Kafka, rights: list[Right]) -> dict[Right, Permission]:
     operations: dict[str, frozenset[str] | None] = {}
     for names in batches(sorted({right.name for right in rights})):
         asked = kafka.admin.describe_topics(
-            confluent_kafka.TopicCollection(names), include_authorized_operations=True, request_timeout=kafka.left()
+            confluent_kafka.TopicCollection(names),
+            include_authorized_operations=True,
+            request_timeout=kafka.seconds_left(),
         )
         operations |= {
             name: _by_code(kafka, future, _operation_names, _REFUSED | _MISSING) for name, future in asked.items()
@@ -418,18 +424,18 @@ def _read(right: Right, operations: frozenset[str] | None) -> Permission:
 
 # --- operations that are asked for by themselves ----------------------------------------------------------------------
 
-Send = Callable[[AdminClient, list[str], float], Mapping[str, Future[Any]]]
+Send = Callable[[AdminClient, list[str], float], Mapping[str, Future[object]]]
 
 
 def _ask_operation(kafka: Kafka, operation: str, rights: Iterable[Right]) -> dict[Right, Permission]:
     permissions: dict[Right, Permission] = {}
     for batch in batches([right for right in rights if right.operation == operation]):
-        answers = _ASKED[operation](kafka.admin, [right.name for right in batch], kafka.left())
+        answers = _ASKED[operation](kafka.admin, [right.name for right in batch], kafka.seconds_left())
         permissions |= {right: _by_code(kafka, answers[right.name], lambda _: "yes", _PERMISSIONS) for right in batch}
     return permissions
 
 
-def _create(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
+def _create(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[object]]:
     return admin.create_topics([NewTopic(name, 1, 1) for name in names], validate_only=True, request_timeout=seconds)
 
 
@@ -440,14 +446,14 @@ def _describe_configs(admin: AdminClient, names: list[str], seconds: float) -> M
     }
 
 
-def _alter_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
+def _alter_configs(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[object]]:
     change = ConfigEntry("retention.ms", "604800000", incremental_operation=AlterConfigOpType.SET)
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[change]) for name in names]
     asked = admin.incremental_alter_configs(resources, validate_only=True, request_timeout=seconds)
     return {resource.name: future for resource, future in asked.items()}
 
 
-def _alter(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[Any]]:
+def _alter(admin: AdminClient, names: list[str], seconds: float) -> Mapping[str, Future[object]]:
     return admin.create_partitions(
         [NewPartitions(name, 1) for name in names], validate_only=True, request_timeout=seconds
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
+from confluent_kafka.admin import ConsumerGroupDescription, MemberDescription  # type: ignore[attr-defined]
 
 from mm2mgr import timing
 from mm2mgr.errors import KafkaError
@@ -80,11 +81,11 @@ class Lease:
         self._thread.start()
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Tell whether it is held, as far as is known here."""
         return self._holds
 
-    def confirmed(self, note: str | None = None) -> bool:
+    def confirm(self, note: str | None = None) -> bool:
         """Ask the brokers whether it is held now: the commit of a member that was replaced meanwhile is refused.
 
         `note` says for others who holds it, and for what; `read_holder` returns it. None: as before.
@@ -177,7 +178,7 @@ def read_holder(access: KafkaAccess, topic: str, group: str, timeout_seconds: fl
     be asked in time.
     """
     with Kafka(access, timeout_seconds) as kafka:
-        kafka.within(timeout_seconds)
+        kafka.limit_time(timeout_seconds)
         with kafka.doing(f"describing group {group}"):
             described = _describe(kafka, group)
             if described is None:
@@ -186,7 +187,7 @@ def read_holder(access: KafkaAccess, topic: str, group: str, timeout_seconds: fl
             if holder is None:
                 return None
             request = ConsumerGroupTopicPartitions(group, [confluent_kafka.TopicPartition(topic, 0)])
-            (asked,) = kafka.admin.list_consumer_group_offsets([request], request_timeout=kafka.left()).values()
+            (asked,) = kafka.admin.list_consumer_group_offsets([request], request_timeout=kafka.seconds_left()).values()
             (stored,) = kafka.result(asked).topic_partitions
     member, _, note = (stored.metadata or "").partition(" ")
     return Holder(holder.host.lstrip("/"), note if member == holder.member_id else "")
@@ -203,19 +204,19 @@ _COORDINATOR_COMES = {
 def _describe(kafka: Kafka, group: str) -> Any:
     """Return the description of a group, None where there is none; asked again while its coordinator changes."""
     while True:
-        (asked,) = kafka.admin.describe_consumer_groups([group], request_timeout=kafka.left()).values()
+        (asked,) = kafka.admin.describe_consumer_groups([group], request_timeout=kafka.seconds_left()).values()
         try:
             return kafka.first_answer(asked, while_down=False)
         except confluent_kafka.KafkaException as error:
             code = error.args[0].code()
             if code == confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND:
                 return None
-            if code not in _COORDINATOR_COMES or kafka.left() < _ASK_AGAIN_SECONDS:
+            if code not in _COORDINATOR_COMES or kafka.seconds_left() < _ASK_AGAIN_SECONDS:
                 raise
         timing.sleep(_ASK_AGAIN_SECONDS)
 
 
-def _holder(group: Any, topic: str) -> Any:
+def _holder(group: ConsumerGroupDescription, topic: str) -> MemberDescription | None:
     """Return the member that has partition 0; while a group rebalances nobody knows which one, and any of them may."""
     if group.state != ConsumerGroupState.STABLE:
         return next(iter(group.members), None)

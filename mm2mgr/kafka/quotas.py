@@ -12,16 +12,16 @@ import hmac
 import secrets
 import socket
 import struct
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
-from mm2mgr.kafka.round_trip import receive_bytes, tls_of, words_of
+from mm2mgr.kafka.wire import ask, seconds_left, tls_of, words_of
 from mm2mgr.secrets import cut, mask_text
 
 DEFAULT = "<default>"
@@ -169,12 +169,7 @@ class _Line:
         """Send one request and return what answers it."""
         self.sent += 1
         request = struct.pack(">hhi", *api, self.sent) + _text("mm2mgr") + (b"\0" if flexible else b"") + body
-        self.line.settimeout(_seconds_left(self.end))
-        self.line.sendall(_bytes(request))
-        (size,) = struct.unpack(">i", receive_bytes(self.line, 4))
-        if not 4 <= size <= _MOST_ANSWER_BYTES:
-            raise ValueError("the answer is not Kafka's")
-        answer = _Answer(receive_bytes(self.line, size))
+        answer = _Answer(ask(self.line, _bytes(request), _MOST_ANSWER_BYTES, self.end)[0])
         if answer.number("i") != self.sent:
             raise ValueError("the answer is to another request")
         if flexible:
@@ -220,7 +215,7 @@ class _Line:
 @contextmanager
 def _connect(access: KafkaAccess, timeout_seconds: float) -> Iterator[_Line]:
     """Yield a connection that is logged in, to the first bootstrap server that takes it."""
-    config, end = librdkafka_config(access), time.monotonic() + timeout_seconds
+    config, end = librdkafka_config(access), timing.now() + timeout_seconds
     servers = [server.strip() for server in config["bootstrap.servers"].split(",") if server.strip()]
     reason = ""
     for number, server in enumerate(servers):
@@ -228,15 +223,15 @@ def _connect(access: KafkaAccess, timeout_seconds: float) -> Iterator[_Line]:
         try:
             # A server that is silent must leave time for the others.
             opened = socket.create_connection(
-                (host.strip("[]"), int(port)), _seconds_left(end) / (len(servers) - number)
+                (host.strip("[]"), int(port)), seconds_left(end) / (len(servers) - number)
             )
         except (OSError, ValueError) as error:
             reason = f": {words_of(error)}"
             continue
         with opened as plain, _errors_of(access, timeout_seconds):
-            plain.settimeout(_seconds_left(end))
-            is_open = not config["security.protocol"].endswith("SSL")
-            with plain if is_open else tls_of(config).wrap_socket(plain, server_hostname=host.strip("[]")) as line:
+            plain.settimeout(seconds_left(end))
+            context = tls_of(config)
+            with context.wrap_socket(plain, server_hostname=host.strip("[]")) if context else plain as line:
                 session = _Line(access, line, end)
                 if mechanism := config.get("sasl.mechanism"):
                     session.log_in(mechanism, config["sasl.username"], config["sasl.password"])
@@ -258,10 +253,3 @@ def _errors_of(access: KafkaAccess, timeout_seconds: float) -> Iterator[None]:
             "the answer is not Kafka's" if isinstance(error, struct.error) else cut(words_of(error), _LONGEST_REASON)
         )
         raise KafkaError(f"{access.alias}: asking about client quotas failed: {reason}", hint=_REACH) from error
-
-
-def _seconds_left(end: float) -> float:
-    """Return the seconds until the deadline; TimeoutError when it has passed."""
-    if (left := end - time.monotonic()) <= 0:
-        raise TimeoutError
-    return left

@@ -8,24 +8,27 @@ replicas.
 from __future__ import annotations
 
 import json
-import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import confluent_kafka
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from mm2mgr import timing
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.client import Failures, Kafka, OffsetsRead, TopicInfo, client_settings, open_client
+from mm2mgr.kafka.client import Failures, Kafka, OffsetsRead, TopicInfo, batches, client_settings, open_client
 from mm2mgr.partitions import Offsets, TopicPartition
 
 UNKNOWN = -1
+_Side: TypeAlias = confluent_kafka.TopicPartition  # with the end of its log, as asked for or answered
+Message: TypeAlias = Any  # the stubs let each part be None, which no part of a consumed message is
 _PARTITIONS_PER_CALL = 500  # librdkafka 2.16 searches its list for every answer: 5 000 at once cost four times as much
 _CALLS_AT_ONCE = 8  # hide the way to a broker that is far
 _BATCH = 1_000
@@ -69,7 +72,7 @@ class LogEnds:
         settings, self._failures = client_settings(access, {**_OF_ENDS, **limits})
         self._consumer = confluent_kafka.Consumer(settings)
         self._partitions: Sequence[TopicPartition] = ()
-        self._asked: tuple[list[Any], list[Any]] = ([], [])
+        self._asked: tuple[list[_Side], list[_Side]] = ([], [])
         self._in_bulk = True
 
     def close(self) -> None:
@@ -105,7 +108,7 @@ class LogEnds:
         )
         return Ends(starts, ends, failed)
 
-    def _answers(self, asked: list[Any]) -> list[Any]:
+    def _answers(self, asked: list[_Side]) -> list[_Side]:
         return [partition for part in _in_bulk(self._consumer, asked, self._timeout_seconds, map) for partition in part]
 
     def _read_one_by_one(self) -> Ends:
@@ -119,18 +122,21 @@ class LogEnds:
         return Ends(starts, ends, Counter(read.failed.values()))
 
 
-def _both_sides(partitions: Iterable[TopicPartition]) -> tuple[list[Any], list[Any]]:
+def _both_sides(partitions: Iterable[TopicPartition]) -> tuple[list[_Side], list[_Side]]:
     """Return what asks for the start of each log, and for its end."""
     return _asking(confluent_kafka.OFFSET_BEGINNING, partitions), _asking(confluent_kafka.OFFSET_END, partitions)
 
 
-def _asking(side: int, partitions: Iterable[TopicPartition]) -> list[Any]:
+def _asking(side: int, partitions: Iterable[TopicPartition]) -> list[_Side]:
     return [confluent_kafka.TopicPartition(*partition, side) for partition in partitions]
 
 
 def _in_bulk(
-    consumer: Any, asked: list[Any], timeout_seconds: float, call: Callable[..., Iterable[Any]]
-) -> Iterable[Any]:
+    consumer: confluent_kafka.Consumer,
+    asked: list[_Side],
+    timeout_seconds: float,
+    call: Callable[..., Iterable[list[_Side]]],
+) -> Iterable[list[_Side]]:
     """Return the answers in parts; `call` is map, or that of threads."""
     parts = [asked[at : at + _PARTITIONS_PER_CALL] for at in range(0, len(asked), _PARTITIONS_PER_CALL)]
     return call(lambda part: consumer.offsets_for_times(part, timeout=timeout_seconds), parts)
@@ -206,12 +212,12 @@ def mean_record_bytes(
     starts = {p: max(o.start, o.end - bounds.records_per_partition) for p, o in partitions.items() if o.end > o.start}
     sums: dict[TopicPartition, tuple[int, int]] = {}
     open_ends = {partition: partitions[partition].end for partition in starts}
-    seen_bytes, deadline = 0, time.monotonic() + bounds.limit_seconds
+    seen_bytes, deadline = 0, timing.now() + bounds.limit_seconds
     with consuming(access, starts) as (consume, _):
-        while open_ends and seen_bytes < bounds.limit_bytes and (left := deadline - time.monotonic()) > 0:
+        while open_ends and seen_bytes < bounds.limit_bytes and (left := deadline - timing.now()) > 0:
             for message in consume(left):
                 if fault_of(message):  # a topic deleted meanwhile is unknown, and no reason to lose the others
-                    open_ends.pop(TopicPartition(message.topic(), message.partition()), None)
+                    open_ends.pop(partition_of(message), None)
                     continue
                 partition = _close_reached(message, open_ends)
                 if message.error() is None:
@@ -258,10 +264,10 @@ def stored_record_bytes(
         if logs[partition].end > logs[partition].start
     }
     more = {"statistics.interval.ms": 50, "stats_cb": take, "fetch.message.max.bytes": _STORED_BYTES_WANTED}
-    open_ends, deadline = {partition: logs[partition].end for partition in starts}, time.monotonic() + timeout_seconds
+    open_ends, deadline = {partition: logs[partition].end for partition in starts}, timing.now() + timeout_seconds
     with consuming(access, starts, more) as (consume, _):
         # A count is of use once all ends are reached: then nothing is received whose records are not counted yet.
-        while (open_ends or snapshots <= last) and time.monotonic() < deadline:
+        while (open_ends or snapshots <= last) and timing.now() < deadline:
             for message in consume(0.1):
                 if fault_of(message):
                     return None
@@ -302,10 +308,59 @@ def read(
                     yield _record(message)
 
 
+# --- the times of records: what the producer set, unless the topic has message.timestamp.type=LogAppendTime ---------
+
+_PARTITIONS_AT_ONCE = 200  # each sends a batch, of which only one record is wanted
+_BATCH_BYTES = 65_536
+_NEWEST = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+
+
+def written_at(
+    access: KafkaAccess, positions: Mapping[TopicPartition, int], limit_seconds: float = 10.0
+) -> dict[TopicPartition, float]:
+    """Return when the first record at or after each offset was written, in seconds since 1970.
+
+    Partitions are absent whose record did not come in time, or has no timestamp. One record of each is looked at.
+    """
+    written: dict[TopicPartition, float] = {}
+    deadline = timing.now() + limit_seconds
+    for names in batches(list(positions), _PARTITIONS_AT_ONCE):
+        waiting = {partition: positions[partition] for partition in names}
+        if timing.now() >= deadline:
+            break
+        with consuming(access, waiting, {"fetch.message.max.bytes": _BATCH_BYTES}) as (consume, _):
+            while waiting and (left := deadline - timing.now()) > 0:
+                for message in consume(left):
+                    partition = partition_of(message)
+                    if waiting.pop(partition, None) is None or fault_of(message) or message.error():
+                        continue
+                    kind, stamp = message.timestamp()
+                    if kind != confluent_kafka.TIMESTAMP_NOT_AVAILABLE:
+                        written[partition] = stamp / 1000
+    return written
+
+
+def newest_record_at(kafka: Kafka, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
+    """Return the largest timestamp in each partition, in seconds since 1970; absent: it is empty, cannot be read, or
+    its brokers are older than Kafka 3.0."""
+    newest: dict[TopicPartition, float] = {}
+    with kafka.doing("reading the newest timestamps"):
+        asked = {confluent_kafka.TopicPartition(*partition): _NEWEST for partition in partitions}
+        answers = kafka.admin.list_offsets(asked, request_timeout=kafka.seconds_left()) if asked else {}
+        for key, future in answers.items():
+            answer = kafka.unless_refused(future)
+            if answer is not None and answer.timestamp is not None and answer.timestamp > 0:
+                newest[TopicPartition(key.topic, key.partition)] = answer.timestamp / 1000
+    return newest
+
+
+# --- one consumer -----------------------------------------------------------------------------------------------------
+
+
 @contextmanager
 def consuming(
-    access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, Any] = MappingProxyType({})
-) -> Iterator[tuple[Callable[[float], list[Any]], Failures]]:
+    access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, object] = MappingProxyType({})
+) -> Iterator[tuple[Callable[[float], list[Message]], Failures]]:
     """Read partitions from these offsets on; the function that is given returns messages that come within some
     seconds.
     """
@@ -317,14 +372,14 @@ def consuming(
         consumer.close()
 
 
-def _consume(consumer: Any, seconds: float) -> list[Any]:
+def _consume(consumer: confluent_kafka.Consumer, seconds: float) -> list[Message]:
     """Return what arrives within the time; the client asks for the coordinator of the group that is not used, which may
     be refused.
     """
-    end = time.monotonic() + seconds
+    end = timing.now() + seconds
     while True:
-        left = max(0.0, end - time.monotonic())
-        messages = consumer.consume(_BATCH, timeout=min(left, 0.2)) or consumer.consume(1, left)
+        left = max(0.0, end - timing.now())
+        messages: list[Message] = consumer.consume(_BATCH, timeout=min(left, 0.2)) or consumer.consume(1, left)
         usable = [
             message for message in messages if not message.error() or message.error().code() != _NO_RIGHT_ON_GROUP
         ]
@@ -332,15 +387,20 @@ def _consume(consumer: Any, seconds: float) -> list[Any]:
             return usable
 
 
-def fault_of(message: Any) -> confluent_kafka.KafkaError | None:
+def partition_of(message: Message) -> TopicPartition:
+    """Return the partition that a message came from."""
+    return TopicPartition(message.topic(), message.partition())
+
+
+def fault_of(message: Message) -> confluent_kafka.KafkaError | None:
     """Return what is wrong with a message; the end of a partition is no fault."""
     error: confluent_kafka.KafkaError | None = message.error()
     return None if error is None or error.code() == confluent_kafka.KafkaError._PARTITION_EOF else error
 
 
-def _close_reached(message: Any, open_ends: dict[TopicPartition, int]) -> TopicPartition:
+def _close_reached(message: Message, open_ends: dict[TopicPartition, int]) -> TopicPartition:
     """Drop the partition from `open_ends` when this record, or this end-of-partition event, reaches its end."""
-    partition = TopicPartition(message.topic(), message.partition())
+    partition = partition_of(message)
     next_offset = message.offset() + (1 if message.error() is None else 0)
     if next_offset >= open_ends.get(partition, next_offset + 1):
         del open_ends[partition]
@@ -360,7 +420,7 @@ def _stopped_short(
     )
 
 
-def _bytes_of(message: Any) -> int:
+def _bytes_of(message: Message) -> int:
     headers = message.headers() or []
     return (
         len(message.key() or b"")
@@ -369,7 +429,7 @@ def _bytes_of(message: Any) -> int:
     )
 
 
-def _record(message: Any) -> Record:
+def _record(message: Message) -> Record:
     kind, timestamp = message.timestamp()
     has_time = kind != confluent_kafka.TIMESTAMP_NOT_AVAILABLE
     return Record(
@@ -413,7 +473,7 @@ class Producer:
     ) -> None:
         """Queue one record for a (topic, partition); KafkaError as soon as an earlier record is known to be lost."""
         more: dict[str, Any] = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
-        deadline = time.monotonic() + self.timeout_seconds
+        deadline = timing.now() + self.timeout_seconds
         while True:
             self._raise_lost()
             try:
@@ -421,7 +481,7 @@ class Producer:
                 self._producer.poll(0)
                 return
             except BufferError as error:
-                if time.monotonic() > deadline:
+                if timing.now() > deadline:
                     raise self._failures.no_answer(self.timeout_seconds) from error
                 self._producer.poll(0.1)
             except confluent_kafka.KafkaException as error:
@@ -434,7 +494,7 @@ class Producer:
         if waiting:
             raise self._failures.no_answer(self.timeout_seconds)
 
-    def _on_delivery(self, error: confluent_kafka.KafkaError | None, message: Any) -> None:
+    def _on_delivery(self, error: confluent_kafka.KafkaError | None, message: Message) -> None:
         if error is not None and self._lost is None:
             self._lost = error
 
@@ -460,9 +520,9 @@ def commit_group(
     try:
         consumer = confluent_kafka.Consumer(settings)
         consumer.subscribe(sorted({partition.topic for partition in offsets}))
-        deadline = time.monotonic() + timeout_seconds
+        deadline = timing.now() + timeout_seconds
         while len(consumer.assignment()) < len(positions):
-            if time.monotonic() > deadline:
+            if timing.now() > deadline:
                 raise failures.no_answer(timeout_seconds)
             consumer.poll(0.1)
         consumer.commit(offsets=positions, asynchronous=False)

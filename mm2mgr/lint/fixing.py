@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mm2mgr.errors import SpecError
 from mm2mgr.formats import properties
@@ -405,7 +405,7 @@ def _flatten(text: str) -> tuple[PathKey, Any]:
         [document] = read_yaml(Path("fix"), text.encode())
     except SpecError as error:
         raise NotEditable("it is a line of a template") from error
-    path, value = list[str](), document.values
+    path, value = list[str](), cast("object", document.values)
     while isinstance(value, Mapping) and len(value) == 1:
         [(name, value)] = value.items()
         path.append(name)

@@ -383,7 +383,7 @@ class TranslatedGroups(KafkaQuestion[tuple[str, ...]]):
         from mm2mgr.kafka.inspection import translated_groups
 
         with reach.open(reach.limits.kafka_seconds) as kafka:
-            kafka.within(reach.limits.kafka_seconds)
+            kafka.limit_time(reach.limits.kafka_seconds)
             return translated_groups(kafka, self.groups.matches, self.topics.takes)
 
 
@@ -413,7 +413,7 @@ class RecordTimes(KafkaQuestion[dict[TopicPartition, float]]):
     answer = dict[TopicPartition, float]
 
     def ask(self, reach: KafkaReach) -> dict[TopicPartition, float]:
-        from mm2mgr.kafka.timestamps import written_at
+        from mm2mgr.kafka.records import written_at
 
         return written_at(reach.access, dict(self.positions), reach.limits.measuring_seconds)
 
@@ -428,7 +428,7 @@ class NewestRecord(KafkaQuestion[float | None]):
 
     @classmethod
     def ask_all(cls, reach: KafkaReach, questions: Sequence[Any]) -> dict[Question[Any], Any]:
-        from mm2mgr.kafka.timestamps import newest_record_at
+        from mm2mgr.kafka.records import newest_record_at
 
         every = [
             TopicPartition(question.topic, number) for question in questions for number in range(question.partitions)

@@ -82,7 +82,7 @@ class KafkaReach:
     def _client(self) -> Kafka:
         kafka = self._opened.enter_context(self.open(self.limits.kafka_seconds))
         if self.limits.is_total:
-            kafka.within(self.limits.kafka_seconds)
+            kafka.limit_time(self.limits.kafka_seconds)
         return kafka
 
     def open(self, timeout_seconds: float) -> Kafka:

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from mm2mgr.errors import Failure, KafkaError, Mm2mgrError
 from mm2mgr.kafka.acls import Acl, Permission, Right
-from mm2mgr.kafka.api_versions import read_versions
 from mm2mgr.kafka.inspection import (
     BrokerAddress,
     ClusterView,
@@ -27,6 +26,7 @@ from mm2mgr.kafka.inspection import (
     topic_limits,
     view_cluster,
 )
+from mm2mgr.kafka.wire import read_versions
 from mm2mgr.live.principals import Principal, principal_of
 from mm2mgr.live.questions import KafkaQuestion
 from mm2mgr.live.reach import ClientLogin, KafkaReach

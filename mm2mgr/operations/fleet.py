@@ -40,9 +40,12 @@ class ConnectReport:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         running = self.running.to_dict(self.declared_workers)
-        running["reasons"] += [
-            f"{flow_id}: the load of each task is predicted, because its assignment was not read back."
-            for flow_id in self.predicted
+        running["reasons"] = [
+            *self.running.sentences(self.declared_workers),
+            *(
+                f"{flow_id}: the load of each task is predicted, because its assignment was not read back."
+                for flow_id in self.predicted
+            ),
         ]
         need = to_json(self.need)
         return {**need, "judged_workers": self.judged_workers, "running": running, **asdict(self.outlook)}

@@ -23,7 +23,7 @@ from mm2mgr.formats.text_edits import NotEditable, StructuredText
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.bandwidth import Transfer, TransferLimits, read_rate, write_rate
 from mm2mgr.kafka.inspection import BrokerAddress
-from mm2mgr.kafka.round_trip import RoundTrip, round_trips
+from mm2mgr.kafka.wire import RoundTrip, round_trips
 from mm2mgr.link import PAYLOAD_SHARE, BrokerLimits, FlowTraffic, window
 from mm2mgr.link_forecast import LinkComparison, compare
 from mm2mgr.live.endpoints import kafka_access
@@ -214,7 +214,7 @@ def link_probe(  # noqa: PLR0913  one argument per option
 def _probe(cluster: KafkaCluster, brokers: Sequence[BrokerAddress], timeout_seconds: float) -> ProbedEnd:
     end = ProbedEnd(cluster.alias, round_trips(kafka_access(cluster), brokers, timeout_seconds))
     if not end.measured:
-        reasons = "; ".join(f"{trip.broker}: {trip.why}" for trip in end.brokers)
+        reasons = "; ".join(f"{trip.broker}: {trip.problem}" for trip in end.brokers)
         raise KafkaError(f"{cluster.alias}: no broker took a connection: {reasons}")
     return end
 
@@ -223,7 +223,9 @@ def judged(first: ProbedEnd, second: ProbedEnd) -> LinkProbe:
     """Return what round trips from here to both ends say about the link between them."""
     near, far = sorted((first, second), key=lambda end: end.seconds)
     ends = (first, second)
-    remarks = tuple(f"{end.cluster}, {each.broker}: {each.why}" for end in ends for each in end.brokers if each.why)
+    remarks = tuple(
+        f"{end.cluster}, {each.broker}: {each.problem}" for end in ends for each in end.brokers if each.problem
+    )
     if near.seconds > max(_BESIDE_SHARE * far.seconds, _BESIDE_SECONDS):
         least, most = milliseconds(far.seconds - near.seconds), milliseconds(far.seconds + near.seconds)
         verdict = f"the link is between {least} and {most}: this machine is beside neither end, so run the probe beside {near.cluster} or {far.cluster}"

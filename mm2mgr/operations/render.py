@@ -37,7 +37,7 @@ def init(folder: Path = Path("clusters")) -> list[Path]:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the YAML files."""
-    return json_schema()
+    return dict(json_schema())
 
 
 def render(workspace: Workspace, flows: Sequence[str] = ()) -> Rendered:

@@ -1,4 +1,4 @@
-"""`sample`: the clusters that flows read from, sampled from Kafka or from a metric source, into a store; and stores as a whole.
+"""`sample`: the clusters that flows read from, sampled from Kafka or a metric source into a store; and whole stores.
 
 How the endpoints of metric sources are reached, with which credentials, is here; no format of theirs is.
 """
@@ -67,8 +67,8 @@ def sample(
     warn: Callable[[str], None] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> Sampled:
-    """Sample until the time is over or `stop` is set. `progress` receives each round, `warn` a sentence for each damaged
-    file. Mm2mgrError when the store cannot be written in the first round."""
+    """Sample until the time is over or `stop` is set; `progress` receives each round, `warn` a sentence for each
+    damaged file. Mm2mgrError when the store cannot be written in the first round."""
     from mm2mgr.samples.follow import Schedule, follow
     from mm2mgr.samples.store import SampleStore
 
@@ -129,7 +129,7 @@ def _with_tasks(
     from mm2mgr.samples.store import TaskStore
     from mm2mgr.sizing.capacity import Pace
 
-    pace = Pace.beside(schedule.interval_seconds)
+    pace = Pace.for_sampling(schedule.interval_seconds)
     recent = RecentLogs(pace.gap_seconds + pace.margin_seconds + pace.every_seconds)
     clusters = {alias: flows[0].source for alias, flows in chosen.items()}
     configs = TopicConfigs(
@@ -154,8 +154,8 @@ _LOOKS_EVERY_SECONDS = 60.0
 class _StatusReader:
     """The looks of `status` as one of the readers that are polled, for the ledger of losses and the trends of lag.
 
-    It gives no samples: it looks once per minute at every partition, in a thread of its own, because no sample may wait for a target
-    that does not answer. A run of one round does not look.
+    It gives no samples: it looks once per minute at every partition, in a thread of its own, because no sample may
+    wait for a target that does not answer. A run of one round does not look.
     """
 
     name = "losses"
@@ -171,7 +171,9 @@ class _StatusReader:
         self._notes: tuple[str, ...] = ()
 
     def poll(self) -> Poll:
-        """Begin a look when it is due; the notes of the last one name flows with losses to acknowledge, and what was not read."""
+        """Begin a look when it is due; the notes of the last one name flows with losses to acknowledge, and what was
+        not read.
+        """
         from mm2mgr.samples.follow import Poll
 
         if self._running and self._running.done():
@@ -247,7 +249,7 @@ def _metric_source_readers(
 
 
 def _java_home() -> Path | None:
-    from mm2mgr.sandbox.java import find_java, spark_java_home
+    from mm2mgr.sandbox.runtime import find_java, spark_java_home
 
     return spark_java_home(find_java())
 

@@ -26,7 +26,7 @@ def sandbox_up(directory: Path = DEFAULT_DIRECTORY, *, report: Callable[[str], N
     sandbox, tree = Sandbox(directory), directory / "clusters"
     if sandbox.check():
         check_tree(tree)
-    endpoints = sandbox.up(progress=report)
+    endpoints = sandbox.start(progress=report)
     return SandboxUp(endpoints, write_tree(tree, endpoints))
 
 
@@ -37,7 +37,7 @@ def sandbox_status(directory: Path = DEFAULT_DIRECTORY) -> list[ProcessState]:
 
 def sandbox_down(directory: Path = DEFAULT_DIRECTORY, *, report: Callable[[str], None] = lambda line: None) -> None:
     """Stop what `sandbox_up` started and remove its data."""
-    Sandbox(directory).down(progress=report)
+    Sandbox(directory).stop(progress=report)
 
 
 def sandbox_topics(cluster: str, *, directory: Path = DEFAULT_DIRECTORY) -> dict[str, int]:

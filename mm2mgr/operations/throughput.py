@@ -23,8 +23,8 @@ Working = Callable[[str], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class RolledUp:
-    """What a roll-up did: its report, and whether it ran on Spark; no report where nothing was new. `notes` are sentences
-    about samples that the answers leave out."""
+    """What a roll-up did: its report, and whether it ran on Spark; no report where nothing was new. `notes` are
+    sentences about samples that the answers leave out."""
 
     report: Report | None
     on_spark: bool = False
@@ -33,7 +33,7 @@ class RolledUp:
 
 @dataclass(frozen=True)
 class BusiestPartitions:
-    """The busiest partitions with the bytes per second of the last 24 hours, of how many, and what their rates leave out."""
+    """The busiest partitions with the bytes per second of the last 24 hours, of how many, and what rates leave out."""
 
     rates: list[PartitionRate]
     curves: list[list[float]]
@@ -61,7 +61,7 @@ def roll_up(store: Store, spark: bool | None = None, working: Working = lambda _
         with working(f"rolling up {store}"):
             return RolledUp(make(store, one_by_one), notes=notes)
     from mm2mgr.samples.schema import log_file_of
-    from mm2mgr.sandbox.java import find_java, spark_java_home
+    from mm2mgr.sandbox.runtime import find_java, spark_java_home
 
     home = spark_java_home(find_java())
     from mm2mgr.throughput.job import run

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from mm2mgr import timing
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
@@ -80,7 +80,7 @@ class CruiseControlSource:
             _add(rows, names, record, end_ms - 1)
         return Gathered(rows.batches(), [*names.notes(), *rows.notes(), _SHARED])
 
-    def _ask(self, path: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+    def _ask(self, path: str, parameters: Mapping[str, str]) -> dict[str, object]:
         """Return the final answer: after a 202 the same question is asked again under the task's id."""
         asked = {"json": "true", **parameters}
         ends_at, task = timing.now() + self.deadline_seconds, dict[str, str]()
@@ -96,7 +96,7 @@ class CruiseControlSource:
             task = {_TASK: answer.headers[_TASK]}
             timing.sleep(min(_ASK_AGAIN_SECONDS, max(0.0, ends_at - timing.now())))
 
-    def _final(self, answer: HttpAnswer) -> dict[str, Any]:
+    def _final(self, answer: HttpAnswer) -> dict[str, object]:
         body = answer.json if isinstance(answer.json, dict) else {}
         if answer.status == 200 and body:
             return body

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
-from typing import Any, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -24,6 +25,10 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Retry
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, NewConnectionError, ReadTimeoutError
 from urllib3.exceptions import TimeoutError as WireTimeoutError
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+    from urllib3.connectionpool import ConnectionPool
 
 from mm2mgr import bounded_http, timing
 from mm2mgr.errors import Mm2mgrError
@@ -73,7 +78,7 @@ class HttpAnswer:
 
     status: int
     headers: Mapping[str, str]
-    json: Any
+    json: object
     text: str
 
 
@@ -272,15 +277,15 @@ class _Retry(Retry):
         self,
         method: str | None = None,
         url: str | None = None,
-        response: Any = None,
-        error: Any = None,
-        *more: Any,
-        **named: Any,
+        response: BaseHTTPResponse | None = None,
+        error: Exception | None = None,
+        _pool: ConnectionPool | None = None,
+        _stacktrace: TracebackType | None = None,
     ) -> Self:
         waited = isinstance(error, ConnectTimeoutError | ReadTimeoutError) and not isinstance(error, NewConnectionError)
         if error is not None and (waited or timing.now() >= _ENDS_AT.get()):
             raise error
-        return super().increment(method, url, response, error, *more, **named)
+        return super().increment(method, url, response, error, _pool, _stacktrace)
 
 
 class _Adapter(HTTPAdapter):
@@ -300,11 +305,11 @@ class _Adapter(HTTPAdapter):
             ),
         )
 
-    def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
-        super().init_poolmanager(*arguments, **named, ssl_context=self._context)
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **named: object) -> None:
+        super().init_poolmanager(connections, maxsize, block, **named, ssl_context=self._context)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
 
-    def cert_verify(self, *_: Any, **__: Any) -> None:
+    def cert_verify(self, *_: object, **__: object) -> None:
         """Leave it to the context: requests would trust its own list of authorities beside the declared one."""
 
 
@@ -342,8 +347,10 @@ class _Reading(io.RawIOBase):
 
 
 class _Answer(HTTPResponse):
-    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
-        super().__init__(sock, *arguments, **named)
+    def __init__(
+        self, sock: socket.socket, debuglevel: int = 0, method: str | None = None, url: str | None = None
+    ) -> None:
+        super().__init__(sock, debuglevel, method, url)
         self.fp.close()
         self.fp = io.BufferedReader(_Reading(sock))
 

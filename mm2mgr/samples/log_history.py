@@ -6,17 +6,20 @@ It needs the samples of Kafka itself, which hold end offsets; rates of other sou
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
+from mm2mgr import timing
 from mm2mgr.partitions import LogHistory, TopicPartition
 from mm2mgr.samples.schema import SAMPLES, Store, hour_end_ms, hour_start_ms
 from mm2mgr.samples.tables import DataFile, StoredTable, by_period, codes_of
 
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 _COLUMNS = ("cluster", "topic", "partition", "topic_id", "time_ms", "end_offset", "record_bytes")
 _MOST_HOURS = 7 * 24
 _MOST_SECONDS = 20.0
@@ -46,20 +49,20 @@ def log_histories(
     looked for: then the first sample that is returned has passed the offset. `warn` gets a sentence for each damaged
     file.
     """
-    table, until = StoredTable(store, SAMPLES, warn), time.monotonic() + _MOST_SECONDS
+    table, until = StoredTable(store, SAMPLES, warn), timing.now() + _MOST_SECONDS
     hours = {hour: of for hour, of in by_period(table.files()).items() if hour_start_ms(hour) <= now_ms}
     search = _Search(logs_of_clusters, now_ms)
     for hour in sorted(hours, reverse=True)[:_MOST_HOURS]:
         if search.is_done and hour_end_ms(hour) < now_ms - _RECENT_MS:
             break
-        if time.monotonic() > until:
+        if timing.now() > until:
             break
         search.take(list(_rows(table, hours[hour], search.clusters)))
     histories = iter(search.histories())
     return {alias: [next(histories) for _ in logs] for alias, logs in logs_of_clusters.items()}
 
 
-def _rows(table: StoredTable, files: Sequence[DataFile], clusters: frozenset[str]) -> Iterator[Any]:
+def _rows(table: StoredTable, files: Sequence[DataFile], clusters: frozenset[str]) -> Iterator[pa.RecordBatch]:
     for file in files:
         low, high = file.bounds.get("cluster", (min(clusters, default=""), max(clusters, default="")))
         if not any(low <= cluster <= high for cluster in clusters):
@@ -82,14 +85,14 @@ class _Search:
         self._open = np.ones(len(self._logs), bool)
         self._recent_ms = now_ms - _RECENT_MS
         self._bytes: dict[int, float] = {}
-        self._kept: list[tuple[Any, Any, Any]] = []
+        self._kept: list[tuple[Numbers, Numbers, Numbers]] = []
 
     @property
     def is_done(self) -> bool:
         """Whether a sample from before each wanted offset was found."""
         return not self._open.any()
 
-    def take(self, batches: Sequence[Any]) -> None:
+    def take(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Take the samples of one hour; hours come newest first."""
         columns_of_batches = [columns for batch in batches for columns in self._wanted_rows(batch)]
         if not columns_of_batches:
@@ -111,7 +114,7 @@ class _Search:
         self._kept.append((place[keep], times[keep], ends[keep]))
         self._open[np.unique(place[~passed])] = False
 
-    def _wanted_rows(self, batch: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    def _wanted_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[Numbers, Numbers, Numbers, Floats]]:
         """Yield places, times, ends and record sizes of the rows that are wanted, layer by layer."""
         clusters, cluster = codes_of(batch["cluster"])
         topics, topic = codes_of(batch["topic"])
@@ -154,7 +157,9 @@ class _Search:
         return histories
 
 
-def _number_blocks(logs: Sequence[tuple[str, WantedLog]]) -> tuple[dict[tuple[str, str], tuple[int, int]], list[Any]]:
+def _number_blocks(
+    logs: Sequence[tuple[str, WantedLog]],
+) -> tuple[dict[tuple[str, str], tuple[int, int]], list[Numbers]]:
     """Return where the block of each topic begins and how long it is, and layers of places in the blocks, -1: not
     wanted.
     """
@@ -165,7 +170,7 @@ def _number_blocks(logs: Sequence[tuple[str, WantedLog]]) -> tuple[dict[tuple[st
     blocks, length = {}, 0
     for name, count in most.items():
         blocks[name], length = (length, count), length + count
-    layers: list[Any] = []
+    layers: list[Numbers] = []
     for number, (alias, log) in enumerate(logs):
         at = blocks[alias, log.partition.topic][0] + log.partition.partition
         layer = next((layer for layer in layers if layer[at] < 0), None)

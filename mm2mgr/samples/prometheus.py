@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, cast
+from typing import ClassVar, Protocol, TypedDict, cast
 
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
 from mm2mgr.samples.catch_up import Opening
@@ -184,6 +184,11 @@ class PrometheusReading:
     retention_seconds: float = 15 * 86_400.0
 
 
+class _Series(TypedDict):
+    metric: dict[str, str]
+    values: list[tuple[float, str]]  # of a range; one moment has `value`, which is not read
+
+
 class _Endpoint(Protocol):
     labels: Mapping[str, str]
     rate_window: float
@@ -332,11 +337,11 @@ class PrometheusSource:
             labels = series["metric"]
             partition = _partition(labels.get("partition"))
             if "topic" in labels and partition is not None:
-                points = {_milliseconds(time, 0): value for time, value in series["values"]}
+                points: dict[int, object] = {_milliseconds(time, 0): value for time, value in series["values"]}
                 cells[labels["topic"], partition] = points
         return cells
 
-    def _result(self, path: str, parameters: Mapping[str, str], kind: str) -> list[dict[str, Any]]:
+    def _result(self, path: str, parameters: Mapping[str, str], kind: str) -> list[_Series]:
         answer = self.http.get(path, parameters)
         body = answer.json if isinstance(answer.json, dict) else {}
         if answer.status != 200 or body.get("status") != "success":
@@ -351,7 +356,7 @@ class PrometheusSource:
         data = body.get("data")
         if not isinstance(data, dict) or data.get("resultType") != kind or not _well_formed(data.get("result"), kind):
             raise self.http.error(f"the answer is not a {kind} of Prometheus' HTTP API")
-        return list(data["result"])
+        return cast("list[_Series]", data["result"])
 
 
 def _names(inventory: Inventory, cells: Cells, keeps_dots: bool) -> TopicNames:

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from functools import reduce
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mm2mgr.samples.batch import Batch
+from mm2mgr.samples.batch import Batch, Real, Whole
 from mm2mgr.samples.clock import kept_since_ms
 from mm2mgr.samples.schema import (
     HOUR_MS,
@@ -47,13 +48,14 @@ from mm2mgr.samples.tables import (
     shares_of,
 )
 
+Value = TypeVar("Value")
 _ROWS_AT_A_TIME = 1_000_000
 _FOR_EVER_MS = 2**62
 _TASKS_PER_CONNECTOR = 4  # kept of an hour: those that lagged longest; the fastest would say more than a task can carry
 _ORDER = ("cluster", "topic", "partition", "topic_id", "time_ms", "source")
 _WHOLE = ("partition", "time_ms", "resolution_ms", "end_offset", "start_offset", "log_bytes")
 # Sorted whole numbers cost almost nothing as differences.
-COMPACTED: Mapping[str, Any] = {
+COMPACTED: Mapping[str, object] = {
     "use_dictionary": ["cluster", "topic", "topic_id", "source"],
     "column_encoding": dict.fromkeys(_WHOLE, "DELTA_BINARY_PACKED"),
 }
@@ -135,7 +137,7 @@ class SampleStore:
             return 0
         with writing(self.table.uri):
             shares = shares_of(self.table, old, _ROWS_AT_A_TIME)
-            new = self.table.write_file((hour,), (self._share(old, share) for share in shares), **COMPACTED)
+            new = self.table.write_file((hour,), (self._share(old, share) for share in shares), encoding=COMPACTED)
         if new is None:
             return 0
         try:
@@ -153,7 +155,7 @@ class SampleStore:
         if self.table.exists():
             self.table.vacuum()
 
-    def _share(self, files: Sequence[DataFile], share: Share) -> Any:
+    def _share(self, files: Sequence[DataFile], share: Share) -> pa.Table:
         rows, _ = read_share(self.table, files, self.table.file_schema.names, share)
         return _sort_samples(rows.unify_dictionaries().combine_chunks()).cast(self.table.file_schema)
 
@@ -242,7 +244,7 @@ class TaskStore:
         return [TaskRow(*row) for row in zip(*columns, strict=True)]
 
 
-def _arrow(rows: Iterable[TaskRow | LossRow | SharedLag], schema: Any, **others: Sequence[str]) -> Any:
+def _arrow(rows: Iterable[TaskRow | LossRow | SharedLag], schema: pa.Schema, **others: Sequence[str]) -> pa.Table:
     """Return rows as a table; `others` are the columns that they do not have."""
     names = [name for name in schema.names if name not in others]
     values = [astuple(row) for row in rows]
@@ -263,11 +265,11 @@ def _lag_rank(rows: Sequence[TaskRow]) -> tuple[int, int]:
     return sum(row.span_ms for row in rows), -rows[0].task
 
 
-def _share_equal_values(values: list[Any]) -> list[Any]:
+def _share_equal_values(values: list[Value]) -> list[Value]:
     """Return a column with one object for all its equal values: a month of a connector that always lags is 170 000
     rows.
     """
-    first: dict[Any, Any] = {}
+    first: dict[Value, Value] = {}
     return [first.setdefault(value, value) for value in values]
 
 
@@ -348,7 +350,7 @@ def _may_name(file: DataFile, alias: str, prefix: str) -> bool:
 # ----------------------------------------------------------------------------------------------------
 
 
-def _table(batch: Batch, schema: Any) -> Any:
+def _table(batch: Batch, schema: pa.Schema) -> pa.Table:
     length = len(batch)
     values = {name: _column(column, schema.field(name).type) for name, column in batch.values().items()}
     has_value = [column.is_valid() for column in values.values() if column is not None]
@@ -364,13 +366,13 @@ def _table(batch: Batch, schema: Any) -> Any:
         "partition": _column(batch.partitions, pa.int32()),
         "topic_id": pa.array(batch.topic_ids, pa.string()) if batch.topic_ids else None,
     }
-    columns: dict[str, Any] = {**values, **names, **constants}
+    columns: dict[str, object] = {**values, **names, **constants}
     rows = [_fill_column(columns[field.name], field.type, length) for field in schema]
     table = pa.Table.from_arrays(rows, schema=schema)
     return table.filter(reduce(pc.or_, has_value)) if has_value else table.slice(0, 0)
 
 
-def _column(values: Any, kind: Any) -> Any:
+def _column(values: Whole | Real | None, kind: pa.DataType) -> pa.Array | None:
     """Make an Arrow column, null where a whole number is negative; None stays None."""
     if values is None:
         return None
@@ -383,13 +385,13 @@ def _column(values: Any, kind: Any) -> Any:
     return pc.if_else(pc.less(column, pa.scalar(0, kind)), pa.scalar(None, kind), column)
 
 
-def _fill_column(values: Any, kind: Any, length: int) -> Any:
+def _fill_column(values: object, kind: pa.DataType, length: int) -> pa.Array:
     if isinstance(values, pa.Array):
         return values
     return pa.nulls(length, kind) if values is None else pa.repeat(pa.scalar(values, kind), length)
 
 
-def _sort_samples(samples: Any) -> Any:
+def _sort_samples(samples: pa.Table) -> pa.Table:
     """Sort samples by partition, time and source; of one moment's, the one read last (the larger offset) comes
     first.
     """
@@ -400,10 +402,10 @@ def _sort_samples(samples: Any) -> Any:
     return samples.take(pa.array(np.lexsort([ends, *reversed(keys)])))
 
 
-def _ranks(column: Any) -> Any:
+def _ranks(column: pa.ChunkedArray) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
     """Return numbers in the order of a column's values; null is the least."""
     if not pa.types.is_dictionary(column.type):
-        return column.to_numpy()
+        return np.asarray(column.to_numpy())
     names, codes = codes_of(column)
     ordered = {name: rank for rank, name in enumerate(sorted({name or "" for name in names}))}
     return np.array([ordered[name or ""] for name in names] or [0], np.int32)[codes]

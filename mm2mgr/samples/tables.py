@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 from urllib.parse import unquote
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
@@ -101,7 +102,7 @@ class TableSnapshot:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def arrow_schema(name: str) -> Any:
+def arrow_schema(name: str) -> pa.Schema:
     """Return the Arrow schema of a table."""
     lists = {"list<int16>": pa.list_(pa.int16()), "list<int32>": pa.list_(pa.int32())}
     kinds = {column.name: lists.get(column.type) or getattr(pa, column.type)() for column in TABLES[name]}
@@ -124,14 +125,14 @@ class StoredTable:
         self._appending = threading.Lock()
 
     @cached_property
-    def filesystem(self) -> Any:
+    def filesystem(self) -> pa_fs.FileSystem:
         """The file system in which `DataFile.path` leads to the file."""
         if is_remote(self.store):
             return pa_fs.PyFileSystem(DeltaStorageHandler(self.uri))
         return pa_fs.SubTreeFileSystem(self.uri, pa_fs.LocalFileSystem())
 
     @property
-    def file_schema(self) -> Any:
+    def file_schema(self) -> pa.Schema:
         """The columns that are in the files: without the partition columns."""
         return pa.schema([field for field in self.schema if field.name not in self.partitioned_by])
 
@@ -188,7 +189,7 @@ class StoredTable:
             infos = self.filesystem.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
             return any(not info.path.strip("/").startswith("_delta_log") for info in infos)
 
-    def append(self, rows: Any) -> None:
+    def append(self, rows: pa.Table) -> None:
         """Add rows in one commit; beside other writers, and Mm2mgrError where the table is gone."""
         with self._appending, writing(self.uri):
             if not is_remote(self.store) and not list_paths(Path(self.uri), "_delta_log"):
@@ -206,7 +207,7 @@ class StoredTable:
                     if not left or not isinstance(error, CommitFailedError):
                         raise
 
-    def _folders_of(self, rows: Any) -> list[str]:
+    def _folders_of(self, rows: pa.Table) -> list[str]:
         name = self.partitioned_by[0]
         return [f"{name}={value}" for value in pc.unique(rows[name]).to_pylist()]
 
@@ -360,7 +361,12 @@ class StoredTable:
         return ""
 
     def write_file(
-        self, values: Sequence[str], tables: Iterator[Any] | Sequence[Any], *, keep_empty: bool = False, **options: Any
+        self,
+        values: Sequence[str],
+        tables: Iterable[pa.Table],
+        *,
+        keep_empty: bool = False,
+        encoding: Mapping[str, object] = MappingProxyType({}),
     ) -> DataFile | None:
         """Write rows to a file that is in no commit yet; None, and no file, where there are none (unless
         `keep_empty`).
@@ -373,7 +379,7 @@ class StoredTable:
         try:
             with (
                 self.filesystem.open_output_stream(path) as stream,
-                pq.ParquetWriter(stream, self.file_schema, compression="zstd", **options) as writer,
+                pq.ParquetWriter(stream, self.file_schema, compression="zstd", **encoding) as writer,
             ):
                 for table in tables:
                     writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
@@ -402,8 +408,8 @@ class StoredTable:
             return False
 
     def read_file(
-        self, file: DataFile, columns: Sequence[str], is_needed: Callable[[Any], bool] = lambda _: True
-    ) -> Any:
+        self, file: DataFile, columns: Sequence[str], is_needed: Callable[[pq.RowGroupMetaData], bool] = lambda _: True
+    ) -> pa.Table:
         """Return columns of a file, without the row groups whose metadata is not `wanted`; strings as dictionaries.
 
         UnreadableFile where it is damaged, MissingFile where it is gone; OSError where it cannot be reached. A column
@@ -432,7 +438,7 @@ class StoredTable:
                 hint="mm2mgr never commits half a file: check the storage",
             ) from error
 
-    def read_or_warn(self, file: DataFile, columns: Sequence[str]) -> Any:
+    def read_or_warn(self, file: DataFile, columns: Sequence[str]) -> pa.Table | None:
         """Return columns of a file; None, with a warning, where it is damaged, gone, or cannot be reached."""
         try:
             return self.read_file(file, columns)
@@ -442,13 +448,13 @@ class StoredTable:
             self._warn(f"{self.uri}/{file.path} is not readable: {error.strerror or error}; left out")
         return None
 
-    def no_rows(self, columns: Sequence[str]) -> Any:
+    def no_rows(self, columns: Sequence[str]) -> pa.Table:
         """Return these columns of no file, as `read_file` would."""
         text = pa.dictionary(pa.int32(), pa.string())
         kinds = [pa.field(name, text if name in STRINGS else self.schema.field(name).type) for name in columns]
         return pa.schema(kinds).empty_table()
 
-    def _conform(self, table: Any, columns: Sequence[str]) -> Any:
+    def _conform(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
         converted = []
         for name in columns:
             kind = self.schema.field(name)
@@ -519,7 +525,7 @@ def _statistics(file: DataFile) -> str:
     return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high})
 
 
-def _widen(bounds: dict[str, tuple[str, str]], table: Any) -> None:
+def _widen(bounds: dict[str, tuple[str, str]], table: pa.Table) -> None:
     for name in _BOUNDED:
         if name in table.column_names and len(table):
             low, high = pc.min_max(table[name]).as_py().values()
@@ -543,7 +549,7 @@ class Share:
     low: TopicName = ("", "")
     high: TopicName | None = None
 
-    def may_hold(self, group: Any) -> bool:
+    def may_hold(self, group: pq.RowGroupMetaData) -> bool:
         """Tell from the metadata of a row group whether it can have rows of the share."""
         columns = [group.column(place) for place in range(group.num_columns)]
         limits = {
@@ -556,7 +562,7 @@ class Share:
         cluster, topic = limits["cluster"], limits["topic"]
         return (cluster.max, topic.max) >= self.low and (self.high is None or (cluster.min, topic.min) < self.high)
 
-    def rows(self, table: Any) -> Any:
+    def rows(self, table: pa.Table) -> pa.Table:
         """Return the rows of the share; `cluster` and `topic` are dictionaries."""
         if self == Share():
             return table
@@ -564,7 +570,7 @@ class Share:
             [self._rows_inside(batch) for batch in table.to_batches() if len(batch)], table.schema
         )
 
-    def _rows_inside(self, batch: Any) -> Any:
+    def _rows_inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         clusters, cluster = codes_of(batch["cluster"])
         topics, topic = codes_of(batch["topic"])
         names = [[(str(name), str(of_it)) for of_it in topics] for name in clusters]
@@ -581,7 +587,7 @@ class Share:
 
 def read_share(
     table: StoredTable, files: Iterable[DataFile], columns: Sequence[str], share: Share
-) -> tuple[Any, dict[str, str]]:
+) -> tuple[pa.Table, dict[str, str]]:
     """Return the rows of a share in the order of the files, and the reason for each file left out."""
     tables, unreadable = [table.no_rows(columns)], {}
     for file in files:
@@ -622,7 +628,7 @@ def shares_of(table: StoredTable, files: Sequence[DataFile], rows_per_share: int
     return [*shares, Share(low)]
 
 
-def codes_of(column: Any) -> tuple[list[str | None], Any]:
+def codes_of(column: pa.Array | pa.ChunkedArray) -> tuple[list[str | None], npt.NDArray[np.int32]]:
     """Return the strings of a dictionary column in one chunk, and their number for each row; null is a string, too."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     names: list[str | None] = list(whole.dictionary.to_pylist())
@@ -642,7 +648,7 @@ def _representative(alike: Sequence[DataFile]) -> Sequence[DataFile]:
     return [share for share in alike if 2 * share.rows > largest.rows] if len(alike) <= 8 else [largest]
 
 
-def _counts(batch: Any) -> Iterator[tuple[TopicName, int]]:
+def _counts(batch: pa.RecordBatch) -> Iterator[tuple[TopicName, int]]:
     clusters, cluster = codes_of(batch["cluster"])
     topics, topic = codes_of(batch["topic"])
     counts = np.bincount(cluster.astype(np.int64) * len(topics) + topic)

@@ -22,11 +22,11 @@ from mm2mgr.files import replace_file
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
-from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.folder import Endpoints, claim, is_claimed, only_one, writing
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.process import ProcessId
-from mm2mgr.sandbox.server import Runtime, Server, kafka_runtime, start_all, stop_all
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.runtime import Runtime, kafka_runtime
+from mm2mgr.sandbox.server import Server, start_all, stop_all
 
 DEFAULT_DIRECTORY = Path(".mm2mgr/sandbox")
 _USE = "sandbox"
@@ -91,13 +91,13 @@ class ProcessState:
 
 
 class Sandbox:
-    """The servers of one directory; as a context manager it ends with `down`."""
+    """The servers of one directory; as a context manager it ends with `stop`."""
 
     def __init__(self, directory: Path = DEFAULT_DIRECTORY) -> None:
         self.directory = directory.absolute()
         self.state_file = self.directory / "state.json"
 
-    def up(self, layout: Layout | None = None, progress: Progress = lambda line: None) -> Endpoints:
+    def start(self, layout: Layout | None = None, progress: Progress = lambda line: None) -> Endpoints:
         """Start what is missing and wait until all serves; without a layout, the recorded one or the default.
 
         Raises SandboxError when another layout is up here, or the folder is not a sandbox's; on failure or Ctrl-C what
@@ -157,8 +157,8 @@ class Sandbox:
             dict(state.layout.connect),
         )
 
-    def down(self, progress: Progress = lambda line: None) -> None:
-        """Stop the recorded servers, workers first, and remove their data; logs stay until the next `up`."""
+    def stop(self, progress: Progress = lambda line: None) -> None:
+        """Stop the recorded servers, workers first, and remove their data; logs stay until the next `start`."""
         if not self.check():
             return
         with writing(self.directory), only_one(self.directory):
@@ -204,7 +204,7 @@ class Sandbox:
         progress(f"ready: {names}")
 
     def _remember(self, layout: Layout, server: Server) -> None:
-        """Write down a server as soon as it has a process, so that `down` finds it even if `up` is killed."""
+        """Write down a server as soon as it has a process, so that `stop` finds it even if `start` is killed."""
         before = read_state(self.state_file) or State(layout, {})
         if server.process:
             record = ServerRecord(server.process, server.ports)
@@ -218,13 +218,13 @@ class Sandbox:
             self.state_file.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
-        self.up()
+        self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.down()
+        self.stop()
 
 
 def _adopt_server(server: AnyServer, state: State) -> AnyServer:

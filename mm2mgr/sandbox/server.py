@@ -14,16 +14,13 @@ import socket
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.files import cache_file
-from mm2mgr.sandbox.jars import DEFAULT_VERSION, kafka_jars
-from mm2mgr.sandbox.java import Java, find_java
 from mm2mgr.sandbox.process import ProcessDied, ProcessId, last_lines, spawn, wait_until, without_interrupts
+from mm2mgr.sandbox.runtime import Runtime, kafka_runtime
 
 HOST = "127.0.0.1"
 _START_TIMEOUT_SECONDS = 90.0
@@ -41,25 +38,6 @@ _WRITE_CLASSES = "-XX:ArchiveClassesAtExit="
 _WRITING_SECONDS = 60.0
 _LOG_DIRECTORY = "-Dmm2mgr.log.directory="
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """The Java and the jars that servers are started with."""
-
-    java: Java
-    jars: tuple[Path, ...]
-
-    def cached(self, name: str, suffix: str = "") -> Path:
-        """Return where the cache has a file that only this Java with these jars may use."""
-        java = self.java.java.resolve()
-        return cache_file(name, java, java.stat().st_mtime_ns, self.jars, suffix=suffix)
-
-
-def kafka_runtime(version: str = DEFAULT_VERSION) -> Runtime:
-    """Fetch the jars of a Kafka line and find Java; raises PackageMissing, JavaMissing or SandboxError."""
-    jars = tuple(kafka_jars(version))
-    return Runtime(find_java(), jars)
 
 
 class Server(ABC):
@@ -228,7 +206,7 @@ class Server(ABC):
 
     @property
     def _classes_file(self) -> Path:
-        return self.runtime.cached(f"{self.kind}-classes", ".jsa")
+        return self.runtime.cache_file(f"{self.kind}-classes", ".jsa")
 
     @property
     def _crash_file(self) -> Path:

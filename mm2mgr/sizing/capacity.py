@@ -178,8 +178,8 @@ class Pace:
     gap_seconds: float = 180.0
 
     @classmethod
-    def beside(cls, interval_seconds: float) -> Pace:
-        """Return the pace beside sampling at an interval: never more than once a minute."""
+    def for_sampling(cls, interval_seconds: float) -> Pace:
+        """Return the pace for sampling at an interval: never more than once a minute."""
         every = max(60.0, interval_seconds)
         return cls(every, gap_seconds=3 * every)
 

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mm2mgr.link import WORKER_HEAP_BYTES
 from mm2mgr.sizing.fleet import (
@@ -23,6 +23,9 @@ from mm2mgr.sizing.fleet import (
 )
 from mm2mgr.sizing.load import statistic_of
 from mm2mgr.text import list_names, number_of, rate_text, size_text
+
+if TYPE_CHECKING:
+    from mm2mgr.sizing.load import Array
 
 _WITHOUT_WORKER = ("UNASSIGNED", "DESTROYED")
 
@@ -116,7 +119,7 @@ class Placement:
             sentences.append(f"Tasks without a worker now: {list_names(self.nowhere)}.")
         return sentences
 
-    def to_dict(self, declared: int | None) -> dict[str, Any]:
+    def to_dict(self, declared: int | None) -> dict[str, object]:
         """Return plain JSON values."""
         return {
             "workers": [{**asdict(worker), "flow_tasks": worker.flow_tasks} for worker in self.workers],
@@ -133,7 +136,8 @@ class Placement:
             "memory": f"{size_text(worker.heap_bytes)} of heap, more than fits {size_text(heap or 0)}",
             "network": f"{rate_text(worker.bytes_per_second)} each way of {rate_text(network or 0)}",
         }
-        return f"{worker.worker} is overloaded as placed now: {list_names([words[limit] for limit in worker.over_limits])}."
+        limits = list_names([words[limit] for limit in worker.over_limits])
+        return f"{worker.worker} is overloaded as placed now: {limits}."
 
 
 def placement_of(
@@ -171,7 +175,7 @@ class _Held:
 
     run: FlowRun | None
     number: int
-    hours: Any
+    hours: Array | float
     heap_bytes: float
 
 
@@ -186,7 +190,7 @@ def _placed_tasks(connector: ConnectorPlacement, run: FlowRun | None) -> Iterato
 
 def _worker(name: str, connectors: int, held: Sequence[_Held], limits: WorkerLimits) -> WorkerNow:
     numbers: dict[str, list[int]] = {}
-    hours: Any = 0.0
+    hours: Array | float = 0.0
     for task in held:
         if task.run:
             numbers.setdefault(task.run.flow_id, []).append(task.number)

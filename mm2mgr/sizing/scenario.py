@@ -78,7 +78,7 @@ class Scenario:
         """Return the scenario with other topics: what its connector would then be assigned is predicted."""
         return replace(self, carries=carries, rates=rates, assignment=predict(self.listing, carries))
 
-    def without(self, topic: str) -> Scenario:
+    def without_topic(self, topic: str) -> Scenario:
         """Return the scenario without one of its topics."""
         rates = {partition: rate for partition, rate in self.rates.items() if partition.topic != topic}
         return self.with_topics(lambda name: name != topic and self.carries(name), rates)
@@ -220,7 +220,7 @@ def with_topic_moved(scenarios: Collection[Scenario], topic: str, flow_ids: Coll
         if scenario.pair in takers and scenario.flow_id not in flow_ids and scenario.carries(topic)
     }
 
-    def changed(scenario: Scenario) -> Scenario:
+    def move_topic(scenario: Scenario) -> Scenario:
         giver = givers.get(scenario.pair)
         if giver is None:
             return scenario
@@ -228,9 +228,9 @@ def with_topic_moved(scenarios: Collection[Scenario], topic: str, flow_ids: Coll
             gained = {partition: rate for partition, rate in giver.rates.items() if partition.topic == topic}
             carries = scenario.carries
             return scenario.with_topics(lambda name: name == topic or carries(name), {**scenario.rates, **gained})
-        return scenario.without(topic) if scenario.carries(topic) else scenario
+        return scenario.without_topic(topic) if scenario.carries(topic) else scenario
 
-    return tuple(changed(scenario) for scenario in scenarios)
+    return tuple(move_topic(scenario) for scenario in scenarios)
 
 
 def with_topic_split(scenarios: Collection[Scenario], topic: str, name: str) -> tuple[Scenario, ...]:
@@ -244,7 +244,7 @@ def with_topic_split(scenarios: Collection[Scenario], topic: str, name: str) -> 
         if scenario.name == name or not scenario.carries(topic):
             changed_scenarios.append(scenario)
             continue
-        changed_scenarios.append(scenario.without(topic))
+        changed_scenarios.append(scenario.without_topic(topic))
         if scenario.pair not in there:
             own = {partition: rate for partition, rate in scenario.rates.items() if partition.topic == topic}
             split = replace(scenario, name=name, now=None).with_topics(lambda other: other == topic, own)
@@ -274,12 +274,12 @@ def with_target(
 def with_limit(scenarios: Iterable[Scenario], flow_ids: Collection[str], limit: int) -> tuple[Scenario, ...]:
     """Bound the tasks of the named flows; a number written by hand is bounded too."""
 
-    def limited(scenario: Scenario) -> Scenario:
+    def limit_tasks(scenario: Scenario) -> Scenario:
         now = replace(scenario.now, tasks=min(scenario.now.tasks, limit)) if scenario.now else None
         bounds = replace(scenario.rules.bounds, limit=limit)
         return replace(scenario, now=now, rules=replace(scenario.rules, bounds=bounds))
 
-    return tuple(limited(scenario) if scenario.flow_id in flow_ids else scenario for scenario in scenarios)
+    return tuple(limit_tasks(scenario) if scenario.flow_id in flow_ids else scenario for scenario in scenarios)
 
 
 def _load(name: str, runs: Iterable[FlowRun], pairs: Collection[str], machines: ConnectWorkers) -> ConnectLoad:
@@ -421,7 +421,7 @@ def _flows_at_limit(outcome: Outcome) -> list[str]:
     return [run.flow_id for load in outcome.loads.values() for run in load.runs if run.limit_used >= 1]
 
 
-def _of_flow(sizing: Sizing) -> dict[str, Any]:
+def _of_flow(sizing: Sizing) -> dict[str, object]:
     return {
         "bytes_per_second": sizing.bytes_per_second,
         "tasks": sizing.tasks,
@@ -434,7 +434,7 @@ def _of_flow(sizing: Sizing) -> dict[str, Any]:
     }
 
 
-def _totals(outcome: Outcome) -> dict[str, Any]:
+def _totals(outcome: Outcome) -> dict[str, object]:
     needs = outcome.needs.values()
     asked = [need.workers_needed for need in needs]
     today = [need.workers_today for need in needs if need.workers_today]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mm2mgr.partitions import moved_partitions
 from mm2mgr.sizing.tasks import SizedFlow, Sizing
@@ -145,7 +144,7 @@ def overrides_document(
     source_text: str,
     changed: Mapping[str, str] | None = None,
     savings: Mapping[str, int] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, dict[str, dict[str, object]]]:
     """Return {"sizing": {flow id: …}} in the order of flow ids, as it is written below `clusters/overrides/` for
     review.
 
@@ -155,7 +154,7 @@ def overrides_document(
     """
     entries = {}
     for sizing in sorted(sizings, key=lambda partition: partition.flow_id):
-        entry: dict[str, Any] = {
+        entry: dict[str, object] = {
             "tasks_max": sizing.tasks,
             "reason": " ".join(sizing.reasons),
             "bytes_per_second": round(sizing.bytes_per_second),

@@ -87,17 +87,16 @@ def load(sources: Sequence[Path], contents: Mapping[str, bytes] = MappingProxyTy
     return Spec(tree, merged.values, merged.places, tuple(str(path) for path, _ in files), overrides)
 
 
-def _remember(values: Any) -> None:
+def _remember(values: object) -> None:
     """Register the secrets in the tree for masking, before any problem quotes them."""
     if isinstance(values, dict):
         remember(values)
         values = list(values.values())
-    for inner in values:
-        if isinstance(inner, dict | list):
-            _remember(inner)
+    for inner in values if isinstance(values, list) else ():
+        _remember(inner)
 
 
-def check_merged(merged: dict[str, Any], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
+def check_merged(merged: dict[str, object], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
     """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems
     too.
     """
@@ -146,7 +145,7 @@ class _Merged:
             self.places.setdefault(shifted, place)
 
     def _join(
-        self, document: Document, path: PathKey, into: dict[str, Any], values: dict[str, Any], *, deep: bool
+        self, document: Document, path: PathKey, into: dict[str, Any], values: dict[str, object], *, deep: bool
     ) -> None:
         for key, value in values.items():
             inner = (*path, key)

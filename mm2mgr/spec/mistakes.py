@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import yaml
 from pydantic import ValidationError
@@ -34,9 +34,19 @@ Mistake = tuple[PathKey, str]
 _SHOWN = 80
 
 
-def mistakes(error: ValidationError, values: Any, base: PathKey = (), of: str = "") -> list[Mistake]:
+class _Error(TypedDict):
+    """A problem as pydantic has it; `ctx` where its `type` has limits or patterns."""
+
+    type: str
+    loc: tuple[int | str, ...]
+    msg: str
+    input: object
+    ctx: NotRequired[dict[str, Any]]
+
+
+def mistakes(error: ValidationError, values: object, base: PathKey = (), of: str = "") -> list[Mistake]:
     """Return one message per wrong place. `base` is where `values` are in the tree, `of` is added to each name."""
-    groups: dict[PathKey, list[Any]] = {}
+    groups: dict[PathKey, list[_Error]] = {}
     for item in error.errors(include_url=False):
         groups.setdefault(_real_path(item, values), []).append(item)
     kinds = {path: items[0]["type"] for path, items in groups.items()}
@@ -66,7 +76,7 @@ def mistakes(error: ValidationError, values: Any, base: PathKey = (), of: str = 
     return messages
 
 
-def _real_path(item: Any, values: Any) -> PathKey:
+def _real_path(item: _Error, values: object) -> PathKey:
     """Remove what pydantic adds to a path (names of union branches and validators)."""
     path: list[Key] = []
     for key in item["loc"]:
@@ -82,14 +92,14 @@ def _is_of_entry(path: PathKey) -> bool:
     return isinstance(below, Mapping) and any(path[-1] in properties_of(name) for name in _definitions(below))
 
 
-def _is_key(item: Any) -> bool:
+def _is_key(item: _Error) -> bool:
     return bool(item["loc"][-1:] == ("[key]",))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _predicate(path: PathKey, items: Sequence[Any], base: PathKey) -> str:  # noqa: PLR0911 - one return a kind of error
+def _predicate(path: PathKey, items: Sequence[_Error], base: PathKey) -> str:  # noqa: PLR0911
     """Say what is wrong with the value at a path. A union reports each of its branches: the deepest knows best."""
     deepest = max(len(item["loc"]) for item in items)
     items = [item for item in items if len(item["loc"]) == deepest]
@@ -122,7 +132,7 @@ def _predicate(path: PathKey, items: Sequence[Any], base: PathKey) -> str:  # no
     return f" should be {_kinds(node)}, not {_written_text(path, value)}{_remedy(path, node, value)}"
 
 
-def _words(item: Any) -> str:
+def _words(item: _Error) -> str:
     """Return what a validator says, or the words of its pattern; what completes "should be" starts with an article."""
     if item["type"] == "value_error":
         return str(item["msg"]).removeprefix("Value error, ")
@@ -208,7 +218,7 @@ def _guess_value(node: Node, kinds: Sequence[Node], value: object) -> object:  #
     return None
 
 
-def _as_map(value: str | list[Any]) -> dict[str, Any] | None:
+def _as_map(value: str | list[dict[str, object]]) -> dict[str, object] | None:
     """Return the map that `a=1, b=2` or a list of maps stands for."""
     if isinstance(value, str):
         parts = [part.split("=") for part in re.split(r"[,;\s]+", value)]
@@ -222,7 +232,7 @@ def _for_example(key: Key, node: Node) -> str:
     return "" if example is None else f"; for example {_yaml(key, example)}"
 
 
-def _example(node: Node) -> Any:
+def _example(node: Node) -> object:
     if definition := definition_of(node):
         return example_of(definition)
     if "examples" in node:

@@ -5,9 +5,9 @@ Client settings are plain Kafka keys under the client that they configure; mm2mg
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, create_model, model_validator
 
 from mm2mgr.metric_sources import METRIC_SOURCES
 from mm2mgr.spec.values import (
@@ -55,7 +55,7 @@ class Model(BaseModel):
         return hash(type(self))
 
 
-def _example(**values: object) -> dict[str, Any]:
+def _example(**values: JsonValue) -> dict[str, JsonValue]:
     """Return what the schema, and errors where something else was written, give as an example."""
     return {"examples": [values]}
 

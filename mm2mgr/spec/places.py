@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from yaml.error import Mark
 
 from mm2mgr.errors import Problem, SpecError
 from mm2mgr.files import Unreadable, read_bytes
@@ -63,7 +64,7 @@ class Document:
     """One YAML file: its values and the place of each of them."""
 
     file: str
-    values: dict[str, Any]
+    values: dict[str, object]
     places: dict[PathKey, Place]
 
 
@@ -105,7 +106,7 @@ def _refusal_error(file: str, problem: str, mark: Any = None) -> SpecError:
     return SpecError([Problem(_place(file, mark), problem)])
 
 
-def _place(file: str, mark: Any) -> Place:
+def _place(file: str, mark: Mark | None) -> Place:
     return Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
 
 
@@ -170,12 +171,12 @@ class _Reader(yaml.constructor.SafeConstructor):
             problem = f"the anchors in this file expand to too many values (more than {_MAX_VALUES:,})"
             raise _refusal_error(self.file, problem, node.start_mark)
 
-    def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, Any]:
+    def mapping(self, node: yaml.MappingNode, path: PathKey) -> dict[str, object]:
         if id(node) not in self.checked:
             self.checked.add(id(node))
             self.refuse_twice(node)
             self.flatten_mapping(node)
-        result: dict[str, Any] = {}
+        result: dict[str, object] = {}
         for key, item in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self.problem(key, "a key must be plain text (a template has to be rendered first)")
@@ -202,7 +203,7 @@ class _Reader(yaml.constructor.SafeConstructor):
     def refuse_tag(self, node: yaml.Node) -> None:
         self.problem(node, f"the tag {node.tag} is not supported; text that begins with ! needs quotes")
 
-    def scalar(self, node: yaml.Node) -> Any:
+    def scalar(self, node: yaml.Node) -> object:
         if node.tag == _TEXT_TAG:
             return node.value
         if node.tag in _NUMBER_TAGS and _OLD_NUMBER.fullmatch(node.value):

@@ -18,7 +18,7 @@ Node = Mapping[str, Any]
 
 
 @cache
-def json_schema() -> dict[str, Any]:
+def json_schema() -> Node:
     """Return the JSON Schema of one file of the tree: every top-level key is optional, since files are merged."""
     schema = models.Tree.model_json_schema(by_alias=True)
     schema.pop("required", None)
@@ -28,7 +28,7 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def _explain_patterns(node: Any) -> None:
+def _explain_patterns(node: object) -> None:
     """Add what editors show of a value that does not match a pattern."""
     if isinstance(node, dict):
         if words := SIGNS.get(node.get("pattern", "")):
@@ -77,7 +77,7 @@ def properties_of(definition: str) -> Node:
     return dict(json_schema()["$defs"][definition].get("properties", {}))
 
 
-def example_of(definition: str) -> dict[str, Any]:
+def example_of(definition: str) -> dict[str, object]:
     """Return the example of a definition, its most important key first (the schema has its keys sorted)."""
     return dict(getattr(models, definition).model_config["json_schema_extra"]["examples"][0])
 
@@ -92,7 +92,7 @@ def _step(node: Node, key: Key) -> list[Node]:
     return [items] if isinstance(items, Mapping) else []
 
 
-def values_of(node: Node) -> Any:
+def values_of(node: Node) -> Node | None:
     """Return the schema of the values of a map whose keys are free."""
     return node.get("additionalProperties") or next(iter((node.get("patternProperties") or {}).values()), None)
 
@@ -130,7 +130,7 @@ def _steps(node: Node) -> Iterator[tuple[str, str]]:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def in_words(node: Node, named: Callable[[str], str], quoted: Callable[[str], str]) -> str:  # noqa: PLR0911 - one return a kind
+def in_words(node: Node, named: Callable[[str], str], quoted: Callable[[str], str]) -> str:  # noqa: PLR0911
     """Return what may be written: `named` words a definition, `quoted` a word that is written as it is."""
     if name := definition_of(node):
         return named(name)

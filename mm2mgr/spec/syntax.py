@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from yaml.error import Mark
 
 Position = tuple[int, int, str]
 """Line and column from 0, and what to write."""
@@ -103,7 +106,7 @@ def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Position]:
             yield number, match.start(1), f"a value that begins with {match[1]} needs quotes{star}"
 
 
-def _of_brackets(lines: list[str], last: int, mark: Any, start: Any) -> Position:
+def _of_brackets(lines: list[str], last: int, mark: Mark, start: Mark) -> Position:
     """Return what is wrong inside [ ] or { }, where the parser expects a comma or the end."""
     if mark.line == start.line and lines[last][: mark.column][-1:] in ("'", '"'):
         return mark.line, mark.column, "text goes on behind the quote: put all of it into the quotes"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -22,11 +21,11 @@ from mm2mgr.spec.places import read_yaml
 
 _LOCK_SECONDS = 30.0  # it is held for milliseconds
 _ATTEMPTS = 10
-Entries = Mapping[str, Mapping[str, Any]]
+Entries = Mapping[str, Mapping[str, object]]
 """The content of such a file: by flow or by cluster."""
 
 
-def yaml_text(value: Mapping[str, Any]) -> str:
+def yaml_text(value: Mapping[str, object]) -> str:
     """Return plain values as a YAML document, keys in the order that they have."""
     return yaml.safe_dump(value, sort_keys=False, width=110, allow_unicode=True)
 
@@ -120,13 +119,13 @@ class OverrideFile:
         entry = entries.get(name, {})
         return entry.get(self.decisive) if self.decisive else entry
 
-    def _entries(self, path: Path) -> dict[str, dict[str, Any]]:
+    def _entries(self, path: Path) -> dict[str, dict[str, object]]:
         if not path.exists():
             return {}
         documents = read_yaml(path)
         if documents and not self.wrote(path):
             raise self._not_ours(path, f"it does not start with the line that `{self.command}` writes")
-        entries: dict[str, dict[str, Any]] = {}
+        entries: dict[str, dict[str, object]] = {}
         for document in documents:
             if other := sorted(document.values.keys() - {self.key}):
                 raise self._not_ours(path, f"it also contains '{other[0]}'")
@@ -156,7 +155,7 @@ BROKERS = OverrideFile(
 
 def merge(
     now: Entries, entries: Entries, known_names: Collection[str], before: Entries
-) -> dict[str, Mapping[str, Any]]:
+) -> dict[str, Mapping[str, object]]:
     """Return the content with these entries instead of the ones there; what is no longer known is left out, unless it
     is new.
     """

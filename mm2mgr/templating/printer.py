@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from types import CodeType
+from typing import cast
 
 import jinja2
 
@@ -49,7 +50,7 @@ class _CompiledTemplates(jinja2.BytecodeCache):
     """
 
     def __init__(self) -> None:
-        self.code: dict[tuple[str, str], Any] = {}
+        self.code: dict[tuple[str, str], CodeType | None] = {}
 
     def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
         bucket.code = self.code.get((bucket.key, bucket.checksum))
@@ -68,7 +69,7 @@ class Printer:
     """Renders templates of some folders."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.inserted: list[Any] = []
+        self.inserted: list[object] = []
         self.folders = folders
         self.environment = Environment(
             {"settings": self.settings},
@@ -82,16 +83,16 @@ class Printer:
             bytecode_cache=_COMPILED,
         )
 
-    def print(self, template: str, context: dict[str, Any], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
+    def print(self, template: str, context: dict[str, object], name: str) -> tuple[dict[str, str], dict[str, Origin]]:
         config: dict[str, str] = {}
         origins: dict[str, Origin] = {}
-        at = template
+        at, entries = template, list[tuple[str, object]]()
         self.environment.begin()
         try:
             for line in self.lines(template, context):
                 at = line.at
                 if line.is_block:
-                    block = self.inserted[line.inserted[0]]
+                    block = cast("dict[str, object]", self.inserted[line.inserted[0]])
                     entries = [(line.key + key, value) for key, value in sorted(block.items())]
                 else:
                     entries = [(line.key, self.read_back(line) if line.inserted else line.parts[0])]
@@ -117,7 +118,7 @@ class Printer:
             raise TemplateError(f"{at}, connector '{name}': {type(error).__name__}: {error}") from error
         return config, origins
 
-    def lines(self, template: str, context: dict[str, Any]) -> tuple[_TemplateLine, ...]:
+    def lines(self, template: str, context: dict[str, object]) -> tuple[_TemplateLine, ...]:
         """Return the lines of a rendered template."""
         self.inserted.clear()
         return _read(self.environment.get_template(template).render(context), template)
@@ -137,7 +138,7 @@ class Printer:
 
     # Jinja runs a plain finalize on constants when it compiles a template, where no connector is being written.
     @jinja2.pass_eval_context
-    def insert(self, _: object, value: Any) -> str:
+    def insert(self, _: object, value: object) -> str:
         """Return a mark for a value until the lines are read back: values may contain line breaks, equals signs and
         blanks.
         """
@@ -145,7 +146,7 @@ class Printer:
             return value
         if isinstance(value, jinja2.Undefined):
             return str(value)  # StrictUndefined raises with the name
-        self.inserted.append(self.environment.inserted(value))
+        self.inserted.append(self.environment.insert_text(value))
         return f"{_MARK}{len(self.inserted) - 1}{_MARK}"
 
     def settings(self, prefix: str, block: Mapping[str, str]) -> _Lines:

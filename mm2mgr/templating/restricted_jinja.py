@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from types import BuiltinMethodType, TracebackType
-from typing import Any
+from typing import TypeAlias
 
 import jinja2
 from jinja2 import nodes
@@ -72,14 +72,15 @@ class Environment(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], **options: Any) -> None:
+    def __init__(self, functions: Mapping[str, Callable[..., object]], **options: object) -> None:
         super().__init__(**options)
         del self.globals["lipsum"]
         self.globals.update(functions)
         self.filters = {
             name: self._bound_filter(name, function) for name, function in self.filters.items() if name not in _NO_USE
         }
-        own = self.step, self.joined, self.weighed = self._step, self._join_parts, self._weigh_value
+        self.step, self.joined, self.weighed = self._step, self._join_parts, self._weigh_value
+        own: tuple[object, ...] = self.step, self.joined, self.weighed
         self._own = {id(function) for function in (*functions.values(), *own)}
         self.left, self.left_of_all = _MOST_WORK, _MOST_WORK_OF_ALL
 
@@ -89,7 +90,7 @@ class Environment(ImmutableSandboxedEnvironment):
         """Give the next connector its budget."""
         self.left = _MOST_WORK
 
-    def inserted(self, value: object) -> str:
+    def insert_text(self, value: object) -> str:
         """Return the text of a value that is inserted into a connector; a text itself."""
         if not isinstance(value, str):
             self._take(self._weigh(value))
@@ -119,16 +120,16 @@ class Environment(ImmutableSandboxedEnvironment):
         """Return about how many characters a value has when it is written out, aliases each time."""
         total, waiting = 0, [value]
         while waiting:
-            one = waiting.pop()
+            item = waiting.pop()
             total += 10
-            if isinstance(one, str | bytes | range):
-                total += len(one)
-            elif isinstance(one, int):
-                total += one.bit_length() // 64
-            elif isinstance(one, Mapping):
-                waiting += [*one.keys(), *one.values()]
-            elif isinstance(one, list | tuple | set | frozenset):
-                waiting += one
+            if isinstance(item, str | bytes | range):
+                total += len(item)
+            elif isinstance(item, int):
+                total += item.bit_length() // 64
+            elif isinstance(item, Mapping):
+                waiting += [*item.keys(), *item.values()]
+            elif isinstance(item, list | tuple | set | frozenset):
+                waiting += item
             if total + len(waiting) > self.left:
                 self.spend(total + len(waiting))
         return total
@@ -155,12 +156,12 @@ class Environment(ImmutableSandboxedEnvironment):
         self.spend(1 + self._weigh(value))
         return value
 
-    def _bound_filter(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _bound_filter(self, name: str, function: Callable[..., object]) -> Callable[..., object]:
         """Return a filter that counts its work; the environment or context that Jinja2 puts first is not part of it."""
         first = 1 if hasattr(function, "jinja_pass_arg") else 0
 
         @wraps(function)
-        def run_bounded(*arguments: Any, **named: Any) -> Any:
+        def run_bounded(*arguments: object, **named: object) -> object:
             values = self._count_values(arguments[first:])
             self._charge(name, (*values, *named.values()))
             return function(*arguments[:first], *values, **named)
@@ -170,14 +171,14 @@ class Environment(ImmutableSandboxedEnvironment):
     # --- what a template may touch
     # --------------------------------------------------------------------------------------
 
-    def is_safe_callable(self, obj: Any) -> bool:
+    def is_safe_callable(self, obj: object) -> bool:
         is_known = id(obj) in self._own or any(obj is maker for maker in (self.globals["range"], *_MAKERS))
         method = getattr(obj, "__wrapped__", obj)  # the sandbox's own wrapper of str.format
         owner = getattr(method, "__self__", None)
         is_method = isinstance(method, BuiltinMethodType) and isinstance(owner, _VALUES)
         return is_known or is_method or isinstance(obj, _OBJECTS) or isinstance(owner, _OBJECTS)
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(__self, __context: Context, __obj: Callable[..., object], *args: object, **kwargs: object) -> object:
         if id(__obj) in __self._own:
             return __obj(
                 *args, **{name: value for name, value in kwargs.items() if name not in _SCOPES} if kwargs else {}
@@ -192,13 +193,13 @@ class Environment(ImmutableSandboxedEnvironment):
         __self._charge(name, (*((owner,) if isinstance(owner, _VALUES) else ()), *args, *named))
         return super().call(__context, __obj, *args, **kwargs)
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
+    def getattr(self, obj: object, attribute: str) -> object:
         value = getattr(obj, attribute, None)
         if isinstance(value, _PLAIN) and attribute[0] != "_":
             return value  # most are, and the sandbox looks at each for longer than the rest of rendering takes
         return super().getattr(obj, attribute)
 
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         if operator in ("*", "**") and isinstance(left, int) and isinstance(right, int):
             bits = left.bit_length() * abs(right) if operator == "**" else left.bit_length() + right.bit_length()
             if bits > _MOST_BITS:
@@ -224,14 +225,17 @@ class Environment(ImmutableSandboxedEnvironment):
         return tree
 
 
+Repeated: TypeAlias = nodes.Template | nodes.For | nodes.Macro | nodes.CallBlock | nodes.Block
+
+
 class _Counting(NodeTransformer):
     """Puts a step into each body that can run many times, and counts what `~`, lists and maps hold."""
 
-    def _repeat_node(self, node: Any) -> nodes.Node:
+    def _repeat_node(self, node: Repeated) -> nodes.Node:
         size = sum(len(data.data) for data in node.find_all(nodes.TemplateData))
         self.generic_visit(node)
         node.body.insert(0, nodes.ExprStmt(self._of_environment("step", [nodes.Const(size)])).set_lineno(node.lineno))
-        return node  # type: ignore[no-any-return]
+        return node
 
     visit_Template = visit_For = visit_Macro = visit_CallBlock = visit_Block = _repeat_node
 
@@ -239,7 +243,7 @@ class _Counting(NodeTransformer):
         self.generic_visit(node)
         return self._of_environment("joined", node.nodes).set_lineno(node.lineno)
 
-    def _literal(self, node: Any) -> nodes.Node:
+    def _literal(self, node: nodes.Expr) -> nodes.Node:
         self.generic_visit(node)
         is_target = getattr(node, "ctx", "load") != "load"
         return node if is_target else self._of_environment("weighed", [node]).set_lineno(node.lineno)

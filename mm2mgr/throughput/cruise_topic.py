@@ -116,7 +116,7 @@ class TopicSource:
     interval_ms: int
     source_prefix: ClassVar[str] = CRUISE_CONTROL_TOPIC
     delivered: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
-    """Whose samples of the newest moment were delivered: that moment is read again, since they come in several batches."""
+    """By time, whose samples were delivered; the newest moment is read again, since they come in several batches."""
 
     def close(self) -> None:
         """End Spark, which the clusters share."""
@@ -148,7 +148,7 @@ class TopicSource:
             yield Gathered(rows.batches(), [*skipped, *names.notes(), *rows.notes()])
 
 
-def decode(value: bytes | None) -> dict[str, Any] | str:
+def decode(value: bytes | None) -> dict[str, object] | str:
     """Decode the value of one record into bytes/s, records/s (None in v0) and bytes; the reason when it is no
     sample.
     """
@@ -172,7 +172,7 @@ def decode(value: bytes | None) -> dict[str, Any] | str:
 
 
 def topic_samples(
-    spark: SparkSession, settings: Mapping[str, Any], topic: str, since_ms: int | None
+    spark: SparkSession, settings: Mapping[str, str], topic: str, since_ms: int | None
 ) -> Iterator[TopicSamples]:
     """Yield the samples from `since_ms` on (None: all that the topic still has) to its end right now, oldest first.
 
@@ -185,7 +185,7 @@ def topic_samples(
         )
 
 
-def _read(spark: SparkSession, settings: dict[str, Any], topic: str, ranges: list[Range]) -> list[bytes]:
+def _read(spark: SparkSession, settings: dict[str, str], topic: str, ranges: list[Range]) -> list[bytes]:
     """Read each range in a task of its own. Arrow goes as bytes: Spark's own ways to hand it on need pandas."""
     do = F.udf(lambda number: _pack_rows(_range_rows(settings, topic, ranges[number])), BinaryType(), useArrow=False)
     try:
@@ -204,7 +204,7 @@ def _collect_samples(tables: list[pa.Table]) -> TopicSamples:
     return TopicSamples(table.filter(is_sample).select(_VALUES).to_pydict(), skipped)
 
 
-def _ranges(settings: Mapping[str, Any], topic: str, since_ms: int | None) -> list[Range]:
+def _ranges(settings: Mapping[str, str], topic: str, since_ms: int | None) -> list[Range]:
     """Return (partition, first offset, end offset) of what is to be read; partitions with nothing new are left out."""
     with closing(confluent_kafka.Consumer({**settings, **_READER})) as consumer:
         try:
@@ -239,7 +239,7 @@ def _slices(ranges: list[Range]) -> Iterator[list[Range]]:
         yield [piece for piece in cut if piece[1] < piece[2]]
 
 
-def _range_rows(settings: Mapping[str, Any], topic: str, time_range: Range) -> Iterator[dict[str, Any]]:
+def _range_rows(settings: Mapping[str, str], topic: str, time_range: Range) -> Iterator[dict[str, object]]:
     """Yield the samples of one range, then one row per fault; an exception ends the task with its message."""
     partition, reached, end = time_range
     faults, heard = Counter[str](), time.monotonic()
@@ -263,7 +263,7 @@ def _range_rows(settings: Mapping[str, Any], topic: str, time_range: Range) -> I
     yield from ({"fault": fault, "count": count} for fault, count in faults.items())
 
 
-def _pack_rows(rows: Iterator[dict[str, Any]]) -> bytes:
+def _pack_rows(rows: Iterator[dict[str, object]]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as stream:
         while piece := list(islice(rows, _CONSUME)):

@@ -108,7 +108,7 @@ def _names(table: StoredTable, window: Window) -> PartitionNames:
     for hour in window.hours:
         rows = read_rows(table, window.files_of([hour]), ())
         if (names.places(rows) < 0).any():
-            names = names.joined(rows)
+            names = names.with_rows(rows)
     return names
 
 

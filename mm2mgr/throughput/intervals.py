@@ -89,12 +89,12 @@ class Series:
         return np.searchsorted(self.starts, rows, side="right") - 1
 
 
-def constant(value: Any, count: int) -> Any:
+def constant(value: float | np.generic, count: int) -> Any:
     """Return a column of one value that takes no memory."""
     return np.broadcast_to(value, count)
 
 
-def _is_constant(column: Any) -> bool:
+def _is_constant(column: npt.NDArray[np.generic]) -> bool:
     return bool(column.strides == (0,))
 
 

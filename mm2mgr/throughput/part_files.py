@@ -74,7 +74,7 @@ class PartitionNames:
         is_there = (cluster >= 0) & (topic >= 0) & (self._keys[at] == keys if len(self) else False)
         return np.where(is_there, at, -1)
 
-    def joined(self, rows: RateRows) -> PartitionNames:
+    def with_rows(self, rows: RateRows) -> PartitionNames:
         """Return these and the partitions of the rows."""
         clusters, topics = sorted({*self.clusters, *rows.clusters}), sorted({*self.topics, *rows.topics})
         cluster = np.append(
@@ -136,7 +136,10 @@ def read_rows(table: StoredTable, files: Sequence[DataFile], columns: Iterable[s
             tables = list(readers.map(read, files))
     except (UnreadableFile, OSError) as error:
         reason = error.message if isinstance(error, UnreadableFile) else f"{table.uri}: {error}"
-        hint = f"run `mm2mgr throughput`: it makes again what is gone or cut off and has samples; if this stays, move {table.uri} away first"
+        hint = (
+            "run `mm2mgr throughput`: it makes again what is gone or cut off and has samples; if this stays, move"
+            f" {table.uri} away first"
+        )
         raise Mm2mgrError(f"a roll-up is not readable: {reason}", hint=hint) from error
     return _as_arrays(_in_one_chunk(tables or [table.no_rows(names)]))
 
@@ -171,7 +174,7 @@ def write_rows(
             columns[name] = pa.array(values, from_pandas=True)  # NaN becomes null
     rows = pa.table([columns[field.name].cast(field.type) for field in table.file_schema], schema=table.file_schema)
     rows = rows.take(pa.array(order)) if (np.diff(order) != 1).any() else rows
-    return table.write_file(period, [rows], use_dictionary=list(STRINGS), column_encoding=_DELTA)
+    return table.write_file(period, [rows], encoding={"use_dictionary": list(STRINGS), "column_encoding": _DELTA})
 
 
 def _in_one_chunk(tables: Sequence[pa.Table]) -> pa.Table:

@@ -87,7 +87,7 @@ def _counts(series: Series, steps: Intervals, in_hour: Flags) -> dict[str, Colum
     """Return what is counted of every series, whether its intervals are usable or not."""
     starts, count = series.starts, len(series.starts)
 
-    def counted(flags: Flags) -> Column:
+    def count_flags(flags: Flags) -> Column:
         return np.bincount(series.series_of(np.flatnonzero(flags)), minlength=count).astype(np.int32)
 
     samples = np.add.reduceat(in_hour, starts, dtype=np.int32)
@@ -99,8 +99,8 @@ def _counts(series: Series, steps: Intervals, in_hour: Flags) -> dict[str, Colum
         "partition_id": series.partition_id[starts],
         "source": series.source[starts],
         "samples": samples,
-        "resets": counted(steps.reset),
-        "gaps": counted(steps.gap),
+        "resets": count_flags(steps.reset),
+        "gaps": count_flags(steps.gap),
         "first_ms": series.time_ms[np.minimum(series.ends - samples, len(series) - 1)],
         "last_ms": series.time_ms[series.ends - 1],
         "record_bytes": sizes,
@@ -269,7 +269,7 @@ def merge_buckets(series: Ints, lengths: Ints, buckets: Ints, weights_ms: Ints) 
     for base in range(0, int(series.max()) + 1, _SERIES_AT_ONCE):
         some = np.flatnonzero((series >= base) & (series < base + _SERIES_AT_ONCE))
         sizes = lengths[some]
-        rows: Any = slice(None)
+        rows: slice | npt.NDArray[np.intp] = slice(None)
         if len(some) < len(series):
             rows = np.arange(sizes.sum()) + np.repeat(begins[some] - (np.cumsum(sizes) - sizes), sizes)
         keys = np.repeat((series[some] - base) * span - low, sizes) + buckets[rows]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from mm2mgr.throughput.rollup import DAY_COLUMNS, merge_buckets, percentile, rat
 
 if TYPE_CHECKING:
     from mm2mgr.throughput.part_files import Array
+
+Value = TypeVar("Value")
 
 _SIZES = ("samples", "bytes", "record_bytes")
 _DAY_LENGTH = len("2026-11-21")
@@ -175,7 +177,7 @@ def rates_of(throughput: Throughput, rows: Array | None = None) -> list[Partitio
 def read_window(store: Store, window: Window) -> Throughput:
     """Merge the roll-ups of a window to one entry per partition."""
     rows = read_rows(throughput_table(store), window.files_of(window.periods), DAY_COLUMNS)
-    names = no_names().joined(rows)
+    names = no_names().with_rows(rows)
     group = names.places(rows)
     with np.errstate(invalid="ignore", divide="ignore"):
         sums = _no_sums(names)
@@ -314,5 +316,5 @@ def _logs(rows: RateRows, group: Array, count: int) -> Array:
     return np.maximum(1, np.bincount(pairs // max(1, len(rows.topic_ids)), minlength=count))
 
 
-def _plain(column: list[Any]) -> list[Any]:
+def _plain(column: list[Value]) -> list[Value | None]:
     return [None if value != value else value for value in column]  # noqa: PLR0124  # NaN alone differs from itself

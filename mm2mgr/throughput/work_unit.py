@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.samples.schema import SAMPLES, Store, hour_end_ms, hour_of, hour_start_ms
@@ -87,8 +89,8 @@ def work(unit: WorkUnit) -> Done:
         number = errno.ENOENT if isinstance(error, MissingFile) else error.errno
         reason = os.strerror(number) if number else str(error)[:100]
         raise Mm2mgrError(
-            f"{socket.gethostname()} cannot read or write the tables of {unit.store}: {reason}; every machine that runs "
-            "executors needs this folder, or a URI that all of them reach"
+            f"{socket.gethostname()} cannot read or write the tables of {unit.store}: {reason};"
+            " every machine that runs executors needs this folder, or a URI that all of them reach"
         ) from error
     return done
 
@@ -138,7 +140,7 @@ def _merge(unit: WorkUnit, done: Done) -> None:
         done.written += [(day.name, file)] if file else []
 
 
-def _numbers(column: Any, kind: Any, unknown: float) -> Any:
+def _numbers(column: pa.ChunkedArray, kind: type, unknown: float) -> Any:
     if column.null_count == len(column):
         return constant(kind(unknown), len(column))
     if column.null_count and kind is not np.float64:
@@ -206,7 +208,7 @@ class _LogNumbers:
                 self._latest[name] = max(self._latest.get(name, (0, "")), (time_ms, id_of_topic))
         return numbers[inverse], partition, np.diff(starts, append=len(batch))
 
-    def _with_ids(self) -> Any:
+    def _with_ids(self) -> npt.NDArray[np.int64]:
         """Return the number of each topic's latest id where it has none, else its own."""
         for cluster, topic, topic_id in list(self._topics):
             if topic_id is None and (cluster, topic) in self._latest:

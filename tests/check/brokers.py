@@ -28,8 +28,8 @@ from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.operations import Workspace
 from mm2mgr.operations.status import check
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.kafka_servers import Broker
+from mm2mgr.sandbox.runtime import Runtime
 from tests.live.seen import admin
 from tests.live.test_security import identity
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import trustme
 
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.runtime import Runtime
 from tests.fake_connect import FakeConnect
 from tests.fake_connect import serving as serving_connect
 from tests.kafka.conftest import closed_port, mock_cluster

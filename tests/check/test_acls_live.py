@@ -283,7 +283,7 @@ def test_mm2mgr_itself_needs_the_rights_of_the_page_and_no_more(restored: World)
     def leases() -> bool:
         lease = Lease(topic, group)
         try:
-            return lease.answered.wait(60) and lease.confirmed()
+            return lease.answered.wait(60) and lease.confirm()
         finally:
             lease.close()
 

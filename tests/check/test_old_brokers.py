@@ -11,7 +11,7 @@ from mm2mgr.check.judge import CheckRow
 from mm2mgr.check.old_brokers import new_workers, old_broker_rows
 from mm2mgr.check.run import Session, Sessions, ask_versions
 from mm2mgr.expand import expand
-from mm2mgr.kafka.api_versions import decode
+from mm2mgr.kafka.wire import decode
 from mm2mgr.live.principals import Principal
 from mm2mgr.live.reach import ClientLogin
 from mm2mgr.operations import Workspace

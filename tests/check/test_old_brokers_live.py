@@ -12,13 +12,12 @@ import pytest
 from mm2mgr.check.judge import CheckRow
 from mm2mgr.files import cache_folder
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.api_versions import decode, read_versions
+from mm2mgr.kafka.wire import decode, read_versions
 from mm2mgr.operations import Workspace
 from mm2mgr.operations.status import check
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.jars import kafka_jars, locked_jars
-from mm2mgr.sandbox.java import find_java
-from mm2mgr.sandbox.server import HOST, Runtime, Server, exec_java, kafka_runtime
+from mm2mgr.sandbox.kafka_servers import Broker
+from mm2mgr.sandbox.runtime import Runtime, find_java, kafka_jars, kafka_runtime, locked_jars
+from mm2mgr.sandbox.server import HOST, Server, exec_java
 from tests.fake_connect import FakeConnect
 from tests.fake_connect import serving as serving_connect
 from tests.kafka.test_api_versions import OF_2_0_1

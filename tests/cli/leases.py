@@ -40,15 +40,15 @@ class FakeLease:
         return True
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         return self.alias not in self.of_others
 
-    def confirmed(self, note: str | None = None) -> bool:
+    def confirm(self, note: str | None = None) -> bool:
         self.notes.append(note or "")
-        return self.held
+        return self.is_held
 
     def was_confirmed(self) -> bool:
-        return self.held
+        return self.is_held
 
     def close(self) -> None:
         self.closed.append(self.alias)

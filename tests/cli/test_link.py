@@ -10,7 +10,7 @@ from mm2mgr.check.brokers import smallest
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.bandwidth import Transfer
-from mm2mgr.kafka.round_trip import RoundTrip
+from mm2mgr.kafka.wire import RoundTrip
 from mm2mgr.link import BrokerLimits
 from mm2mgr.operations.link import ProbedEnd, declared, judged, with_bandwidth
 from mm2mgr.operations.workspace import Workspace

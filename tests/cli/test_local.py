@@ -48,7 +48,7 @@ def test_ctrl_c_during_sandbox_up_leaves_no_process(mm2mgr: Command) -> None:
     finally:
         said = finish(running)
         left, state = processes_of(directory), (directory / "state.json").exists()
-        Sandbox(directory).down()  # should the command have left something, the test does not
+        Sandbox(directory).stop()  # should the command have left something, the test does not
     assert said.code == 130
     assert "starting brokers dc1-logging, dc2-logging, agg-east, agg-west" in said.err
     assert left == []

@@ -56,7 +56,7 @@ def test_workers_that_do_not_answer_are_said_once_and_sampling_goes_on(
 ) -> None:
     declare(mm2mgr.tree, *addresses(mock_cluster))
     produce(mock_cluster, "orders")
-    monkeypatch.setattr(Pace, "beside", staticmethod(lambda _: Pace(0.5, 0, 9)))
+    monkeypatch.setattr(Pace, "for_sampling", staticmethod(lambda _: Pace(0.5, 0, 9)))
     said = mm2mgr("sample", "--cluster", "a", "--interval", "1s", "--duration", "3s", "--store", "store")
     assert (
         said.err.count("  Connect cluster 'w': task capacity is not measured: GET /connectors: no URL answered:") == 1

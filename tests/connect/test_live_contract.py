@@ -177,8 +177,7 @@ def test_the_fake_answers_as_a_real_worker(tmp_path: Path) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    from mm2mgr.sandbox.broker import Broker
-    from mm2mgr.sandbox.worker import Worker
+    from mm2mgr.sandbox.kafka_servers import Broker, Worker
 
     async def both(url: str, flow: dict[str, str]) -> tuple[dict[str, object], dict[str, object]]:
         fake = FakeConnect(source_topics={"orders": 2})

@@ -22,7 +22,7 @@ from mm2mgr.output import console
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import ClusterPlan, Plan
 from mm2mgr.problems.health import FlowStatus, Status
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Worker
 from mm2mgr.sizing.fleet import Buffers
 from mm2mgr.topology import Flow
 from tests.clock import go_by
@@ -109,10 +109,10 @@ class Stage:
 
         go_by(Clock(), monkeypatch)
 
-    def up(self, progress: object) -> Any:
+    def start(self, progress: object) -> Any:
         return ENDPOINTS
 
-    def down(self, progress: object) -> None:
+    def stop(self, progress: object) -> None:
         self.downs += 1
 
     def command(self, words: Sequence[str], name: str, *, standalone_mode: bool) -> int:

@@ -205,7 +205,7 @@ us->us.west.topics = x
 @pytest.mark.parametrize("text", [TEXT, OTHERS], ids=["A and B", "source, target and names within names"])
 def test_the_real_driver_does_the_same(text: str) -> None:
     """MirrorMakerConfig of the newest line, asked for the same file: every connector and every worker that it makes."""
-    from mm2mgr.sandbox.server import kafka_runtime
+    from mm2mgr.sandbox.runtime import kafka_runtime
     from tools.kafka_keys.definitions import KafkaClasses, gateway
 
     line = keys.load().lines[-1]

@@ -84,7 +84,7 @@ def test_what_is_written_is_read_again(config: dict[str, str], separator: str) -
 @pytest.mark.spark
 def test_java_reads_the_same() -> None:
     """Hundreds of texts of the signs that matter, through java.util.Properties itself."""
-    from mm2mgr.sandbox.java import find_java
+    from mm2mgr.sandbox.runtime import find_java
     from tools.kafka_keys.definitions import gateway
 
     def named(config: dict[str, str]) -> dict[str, str]:

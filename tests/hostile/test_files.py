@@ -129,9 +129,9 @@ def test_a_sandbox_s_own_folders_are_taken(tmp_path: Path, what: str) -> None:
         claimed(folder)
     for _ in range(2):
         with pytest.raises(Touched):
-            Sandbox(folder).up(ONE)
+            Sandbox(folder).start(ONE)
     assert (folder / MARKER).read_text().startswith("mm2mgr sandbox\n")
-    Sandbox(folder).down()
+    Sandbox(folder).stop()
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(mm2mgr: Command) -> None:
@@ -256,7 +256,7 @@ def test_a_hostile_state_is_refused(mm2mgr: Command, monkeypatch: pytest.MonkeyP
 def test_a_state_without_measure_is_refused(tmp_path: Path, text: str) -> None:
     (claimed(tmp_path) / "state.json").write_text(text)
     with pytest.raises(SandboxError, match="cannot read the sandbox's state"):
-        Sandbox(tmp_path).down()
+        Sandbox(tmp_path).stop()
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def test_a_server_is_found_by_its_folder_also_through_a_link_to_it(
     own = sleeper(f"trap 'exit 0' TERM; sleep 60 & wait; : '-Dmm2mgr.log.directory={folder / 'kafka' / 'here'}'")
     write_state(folder / "state.json", State(ONE, {"here": ServerRecord(own, PORTS)}))
     assert [each.running for each in Sandbox(tmp_path / "link").status()] == [True]
-    Sandbox(tmp_path / "link").down()
+    Sandbox(tmp_path / "link").stop()
     assert not own.alive()
 
 
@@ -467,12 +467,11 @@ LOOKS_FIRST = {
     "apply/events.py": 2,
     "samples/tables.py": 1,
     "sandbox/folder.py": 3,
-    "sandbox/jars.py": 2,
-    "sandbox/java.py": 1,
+    "sandbox/kafka_servers.py": 1,
     "sandbox/layout.py": 1,
     "sandbox/process.py": 2,
+    "sandbox/runtime.py": 3,
     "sandbox/server.py": 1,
-    "sandbox/worker.py": 1,
     "spec/writer.py": 2,
     "truth/keys.py": 2,
 }

@@ -26,7 +26,7 @@ from mm2mgr.samples.batch import Inventory
 from mm2mgr.samples.cruise_control import CruiseControlSource
 from mm2mgr.samples.http import Endpoint, Http
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
-from mm2mgr.sandbox.worker import DIRECT, Worker
+from mm2mgr.sandbox.kafka_servers import DIRECT, Worker
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr, site
 from tests.fake_connect import FakeConnect, serving

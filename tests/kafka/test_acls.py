@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.kafka.acls import Acl, Right, allowed
+from mm2mgr.kafka.acls import Acl, Right, is_allowed
 
 WRITE = Right("Write", "topic", "dc1.orders")
 GIVEN = Acl("User:mirror", "*", "Write", "topic", "dc1.orders", prefixed=False, allow=True)
@@ -31,7 +31,7 @@ GIVEN = Acl("User:mirror", "*", "Write", "topic", "dc1.orders", prefixed=False, 
     ],
 )
 def test_one_acl(change: dict[str, object], expected: bool | None) -> None:
-    assert allowed([replace(GIVEN, **change)], "User:mirror", WRITE) is expected  # type: ignore[arg-type]
+    assert is_allowed([replace(GIVEN, **change)], "User:mirror", WRITE) is expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def test_one_acl(change: dict[str, object], expected: bool | None) -> None:
 )
 def test_what_an_operation_includes(operation: str, given: str, expected: bool) -> None:
     right = replace(WRITE, operation=operation)
-    assert allowed([replace(GIVEN, operation=given)], "User:mirror", right) is expected
+    assert is_allowed([replace(GIVEN, operation=given)], "User:mirror", right) is expected
 
 
 def test_a_deny_outweighs_and_names_only_itself() -> None:
     deny = replace(GIVEN, principal="User:*", operation="Read", allow=False)
     describe = replace(WRITE, operation="Describe")
-    assert allowed([GIVEN, deny], "User:mirror", WRITE) is True
-    assert allowed([GIVEN, deny], "User:mirror", describe) is True
-    assert allowed([GIVEN, replace(deny, operation="All")], "User:mirror", WRITE) is False
-    assert allowed([GIVEN, replace(deny, operation="Write", host="10.0.0.7")], "User:mirror", WRITE) is None
+    assert is_allowed([GIVEN, deny], "User:mirror", WRITE) is True
+    assert is_allowed([GIVEN, deny], "User:mirror", describe) is True
+    assert is_allowed([GIVEN, replace(deny, operation="All")], "User:mirror", WRITE) is False
+    assert is_allowed([GIVEN, replace(deny, operation="Write", host="10.0.0.7")], "User:mirror", WRITE) is None
 
 
 def test_a_right_in_words() -> None:

@@ -37,9 +37,9 @@ def test_of_two_members_with_partitions_of_one_topic_one_holds_the_lease(
     try:
         assert all(lease.answered.wait(60) for lease in leases)
         deadline = time.monotonic() + 60
-        while not any(lease.held for lease in leases) and time.monotonic() < deadline:
+        while not any(lease.is_held for lease in leases) and time.monotonic() < deadline:
             time.sleep(0.1)  # partition 0 may change hands when the second one comes
-        assert [lease.held for lease in leases].count(True) == 1
+        assert [lease.is_held for lease in leases].count(True) == 1
     finally:
         for lease in leases:
             lease.close()

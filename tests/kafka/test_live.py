@@ -23,7 +23,7 @@ from mm2mgr.live.reach import KafkaReach, Limits
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import Offsets, TopicPartition
 from mm2mgr.samples.offsets import KafkaReader
-from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.topics.names import NameFilter
 from tests.cli.command import Command, allowed_seconds
 from tests.cli.conftest import mm2mgr
@@ -207,7 +207,7 @@ def test_one_of_two_members_holds_the_lease_and_others_are_told_who(
     try:
         assert all(lease.answered.wait(60) for lease in leases)
         holder = confirmed_holder(leases, "by ann, commit abc123")
-        assert not any(lease.confirmed("no") for lease in leases if lease is not holder)
+        assert not any(lease.confirm("no") for lease in leases if lease is not holder)
         assert told_holder(access, group) == Holder("127.0.0.1", "by ann, commit abc123")
         holder.close()
         leases.remove(holder)
@@ -224,7 +224,7 @@ def confirmed_holder(leases: list[Lease], note: str) -> Lease:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for lease in holders(leases):
-            if lease.confirmed(note):
+            if lease.confirm(note):
                 return lease
     raise AssertionError("no lease was confirmed")
 
@@ -232,9 +232,9 @@ def confirmed_holder(leases: list[Lease], note: str) -> Lease:
 def holders(leases: list[Lease]) -> list[Lease]:
     """Return the leases that are held, once one is: partition 0 may change hands when a second member comes."""
     deadline = time.monotonic() + 60
-    while not any(lease.held for lease in leases) and time.monotonic() < deadline:
+    while not any(lease.is_held for lease in leases) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return [lease for lease in leases if lease.held]
+    return [lease for lease in leases if lease.is_held]
 
 
 def told_holder(access: KafkaAccess, group: str) -> Holder | None:

@@ -12,7 +12,7 @@ import pytest
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import BrokerAddress, broker_addresses
-from mm2mgr.kafka.round_trip import RoundTrip, round_trip, round_trips
+from mm2mgr.kafka.wire import RoundTrip, round_trip, round_trips
 
 from .delay import delayed
 
@@ -47,7 +47,7 @@ def test_the_round_trip_behind_something_that_takes_connections_itself_is_that_o
     assert found.seconds == found.request_seconds
     assert 0.1 <= (found.seconds or 0) < 2.0
     assert found.connect_seconds < (found.seconds or 0), "the proxy takes connections without delay"
-    assert not found.why
+    assert not found.problem
 
 
 def test_every_broker_of_a_cluster_is_measured(mock_cluster: KafkaAccess) -> None:
@@ -56,7 +56,7 @@ def test_every_broker_of_a_cluster_is_measured(mock_cluster: KafkaAccess) -> Non
     found = round_trips(mock_cluster, brokers, timeout_seconds=20)
     assert [each.broker for each in found] == [str(each) for each in brokers]
     assert len(found) == 2
-    assert all(each.connect_seconds and each.request_seconds and not each.why for each in found)
+    assert all(each.connect_seconds and each.request_seconds and not each.problem for each in found)
 
 
 def test_a_busy_broker_on_a_direct_way_does_not_lengthen_the_round_trip() -> None:
@@ -68,9 +68,9 @@ def test_a_busy_broker_on_a_direct_way_does_not_lengthen_the_round_trip() -> Non
 
 def test_a_dead_broker_and_what_is_no_broker_are_told_apart(closed_port: int, stranger: BrokerAddress) -> None:
     dead = round_trip(BrokerAddress(1, "127.0.0.1", closed_port), config=PLAIN, timeout_seconds=5)
-    assert (dead.seconds, dead.why) == (None, "no connection: Connection refused")
+    assert (dead.seconds, dead.problem) == (None, "no connection: Connection refused")
     other = round_trip(stranger, config=PLAIN, timeout_seconds=5)
-    assert (other.request_seconds, other.why) == (None, "only connects were timed: the answer is not Kafka's")
+    assert (other.request_seconds, other.problem) == (None, "only connects were timed: the answer is not Kafka's")
     assert other.seconds == other.connect_seconds
 
 
@@ -79,4 +79,4 @@ def test_a_keystore_that_cannot_be_read_here_leaves_the_connects(mock_cluster: K
     config = {"security.protocol": "SSL", "ssl.keystore.location": "/none.p12"}
     found = round_trip(BrokerAddress(1, host, int(port)), config=config, timeout_seconds=5)
     assert found.seconds == found.connect_seconds
-    assert found.why == "only connects were timed: the client certificate is not in a PEM file"
+    assert found.problem == "only connects were timed: the client certificate is not in a PEM file"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.sandbox.java import find_java
+from mm2mgr.sandbox.runtime import find_java
 from mm2mgr.truth.keys import load
 from tools.kafka_keys import rows
 from tools.kafka_keys.definitions import read
@@ -50,7 +50,7 @@ def test_a_changed_file_is_noticed_and_fixed(
     [("producer", "clients.producer.ProducerConfig"), ("worker", "connect.runtime.distributed.DistributedConfig")],
 )
 def test_kafka_itself_lists_the_same_keys(scope: str, listing: str) -> None:
-    from mm2mgr.sandbox.server import kafka_runtime
+    from mm2mgr.sandbox.runtime import kafka_runtime
 
     runtime = kafka_runtime(load().releases[NEWEST])
     command = [str(runtime.java.java), "-cp", ":".join(map(str, runtime.jars)), f"org.apache.kafka.{listing}"]

@@ -8,9 +8,8 @@ import pytest
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import kafka_runtime
 from tests.lint.lab import LARGE_BYTES, Lab
 from tests.live.conftest import serving
 

@@ -28,8 +28,7 @@ from mm2mgr.kafka.client import Kafka as LiveKafka
 from mm2mgr.lint.findings import Finding, rules_of
 from mm2mgr.lint.rules import RULES, advice, lint
 from mm2mgr.lint.subject import Estate, KafkaFacts, Spot, Subject
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.truth.reach import type_of
 from tests.asking import read_live
 from tests.lint.made import CONVERTERS, MIRROR, Changes

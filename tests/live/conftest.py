@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mm2mgr.sandbox.server import Runtime, Server, kafka_runtime, start_all
+from mm2mgr.sandbox.runtime import Runtime, kafka_runtime
+from mm2mgr.sandbox.server import Server, start_all
 
 from .command import Tree
 from .seen import close_clients

@@ -20,9 +20,8 @@ from typing import Any
 import confluent_kafka
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import Runtime
 from tests.plan.simulated import Connector
 
 from .command import Tree

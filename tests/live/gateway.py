@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
-from mm2mgr.sandbox.worker import DIRECT
+from mm2mgr.sandbox.kafka_servers import DIRECT
 
 
 class Gateway(ThreadingHTTPServer):

@@ -11,9 +11,8 @@ from urllib.error import HTTPError
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime, kafka_runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import Runtime, kafka_runtime
 
 from .conftest import WORKER, serving
 from .seen import connector_url, rest, until

@@ -19,8 +19,8 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
+from mm2mgr.sandbox.kafka_servers import DIRECT
 from mm2mgr.sandbox.server import Server
-from mm2mgr.sandbox.worker import DIRECT
 
 Value = TypeVar("Value")
 DEADLINE_SECONDS = 180.0  # of a machine on which a JVM starts for a minute

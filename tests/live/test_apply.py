@@ -30,8 +30,8 @@ from confluent_kafka.admin import AclPermissionType  # type: ignore[attr-defined
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.server import Runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Worker
+from mm2mgr.sandbox.runtime import Runtime
 from tests.check.brokers import Allowed
 
 from .command import Tree

@@ -23,8 +23,8 @@ import mm2mgr
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.kafka_servers import Broker
+from mm2mgr.sandbox.runtime import Runtime
 from tests.samples.rows import stored
 from tests.throughput.standalone import DEADLINE_SECONDS, daemon, deploy, environment, master, submit
 from tests.throughput.test_cruise_topic import version_0, version_1

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.runtime import Runtime
 from tests.plan.scenarios import HARMLESS, KNOWN, ByHand, Scenario, Step, by_hand
 from tests.plan.scenarios import day as one_day
 from tests.plan.scenarios import tree as declared

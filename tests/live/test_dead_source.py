@@ -24,9 +24,9 @@ from mm2mgr.live.kafka_state import read_kafka
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.reading import Patience
 from mm2mgr.problems.status import status
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime, start_all
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import Runtime
+from mm2mgr.sandbox.server import start_all
 
 from .command import Tree
 from .conftest import WORKER, serving

@@ -19,9 +19,9 @@ from mm2mgr.comparison.journal import Journal, place
 from mm2mgr.demo.records import GROUP, RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime, start_all
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import Runtime
+from mm2mgr.sandbox.server import start_all
 
 from .command import Tree
 from .conftest import WORKER, serving

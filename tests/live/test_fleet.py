@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from mm2mgr.sandbox.server import Runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Worker
+from mm2mgr.sandbox.runtime import Runtime
 from tests.cli.load import measured
 
 from .command import Tree

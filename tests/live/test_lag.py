@@ -18,7 +18,7 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
 from mm2mgr.operations import LagLevel, LagOptions, lag
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.runtime import Runtime
 
 from .command import Tree
 from .conftest import WORKER

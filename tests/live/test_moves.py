@@ -27,7 +27,7 @@ from mm2mgr.kafka.inspection import expiring
 from mm2mgr.kafka.records import Producer
 from mm2mgr.live.dedicated import dedicated_names
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.runtime import Runtime
 
 from .command import Tree
 from .days import Day, World, estate, flow

@@ -32,7 +32,7 @@ from mm2mgr.problems.status import status
 from mm2mgr.samples.follow import Reader, Round, Schedule, follow
 from mm2mgr.samples.offsets import KafkaReader, RecordSizes
 from mm2mgr.samples.store import SampleStore, TaskRow, TaskStore
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.runtime import Runtime
 from mm2mgr.sizing.capacity import Pace, Saturated, find_saturation
 
 from .command import Tree

@@ -23,11 +23,11 @@ from cryptography.hazmat.primitives import serialization
 
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.kafka.api_versions import read_versions
 from mm2mgr.kafka.quotas import QuotaEntity, read_quotas, write_quotas
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime, write_properties
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.kafka.wire import read_versions
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import Runtime
+from mm2mgr.sandbox.server import write_properties
 
 from .command import Tree
 from .conftest import WORKER, serving

@@ -11,8 +11,9 @@ import pytest
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.reading import read_files
 from mm2mgr.lint.rules import lint
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime, write_properties
+from mm2mgr.sandbox.kafka_servers import Broker
+from mm2mgr.sandbox.runtime import Runtime
+from mm2mgr.sandbox.server import write_properties
 
 from .conftest import serving
 from .dedicated import Dedicated

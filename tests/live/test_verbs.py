@@ -20,7 +20,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.runtime import Runtime
 
 from .command import Tree
 from .pair import Pair, flow, serving_pair

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from httpx import Client
 
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import Runtime
+from mm2mgr.sandbox.kafka_servers import Broker
+from mm2mgr.sandbox.runtime import Runtime
 from tests.cli.command import allowed_seconds
 
 from .command import Tree

@@ -41,9 +41,9 @@ from mm2mgr.problems.health import ConnectorState, FlowStatus
 from mm2mgr.problems.status import describe, status
 from mm2mgr.problems.watchdog import Watchdog
 from mm2mgr.render import Connector, render
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import free_ports, kafka_runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import kafka_runtime
+from mm2mgr.sandbox.server import free_ports
 from mm2mgr.topology import Topology
 from tests.live.conftest import serving
 from tests.live.seen import config_of, connector_url, rest

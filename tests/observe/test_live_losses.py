@@ -30,9 +30,8 @@ from mm2mgr.plan.planner import make_plan
 from mm2mgr.problems.health import Status
 from mm2mgr.problems.status import acknowledge, status
 from mm2mgr.render import Connector, render
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.topology import Topology
 from tests.live.conftest import serving
 from tests.live.seen import admin, delete, topics, until

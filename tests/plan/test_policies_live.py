@@ -15,9 +15,8 @@ from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.lint.workers import PREFIXES, ask_worker, harmless_overrides, probe
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.truth.keys import load
 from tests.asking import from_client, read_live
 from tests.live.command import Tree

@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
+from mm2mgr.sandbox.kafka_servers import DIRECT
 from mm2mgr.sandbox.process import ProcessId, spawn, wait_until
-from mm2mgr.sandbox.server import Runtime, free_ports, kafka_runtime
-from mm2mgr.sandbox.worker import DIRECT
+from mm2mgr.sandbox.runtime import Runtime, kafka_runtime
+from mm2mgr.sandbox.server import free_ports
 from tests.project.compose_file import CONNECT_PORT, CONTROLLER_PORT, INSIDE_PORT, OUTSIDE_PORT, interpolated, services
 
 LOGGING = "Configuration: {Appenders: {}, Loggers: {Root: {level: INFO}, Logger: []}}\n"

@@ -28,7 +28,7 @@ from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.http import Endpoint, Http, SourceError
 from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
 from mm2mgr.samples.store import SampleStore
-from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.sandbox.server import free_ports
 from tests.samples.rows import stored
 

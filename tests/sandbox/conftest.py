@@ -95,7 +95,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """Two real brokers and a real worker, stopped at the end of the module also when a test fails."""
     made = Sandbox(tmp_path_factory.mktemp("sandbox"))
     try:
-        made.up(SMALL)
+        made.start(SMALL)
         yield made
     finally:
-        made.down()
+        made.stop()

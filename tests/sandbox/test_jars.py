@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.sandbox.jars import kafka_jars, known_versions, lock_file, locked_jars, read_lock
+from mm2mgr.sandbox.runtime import kafka_jars, known_versions, lock_file, locked_jars, read_lock
 
 from .conftest import Repository
 
@@ -64,7 +64,7 @@ def test_a_failed_download_names_the_artifact_and_a_retry_works(repository: Repo
 def test_two_processes_at_once_fetch_once(repository: Repository, tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from mm2mgr.sandbox.jars import locked_jars
+from mm2mgr.sandbox.runtime import locked_jars
 print(len(locked_jars(Path({str(repository.lock)!r}), Path({str(tmp_path / "jars")!r}))))
 """
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]

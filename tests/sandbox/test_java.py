@@ -11,7 +11,7 @@ import pytest
 
 from mm2mgr.errors import JavaMissing, install
 from mm2mgr.files import cache_folder
-from mm2mgr.sandbox.java import SPARK_MODULE, find_java, spark_java_home
+from mm2mgr.sandbox.runtime import SPARK_MODULE, find_java, spark_java_home
 
 from .conftest import write_fake_java
 

@@ -62,7 +62,7 @@ def test_a_foreign_state_file_is_refused_with_a_way_out(tmp_path: Path, text: st
 def test_a_directory_without_a_sandbox(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path / "nothing")
     assert sandbox.status() == []
-    sandbox.down()
+    sandbox.stop()
     assert not (tmp_path / "nothing").exists()
     with pytest.raises(SandboxError) as caught:
         sandbox.endpoints()
@@ -95,7 +95,7 @@ def test_down_leaves_a_stranger_with_a_recorded_number_alone(tmp_path: Path) -> 
     try:
         reused = ServerRecord(ProcessId(stranger.pid, "long ago"), PORTS["a"])
         write_state(ours(tmp_path), State(ONE, {"a": reused}))
-        Sandbox(tmp_path).down()
+        Sandbox(tmp_path).stop()
         assert stranger.alive()
         assert not (tmp_path / "state.json").exists()
     finally:
@@ -118,8 +118,8 @@ print(json.dumps([process.pid, process.started]))
     (tmp_path / "kafka" / "a" / "data").mkdir(parents=True)
     (tmp_path / "kafka" / "a" / "server.log").touch()
     said: list[str] = []
-    Sandbox(tmp_path).down(said.append)
-    Sandbox(tmp_path).down(said.append)
+    Sandbox(tmp_path).stop(said.append)
+    Sandbox(tmp_path).stop(said.append)
     assert not other.alive()
     assert said == ["stopping broker a"]
     assert [path.name for path in (tmp_path / "kafka" / "a").iterdir()] == ["server.log"]
@@ -128,11 +128,11 @@ print(json.dumps([process.pid, process.started]))
 def test_another_layout_in_the_same_directory_is_refused(tmp_path: Path) -> None:
     write_state(ours(tmp_path), ALL_GONE)
     with pytest.raises(SandboxError, match="holds a sandbox of another layout") as caught:
-        Sandbox(tmp_path).up(Layout())
+        Sandbox(tmp_path).start(Layout())
     assert caught.value.hint == "stop it first: mm2mgr sandbox down"
 
 
 def test_two_processes_do_not_change_one_sandbox_at_once(tmp_path: Path) -> None:
     ours(tmp_path)
     with only_one(tmp_path), pytest.raises(Locked, match="another process is starting or stopping"):
-        Sandbox(tmp_path).down()
+        Sandbox(tmp_path).stop()

@@ -20,10 +20,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from mm2mgr.errors import SandboxError
 from mm2mgr.sandbox import layout
-from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.kafka_servers import DIRECT, Broker, Worker
 from mm2mgr.sandbox.layout import Sandbox
-from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import DIRECT, Worker
+from mm2mgr.sandbox.runtime import kafka_runtime
 
 from .conftest import SMALL
 
@@ -85,7 +84,7 @@ def test_records_survive_the_kill_of_a_broker(sandbox: Sandbox) -> None:
     unpacked = list(broker.directory.rglob("liblz4*"))
     assert unpacked, "what a JVM leaves when it is killed lies in its own directory"
     assert {each.name: each.running for each in sandbox.status()} == {"here": False, "there": True, "mover": True}
-    assert sandbox.up().bootstrap_servers["here"] == client["bootstrap.servers"]
+    assert sandbox.start().bootstrap_servers["here"] == client["bootstrap.servers"]
     assert not any(file.exists() for file in unpacked)
     produce(client, "orders", [b"after"])
     assert consume(client, "orders", 2) == [before, b"after"]
@@ -160,14 +159,14 @@ def test_a_killed_worker_comes_back_with_its_connectors_on_the_same_url(sandbox:
     worker.kill()
     with pytest.raises(OSError, match=r"refused|reset"):  # a killed listener answers either way for a moment
         get_json(f"{worker.url}/")
-    sandbox.up()
+    sandbox.start()
     assert get_json(f"{worker.url}/connectors") == before
 
 
 def test_up_again_touches_nothing_that_runs(sandbox: Sandbox) -> None:
     before = sandbox.status()
     said: list[str] = []
-    sandbox.up(SMALL, said.append)
+    sandbox.start(SMALL, said.append)
     assert sandbox.status() == before
     assert not any("starting" in line for line in said)
 
@@ -220,7 +219,7 @@ def test_ctrl_c_during_up_leaves_nothing(tmp_path: Path, moment: str) -> None:
 from pathlib import Path
 from mm2mgr.sandbox.layout import Layout, Sandbox
 layout = Layout(sources=(), aggregates=("there",), connect={{"mover": "there"}})
-Sandbox(Path({str(tmp_path)!r})).up(layout, lambda line: print(line, flush=True))
+Sandbox(Path({str(tmp_path)!r})).start(layout, lambda line: print(line, flush=True))
 """
     up = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -233,7 +232,7 @@ Sandbox(Path({str(tmp_path)!r})).up(layout, lambda line: print(line, flush=True)
     finally:
         up.kill()
         left, servers = processes_of(tmp_path), Sandbox(tmp_path).status()
-        Sandbox(tmp_path).down()  # should `up` have left something, the test does not
+        Sandbox(tmp_path).stop()  # should `up` have left something, the test does not
     assert left == []
     assert servers == []
 
@@ -241,7 +240,7 @@ Sandbox(Path({str(tmp_path)!r})).up(layout, lambda line: print(line, flush=True)
 def test_down_leaves_no_process(sandbox: Sandbox) -> None:
     """Runs last: it ends the module's sandbox, from another process than the one that started it."""
     assert len(processes_of(sandbox.directory)) == 3
-    code = "import sys, pathlib; from mm2mgr.sandbox.layout import Sandbox; Sandbox(pathlib.Path(sys.argv[1])).down()"
+    code = "import sys, pathlib; from mm2mgr.sandbox.layout import Sandbox; Sandbox(pathlib.Path(sys.argv[1])).stop()"
     subprocess.run([sys.executable, "-c", code, str(sandbox.directory)], check=True, timeout=180)
     assert processes_of(sandbox.directory) == []
     assert sandbox.status() == []
@@ -260,7 +259,7 @@ def test_what_the_first_start_prepared_serves_the_next(tmp_path: Path, monkeypat
     cache, runtime = tmp_path / "cache", kafka_runtime()
     cache.mkdir()
     monkeypatch.setenv("MM2MGR_CACHE", str(cache))
-    archive, brokers = runtime.cached("broker-classes", ".jsa"), {}
+    archive, brokers = runtime.cache_file("broker-classes", ".jsa"), {}
     for name in ("killed", "first", "second", "damaged"):
         if name == "damaged":
             archive.chmod(0o600)

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.java import Java
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
 from mm2mgr.sandbox.process import ProcessDied, ProcessId
-from mm2mgr.sandbox.server import HOST, Runtime, Server, free_ports, start_all, stop_all, write_properties
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.runtime import Java, Runtime
+from mm2mgr.sandbox.server import HOST, Server, free_ports, start_all, stop_all, write_properties
 
 LISTEN = """
 import socket, sys, time, pathlib

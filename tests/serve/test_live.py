@@ -11,9 +11,8 @@ from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.operations import EstateWatch, HistoryReport, Plan, ServeOrder, Workspace, apply
-from mm2mgr.sandbox.broker import Broker
-from mm2mgr.sandbox.server import kafka_runtime
-from mm2mgr.sandbox.worker import Worker
+from mm2mgr.sandbox.kafka_servers import Broker, Worker
+from mm2mgr.sandbox.runtime import kafka_runtime
 from mm2mgr.serve.metrics import exposition
 from tests.live.conftest import WORKER, serving
 

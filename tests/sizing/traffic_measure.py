@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.kafka_servers import Broker
 from tests.live.seen import admin, until
 
 from .traffic import TrafficSet

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from mm2mgr.sandbox.java import find_java, spark_java_home
+from mm2mgr.sandbox.runtime import find_java, spark_java_home
 from mm2mgr.throughput.job import end, session
 
 

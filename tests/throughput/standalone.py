@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from mm2mgr.sandbox.java import find_java, spark_java_home
+from mm2mgr.sandbox.runtime import find_java, spark_java_home
 from mm2mgr.sandbox.server import HOST, free_ports
 from mm2mgr.throughput.job import FAST_START, class_archive
 

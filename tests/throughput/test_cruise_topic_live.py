@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from mm2mgr.errors import KafkaError
 from mm2mgr.kafka.access import KafkaAccess, librdkafka_config
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.sandbox.broker import Broker
+from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.throughput import cruise_topic
 from mm2mgr.throughput.cruise_topic import TopicSamples, topic_samples
 

@@ -14,7 +14,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from mm2mgr.errors import SandboxError
-from mm2mgr.sandbox.jars import pyspark_jar
+from mm2mgr.sandbox.runtime import pyspark_jar
 from mm2mgr.truth.classes import INTERFACES, PLUGINS
 from tools.kafka_keys.rows import Facts, Snapshot
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mm2mgr.sandbox.java import find_java
+from mm2mgr.sandbox.runtime import find_java
 from tools.kafka_keys.definitions import CONNECTOR, WORKER, KafkaClasses, gateway, mirror_config, worker_arguments
 from tools.kafka_keys.generate import jars, releases
 

