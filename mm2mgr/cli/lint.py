@@ -169,7 +169,6 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
     from mm2mgr.output.lint_text import say_explained
 
     with invalid_arguments():
-        explained = operations.explain(
-            workspace, name, on=on, kafka=kafka, everything=everything, report=talk_other_line
-        )
+        options = operations.LintOptions(kafka, report=talk_other_line)
+        explained = operations.explain(workspace, name, options, on=on, everything=everything)
     say_as(output, explained, say_explained)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, exit_codes
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import FlowView, OtherLine, WatchOrder
+    from mm2mgr.operations import FleetReport, FlowView, OtherLine, Statistic, WatchOrder
     from mm2mgr.operations.workspace import Workspace
 
 LEAST_SECONDS = 0.001
@@ -245,11 +245,24 @@ def folder_option(default: str, help: str) -> Callable[[Decorated], Decorated]:
     return option("--dir", "directory", type=folder, default=Path(default), help=help)
 
 
-def evidence_options(command: Decorated) -> Decorated:
-    """Add what `size`, `fleet` and `simulate` plan with: which tables, hours and statistic."""
+def evidence_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Give a command what `size`, `fleet` and `simulate` plan with, as its argument `evidence`."""
     help = "Load of a task to plan with: p95 lets it exceed the usable capacity in 5 % of the hours."
-    by = option("--by", "statistic", type=click.Choice(["mean", "p50", "p95", "max"]), default="p95", help=help)
-    return store_option("Folder or URI of the tables, rolled up.")(window_option("7d", "4 weeks")(by(command)))
+    options = (
+        store_option("Folder or URI of the tables, rolled up."),
+        window_option("7d", "4 weeks"),
+        option("--by", "statistic", type=click.Choice(["mean", "p50", "p95", "max"]), default="p95", help=help),
+    )
+
+    @wraps(function)
+    def command(*values: object, store: Path, window: float | None, statistic: Statistic, **more: object) -> object:
+        from mm2mgr.operations import EvidenceOptions
+        from mm2mgr.output.console import talk
+
+        evidence = EvidenceOptions(store, window, statistic, views=more.get("page") is not None, notify=talk)
+        return function(*values, evidence=evidence, **more)
+
+    return with_options(command, *options)
 
 
 class Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
@@ -461,9 +474,7 @@ def talk_other_line(event: OtherLine) -> None:
 page_option = option("--page", type=OutputFile(), help="Write a page (one HTML file) too.")
 
 
-def write_page(
-    path: Path, views: Sequence[FlowView], report: Mapping[str, Any] | None = None, measured: str = ""
-) -> None:
+def write_page(path: Path, views: Sequence[FlowView], report: FleetReport | None = None, measured: str = "") -> None:
     """Write the page of loads and sizing. `measured`: which rates it plans with."""
     from mm2mgr.output.page import TITLE, page
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
     from mm2mgr.check.judge import Checked
+    from mm2mgr.evidence.changes import Changes
+    from mm2mgr.evidence.read import EvidenceOptions
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import capped
@@ -36,7 +38,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.observe.watchdog import RestartPolicy, WatchAction
     from mm2mgr.operations.fix import Fixes, fix
-    from mm2mgr.operations.fleet import Changes, FleetReport, SimulationReport, fleet, simulate
+    from mm2mgr.operations.fleet import FleetReport, SimulationReport, fleet, simulate
     from mm2mgr.operations.history import DriftReport, HistoryReport, drift, forget_history, history
     from mm2mgr.operations.lag import LagOptions, LagReport, lag, watch_lag
     from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, link_explain, link_probe, link_read
@@ -98,7 +100,9 @@ _HOMES: Mapping[str, str] = {
         "observe.lag_report": "LagLevel",
         "observe.watchdog": "RestartPolicy WatchAction",
         "operations.fix": "Fixes fix",
-        "operations.fleet": "Changes FleetReport SimulationReport fleet simulate",
+        "evidence.changes": "Changes",
+        "evidence.read": "EvidenceOptions",
+        "operations.fleet": "FleetReport SimulationReport fleet simulate",
         "operations.history": "DriftReport HistoryReport drift forget_history history",
         "operations.lag": "LagOptions LagReport lag watch_lag",
         "operations.link": "BrokersReport LinkProbe LinkReport link_explain link_probe link_read",

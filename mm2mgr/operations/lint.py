@@ -330,22 +330,22 @@ Explained = Explanation | Rule | Bug | list[ConnectorClients]
 """What a key does, a rule of lint, a known bug, or the clients of a flow by connector."""
 
 
-def explain(  # noqa: PLR0913  one argument per option
+def explain(
     workspace: Workspace,
     name: str,
+    options: LintOptions = LintOptions(),
     *,
     on: str | None = None,
-    kafka: str | None = None,
     everything: bool = False,
-    report: Callable[[OtherLine], None] = lambda event: None,
 ) -> Explained:
-    """Explain a known bug, a key, however it is spelled, else the rule, else the flow of this name. Mm2mgrError when there is none.
+    """Explain a known bug, a key, however it is spelled, else the rule, else the flow of this name. Mm2mgrError when
+    there is none.
 
-    `on` is a connector type or class (None: all three), `kafka` the workers' version (None: the newest known line). With
-    `everything` a flow's clients are shown with Kafka's defaults too. `report` gets the line that another version is judged by.
+    `on` is a connector type or class (None: all three), `options.kafka` the workers' version (None: the newest known
+    line). With `everything` a flow's clients are shown with Kafka's defaults too.
     """
     keys = load()
-    types, version = _types(on), workers_version(kafka, report)
+    types, version = _types(on), workers_version(options.kafka, options.report)
     if name.upper().startswith(_ISSUE):
         return _bug(name.upper())
     try:
