@@ -15,7 +15,7 @@ from mm2mgr.observe.health import Description, Status
 from mm2mgr.observe.status import ObserveOptions
 from mm2mgr.observe.status import describe as read_flow
 from mm2mgr.observe.status import status as read_status
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeat
 from mm2mgr.timing import wait_for
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def watch_status(
     workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: float, store: Store = DEFAULT_STORE
 ) -> Iterator[Status]:
     """Yield a status, then one after each pause, until the caller stops."""
-    return repeated(lambda: status(workspace, flows, store=store), every_seconds)
+    return repeat(lambda: status(workspace, flows, store=store), every_seconds)
 
 
 def describe(workspace: Workspace, flow: str, *, store: Store = DEFAULT_STORE) -> Description:
