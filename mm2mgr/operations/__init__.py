@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.observe.watchdog import RestartPolicy, WatchAction
     from mm2mgr.operations.fix import Fixes, fix
     from mm2mgr.operations.fleet import FleetReport, SimulationReport, fleet, simulate
-    from mm2mgr.operations.history import DriftReport, HistoryReport, drift, forget_history, history
+    from mm2mgr.operations.history import HistoryReport, drift, forget_history, history
     from mm2mgr.operations.lag import LagOptions, LagReport, lag, watch_lag
     from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
@@ -77,6 +77,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.workspace import Workspace
     from mm2mgr.partitions import Statistic
     from mm2mgr.plan.changes import Plan
+    from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.price import KINDS
     from mm2mgr.plan.quotas import QuotaResult
     from mm2mgr.plan.resets import Place, ResetOrder
@@ -103,7 +104,7 @@ _HOMES: Mapping[str, str] = {
         "evidence.changes": "Changes",
         "evidence.read": "EvidenceOptions",
         "operations.fleet": "FleetReport SimulationReport fleet simulate",
-        "operations.history": "DriftReport HistoryReport drift forget_history history",
+        "operations.history": "HistoryReport drift forget_history history",
         "operations.lag": "LagOptions LagReport lag watch_lag",
         "operations.link": "BrokersReport LinkProbe LinkReport link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
@@ -127,6 +128,7 @@ _HOMES: Mapping[str, str] = {
         "apply.applied": "Applied",
         "apply.execute": "FINISH_SECONDS",
         "plan.changes": "Plan",
+        "plan.drift": "DriftReport",
         "plan.price": "KINDS",
         "plan.quotas": "QuotaResult",
         "plan.resets": "Place ResetOrder",

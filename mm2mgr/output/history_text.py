@@ -14,15 +14,15 @@ from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import HistoryEntry
-from mm2mgr.render import OWNER_KEY
 from mm2mgr.secrets import mask
 from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, visible
 
 if TYPE_CHECKING:
     from mm2mgr.observe.kinds import ProblemSubject
-    from mm2mgr.operations.history import DriftReport, HistoryReport
+    from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.reconcile import ReconcileRound
     from mm2mgr.operations.watch import WatchRound
+    from mm2mgr.plan.drift import DriftReport
 
 _OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
 _LONGEST = 100
@@ -80,8 +80,7 @@ def say_drift(report: DriftReport) -> None:
     """Print each connector that was changed by hand, with its keys from what was applied to what is there."""
     for drift in report.drifts:
         deleted = "  deleted" if drift.deleted else ""
-        is_unowned = any(key.key == OWNER_KEY for key in drift.keys)
-        unowned = "  its owner mark is gone: mm2mgr no longer touches it" if is_unowned else ""
+        unowned = "  its owner mark is gone: mm2mgr no longer touches it" if drift.owner_mark == "gone" else ""
         against = _compared_with(drift.compared_with)
         say(f"{drift.connect}/{drift.connector}{deleted}{unowned}{against}", style="yellow")
         if drift.state:
