@@ -1,4 +1,5 @@
-"""The commands `fleet` (workers of each Connect cluster, losses, recovery) and `simulate` (the same after given changes)."""
+"""The commands `fleet` (workers of each Connect cluster, losses, recovery) and `simulate` (the same after given
+changes)."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def lint(
         from mm2mgr.output.sarif import sarif
 
         unread = [error.message for error in report.unread]
-        say_json(sarif(report.shown, operations.lint_rules(), Path.cwd(), unread, report.not_judged))
+        say_json(sarif(report.listed_findings, operations.lint_rules(), Path.cwd(), unread, report.not_judged))
     else:
         say_as(output, report, say_findings)
     for error in report.unread:

@@ -1,4 +1,5 @@
-"""What several commands share: the sections of `--help`, options and parameter types, and the page that `--page` writes."""
+"""What several commands share: the sections of `--help`, options and parameter types, and the page that `--page`
+writes."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def reason_option(command: Decorated) -> Decorated:
 
 
 class OutputFile(click.Path):
-    """A file to write. `-` is refused: standard output has the command's own text, and nobody means a file of that name."""
+    """A file to write. `-` is refused: standard output has the command's own text, and nobody means a file of that
+    name."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
@@ -181,7 +183,8 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]  # generic only from 
 
 
 class DurationWithUnit(Quantity):
-    """A duration in seconds, such as 80ms or 7d, of which a bare number could mean something else or delete too much."""
+    """A duration in seconds, such as 80ms or 7d, of which a bare number could mean something else or delete too
+    much."""
 
     name = "duration"
     parser = "duration_seconds"
@@ -299,8 +302,9 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             "--allow",
             multiple=True,
             type=Kind(),
-            help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), target-names (topics "
-            "get other names on the target), deletes (any number). A flow may carry the first two as `allow: [KIND]`.",
+            help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), target-names "
+            "(topics get other names on the target), deletes (any number). A flow may carry the first two as "
+            "`allow: [KIND]`.",
         ),
         option("--mirror-again", is_flag=True, help="Short for --allow mirror-again."),
         option(
@@ -309,7 +313,8 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             default=0,
             show_default=False,
             metavar="N",
-            help="Let --prune delete up to N connectors, where that is more than half of this owner's, or more than 10 and more than 20 %.",
+            help="Let --prune delete up to N connectors, where that is more than half of this owner's, or more than 10 "
+            "and more than 20 %.",
         ),
         option(
             "--max-changes",
@@ -386,7 +391,12 @@ def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
             type=click.Path(path_type=Path),
             help="While this file exists nothing is restarted; what FAILED is still reported.",
         ),
-        option("--first-wait", type=Duration(0), default="10s", help="Time before the first restart; doubles with each one."),
+        option(
+            "--first-wait",
+            type=Duration(0),
+            default="10s",
+            help="Time before the first restart; doubles with each one.",
+        ),
         option("--restarts", type=Count(0), default=5, help="Restarts of one task within the window, at most."),
         option("--window", type=Duration(1), default="1h", help="The window for --restarts."),
         reason_option,
@@ -483,7 +493,8 @@ def write_page(path: Path, views: Sequence[FlowView], report: FleetReport | None
 
 
 def write_html(path: Path, title: str, render: Callable[[str], str]) -> None:
-    """Write a page; Mm2mgrError where it cannot be written, or another file is there. `render` gets when it was written."""
+    """Write a page; Mm2mgrError where it cannot be written, or another file is there. `render` gets when it was
+    written."""
     from mm2mgr.files import FileKind, write_whole
     from mm2mgr.output.console import talk
 

@@ -1,5 +1,5 @@
-"""The commands that run real Kafka on this machine: `demo`, and the sandbox: up, status, down; topics and records for people without a
-Kafka client."""
+"""The commands that run real Kafka on this machine: `demo`, and the sandbox: up, status, down; topics and records for
+people without a Kafka client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The library: one plain function per command, with a result value. Command line, notebooks, CI and services call the same.
+"""The library: one plain function per command, with a result value. Command line, notebooks, CI and services call the
+same.
 
     from mm2mgr.operations import Workspace, apply, plan
 
@@ -9,9 +10,9 @@
         applied = apply(workspace, wait_seconds=60)
         print(applied.outcome)
 
-Functions take typed arguments with the defaults of the command line and return frozen values; `to_json(value)`
-makes of them what the command line prints as JSON. Errors are `mm2mgr.errors.Mm2mgrError`. Nothing here prints, asks, exits or handles signals:
-what happens meanwhile goes to a callback. Modules are imported when a name is first used.
+Functions take typed arguments with the defaults of the command line and return frozen values; `to_json(value)` makes of
+them what the command line prints as JSON. Errors are `mm2mgr.errors.Mm2mgrError`. Nothing here prints, asks, exits or
+handles signals: what happens meanwhile goes to a callback. Modules are imported when a name is first used.
 """
 
 from __future__ import annotations
@@ -115,12 +116,14 @@ _HOMES: Mapping[str, str] = {
         "operations.reconcile": "ReconcileOrder ReconcileRound reconcile",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.sandbox": "SandboxUp sandbox_create_topic sandbox_down sandbox_produce sandbox_status sandbox_topics sandbox_up",
+        "operations.sandbox": "SandboxUp sandbox_create_topic sandbox_down sandbox_produce "
+        "sandbox_status sandbox_topics sandbox_up",
         "operations.serve": "EstateView EstateWatch ServeOrder WatchdogOrder serve",
         "operations.size": "SizingReport size",
         "operations.snapshot": "SnapshotTaken snapshot",
         "operations.status": "check describe status watch_status",
-        "operations.throughput": "BusiestPartitions RolledUp busiest_partitions group_rates read_throughput roll_up week",
+        "operations.throughput": "BusiestPartitions RolledUp "
+        "busiest_partitions group_rates read_throughput roll_up week",
         "operations.watch": "WatchOrder WatchRound watch",
         "operations.who": "FlowTopics TopicRoutes topics who",
         "operations.workspace": "Workspace",
@@ -148,7 +151,8 @@ _HOMES: Mapping[str, str] = {
 
 
 class _Library(ModuleType):
-    """This package, in which `plan` is the function and not the module of that name, where Python would bind this one."""
+    """This package, in which `plan` is the function and not the module of that name, where Python would bind this
+    one."""
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, getattr(value, name, value) if isinstance(value, ModuleType) else value)

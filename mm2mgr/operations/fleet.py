@@ -84,7 +84,8 @@ def fleet(
     worker_counts: Iterable[int] = (),
     failover: Failover | None = None,
 ) -> FleetReport:
-    """Judge every Connect cluster of the workspace; nothing is written. `worker_counts`: numbers to estimate recovery for.
+    """Judge every Connect cluster of the workspace; nothing is written. `worker_counts`: numbers to estimate recovery
+    for.
 
     Mm2mgrError when nothing was rolled up.
     """

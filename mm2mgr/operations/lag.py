@@ -35,8 +35,8 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class LagReport:
-    """The lag of flows at `taken_at` (seconds since 1970), one row per `by`; `notes` say what is unknown for all of them,
-    and why.
+    """The lag of flows at `taken_at` (seconds since 1970), one row per `by`; `notes` say what is unknown for all of
+    them, and why.
 
     `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`.
     """

@@ -19,11 +19,13 @@ from mm2mgr.spec.writer import SIZING, override_target
 
 @dataclass(frozen=True)
 class SizingReport:
-    """What `size` found and wrote. `failures`: source clusters that could not be read, with why; their flows are not sized.
+    """What `size` found and wrote. `failures`: source clusters that could not be read, with why; their flows are not
+    sized.
 
-    `needed`: by flow id the number that the load asks for, where `sizings` have the one decided for. `measured`: which rates it
-    was planned with. `path`: the file that was to be written (None: nothing was), `is_changed`: whether its content is another
-    one now, `refused`: flows whose entries were changed meanwhile. `views`: what a page shows, if asked for.
+    `needed`: by flow id the number that the load asks for, where `sizings` have the one decided for. `measured`: which
+    rates it was planned with. `path`: the file that was to be written (None: nothing was), `is_changed`: whether its
+    content is another one now, `refused`: flows whose entries were changed meanwhile. `views`: what a page shows, if
+    asked for.
     """
 
     sizings: tuple[Sizing, ...]
@@ -68,7 +70,8 @@ def size(
     write: bool = True,
     report: Callable[[SizingReport], None] = lambda _: None,
 ) -> SizingReport:
-    """Size the named flows, or all, and write overrides/sizing.yaml; flows whose source cannot be read keep their entries.
+    """Size the named flows, or all, and write overrides/sizing.yaml; flows whose source cannot be read keep their
+    entries.
 
     Mm2mgrError when nothing was rolled up, or the file cannot be written; `report` gets the result before that.
     `options.notify` gets warnings about the file too.

@@ -26,8 +26,8 @@ _LEAST_SECONDS = 1.0
 
 
 def status(workspace: Workspace, flows: Sequence[str] = (), *, store: Store = DEFAULT_STORE) -> Status:
-    """Read the health, tasks and lag of flows (all by default), and remember what was seen; losses go into a table of the store.
-    No failed cluster raises."""
+    """Read the health, tasks and lag of flows (all by default), and remember what was seen; losses go into a table of
+    the store. No failed cluster raises."""
     only = workspace.only(flows)
     with looks_of(workspace, store) as options:
         return wait_for(read_status(workspace.topology, workspace.connectors, only=only, options=options))
@@ -49,7 +49,8 @@ def describe(workspace: Workspace, flow: str, *, store: Store = DEFAULT_STORE) -
 
 @contextmanager
 def looks_of(workspace: Workspace, store: Store) -> Iterator[ObserveOptions]:
-    """Yield how to observe: a snapshot at its time and after what it remembers, and all that this leaves behind goes."""
+    """Yield how to observe: a snapshot at its time and after what it remembers, and all that this leaves behind
+    goes."""
     if workspace.snapshot is None:
         yield ObserveOptions(store=store)
         return
@@ -63,7 +64,8 @@ def looks_of(workspace: Workspace, store: Store) -> Iterator[ObserveOptions]:
 
 
 def check(workspace: Workspace, flows: Sequence[str] = (), *, timeout_seconds: float = 20.0) -> Checked:
-    """Log in to every Kafka cluster as each client of the flows' connectors would, and compare rights, limits and workers.
+    """Log in to every Kafka cluster as each client of the flows' connectors would, and compare rights, limits and
+    workers.
 
     Whatever does not answer within `timeout_seconds` is a row of its own. Nothing is created, written or committed.
     """

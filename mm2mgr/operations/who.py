@@ -184,7 +184,8 @@ class _Wording:
 
 
 def _read(workspace: Workspace) -> tuple[tuple[Subject, ...], dict[str, str]]:
-    """Read what all Connect clusters run, and why those could not be read that could not; flows of the tree are named."""
+    """Read what all Connect clusters run, and why those could not be read that could not; flows of the tree are
+    named."""
     flows = {(connector.connect, connector.name): connector.flows for connector in workspace.connectors}
     answers = workspace.ask(read_estates(workspace.topology.connects), _LIMITS)
     live = tuple(
@@ -213,7 +214,8 @@ def _not_running(
     return tuple(subject for subject in declared if not runs(subject))
 
 
-# What decides which topics a connector takes, from where to where, and under which names; who has the heartbeats stays as it is.
+# What decides which topics a connector takes, from where to where, and under which names; who has the heartbeats stays
+# as it is.
 _DECIDE = (
     *("topics", "topics.exclude", "topic.filter.class", "replication.policy.class", "replication.policy.separator"),
     *("source.cluster.alias", "target.cluster.alias", "enabled", "transforms"),
@@ -245,8 +247,8 @@ class TakenTopic:
 
 @dataclass(frozen=True)
 class FlowTopics:
-    """The topics of a flow's source that it takes, and with `every` those that it does not; `notes` is what could not be
-    read."""
+    """The topics of a flow's source that it takes, and with `every` those that it does not; `notes` is what could not
+    be read."""
 
     flow: str
     source: str

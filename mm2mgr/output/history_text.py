@@ -180,7 +180,8 @@ def _blocked_lines(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def say_watch_round(done: WatchRound, printed: str) -> str:
-    """Print what is new in a look, and what it could not look at, unless that was `printed` before; returns the latter."""
+    """Print what is new in a look, and what it could not look at, unless that was `printed` before; returns the
+    latter."""
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.taken_at))
     for action in done.actions:
         say(f"{clock} {action_line(action)}", style=_style(action))

@@ -1,4 +1,5 @@
-"""Throughput and sizing as text: rates, tasks per flow with their reasons, and the reports of `fleet` and `simulate`."""
+"""Throughput and sizing as text: rates, tasks per flow with their reasons, and the reports of `fleet` and
+`simulate`."""
 
 from __future__ import annotations
 

@@ -19,11 +19,12 @@ _EVENTS = {
     "past-end": "the stored offset is not in the log: the topic was created again, or truncated",
     "truncation": "the end of the log went back",
 }
+_COMPARE = "compare the topic with the target; stop the flow and reset its offsets where new records are skipped"
 _REMEDIES = {
     "retention": "give the topic longer retention or the flow more tasks",
-    "re-created": "compare the topic with the target; stop the flow and reset its offsets where new records are skipped",
+    "re-created": _COMPARE,
     "past-end": "compare the topic with the target, then stop the flow and reset these offsets",
-    "truncation": "compare the topic with the target; stop the flow and reset its offsets where new records are skipped",
+    "truncation": _COMPARE,
 }
 _BY_THE_FLOW = ", perhaps by this flow's own consumer, whose allow.auto.create.topics is true"
 _EVIDENCE = {
@@ -52,7 +53,8 @@ def say_losses(report: LossReport) -> None:
 
 
 def loss_sentence(flow: str, evidence: Mapping[str, Any], age: str) -> str:
-    """Return what a flow may have lost of one topic, from the evidence of the problem; `seen`: how long ago that was."""
+    """Return what a flow may have lost of one topic, from the evidence of the problem; `seen`: how long ago that
+    was."""
     losses, cause, count = evidence["losses"], evidence["cause"], evidence["loss_count"]
     parts = ", ".join(
         f"{loss['topic']}-{loss['partition']} (offsets {_offsets_text(loss['first_offset'], loss['last_offset'])})"

@@ -1,7 +1,9 @@
-"""The pages of `size`, `fleet` and `link explain`, and what the pages of `serve` are drawn with: values for templates, each one HTML file without script or network.
+"""The pages of `size`, `fleet` and `link explain`, and what the pages of `serve` are drawn with: values for templates,
+each one HTML file without script or network.
 
-Names reach the markup through Jinja's autoescape, with characters that reorder or hide text made visible; the charts, inline
-SVG styled by the page, escape their own text. Every figure has a label and its numbers as a table, for readers who see no picture.
+Names reach the markup through Jinja's autoescape, with characters that reorder or hide text made visible; the charts,
+inline SVG styled by the page, escape their own text. Every figure has a label and its numbers as a table, for readers
+who see no picture.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ Context = dict[str, object]
 
 
 def page(views: Sequence[FlowView], report: FleetReport | None = None, origin: str = "") -> str:
-    """Return the page, busiest flows first; only the first hundred are drawn. `origin`: when it was written, and from what."""
+    """Return the page, busiest flows first; only the first hundred are drawn. `origin`: when it was written, and from
+    what."""
     ordered = sorted(views, key=lambda view: (-view.sizing.bytes_per_second, view.sizing.flow_id))
     connects = [_connect(name, connect) for name, connect in report.connects.items()] if report else []
     return template("page.html.j2").render(
@@ -203,7 +206,6 @@ _AXIS, _BARS, _BASE = 78.0, 400.0, 118.0
 _TOP = 8.0
 _CELL, _DAYS = 18.5, 34.0
 _LEFT, _STEP, _LETTERS = 150, 26, 22
-_TASK = "task"
 
 
 def escape(text: str) -> str:
@@ -226,12 +228,13 @@ def links(pairs: Sequence[ClusterLink]) -> str:
     height = _STEP * max(map(len, sides)) + 8
     places = [{name: (number + 0.5) * height / len(side) for number, name in enumerate(side)} for side in sides]
     most = max(pair.rate for pair in pairs) or 1.0
-    lines = "".join(
-        f'<path d="M{_LEFT} {(top := places[0][pair.source]):.1f} C 240 {top:.1f} 240 {(end := places[1][pair.target]):.1f}'
-        f' {_WIDTH - _LEFT:g} {end:.1f}" stroke-width="{1 + 7 * pair.rate / most:.1f}">'
-        f"<title>{escape(f'{pair.source} -> {pair.target}: {rate_text(pair.rate)}, {number_of(pair.tasks, _TASK)}')}</title></path>"
-        for pair in pairs
-    )
+    lines = ""
+    for pair in pairs:
+        top, end = places[0][pair.source], places[1][pair.target]
+        path = f"M{_LEFT} {top:.1f} C 240 {top:.1f} 240 {end:.1f} {_WIDTH - _LEFT:g} {end:.1f}"
+        load = f"{pair.source} -> {pair.target}: {rate_text(pair.rate)}, {number_of(pair.tasks, 'task')}"
+        width = f"{1 + 7 * pair.rate / most:.1f}"
+        lines += f'<path d="{path}" stroke-width="{width}"><title>{escape(load)}</title></path>'
     names = "".join(
         f'<text class="end" x="{left:g}" y="{top + 4:.1f}" text-anchor="{anchor}">{escape(_fitting(name))}</text>'
         for side, left, anchor in ((0, _LEFT - 8, "end"), (1, _WIDTH - _LEFT + 8, "start"))
@@ -241,7 +244,8 @@ def links(pairs: Sequence[ClusterLink]) -> str:
 
 
 def curves(curve: Curve) -> str:
-    """Draw a line per settings over a logarithmic scale, the tree's drawn full, and mark the value that the flow has now."""
+    """Draw a line per settings over a logarithmic scale, the tree's drawn full, and mark the value that the flow has
+    now."""
     points = curve.points
     values = [math.log(point.value) for point in points]
     span, top = (values[-1] - values[0]) or 1.0, max(max(point.rates.values()) for point in points) or 1.0
@@ -294,7 +298,8 @@ def _fitting(name: str) -> str:
 
 
 def task_bars(loads: Sequence[float], usable: float, highest: float, label: str) -> str:
-    """Draw the load of each task, heaviest first, against a line at the usable capacity; `highest` is the top of the scale."""
+    """Draw the load of each task, heaviest first, against a line at the usable capacity; `highest` is the top of the
+    scale."""
     shown = sorted(loads, reverse=True)[:MOST_BARS]
     top = max(highest, usable, 1.0)
     step = min(32.0, _BARS / max(1, len(shown)))

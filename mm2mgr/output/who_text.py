@@ -11,7 +11,8 @@ from mm2mgr.text import number_of, visible
 
 
 def say_routes(report: TopicRoutes) -> None:
-    """Print each route in one line, then the connectors on them, then those that do not mirror the topic, with the reason."""
+    """Print each route in one line, then the connectors on them, then those that do not mirror the topic, with the
+    reason."""
     for route in report.routes:
         first = _stop(route[0].source, route[0].topic, None)
         say(" → ".join([first, *(_stop(hop.target, hop.becomes, hop.partitions) for hop in route)]), style="bold")
