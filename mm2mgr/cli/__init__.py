@@ -1,7 +1,7 @@
 """The command line: options, words and exit codes, in modules named as those of `mm2mgr.operations`, which do the work.
 
-Every module of this folder is imported here, and its commands put themselves into `--help` with `@command`. What a command
-needs it imports when it runs, because cold start matters. Exit codes are those of `errors.ExitCode`.
+Every module of this folder is imported here, and its commands put themselves into `--help` with `@command`. What a
+command needs it imports when it runs, because cold start matters. Exit codes are those of `errors.ExitCode`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class _Unexpected(Mm2mgrError):
 
 
 def _as_sentence(failure: Exception) -> Mm2mgrError:
-    """Return an error that names the missing extra or the refused file; of anything else the exception's type and text."""
+    """Return an error that names the missing extra or the refused file; of anything else the exception's type and
+    text."""
     from mm2mgr.errors import EXTRA_OF, PackageMissing
     from mm2mgr.secrets import mask_text
 

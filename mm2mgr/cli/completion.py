@@ -1,6 +1,7 @@
 """Completion in the shell: the command that prints its script, and the names it offers, all read from the tree.
 
-Which parameter takes which names is the table NAMES: a new command gets completion by naming its parameter as others do.
+Which parameter takes which names is the table NAMES: a new command gets completion by naming its parameter as others
+do.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def with_names(command: click.Command) -> click.Command:
 
 
 class _Bash(BashComplete):
-    """Quotes what it offers: `->` in the id of a flow would redirect the output. Flows have colons, which split words."""
+    """Quotes what it offers: `->` in the id of a flow would redirect the output. Flows have colons, which split
+    words."""
 
     source_template = BashComplete.source_template + "\nCOMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n"
 

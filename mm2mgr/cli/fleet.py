@@ -1,4 +1,5 @@
-"""The commands `fleet` (workers of each Connect cluster, losses, recovery) and `simulate` (the same after given changes)."""
+"""The commands `fleet` (workers of each Connect cluster, losses, recovery) and `simulate` (the same after given
+changes)."""
 
 from __future__ import annotations
 
@@ -20,11 +21,10 @@ from mm2mgr.cli.options import (
     snapshot_option,
     write_page,
 )
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import Statistic
+    from mm2mgr.operations import EvidenceOptions
 
 
 @command("Load", 5)
@@ -50,9 +50,7 @@ if TYPE_CHECKING:
 @snapshot_option
 def fleet(
     workspace: Workspace,
-    store: Path,
-    window: float | None,
-    statistic: Statistic,
+    evidence: EvidenceOptions,
     lag: float,
     lag_records: int | None,
     workers: tuple[int, ...],
@@ -73,24 +71,14 @@ def fleet(
     """
     from mm2mgr.operations import Failover, Lag
     from mm2mgr.operations.fleet import fleet as judge_fleet
-    from mm2mgr.output.console import say_as, talk
+    from mm2mgr.output.console import say_as
     from mm2mgr.output.load_text import say_fleet
 
-    report = judge_fleet(
-        workspace,
-        store=store,
-        window_seconds=window,
-        statistic=statistic,
-        lag=Lag(lag, lag_records),
-        worker_counts=workers,
-        failover=Failover(session_timeout, rebalance_delay),
-        views=page is not None,
-        notify=talk,
-    )
-    values = to_json(report)
-    say_as(output, values, say_fleet)
+    failover = Failover(session_timeout, rebalance_delay)
+    report = judge_fleet(workspace, evidence, lag=Lag(lag, lag_records), worker_counts=workers, failover=failover)
+    say_as(output, report, say_fleet)
     if page:
-        write_page(page, report.views, values, report.measured)
+        write_page(page, report.views, report, report.measured)
     return complain_of_sources(report.failures)
 
 
@@ -129,9 +117,7 @@ class _Assigned(click.ParamType):  # type: ignore[type-arg]  # generic only from
 @snapshot_option
 def simulate(
     workspace: Workspace,
-    store: Path,
-    window: float | None,
-    statistic: Statistic,
+    evidence: EvidenceOptions,
     traffic: float | None,
     lose_source: tuple[str, ...],
     move: tuple[tuple[str, str], ...],
@@ -148,12 +134,12 @@ def simulate(
     Example:
       mm2mgr simulate --traffic 1.5 --add-target agg-north
     """
-    from mm2mgr.operations.fleet import Changes
+    from mm2mgr.operations import Changes
     from mm2mgr.operations.fleet import simulate as compare
-    from mm2mgr.output.console import say_as, talk
+    from mm2mgr.output.console import say_as
     from mm2mgr.output.load_text import say_comparison
 
     changes = Changes(traffic, lose_source, move, add_target, limit)
-    report = compare(workspace, changes, store=store, window_seconds=window, statistic=statistic, notify=talk)
-    say_as(output, to_json(report), say_comparison)
+    report = compare(workspace, changes, evidence)
+    say_as(output, report, say_comparison)
     return complain_of_sources(report.failures)

@@ -18,7 +18,8 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def ending_signals() -> list[signal.Signals]:
-    """Return the signals besides SIGINT that end a command; none outside the main thread, where no handler can be set."""
+    """Return the signals besides SIGINT that end a command; none outside the main thread, where no handler can be
+    set."""
     if threading.current_thread() is not threading.main_thread():
         return []
     return [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
@@ -41,14 +42,16 @@ def signals_interrupt() -> AbstractContextManager[None]:
 
 
 def _interrupt() -> None:
-    """Call what handles Ctrl-C now: while an event loop runs it cancels the work instead of raising in the middle of a callback."""
+    """Call what handles Ctrl-C now: while an event loop runs it cancels the work instead of raising in the middle of a
+    callback."""
     now = signal.getsignal(signal.SIGINT)
     (now if callable(now) else signal.default_int_handler)(signal.SIGINT, None)
 
 
 @contextmanager
 def halting(first: Callable[[], None], second: Callable[[], None]) -> Iterator[asyncio.Event]:
-    """Yield an event that the first signal sets. It calls `first`, every later one `second`. Needs a running event loop."""
+    """Yield an event that the first signal sets. It calls `first`, every later one `second`. Needs a running event
+    loop."""
     import asyncio  # a third of the time of --help, where nothing needs it
 
     loop, halt = asyncio.get_running_loop(), asyncio.Event()

@@ -136,7 +136,7 @@ def lint(
         from mm2mgr.output.sarif import sarif
 
         unread = [error.message for error in report.unread]
-        say_json(sarif(report.shown, operations.lint_rules(), Path.cwd(), unread, report.not_judged))
+        say_json(sarif(report.listed_findings, operations.lint_rules(), Path.cwd(), unread, report.not_judged))
     else:
         say_as(output, report, say_findings)
     for error in report.unread:
@@ -169,7 +169,6 @@ def explain(workspace: Workspace, name: str, on: str | None, kafka: str | None, 
     from mm2mgr.output.lint_text import say_explained
 
     with invalid_arguments():
-        explained = operations.explain(
-            workspace, name, on=on, kafka=kafka, everything=everything, report=talk_other_line
-        )
+        options = operations.LintOptions(kafka, report=talk_other_line)
+        explained = operations.explain(workspace, name, options, on=on, everything=everything)
     say_as(output, explained, say_explained)

@@ -1,9 +1,10 @@
-"""What several commands share: the sections of `--help`, options and parameter types, and the page that `--page` writes."""
+"""What several commands share: the sections of `--help`, options and parameter types, and the page that `--page`
+writes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from mm2mgr.errors import ExitCode, InvalidArgument, Mm2mgrError, exit_codes
 from mm2mgr.operations.workspace import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import FlowView, OtherLine, WatchOrder
+    from mm2mgr.operations import FleetReport, FlowView, OtherLine, Statistic, WatchOrder
     from mm2mgr.operations.workspace import Workspace
 
 LEAST_SECONDS = 0.001
@@ -97,7 +98,8 @@ def reason_option(command: Decorated) -> Decorated:
 
 
 class OutputFile(click.Path):
-    """A file to write. `-` is refused: standard output has the command's own text, and nobody means a file of that name."""
+    """A file to write. `-` is refused: standard output has the command's own text, and nobody means a file of that
+    name."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
@@ -181,7 +183,8 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]  # generic only from 
 
 
 class DurationWithUnit(Quantity):
-    """A duration in seconds, such as 80ms or 7d, of which a bare number could mean something else or delete too much."""
+    """A duration in seconds, such as 80ms or 7d, of which a bare number could mean something else or delete too
+    much."""
 
     name = "duration"
     parser = "duration_seconds"
@@ -245,11 +248,24 @@ def folder_option(default: str, help: str) -> Callable[[Decorated], Decorated]:
     return option("--dir", "directory", type=folder, default=Path(default), help=help)
 
 
-def evidence_options(command: Decorated) -> Decorated:
-    """Add what `size`, `fleet` and `simulate` plan with: which tables, hours and statistic."""
+def evidence_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Give a command what `size`, `fleet` and `simulate` plan with, as its argument `evidence`."""
     help = "Load of a task to plan with: p95 lets it exceed the usable capacity in 5 % of the hours."
-    by = option("--by", "statistic", type=click.Choice(["mean", "p50", "p95", "max"]), default="p95", help=help)
-    return store_option("Folder or URI of the tables, rolled up.")(window_option("7d", "4 weeks")(by(command)))
+    options = (
+        store_option("Folder or URI of the tables, rolled up."),
+        window_option("7d", "4 weeks"),
+        option("--by", "statistic", type=click.Choice(["mean", "p50", "p95", "max"]), default="p95", help=help),
+    )
+
+    @wraps(function)
+    def command(*values: object, store: Path, window: float | None, statistic: Statistic, **more: object) -> object:
+        from mm2mgr.operations import EvidenceOptions
+        from mm2mgr.output.console import talk
+
+        evidence = EvidenceOptions(store, window, statistic, views=more.get("page") is not None, notify=talk)
+        return function(*values, evidence=evidence, **more)
+
+    return with_options(command, *options)
 
 
 class Hours(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
@@ -286,8 +302,9 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             "--allow",
             multiple=True,
             type=Kind(),
-            help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), target-names (topics "
-            "get other names on the target), deletes (any number). A flow may carry the first two as `allow: [KIND]`.",
+            help="Write a costly kind of change (repeatable): mirror-again (records arrive a second time), target-names "
+            "(topics get other names on the target), deletes (any number). A flow may carry the first two as "
+            "`allow: [KIND]`.",
         ),
         option("--mirror-again", is_flag=True, help="Short for --allow mirror-again."),
         option(
@@ -296,7 +313,8 @@ def change_options(function: Callable[..., object]) -> Callable[..., object]:
             default=0,
             show_default=False,
             metavar="N",
-            help="Let --prune delete up to N connectors, where that is more than half of this owner's, or more than 10 and more than 20 %.",
+            help="Let --prune delete up to N connectors, where that is more than half of this owner's, or more than 10 "
+            "and more than 20 %.",
         ),
         option(
             "--max-changes",
@@ -373,7 +391,12 @@ def watchdog_options(function: Callable[..., object]) -> Callable[..., object]:
             type=click.Path(path_type=Path),
             help="While this file exists nothing is restarted; what FAILED is still reported.",
         ),
-        option("--first-wait", type=Duration(0), default="10s", help="Time before the first restart; doubles with each one."),
+        option(
+            "--first-wait",
+            type=Duration(0),
+            default="10s",
+            help="Time before the first restart; doubles with each one.",
+        ),
         option("--restarts", type=Count(0), default=5, help="Restarts of one task within the window, at most."),
         option("--window", type=Duration(1), default="1h", help="The window for --restarts."),
         reason_option,
@@ -461,9 +484,7 @@ def talk_other_line(event: OtherLine) -> None:
 page_option = option("--page", type=OutputFile(), help="Write a page (one HTML file) too.")
 
 
-def write_page(
-    path: Path, views: Sequence[FlowView], report: Mapping[str, Any] | None = None, measured: str = ""
-) -> None:
+def write_page(path: Path, views: Sequence[FlowView], report: FleetReport | None = None, measured: str = "") -> None:
     """Write the page of loads and sizing. `measured`: which rates it plans with."""
     from mm2mgr.output.page import TITLE, page
 
@@ -472,7 +493,8 @@ def write_page(
 
 
 def write_html(path: Path, title: str, render: Callable[[str], str]) -> None:
-    """Write a page; Mm2mgrError where it cannot be written, or another file is there. `render` gets when it was written."""
+    """Write a page; Mm2mgrError where it cannot be written, or another file is there. `render` gets when it was
+    written."""
     from mm2mgr.files import FileKind, write_whole
     from mm2mgr.output.console import talk
 

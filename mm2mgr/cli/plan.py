@@ -96,9 +96,8 @@ def plan(
     for entry in workspace.topology.stale_sizing:
         talk(f"overrides: flow '{entry}' is no longer declared; its sizing is ignored, and mm2mgr size removes it")
     for entry in workspace.topology.stale_brokers:
-        talk(
-            f"overrides: cluster '{entry}' is no longer declared; its limits are ignored, and mm2mgr link read removes them"
-        )
+        undeclared = f"overrides: cluster '{entry}' is no longer declared"
+        talk(f"{undeclared}; its limits are ignored, and mm2mgr link read removes them")
     if any(cluster.limits.read for cluster in workspace.topology.clusters.values()):
         for line in operations.capped(workspace.flows(options.flows)):
             talk(f"link: {line}")

@@ -1,4 +1,5 @@
-"""The commands `sample` (which clusters, for how long, what is printed meanwhile) and `samples` (work on a store as a whole)."""
+"""The commands `sample` (which clusters, for how long, what is printed meanwhile) and `samples` (work on a store as a
+whole)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The commands that run real Kafka on this machine: `demo`, and the sandbox: up, status, down; topics and records for people without a
-Kafka client."""
+"""The commands that run real Kafka on this machine: `demo`, and the sandbox: up, status, down; topics and records for
+people without a Kafka client."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def sandbox_status(directory: Path, output: str) -> int:
 
     states = operations.sandbox_status(directory)
     if output == "json":
-        say_json([{**vars(state), "log_file": str(state.log_file)} for state in states])
+        say_json(states)
     elif states:
         rows = [(s.kind, s.name, "up" if s.running else "down", str(s.pid), s.address, str(s.log_file)) for s in states]
         columns = ("kind", "name", "state", "pid", "address", "log")

@@ -125,10 +125,8 @@ def serve(
     with invalid_arguments():
         login = _login(user, password_file, token_file)
         if not (binding.is_loopback or login or no_auth):
-            raise InvalidArgument(
-                "listen",
-                f"{binding.host} can be reached from other machines: name --password-file or --token-file, or write --no-auth",
-            )
+            options = "name --password-file or --token-file, or write --no-auth"
+            raise InvalidArgument("listen", f"{binding.host} can be reached from other machines: {options}")
         check_tls(binding)
     if login and not binding.is_loopback and binding.certificate is None:
         talk("warning: without --tls-certificate the password crosses the network readable", style="bold yellow")
@@ -141,7 +139,8 @@ def serve(
         watch.start()
         run(app, binding, listener, halting, lambda: talk(f"serving {url}; Ctrl-C ends it"), watch.stop, connections)
     if not watch.close(_CLOSE_SECONDS):
-        # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written whole or not.
+        # A look that waits for a dead cluster would hold the process for as long as that. What it remembers is written
+        # whole or not.
         flush()
         os._exit(0)
     return 0
@@ -168,7 +167,8 @@ def _login(user: str, password_file: Path | None, token_file: Path | None) -> Lo
 
 
 def _secret(file: Path | None, variable: str) -> str:
-    """Return the first line of a file, or what a variable has; remembered, so that no message shows it. Mm2mgrError for an empty one."""
+    """Return the first line of a file, or what a variable has; remembered, so that no message shows it. Mm2mgrError for
+    an empty one."""
     if file is None:
         secret = os.environ.get(variable, "")
         if variable in os.environ and not secret:

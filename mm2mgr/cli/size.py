@@ -23,7 +23,7 @@ from mm2mgr.errors import ExitCode
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
-    from mm2mgr.operations import Statistic
+    from mm2mgr.operations import EvidenceOptions
     from mm2mgr.operations.size import SizingReport
 
 
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 def size(
     workspace: Workspace,
     flows: tuple[str, ...],
-    store: Path,
-    window: float | None,
-    statistic: Statistic,
+    evidence: EvidenceOptions,
     dry_run: bool,
     check: bool,
     cool_down: float | None,
@@ -72,18 +70,14 @@ def size(
     from mm2mgr.output.console import talk
 
     if (cool_down, off_peak, move_budget) != (None, None, None):
-        what = "--cool-down, --off-peak and --move-budget are options of plan and apply now, and do nothing here"
-        talk(what, "yellow")
+        message = "--cool-down, --off-peak and --move-budget are options of plan and apply now, and do nothing here"
+        talk(message, "yellow")
     report = size_flows(
         workspace,
         flows,
-        store=store,
-        window_seconds=window,
-        statistic=statistic,
+        evidence,
         write=not (dry_run or check),
-        views=page is not None,
-        report=lambda found: _say_sizing(workspace, found, output, page),
-        notify=talk,
+        report=lambda report: _say_sizing(workspace, report, output, page),
     )
     code = _say_written(report)
     if check and report.too_small:

@@ -109,6 +109,5 @@ def _roll_up(store: Path, spark: bool | None) -> None:
     for path, reason in done.report.unreadable.items():
         talk(f"  left out: {path}: {reason}", style="yellow")
     where = "on Spark" if done.on_spark else "in this process"
-    talk(
-        f"{done.report.samples} samples rolled up {where}, {number_of(len(done.report.made), 'roll-up')} made in {store}"
-    )
+    roll_ups = number_of(len(done.report.made), "roll-up")
+    talk(f"{done.report.samples} samples rolled up {where}, {roll_ups} made in {store}")

@@ -191,25 +191,30 @@ class Evidence:
         )
 
 
-def read(  # noqa: PLR0913  one argument per option
-    workspace: ExpandedTree,
-    flows: Sequence[Flow] | None = None,
-    *,
-    store: str | Path,
-    window_seconds: float | None = None,
-    statistic: Statistic = "p95",
-    weeks: bool = False,
-    warn: Callable[[str], None] = lambda _: None,
-) -> Evidence:
+@dataclass(frozen=True)
+class EvidenceOptions:
+    """Which measurements to plan with: the tables in `store`, their newest `window_seconds` (None: 4 weeks), by `statistic`.
+
+    `views`: read what pages show too. `notify` gets a sentence per damaged file that was left out.
+    """
+
+    store: str | Path
+    window_seconds: float | None = None
+    statistic: Statistic = "p95"
+    views: bool = False
+    notify: Callable[[str], None] = lambda _: None
+
+
+def read(workspace: ExpandedTree, options: EvidenceOptions, flows: Sequence[Flow] | None = None) -> Evidence:
     """Read the evidence for some flows, or all; the store, each Kafka cluster and each Connect cluster is asked once.
 
-    Mm2mgrError when the store has no roll-ups; a cluster that does not answer is a failure in the result. `weeks`: read
-    what pages show of them too. `warn` gets a sentence per damaged file that was left out.
+    Mm2mgrError when the store has no roll-ups; a cluster that does not answer is a failure in the result.
     """
-    chosen = list(workspace.topology.flows if flows is None else flows)
-    rates = read_rates(store, window_seconds, statistic)
-    by_flow = read_weeks(store, chosen) if weeks else {}
-    capacities = measured_capacities(lambda: workspace.connectors, store, chosen, round(1000 * workspace.now), warn)
+    chosen, store = list(workspace.topology.flows if flows is None else flows), options.store
+    rates = read_rates(store, options.window_seconds, options.statistic)
+    by_flow = read_weeks(store, chosen) if options.views else {}
+    now_ms = round(1000 * workspace.now)
+    capacities = measured_capacities(lambda: workspace.connectors, store, chosen, now_ms, options.notify)
     answers, connects = workspace.ask(read_clusters(chosen), _LIMITS)
     failures = {alias: listing.message for alias, listing in answers.items() if isinstance(listing, Mm2mgrError)}
     listings = {alias: listing for alias, listing in answers.items() if not isinstance(listing, Mm2mgrError)}

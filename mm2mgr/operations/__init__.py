@@ -1,4 +1,5 @@
-"""The library: one plain function per command, with a result value. Command line, notebooks, CI and services call the same.
+"""The library: one plain function per command, with a result value. Command line, notebooks, CI and services call the
+same.
 
     from mm2mgr.operations import Workspace, apply, plan
 
@@ -9,9 +10,9 @@
         applied = apply(workspace, wait_seconds=60)
         print(applied.outcome)
 
-Functions take typed arguments with the defaults of the command line and return frozen values; `to_json(value)`
-makes of them what the command line prints as JSON. Errors are `mm2mgr.errors.Mm2mgrError`. Nothing here prints, asks, exits or handles signals:
-what happens meanwhile goes to a callback. Modules are imported when a name is first used.
+Functions take typed arguments with the defaults of the command line and return frozen values; `to_json(value)` makes of
+them what the command line prints as JSON. Errors are `mm2mgr.errors.Mm2mgrError`. Nothing here prints, asks, exits or
+handles signals: what happens meanwhile goes to a callback. Modules are imported when a name is first used.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.apply.verbs import Choice, StateChange
     from mm2mgr.apply.waves import Halted, Result, RolledBack, Waiting, WaveBegun, WaveVerified
     from mm2mgr.check.judge import Checked
+    from mm2mgr.evidence.changes import Changes
+    from mm2mgr.evidence.read import EvidenceOptions
     from mm2mgr.json_values import to_json
     from mm2mgr.kafka.bandwidth import TransferLimits
     from mm2mgr.link_forecast import capped
     from mm2mgr.lint.findings import Finding, Rule, Severity
     from mm2mgr.observe.lag_report import LagLevel
     from mm2mgr.operations.fix import Fixes, fix
-    from mm2mgr.operations.fleet import Changes, FleetReport, SimulationReport, fleet, simulate
-    from mm2mgr.operations.history import DriftReport, HistoryReport, drift, forget_history, history
+    from mm2mgr.operations.fleet import FleetReport, SimulationReport, fleet, simulate
+    from mm2mgr.operations.history import HistoryReport, drift, forget_history, history
     from mm2mgr.operations.lag import LagOptions, LagReport, lag, watch_lag
     from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
@@ -73,6 +76,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.workspace import Workspace
     from mm2mgr.partitions import Statistic
     from mm2mgr.plan.changes import Plan
+    from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.price import KINDS
     from mm2mgr.plan.quotas import QuotaResult
     from mm2mgr.plan.resets import Place, ResetOrder
@@ -98,8 +102,10 @@ _HOMES: Mapping[str, str] = {
         "observe.lag_report": "LagLevel",
         "problems.watchdog": "RestartPolicy WatchAction",
         "operations.fix": "Fixes fix",
-        "operations.fleet": "Changes FleetReport SimulationReport fleet simulate",
-        "operations.history": "DriftReport HistoryReport drift forget_history history",
+        "evidence.changes": "Changes",
+        "evidence.read": "EvidenceOptions",
+        "operations.fleet": "FleetReport SimulationReport fleet simulate",
+        "operations.history": "HistoryReport drift forget_history history",
         "operations.lag": "LagOptions LagReport lag watch_lag",
         "operations.link": "BrokersReport LinkProbe LinkReport link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
@@ -110,12 +116,14 @@ _HOMES: Mapping[str, str] = {
         "operations.reconcile": "ReconcileOrder ReconcileRound reconcile",
         "operations.render": "Rendered init render rules schema",
         "operations.sample": "SampleOrder Sampled TableSize sample table_sizes",
-        "operations.sandbox": "SandboxUp sandbox_create_topic sandbox_down sandbox_produce sandbox_status sandbox_topics sandbox_up",
+        "operations.sandbox": "SandboxUp sandbox_create_topic sandbox_down sandbox_produce "
+        "sandbox_status sandbox_topics sandbox_up",
         "operations.serve": "EstateView EstateWatch ServeOrder WatchdogOrder serve",
         "operations.size": "SizingReport size",
         "operations.snapshot": "SnapshotTaken snapshot",
         "operations.status": "check describe status watch_status",
-        "operations.throughput": "BusiestPartitions RolledUp busiest_partitions group_rates read_throughput roll_up week",
+        "operations.throughput": "BusiestPartitions RolledUp "
+        "busiest_partitions group_rates read_throughput roll_up week",
         "operations.watch": "WatchOrder WatchRound watch",
         "operations.who": "FlowTopics TopicRoutes topics who",
         "operations.workspace": "Workspace",
@@ -123,6 +131,7 @@ _HOMES: Mapping[str, str] = {
         "apply.applied": "Applied",
         "apply.execute": "FINISH_SECONDS",
         "plan.changes": "Plan",
+        "plan.drift": "DriftReport",
         "plan.price": "KINDS",
         "plan.quotas": "QuotaResult",
         "plan.resets": "Place ResetOrder",
@@ -142,7 +151,8 @@ _HOMES: Mapping[str, str] = {
 
 
 class _Library(ModuleType):
-    """This package, in which `plan` is the function and not the module of that name, where Python would bind this one."""
+    """This package, in which `plan` is the function and not the module of that name, where Python would bind this
+    one."""
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, getattr(value, name, value) if isinstance(value, ModuleType) else value)

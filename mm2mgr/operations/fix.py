@@ -94,7 +94,8 @@ def _content(path: Path) -> bytes:
 def fix(
     workspace: Workspace, files: Sequence[Path] = (), options: LintOptions = LintOptions(), *, hints: bool = False
 ) -> Fixes:
-    """Return what the files or the tree are with every fix that a machine can apply; nothing is written before `Fixes.write`.
+    """Return what the files or the tree are with every fix that a machine can apply; nothing is written before
+    `Fixes.write`.
 
     No Connect cluster is read; fixes of findings of severity info are applied only with `hints`. After each fix the
     files are linted again: one that leaves its finding, or brings one as severe, is given up. Mm2mgrError where the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mm2mgr.errors import EXTRA_OF, Failure, Mm2mgrError, cause
 from mm2mgr.live.questions import NewestRecord, RecordTimes, TopicRetention
@@ -15,7 +15,7 @@ from mm2mgr.live.snapshot import Snapshot, Steps
 from mm2mgr.observe.lag import FlowLag, PartitionLag, most_behind
 from mm2mgr.observe.lag_report import FlowFacts, LagLevel, LagRow
 from mm2mgr.operations.status import looks_of
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeat
 from mm2mgr.partitions import LogHistory, TopicPartition
 from mm2mgr.problems.status import Observation, observe
 from mm2mgr.text import first_few
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 
 _LIMITS = Limits(kafka_seconds=10.0, kafka_at_once=32)
 _MOST_RECORDS_READ = 1_000  # per flow with `timestamps`: those most behind
+Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class LagReport:
-    """The lag of flows at `taken_at` (seconds since 1970), one row per `by`; `notes` say what is unknown for all of them, and why.
+    """The lag of flows at `taken_at` (seconds since 1970), one row per `by`; `notes` say what is unknown for all of
+    them, and why.
 
     `failures` are clusters that could not be read, as `connect NAME` or `kafka ALIAS`.
     """
@@ -56,113 +58,113 @@ class LagReport:
     def is_known(self) -> bool:
         """Whether the lag of every partition is known in records."""
         totals = [flow.total.records for flow in self.flows]
-        return all(each.value is not None and not each.at_least for each in totals)
+        return all(total.value is not None and not total.at_least for total in totals)
 
 
 @dataclass(frozen=True)
 class LagOptions:
-    """How lag is shown and counted: one row per `by`; seconds from the log ends in the sample `store`, or with `timestamps` from one
-    record read per partition that is behind, of the 1 000 most behind partitions of each flow."""
+    """How lag is shown and counted: one row per `by`; seconds from the log ends in the sample `store`, or with
+    `timestamps` from one record read per partition that is behind, of the 1 000 most behind partitions of each flow."""
 
     by: LagLevel = "flow"
     timestamps: bool = False
     store: Store = DEFAULT_STORE
 
 
-def lag(workspace: Workspace, flows: Sequence[str] = (), options: LagOptions | None = None) -> LagReport:
-    """Measure the lag of flows (all by default) and remember it, so that the next call knows a trend. No failed cluster raises."""
-    chosen, how = workspace.flows(flows), options or LagOptions()
-    only = workspace.only(flows)
-    with looks_of(workspace, how.store) as looks:
-        seen = wait_for(observe(workspace.topology, workspace.connectors, only=only, options=looks))
-    return report(workspace.topology, seen, chosen, how, workspace.snapshot)
+def lag(workspace: Workspace, flows: Sequence[str] = (), options: LagOptions = LagOptions()) -> LagReport:
+    """Measure the lag of flows (all by default) and remember it, so that the next call knows a trend. No failed cluster
+    raises."""
+    chosen, only = workspace.flows(flows), workspace.only(flows)
+    with looks_of(workspace, options.store) as looks:
+        observation = wait_for(observe(workspace.topology, workspace.connectors, only=only, options=looks))
+    return report(workspace.topology, observation, chosen, options, workspace.snapshot)
 
 
 def watch_lag(
-    workspace: Workspace, flows: Sequence[str] = (), options: LagOptions | None = None, *, every_seconds: float
+    workspace: Workspace, flows: Sequence[str] = (), options: LagOptions = LagOptions(), *, every_seconds: float
 ) -> Iterator[LagReport]:
     """Yield a report, then one after each pause, until the caller stops."""
-    return repeated(lambda: lag(workspace, flows, options), every_seconds)
+    return repeat(lambda: lag(workspace, flows, options), every_seconds)
 
 
 def report(
-    topology: Topology, seen: Observation, chosen: Sequence[Flow], options: LagOptions, snapshot: Snapshot | None = None
+    topology: Topology,
+    observation: Observation,
+    chosen: Sequence[Flow],
+    options: LagOptions,
+    snapshot: Snapshot | None = None,
 ) -> LagReport:
     """Return the report of an observation: what else it needs is read here, of partitions that are behind only."""
-    return wait_for(answered(_report(seen, chosen, options), Clusters.of(topology), _LIMITS, snapshot))[0]
+    return wait_for(answered(_report(observation, chosen, options), Clusters.of(topology), _LIMITS, snapshot))[0]
 
 
-def _report(seen: Observation, chosen: Sequence[Flow], options: LagOptions) -> Steps[LagReport]:
-    behind = {flow.id: _behind(seen, flow) for flow in chosen}
-    histories, notes, warnings = _histories(seen, chosen, behind, options.store)
+def _report(observation: Observation, chosen: Sequence[Flow], options: LagOptions) -> Steps[LagReport]:
+    reading, status = observation.reading, observation.status
+    behind = {flow.id: _partitions_behind(observation, flow) for flow in chosen}
     late = [flow for flow in chosen if behind[flow.id]]
+    histories, notes, warnings = _histories(observation, late, behind, options.store)
     retention = {
         TopicRetention(flow.source.alias, lag.partition.topic): None for flow in late for lag in behind[flow.id]
     }
     stamped = {flow.id: _written_at(flow, behind[flow.id]) for flow in late if options.timestamps}
-    beats = filter(None, (newest_heartbeat(seen.reading, flow) for flow in chosen))
+    beats = filter(None, (newest_heartbeat(reading, flow) for flow in chosen))
     snapshot = yield [*retention, *stamped.values(), *beats]
     answers = (*map(snapshot.get, retention), *map(snapshot.get, stamped.values()))
     failed = sorted({answer.message for answer in answers if isinstance(answer, Mm2mgrError)})
     retention_seconds: dict[str, dict[str, float | None]] = {}
     for asked in retention:
         retention_seconds.setdefault(asked.cluster, {}).update(_answer_or_none(snapshot.get(asked)))
+    states = {flow.flow: flow.state for flow in status.flows}
     facts = []
     for flow in chosen:
-        connector = seen.reading.source_connector(flow)
+        connector = reading.source_connector(flow)
         facts.append(
             FlowFacts(
                 flow.id,
                 flow.connect.name,
                 connector.desired.name if connector else "",
-                _state(seen, flow),
-                seen.reading.taken_at,
+                states[flow.id],
+                reading.taken_at,
                 flow.connect.model.flush_interval,
-                seen.lags.get(flow.id) or FlowLag(unknown=_why(seen, flow)),
-                seen.memory.of(flow.id).progress,
+                observation.lags.get(flow.id) or FlowLag(unknown=_unknown_reason(reading, flow)),
+                observation.memory.of(flow.id).progress,
                 histories.get(flow.id, {}),
                 dict(_answer_or_none(snapshot.get(stamped[flow.id]))) if flow.id in stamped else {},
                 retention_seconds.get(flow.source.alias, {}),
-                _beat(snapshot, seen, flow),
+                _heartbeat_age(snapshot, reading, flow),
             )
         )
-    warnings = [*seen.status.warnings, *warnings]
-    return LagReport(
-        seen.reading.taken_at, options.by, tuple(facts), seen.reading.failures(), (*notes, *failed), tuple(warnings)
-    )
+    all_warnings = (*status.warnings, *warnings)
+    return LagReport(reading.taken_at, options.by, tuple(facts), reading.failures(), (*notes, *failed), all_warnings)
 
 
-def _why(seen: Observation, flow: Flow) -> str:
-    failure = seen.reading.connects[flow.connect.name].failure
+def _unknown_reason(reading: Reading, flow: Flow) -> str:
+    failure = reading.connects[flow.connect.name].failure
     return failure.message if failure else "its connector is not applied: run mm2mgr apply"
 
 
-def _state(seen: Observation, flow: Flow) -> str:
-    return next(one.state for one in seen.status.flows if one.flow == flow.id)
-
-
-def _behind(seen: Observation, flow: Flow) -> list[PartitionLag]:
-    found = seen.lags.get(flow.id)
-    return [one for one in found.counted if one.lag_records] if found and found.unknown is None else []
+def _partitions_behind(observation: Observation, flow: Flow) -> list[PartitionLag]:
+    lag = observation.lags.get(flow.id)
+    return [partition for partition in lag.counted if partition.lag_records] if lag and lag.unknown is None else []
 
 
 def _histories(
-    seen: Observation, chosen: Sequence[Flow], behind: Mapping[str, Sequence[PartitionLag]], store: Store
+    observation: Observation, late: Sequence[Flow], behind: Mapping[str, Sequence[PartitionLag]], store: Store
 ) -> tuple[dict[str, dict[TopicPartition, LogHistory]], list[str], list[str]]:
     """Read what the store knows of the partitions that are behind, by flow; and notes, and warnings about its files."""
-    late = [flow for flow in chosen if behind[flow.id]]
     if not late:
         return {}, [], []
     warnings: list[str] = []
     try:
         from mm2mgr.samples.log_history import WantedLog, log_histories
 
-        wanted: dict[str, list[WantedLog]] = {}
+        logs: dict[str, list[WantedLog]] = {}
         for flow in late:
-            ids = seen.reading.clusters[flow.source.alias].topic_ids
-            logs = [WantedLog(one.partition, one.position, ids.get(one.partition.topic, "")) for one in behind[flow.id]]
-            wanted.setdefault(flow.source.alias, []).extend(logs)
-        read = log_histories(store, wanted, round(1000 * seen.reading.taken_at), warnings.append)
+            ids = observation.reading.clusters[flow.source.alias].topic_ids
+            logs.setdefault(flow.source.alias, []).extend(
+                WantedLog(lag.partition, lag.position, ids.get(lag.partition.topic, "")) for lag in behind[flow.id]
+            )
+        histories = log_histories(store, logs, round(1000 * observation.reading.taken_at), warnings.append)
     except ModuleNotFoundError as error:
         extra = EXTRA_OF.get((error.name or "").partition(".")[0])
         if extra is None:
@@ -170,16 +172,16 @@ def _histories(
         return {}, [f"lag in bytes and seconds comes from the sample store, which needs the extra mm2mgr[{extra}]"], []
     except Exception as error:  # whatever is in the store, lag in records is known without it
         return {}, [], [f"lag in bytes and seconds is unknown: {cause(error)}"]
-    missing = sorted(alias for alias, of in read.items() if not any(one.times_ms for one in of))
-    each = {alias: iter(of) for alias, of in read.items()}
-    found = {flow.id: {one.partition: next(each[flow.source.alias]) for one in behind[flow.id]} for flow in late}
+    missing = sorted(alias for alias, of in histories.items() if not any(history.times_ms for history in of))
+    in_order = {alias: iter(of) for alias, of in histories.items()}
+    by_flow = {flow.id: {lag.partition: next(in_order[flow.source.alias]) for lag in behind[flow.id]} for flow in late}
     note = (
         f"no samples of {', '.join(missing)} in {store}, and so no lag in bytes and seconds: keep mm2mgr sample running"
     )
-    return found, [note] if missing else [], first_few(warnings, "more warnings about files of the store")
+    return by_flow, [note] if missing else [], first_few(warnings, "more warnings about files of the store")
 
 
-def _answer_or_none(answer: Mapping[Any, Answer] | Mm2mgrError) -> Mapping[Any, Answer]:
+def _answer_or_none(answer: Mapping[Key, Answer] | Mm2mgrError) -> Mapping[Key, Answer]:
     return {} if isinstance(answer, Mm2mgrError) else answer
 
 
@@ -196,12 +198,12 @@ def newest_heartbeat(reading: Reading, flow: Flow) -> NewestRecord | None:
     return NewestRecord(flow.target.alias, name, count) if count else None
 
 
-def _beat(snapshot: Snapshot, seen: Observation, flow: Flow) -> float | Failure:
-    question = newest_heartbeat(seen.reading, flow)
+def _heartbeat_age(snapshot: Snapshot, reading: Reading, flow: Flow) -> float | Failure:
+    question = newest_heartbeat(reading, flow)
     newest = snapshot.get(question) if question else None
     if isinstance(newest, Mm2mgrError):
         return Failure.from_error(newest)
     if newest is not None:
-        return max(0.0, seen.reading.taken_at - newest)
+        return max(0.0, reading.taken_at - newest)
     name = flow.remote_topic(HEARTBEATS)
     return Failure(f"no heartbeats of {flow.source.alias} on {flow.target.alias}: none in topic {name}")

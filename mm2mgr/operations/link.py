@@ -41,10 +41,11 @@ from mm2mgr.topology import KafkaCluster, Topology
 
 @dataclass(frozen=True)
 class BrokersReport:
-    """What `link read` read: by cluster its entry of overrides/brokers.yaml. `failures`: clusters that could not be read, with why.
+    """What `link read` read: by cluster its entry of overrides/brokers.yaml. `failures`: clusters that could not be
+    read, with why.
 
-    `remarks`: what a reviewer should know, such as brokers that differ. `diff`: what changes in the file. `is_changed`: it was
-    written; `refused`: clusters whose entries were changed meanwhile.
+    `remarks`: what a reviewer should know, such as brokers that differ. `diff`: what changes in the file. `is_changed`:
+    it was written; `refused`: clusters whose entries were changed meanwhile.
     """
 
     entries: Mapping[str, Mapping[str, Any]]
@@ -78,16 +79,16 @@ def link_read(
     limits = Limits(kafka_seconds=timeout_seconds, kafka_at_once=16, is_total=True)
     answers = workspace.ask(ask_brokers(topology, chosen), limits)
     entries = {
-        alias: _dated(entry, before.get(alias, {})) for alias, entry in answers.entries(topology, before).items()
+        alias: _keep_date(entry, before.get(alias, {})) for alias, entry in answers.entries(topology, before).items()
     }
-    known = topology.clusters.keys()
-    after = merge(before, entries, known, before)
-    old, new = (BROKERS.text(each).splitlines() if each else [] for each in (before, after))
+    aliases = topology.clusters.keys()
+    after = merge(before, entries, aliases, before)
+    old, new = (BROKERS.text(limits_of).splitlines() if limits_of else [] for limits_of in (before, after))
     diff = tuple(unified_diff(old, new, str(path), str(path), lineterm="")) if entries else ()
     report = BrokersReport(entries, answers.failures, tuple(answers.remarks), path, diff)
     if not (write and entries):
         return report
-    written = BROKERS.write(path, entries, known, before, notify)
+    written = BROKERS.write(path, entries, aliases, before, notify)
     return replace(report, is_changed=written.changed, refused=written.refused)
 
 
@@ -100,7 +101,7 @@ def known_cluster(topology: Topology, alias: str) -> KafkaCluster:
     raise Mm2mgrError(f"no cluster '{alias}' in the tree", hint=hint)
 
 
-def _dated(entry: Entry, before: Mapping[str, Any]) -> Entry:
+def _keep_date(entry: Entry, before: Mapping[str, Any]) -> Entry:
     """Keep the day of an entry that is as it was, so that the file changes only where brokers did."""
     same = {key: value for key, value in before.items() if key != "since"} == entry
     since = before.get("since") if same else None
@@ -122,17 +123,17 @@ class ProbedEnd:
     brokers: tuple[RoundTrip, ...]
 
     @property
-    def measured(self) -> list[float]:
+    def measured_seconds(self) -> list[float]:
         """The round trip to each broker that could be measured."""
-        return sorted(each.seconds for each in self.brokers if each.seconds is not None)
+        return sorted(trip.seconds for trip in self.brokers if trip.seconds is not None)
 
     @property
     def seconds(self) -> float:
         """The median over its brokers."""
-        return median(self.measured)
+        return median(self.measured_seconds)
 
     def to_dict(self) -> dict[str, Any]:
-        brokers = [{**asdict(each), "seconds": each.seconds} for each in self.brokers]
+        brokers = [{**asdict(trip), "seconds": trip.seconds} for trip in self.brokers]
         return {"cluster": self.cluster, "seconds": self.seconds, "brokers": brokers}
 
 
@@ -183,8 +184,8 @@ def link_probe(  # noqa: PLR0913  one argument per option
 ) -> LinkProbe:
     """Measure the round trip to every broker of two clusters, and the bandwidth to the far one where a topic says how.
 
-    `topic`: read it; `temporary_topic`: write to one that is deleted afterwards. `write` puts the entry into the tree. KafkaError
-    when an end does not answer.
+    `topic`: read it; `temporary_topic`: write to one that is deleted afterwards. `write` puts the entry into the tree.
+    KafkaError when an end does not answer.
     """
     topology = workspace.topology
     clusters = [known_cluster(topology, alias) for alias in (first, second)]
@@ -196,30 +197,30 @@ def link_probe(  # noqa: PLR0913  one argument per option
     brokers = [snapshot[Brokers(alias)] for alias in (first, second)]
     with ThreadPoolExecutor(2) as threads:
         near, far = threads.map(_probe, clusters, brokers, (timeout_seconds, timeout_seconds))
-    found = judged(near, far)
-    if found.entry is not None and (topic or temporary_topic):
-        notify(f"measuring the bandwidth between this machine and {found.far.cluster}")
-        bounds, end = limits or TransferLimits(), topology.clusters[found.far.cluster]
+    probe = judge_probe(near, far)
+    if probe.entry is not None and (topic or temporary_topic):
+        notify(f"measuring the bandwidth between this machine and {probe.far.cluster}")
+        bounds, end = limits or TransferLimits(), topology.clusters[probe.far.cluster]
         access = kafka_access(end)
         moved = read_rate(access, topic, bounds) if topic else write_rate(access, str(topology.owner), bounds)
-        found = with_bandwidth(found, moved, end.limits, reading=bool(topic))
-    if found.entry is None:
-        return found
-    changed = declared(workspace, found.entry)
+        probe = with_bandwidth(probe, moved, end.limits, reading=bool(topic))
+    if probe.entry is None:
+        return probe
+    changed = declare_link(workspace, probe.entry)
     if write and changed.new:
         changed.write()
-    return replace(found, diff=tuple(changed.diff), written=write and bool(changed.new))
+    return replace(probe, diff=tuple(changed.diff), written=write and bool(changed.new))
 
 
 def _probe(cluster: KafkaCluster, brokers: Sequence[BrokerAddress], timeout_seconds: float) -> ProbedEnd:
     end = ProbedEnd(cluster.alias, round_trips(kafka_access(cluster), brokers, timeout_seconds))
-    if not end.measured:
+    if not end.measured_seconds:
         reasons = "; ".join(f"{trip.broker}: {trip.problem}" for trip in end.brokers)
         raise KafkaError(f"{cluster.alias}: no broker took a connection: {reasons}")
     return end
 
 
-def judged(first: ProbedEnd, second: ProbedEnd) -> LinkProbe:
+def judge_probe(first: ProbedEnd, second: ProbedEnd) -> LinkProbe:
     """Return what round trips from here to both ends say about the link between them."""
     near, far = sorted((first, second), key=lambda end: end.seconds)
     ends = (first, second)
@@ -228,8 +229,8 @@ def judged(first: ProbedEnd, second: ProbedEnd) -> LinkProbe:
     )
     if near.seconds > max(_BESIDE_SHARE * far.seconds, _BESIDE_SECONDS):
         least, most = milliseconds(far.seconds - near.seconds), milliseconds(far.seconds + near.seconds)
-        verdict = f"the link is between {least} and {most}: this machine is beside neither end, so run the probe beside {near.cluster} or {far.cluster}"
-        return LinkProbe(ends, verdict, remarks=remarks)
+        away = f"this machine is beside neither end, so run the probe beside {near.cluster} or {far.cluster}"
+        return LinkProbe(ends, f"the link is between {least} and {most}: {away}", remarks=remarks)
     verdict = f"the link is about {milliseconds(far.seconds)}: this machine is beside {near.cluster}"
     if far.seconds <= _BESIDE_SECONDS:
         verdict += f" and {far.cluster}, and so short a link needs no entry"
@@ -237,30 +238,33 @@ def judged(first: ProbedEnd, second: ProbedEnd) -> LinkProbe:
     return LinkProbe(ends, verdict, {"between": [first.cluster, second.cluster], "rtt": rtt}, remarks=remarks)
 
 
-def with_bandwidth(found: LinkProbe, moved: Transfer, limits: BrokerLimits, *, reading: bool) -> LinkProbe:
+def with_bandwidth(probe: LinkProbe, moved: Transfer, limits: BrokerLimits, *, reading: bool) -> LinkProbe:
     """Add a measured bandwidth to the entry, unless the brokers' socket buffers were the limit."""
-    entry = dict(found.entry or {})
+    entry = dict(probe.entry or {})
     if moved.rewinds > moved.connections:
-        remark = f"the topic is small and was read {moved.rewinds / moved.connections:.0f} times; a larger one loads the link better"
-        found = replace(found, remarks=(*found.remarks, remark))
+        times = f"{moved.rewinds / moved.connections:.0f} times"
+        remark = f"the topic is small and was read {times}; a larger one loads the link better"
+        probe = replace(probe, remarks=(*probe.remarks, remark))
     carried = f"{rate_text(moved.bytes_per_second)} over {moved.connections} connections"
     key = "socket.send.buffer.bytes" if reading else "socket.receive.buffer.bytes"
     buffer = limits.send_buffer_bytes if reading else limits.receive_buffer_bytes
-    let_through = moved.connections * window("source" if reading else "target", buffer) / found.far.seconds
+    let_through = moved.connections * window("source" if reading else "target", buffer) / probe.far.seconds
     if moved.bytes_per_second >= _WINDOW_SHARE * let_through:
-        remark = f"{carried} is what {key} of {found.far.cluster} lets through, so the link may carry more: measure with more --connections"
-        return replace(found, transfer=moved, remarks=(*found.remarks, remark))
+        limit = f"{carried} is what {key} of {probe.far.cluster} lets through"
+        remark = f"{limit}, so the link may carry more: measure with more --connections"
+        return replace(probe, transfer=moved, remarks=(*probe.remarks, remark))
     bandwidth = f"{float(f'{moved.bytes_per_second * 8 / PAYLOAD_SHARE / 1e6:.2g}'):g}Mbit/s"
-    return replace(found, transfer=moved, entry=entry | {"bandwidth": bandwidth})
+    return replace(probe, transfer=moved, entry=entry | {"bandwidth": bandwidth})
 
 
 def milliseconds(seconds: float) -> str:
-    """Write a round trip as the tree has it, with a blank before the unit: whole milliseconds from 10 on, else with one digit."""
+    """Write a round trip as the tree has it, with a blank before the unit: whole milliseconds from 10 on, else with one
+    digit."""
     value = seconds * 1000
     return f"{value:.0f} ms" if value >= 10 else f"{max(value, 0.1):.1f} ms"
 
 
-def declared(workspace: Workspace, entry: Mapping[str, Any]) -> Fixes:
+def declare_link(workspace: Workspace, entry: Mapping[str, Any]) -> Fixes:
     """Return how the files of the tree change when `links:` has this entry; all other lines stay as they are."""
     spec, pair = workspace.spec, set(entry["between"])
     index = next((number for number, link in enumerate(spec.tree.links) if set(link.between) == pair), None)
@@ -286,10 +290,9 @@ def declared(workspace: Workspace, entry: Mapping[str, Any]) -> Fixes:
         links = replace(workspace, contents=new).spec.tree.links
     except (OSError, UnicodeDecodeError, NotEditable, SpecError) as error:
         raise Mm2mgrError(f"the tree cannot be edited: {error}", hint=by_hand) from error
-    wanted = Link.model_validate(dict(entry))
-    others = [link for link in spec.tree.links if set(link.between) != pair]
-    mine = [link for link in links if set(link.between) == pair]
-    if [link for link in links if set(link.between) != pair] != others or [each.rtt for each in mine] != [wanted.rtt]:
+    others, others_before = ([link for link in tree if set(link.between) != pair] for tree in (links, spec.tree.links))
+    rtts = [link.rtt for link in links if set(link.between) == pair]
+    if others != others_before or rtts != [Link.model_validate(dict(entry)).rtt]:
         raise Mm2mgrError(f"{place.file}: the entry cannot be put in without changing others", hint=by_hand)
     return Fixes(old, {} if new == old else new, (), ())
 
@@ -306,17 +309,19 @@ def link_explain(
 ) -> LinkReport:
     """Forecast the flows of a pair `A->B`, or those of a name or id, over their link; no cluster is asked.
 
-    `partitions`: of each flow, by default one for each of its tasks. Mm2mgrError where no flow of that name crosses a link.
+    `partitions`: of each flow, by default one for each of its tasks. Mm2mgrError where no flow of that name crosses a
+    link.
     """
     chosen = [(flow, flow.route) for flow in workspace.topology.select(name)]
     crossing = [(flow, route) for flow, route in chosen if route is not None]
     if not crossing:
         pair = chosen[0][0].pair
-        hint = f"declare its round trip: links: - {{between: [{pair.replace('->', ', ')}], rtt: 80ms}}; `mm2mgr link probe` measures it"
+        entry = f"links: - {{between: [{pair.replace('->', ', ')}], rtt: 80ms}}"
+        hint = f"declare its round trip: {entry}; `mm2mgr link probe` measures it"
         raise Mm2mgrError(f"no link is declared for {pair}", hint=hint)
-    found = []
+    forecasts = []
     for flow, route in crossing:
         tasks = int(flow.tasks.maximum)
         traffic = FlowTraffic(partitions or tasks, min(tasks, partitions or tasks), record_bytes)
-        found.append(compare(flow, route, traffic))
-    return LinkReport(tuple(found))
+        forecasts.append(compare(flow, route, traffic))
+    return LinkReport(tuple(forecasts))

@@ -67,7 +67,7 @@ class LintReport:
         return bool(self.unread) or any(finding.severity in as_severe_as(on) for finding in self.loud)
 
     @property
-    def shown(self) -> Sequence[Finding]:
+    def listed_findings(self) -> Sequence[Finding]:
         return self.findings if self.shows_silenced else self.loud
 
     @property
@@ -82,7 +82,7 @@ class LintReport:
 
     @property
     def shown_documents(self) -> list[Document]:
-        return [with_patch(finding) for finding in self.shown]
+        return [with_patch(finding) for finding in self.listed_findings]
 
 
 def as_severe_as(on: Severity | Literal["never"]) -> tuple[Severity, ...]:
@@ -159,7 +159,8 @@ def lint(workspace: Workspace, files: Sequence[Path] = (), options: LintOptions 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What was read. `other` are connectors that run with another config than the declared one; `invalid` is a broken tree."""
+    """What was read. `other` are connectors that run with another config than the declared one; `invalid` is a broken
+    tree."""
 
     estate: Estate
     other: tuple[Subject, ...]
@@ -168,7 +169,9 @@ class Inputs:
     looked_at: tuple[str, ...]
 
 
-def read_inputs(workspace: Workspace, paths: Sequence[Path], options: LintOptions, known: Surroundings) -> Inputs:
+def read_inputs(
+    workspace: Workspace, paths: Sequence[Path], options: LintOptions, surroundings: Surroundings
+) -> Inputs:
     """Read trees, files and Connect clusters into one estate; the workspace's tree where none is named."""
     trees = tuple(path for path in dict.fromkeys(paths) if is_tree(path))
     files = [path for path in dict.fromkeys(paths) if path not in trees]
@@ -177,13 +180,13 @@ def read_inputs(workspace: Workspace, paths: Sequence[Path], options: LintOption
     elif not files and not options.connects:
         trees = workspace.files
     targets = _targets(workspace, options.connects)
-    declared, invalid = _tree(workspace, known) if trees else ((), ())
+    declared, invalid = _tree(workspace, surroundings) if trees else ((), ())
     live, unread = _live(workspace, targets, options.timeout_seconds) if targets else ([], {})
     if len(unread) == 1 and not trees and not files and not live:
         raise next(iter(unread.values()))
     estates, other = joined(
-        [*declared, *([read_files(files, known, workspace.contents)] if files else [])],
-        [completed(estate, known) for estate in live],
+        [*declared, *([read_files(files, surroundings, workspace.contents)] if files else [])],
+        [completed(estate, surroundings) for estate in live],
     )
     estate = Estate(
         tuple(subject for part in estates for subject in part.subjects),
@@ -208,13 +211,15 @@ def read_inputs(workspace: Workspace, paths: Sequence[Path], options: LintOption
     return Inputs(estate, other, invalid, tuple(unread.values()), looked_at)
 
 
-def _tree(workspace: Workspace, known: Surroundings) -> tuple[tuple[Estate, ...], tuple[Finding, ...]]:
+def _tree(workspace: Workspace, surroundings: Surroundings) -> tuple[tuple[Estate, ...], tuple[Finding, ...]]:
     """Return the connectors of the tree, or the findings of a tree that cannot be expanded."""
     from mm2mgr.lint.tree import from_tree, invalid
 
     try:
         return (
-            completed(from_tree(workspace.topology, workspace.connectors, workspace.spec, workspace.contents), known),
+            completed(
+                from_tree(workspace.topology, workspace.connectors, workspace.spec, workspace.contents), surroundings
+            ),
         ), ()
     except SpecError as error:
         return (), tuple(invalid(error))
@@ -238,13 +243,13 @@ def _live(
 
 def _targets(workspace: Workspace, names: Sequence[str]) -> dict[str, ConnectTarget]:
     """Return each Connect cluster once, whether it is named as in the tree, by a URL, or by both."""
-    found: dict[str, ConnectTarget] = {}
+    targets: dict[str, ConnectTarget] = {}
     for name in sorted(names, key=lambda name: "://" in name):  # a name brings its credentials
         target = _target(workspace, name)
-        if all(set(target.urls).isdisjoint(other.urls) for other in found.values()):
-            is_taken = any(target.name == other.name for other in found.values())  # two paths of one gateway
-            found[name] = replace(target, name=name) if is_taken else target
-    return found
+        if all(set(target.urls).isdisjoint(other.urls) for other in targets.values()):
+            is_taken = any(target.name == other.name for other in targets.values())  # two paths of one gateway
+            targets[name] = replace(target, name=name) if is_taken else target
+    return targets
 
 
 def _target(workspace: Workspace, name: str) -> ConnectTarget:
@@ -330,22 +335,22 @@ Explained = Explanation | Rule | Bug | list[ConnectorClients]
 """What a key does, a rule of lint, a known bug, or the clients of a flow by connector."""
 
 
-def explain(  # noqa: PLR0913  one argument per option
+def explain(
     workspace: Workspace,
     name: str,
+    options: LintOptions = LintOptions(),
     *,
     on: str | None = None,
-    kafka: str | None = None,
     everything: bool = False,
-    report: Callable[[OtherLine], None] = lambda event: None,
 ) -> Explained:
-    """Explain a known bug, a key, however it is spelled, else the rule, else the flow of this name. Mm2mgrError when there is none.
+    """Explain a known bug, a key, however it is spelled, else the rule, else the flow of this name. Mm2mgrError when
+    there is none.
 
-    `on` is a connector type or class (None: all three), `kafka` the workers' version (None: the newest known line). With
-    `everything` a flow's clients are shown with Kafka's defaults too. `report` gets the line that another version is judged by.
+    `on` is a connector type or class (None: all three), `options.kafka` the workers' version (None: the newest known
+    line). With `everything` a flow's clients are shown with Kafka's defaults too.
     """
     keys = load()
-    types, version = _types(on), workers_version(kafka, report)
+    types, version = _types(on), workers_version(options.kafka, options.report)
     if name.upper().startswith(_ISSUE):
         return _bug(name.upper())
     try:
@@ -388,15 +393,16 @@ def _bug(name: str) -> Bug:
 
 
 def workers_version(kafka: str | None, report: Callable[[OtherLine], None]) -> str:
-    """Return the Kafka release that is meant by a line (3.9), a vendor's version (7.9.0-ccs) or a release; None: the newest."""
+    """Return the Kafka release that is meant by a line (3.9), a vendor's version (7.9.0-ccs) or a release; None: the
+    newest."""
     keys = load()
     version = (kafka_version(kafka) or kafka) if kafka is not None else keys.lines[-1]
     try:
         line = keys.line(version)
     except ValueError as error:
-        known = kafka_version(version) is not None  # as a version, but of a line before the oldest one
-        why = str(error) if known else f"'{version}' is not a version such as 3.9 or 4.3.1"
-        raise InvalidArgument("kafka", why) from error
+        is_version = kafka_version(version) is not None  # as a version, but of a line before the oldest one
+        reason = str(error) if is_version else f"'{version}' is not a version such as 3.9 or 4.3.1"
+        raise InvalidArgument("kafka", reason) from error
     if not f"{version}.".startswith(f"{line}."):
         report(OtherLine(version, line, keys.lines))
     return keys.releases.get(version, version)
@@ -407,10 +413,10 @@ def _types(on: str | None) -> tuple[ConnectorType, ...]:
     if on is None:
         return _TYPES
     word = on.rpartition(".")[2].lower().removesuffix("connector").removeprefix("mirror")
-    found = tuple(type_ for type_ in _TYPES if type_ == word)
-    if not found:
+    types = tuple(type_ for type_ in _TYPES if type_ == word)
+    if not types:
         raise InvalidArgument("on", f"'{on}' is not one of {', '.join(_TYPES)}")
-    return found
+    return types
 
 
 def _connectors(workspace: Workspace, name: str) -> Sequence[Connector]:

@@ -41,7 +41,8 @@ def losses(
 ) -> LossReport:
     """Read the ledger: open entries of these flows (none named: of all), or all entries. No cluster is asked.
 
-    A flow that is no longer declared is named by its id. Mm2mgrError for a flow that neither the tree nor the ledger has.
+    A flow that is no longer declared is named by its id. Mm2mgrError for a flow that neither the tree nor the ledger
+    has.
     """
     ledger = read_losses(workspace.topology, ObserveOptions(store=store))
     entries = ledger.entries if everything else open_entries(ledger.entries)
@@ -57,8 +58,8 @@ def acknowledge(
     reason: str = "",
     store: Store = DEFAULT_STORE,
 ) -> tuple[LossEntry, ...]:
-    """Record that open losses were seen, with who, when and why, and return them; `all` as id means all, of these flows if
-    any are named. Mm2mgrError, and nothing recorded, for an id that no open loss has."""
+    """Record that open losses were seen, with who, when and why, and return them; `all` as id means all, of these flows
+    if any are named. Mm2mgrError, and nothing recorded, for an id that no open loss has."""
     from mm2mgr.apply.history import author
 
     options = ObserveOptions(store=store)

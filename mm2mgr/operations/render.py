@@ -1,5 +1,5 @@
-"""The operations on the tree alone: `init` writes a starter, `schema` describes the files, `render` compiles them, and `rules` makes
-alerting rules of Prometheus and a dashboard of Grafana from them. No network."""
+"""The operations on the tree alone: `init` writes a starter, `schema` describes the files, `render` compiles them, and
+`rules` makes alerting rules of Prometheus and a dashboard of Grafana from them. No network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Rendered:
 
     def to_dict(self, *, origins: bool = False) -> list[dict[str, Any]]:
         """Return JSON-ready values per connector, with `origins` also the file and line of each key."""
-        return [_shown(connector, origins=origins) for connector in self.connectors]
+        return [_document(connector, origins=origins) for connector in self.connectors]
 
 
 def init(folder: Path = Path("clusters")) -> list[Path]:
@@ -48,8 +48,8 @@ def render(workspace: Workspace, flows: Sequence[str] = ()) -> Rendered:
 def rules(workspace: Workspace, *, dashboard: bool = False, kubernetes: bool = False) -> str:
     """Return a rule file for Prometheus as YAML, or a dashboard for Grafana as JSON.
 
-    With `kubernetes`, a manifest with it as YAML: a PrometheusRule of the Prometheus Operator, or a ConfigMap with the label
-    `grafana_dashboard`, for which Grafana's sidecar looks.
+    With `kubernetes`, a manifest with it as YAML: a PrometheusRule of the Prometheus Operator, or a ConfigMap with the
+    label `grafana_dashboard`, for which Grafana's sidecar looks.
     """
     from mm2mgr.problems.monitoring import (
         dashboard_of,
@@ -57,11 +57,13 @@ def rules(workspace: Workspace, *, dashboard: bool = False, kubernetes: bool = F
     )
 
     if dashboard:
-        made = dashboard_of(workspace.topology)
+        dashboard_document = dashboard_of(workspace.topology)
         if not kubernetes:
-            return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+            return json.dumps(dashboard_document, indent=2, ensure_ascii=False) + "\n"
         head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(workspace, {"grafana_dashboard": "1"})}
-        return yaml_text({**head, "data": {f"{_name(workspace)}.json": json.dumps(made, ensure_ascii=False)}})
+        return yaml_text(
+            {**head, "data": {f"{_name(workspace)}.json": json.dumps(dashboard_document, ensure_ascii=False)}}
+        )
     groups = {"groups": [rule_group(workspace.topology)]}
     if not kubernetes:
         return yaml_text(groups)
@@ -69,7 +71,7 @@ def rules(workspace: Workspace, *, dashboard: bool = False, kubernetes: bool = F
     return yaml_text({**head, "spec": groups})
 
 
-def _shown(connector: Connector, *, origins: bool) -> dict[str, Any]:
+def _document(connector: Connector, *, origins: bool) -> dict[str, Any]:
     result: dict[str, Any] = {
         "connector": connector.name,
         "connect": connector.connect,

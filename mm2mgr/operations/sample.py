@@ -76,13 +76,13 @@ def sample(
     schedule = Schedule(order.interval_seconds, order.duration_seconds, keep_seconds=order.keep_seconds)
     done, store = Sampled(frozenset(chosen), 0, set(chosen)), SampleStore(order.store, warn)
 
-    def reported(round_: Round) -> None:
+    def report_round(round_: Round) -> None:
         done.never_read &= round_.failures.keys()
         progress(round_)
 
     kind = next((kind for kind in METRIC_SOURCES if kind.name == order.source), None)
     readers = (
-        _metric_source_readers(kind, order, _wanted(chosen), store)
+        _metric_source_readers(kind, order, _clusters_to_sample(chosen), store)
         if kind
         else [
             *_with_tasks(chosen, schedule, warn, order.store),
@@ -90,7 +90,7 @@ def sample(
         ]
     )
     try:
-        done.samples = follow(readers, schedule, store, reported, stop)
+        done.samples = follow(readers, schedule, store, report_round, stop)
     except KeyboardInterrupt:
         done.interrupted = True
     return done
@@ -109,13 +109,13 @@ def _sampled_flows(workspace: Workspace, aliases: Sequence[str]) -> dict[str, li
     return {alias: flows[alias] for alias in (aliases or flows)}
 
 
-def _wanted(chosen: Mapping[str, Sequence[Flow]]) -> list[tuple[KafkaCluster, Callable[[str], bool]]]:
+def _clusters_to_sample(chosen: Mapping[str, Sequence[Flow]]) -> list[tuple[KafkaCluster, Callable[[str], bool]]]:
     """Return the clusters to sample, each with the topics that are wanted."""
 
-    def wanted(flows: Sequence[Flow]) -> Callable[[str], bool]:
+    def carried_by(flows: Sequence[Flow]) -> Callable[[str], bool]:
         return lambda topic: any(flow.carries(topic) for flow in flows)
 
-    return [(flows[0].source, wanted(flows)) for flows in chosen.values()]
+    return [(flows[0].source, carried_by(flows)) for flows in chosen.values()]
 
 
 def _with_tasks(
@@ -141,8 +141,8 @@ def _with_tasks(
     watch = TaskWatch(recent, history, configs.compacted, pace, look_seconds, schedule.keep_seconds)
     seconds = schedule.timeout_seconds
     readers = [
-        KafkaReader(kafka_access(one), takes, seconds, RecordSizes(), heard=recent.take)
-        for one, takes in _wanted(chosen)
+        KafkaReader(kafka_access(cluster), takes, seconds, RecordSizes(), heard=recent.take)
+        for cluster, takes in _clusters_to_sample(chosen)
     ]
     tasks = task_readers([flow for flows in chosen.values() for flow in flows], watch)
     return [*readers, *tasks]
@@ -197,11 +197,11 @@ class _StatusReader:
         reading = partial(read_kafka, timeout_seconds=self._seconds)
         options = ObserveOptions(reading, deadline_seconds=self._seconds, store=self._store, shares=True)
         topology, connectors = self._workspace.topology, self._workspace.connectors
-        seen = wait_for(status(topology, connectors, only=self._flows, options=options))
-        names = sorted({one.flow for one in seen.losses}.intersection(self._flows))
+        observed = wait_for(status(topology, connectors, only=self._flows, options=options))
+        names = sorted({loss.flow for loss in observed.losses}.intersection(self._flows))
         waiting = [f"to acknowledge (mm2mgr losses): {list_names(names)}"] if names else []
-        unread = [f"{where} was not read: {failure.message}" for where, failure in seen.failures.items()]
-        return (*waiting, *seen.warnings, *unread)
+        unread = [f"{where} was not read: {failure.message}" for where, failure in observed.failures.items()]
+        return (*waiting, *observed.warnings, *unread)
 
 
 @dataclass(frozen=True)
@@ -219,14 +219,14 @@ def table_sizes(store: Store) -> list[TableSize]:
     from mm2mgr.samples.schema import TABLES
     from mm2mgr.samples.tables import StoredTable
 
-    found = [(table, table.files()) for name in TABLES if (table := StoredTable(store, name)).exists()]
-    return [TableSize(table.name, table.uri, sum(file.rows for file in files), len(files)) for table, files in found]
+    tables = [(table, table.files()) for name in TABLES if (table := StoredTable(store, name)).exists()]
+    return [TableSize(table.name, table.uri, sum(file.rows for file in files), len(files)) for table, files in tables]
 
 
 def _metric_source_readers(
     kind: SourceKind,
     order: SampleOrder,
-    wanted: Iterable[tuple[KafkaCluster, Callable[[str], bool]]],
+    clusters: Iterable[tuple[KafkaCluster, Callable[[str], bool]]],
     store: SampleStore,
 ) -> list[Reader]:
     """Return one reader per cluster; Mm2mgrError when a cluster declares no such source."""
@@ -235,7 +235,7 @@ def _metric_source_readers(
     from mm2mgr.samples.schema import log_file_of
 
     readers: list[Reader] = []
-    for cluster, accepts in wanted:
+    for cluster, accepts in clusters:
         metrics, access = cluster.model.metrics, kafka_access(cluster)
         if getattr(metrics, kind.key, None) is None:
             raise Mm2mgrError(

@@ -21,7 +21,8 @@ class SandboxUp:
 def sandbox_up(directory: Path = DEFAULT_DIRECTORY, *, report: Callable[[str], None] = lambda line: None) -> SandboxUp:
     """Start what is not running and write its tree to DIRECTORY/clusters; files there that were edited are kept.
 
-    SandboxError, with nothing touched, when the directory holds anything but a sandbox. `report` gets lines of progress.
+    SandboxError, with nothing touched, when the directory holds anything but a sandbox. `report` gets lines of
+    progress.
     """
     sandbox, tree = Sandbox(directory), directory / "clusters"
     if sandbox.check():

@@ -1,4 +1,5 @@
-"""`snapshot`: what the clusters answer now, in a file for which commands answer again later, anywhere, without the clusters."""
+"""`snapshot`: what the clusters answer now, in a file for which commands answer again later, anywhere, without the
+clusters."""
 
 from __future__ import annotations
 

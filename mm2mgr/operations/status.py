@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mm2mgr import timing
 from mm2mgr.live.reach import Limits
 from mm2mgr.observe.read import ObserveOptions
-from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeated
+from mm2mgr.operations.workspace import DEFAULT_STORE, Workspace, repeat
 from mm2mgr.problems.health import Description, Status
 from mm2mgr.problems.status import describe as read_flow
 from mm2mgr.problems.status import status as read_status
@@ -26,8 +26,8 @@ _LEAST_SECONDS = 1.0
 
 
 def status(workspace: Workspace, flows: Sequence[str] = (), *, store: Store = DEFAULT_STORE) -> Status:
-    """Read the health, tasks and lag of flows (all by default), and remember what was seen; losses go into a table of the store.
-    No failed cluster raises."""
+    """Read the health, tasks and lag of flows (all by default), and remember what was seen; losses go into a table of
+    the store. No failed cluster raises."""
     only = workspace.only(flows)
     with looks_of(workspace, store) as options:
         return wait_for(read_status(workspace.topology, workspace.connectors, only=only, options=options))
@@ -37,7 +37,7 @@ def watch_status(
     workspace: Workspace, flows: Sequence[str] = (), *, every_seconds: float, store: Store = DEFAULT_STORE
 ) -> Iterator[Status]:
     """Yield a status, then one after each pause, until the caller stops."""
-    return repeated(lambda: status(workspace, flows, store=store), every_seconds)
+    return repeat(lambda: status(workspace, flows, store=store), every_seconds)
 
 
 def describe(workspace: Workspace, flow: str, *, store: Store = DEFAULT_STORE) -> Description:
@@ -49,7 +49,8 @@ def describe(workspace: Workspace, flow: str, *, store: Store = DEFAULT_STORE) -
 
 @contextmanager
 def looks_of(workspace: Workspace, store: Store) -> Iterator[ObserveOptions]:
-    """Yield how to observe: a snapshot at its time and after what it remembers, and all that this leaves behind goes."""
+    """Yield how to observe: a snapshot at its time and after what it remembers, and all that this leaves behind
+    goes."""
     if workspace.snapshot is None:
         yield ObserveOptions(store=store)
         return
@@ -63,7 +64,8 @@ def looks_of(workspace: Workspace, store: Store) -> Iterator[ObserveOptions]:
 
 
 def check(workspace: Workspace, flows: Sequence[str] = (), *, timeout_seconds: float = 20.0) -> Checked:
-    """Log in to every Kafka cluster as each client of the flows' connectors would, and compare rights, limits and workers.
+    """Log in to every Kafka cluster as each client of the flows' connectors would, and compare rights, limits and
+    workers.
 
     Whatever does not answer within `timeout_seconds` is a row of its own. Nothing is created, written or committed.
     """

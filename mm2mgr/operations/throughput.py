@@ -77,29 +77,33 @@ def read_throughput(store: Store, window_seconds: float | None = None) -> Throug
     return read_window(store, last_hours(store, window_seconds))
 
 
-def busiest_partitions(store: Store, found: Throughput, top: int, *, with_curves: bool = True) -> BusiestPartitions:
+def busiest_partitions(
+    store: Store, throughput: Throughput, top: int, *, with_curves: bool = True
+) -> BusiestPartitions:
     """Return the partitions with the highest p95, busiest first; `top` 0 is all of them."""
     from mm2mgr.throughput.hourly import hourly
     from mm2mgr.throughput.windows import busiest, rates_of
 
-    rows = busiest(found, top)
-    curves = hourly(store, found.window.last(_CURVE_HOURS), found)[rows].tolist() if with_curves else []
-    totals = [int(found.values[name].sum()) for name in ("resets", "gaps")]
-    return BusiestPartitions(rates_of(found, rows), curves, len(found), *totals)
+    rows = busiest(throughput, top)
+    curves = hourly(store, throughput.window.last(_CURVE_HOURS), throughput)[rows].tolist() if with_curves else []
+    totals = [int(throughput.values[name].sum()) for name in ("resets", "gaps")]
+    return BusiestPartitions(rates_of(throughput, rows), curves, len(throughput), *totals)
 
 
-def group_rates(workspace: Workspace, store: Store, found: Throughput, by: Literal["topic", "flow"]) -> list[GroupRate]:
+def group_rates(
+    workspace: Workspace, store: Store, throughput: Throughput, by: Literal["topic", "flow"]
+) -> list[GroupRate]:
     """Add up the partitions of every topic, or of every flow of the tree; busiest first."""
     from mm2mgr.throughput.hourly import by_flow, by_topic, hourly
 
-    rates = hourly(store, found.window, found)
+    rates = hourly(store, throughput.window, throughput)
     if by == "topic":
-        return by_topic(found, rates)
-    return by_flow(found, rates, [(flow.id, flow.source.alias, flow.carries) for flow in workspace.topology.flows])
+        return by_topic(throughput, rates)
+    return by_flow(throughput, rates, [(flow.id, flow.source.alias, flow.carries) for flow in workspace.topology.flows])
 
 
-def week(store: Store, found: Throughput) -> WeekPattern:
+def week(store: Store, throughput: Throughput) -> WeekPattern:
     """Return the load of everything by day of week and hour of day."""
     from mm2mgr.throughput.hourly import hourly, week_pattern
 
-    return week_pattern(found, hourly(store, found.window, found))
+    return week_pattern(throughput, hourly(store, throughput.window, throughput))

@@ -1,16 +1,14 @@
-"""`who`: which connectors mirror a topic, and where it ends up. `topics`: what flows take of their sources now. Both only read."""
+"""`who`: which connectors mirror a topic, and where it ends up. `topics`: what flows take of their sources now."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any
 
 from mm2mgr.comparison.equivalence import with_live_order
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
-from mm2mgr.json_values import to_json
 from mm2mgr.lint.routes import LONGEST, Routes, TopicHop
 from mm2mgr.lint.subject import Estate, Subject
 from mm2mgr.lint.tree import from_tree
@@ -28,7 +26,8 @@ _LIMITS = Limits(connect_seconds=20.0)
 
 @dataclass(frozen=True)
 class Mirroring:
-    """What one source connector does with the topic. `becomes` is None where it is not mirrored, or under an unknown name.
+    """What one source connector does with the topic. `becomes` is None where it is not mirrored, or under an unknown
+    name; `reason` says why it is not.
 
     `state` is Connect's, "not applied" for what only the tree says, "declared" where Connect was not asked.
     """
@@ -40,7 +39,7 @@ class Mirroring:
     partitions: int | None
     """Of the name on the target: 0 if it is not there, None where that is not known."""
     takes: bool | None
-    why: str
+    reason: str
     connect: str
     connector: str
     state: str
@@ -48,27 +47,29 @@ class Mirroring:
     is_ours: bool
     flows: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "from": {"cluster": self.source, "topic": self.topic},
-            "to": {"cluster": self.target, "topic": self.becomes, "partitions": self.partitions},
-            "takes": self.takes,
-            "why": self.why,
-            "connect": self.connect,
-            "connector": self.connector,
-            "state": self.state,
-            "owner": self.owner,
-            "ours": self.is_ours,
-            "flows": list(self.flows),
-        }
+    json_keys = "from=start to=end takes why=reason connect connector state owner ours=is_ours flows"
+
+    @property
+    def start(self) -> dict[str, str]:
+        return {"cluster": self.source, "topic": self.topic}
+
+    @property
+    def end(self) -> dict[str, str | int | None]:
+        return {"cluster": self.target, "topic": self.becomes, "partitions": self.partitions}
+
+    @property
+    def stop(self) -> dict[str, str | int | None]:
+        """The end with the connector that mirrors there."""
+        return {**self.end, "connector": f"{self.connect}/{self.connector}", "state": self.state}
 
 
 @dataclass(frozen=True)
 class TopicRoutes:
-    """The routes of a topic, whole: each from where it was written first to an end, and all that its connectors do with it.
+    """The routes of a topic, whole: each from where it was written first to an end, and all that its connectors do with
+    it.
 
-    `unread` has the Connect clusters that could not be read: of what runs there only this tree's connectors are known. `unlisted`
-    has the Kafka clusters whose topics could not be listed: it is not known whether the topic is there.
+    `unread` has the Connect clusters that could not be read: of what runs there only this tree's connectors are known.
+    `unlisted` has the Kafka clusters whose topics could not be listed: it is not known whether the topic is there.
     """
 
     topic: str
@@ -76,38 +77,25 @@ class TopicRoutes:
     connectors: tuple[Mirroring, ...]
     unread: Mapping[str, str] = field(default_factory=dict)
     unlisted: Mapping[str, str] = field(default_factory=dict)
+    json_keys = "topic routes=stops endless=is_endless connectors unread unlisted"
 
     @property
     def is_endless(self) -> bool:
         """Whether connectors send the topic round, so that its routes are cut."""
         return any(len(way) >= LONGEST for way in self.routes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values without secrets."""
-        return {
-            "topic": self.topic,
-            "routes": [[_named(way[0].source, way[0].topic), *map(_arriving, way)] for way in self.routes],
-            "endless": self.is_endless,
-            "connectors": to_json(self.connectors),
-            "unread": dict(self.unread),
-            "unlisted": dict(self.unlisted),
-        }
-
-
-def _named(cluster: str, topic: str | None) -> dict[str, Any]:
-    return {"cluster": cluster, "topic": topic}
-
-
-def _arriving(one: Mirroring) -> dict[str, Any]:
-    at = {**_named(one.target, one.becomes), "partitions": one.partitions}
-    return {**at, "connector": f"{one.connect}/{one.connector}", "state": one.state}
+    @property
+    def stops(self) -> list[list[dict[str, str] | dict[str, str | int | None]]]:
+        """The names of the topic along each route."""
+        return [[way[0].start, *(mirroring.stop for mirroring in way)] for way in self.routes]
 
 
 def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline: bool = False) -> TopicRoutes:
-    """Find who mirrors a topic, owned or not, over all hops: from where it is written to every name that it ends up under.
+    """Find who mirrors a topic, owned or not, over all hops: from where it is written to every name that it ends up
+    under.
 
-    `topic` is its name on `cluster`; else wherever it is, or, if brokers do not answer, wherever a connector may take it or writes it.
-    `offline`: only what the tree declares.
+    `topic` is its name on `cluster`; else wherever it is, or, if brokers do not answer, wherever a connector may take
+    it or writes it. `offline`: only what the tree declares.
     """
     topology = workspace.topology
     declared = from_tree(topology, workspace.connectors).subjects
@@ -115,71 +103,76 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     if not offline:
         declared = _not_running(declared, live, unread)
     routes = Routes((*live, *declared), topology.clusters.values())
-    if cluster is not None and cluster not in {*routes.names.values(), *topology.clusters}:
-        known = sorted({*routes.names.values(), *topology.clusters})
-        near = nearest(cluster, known)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+    clusters = sorted({*routes.names.values(), *topology.clusters})
+    if cluster is not None and cluster not in clusters:
+        near = nearest(cluster, clusters)
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(clusters)}"
         raise InvalidArgument("cluster", f"no Kafka cluster '{cluster}'; {hint}")
-    stops = [each for each in routes.stops(topic) if cluster in {None, routes.names[each.cluster]}]
-    there = _Listed({})
+    stops = [stop for stop in routes.stops(topic) if cluster in {None, routes.names[stop.cluster]}]
+    listed_topics = _ListedTopics({})
     if not offline:
-        passed = {each for stop in stops for way in routes.routes_through(stop) for leg in way for each in leg.hop.pair}
-        aliases = {routes.names[each] for each in (*passed, *(stop.cluster for stop in stops))}
-        there = _Listed(workspace.ask(_list_topics(aliases & topology.clusters.keys()), _LIMITS))
+        through = [leg for stop in stops for way in routes.routes_through(stop) for leg in way]
+        passed = {end for leg in through for end in leg.hop.pair}
+        aliases = {routes.names[end] for end in (*passed, *(stop.cluster for stop in stops))}
+        listed_topics = _ListedTopics(workspace.ask(_list_topics(aliases & topology.clusters.keys()), _LIMITS))
     # Patterns such as .* would also take the name elsewhere: what counts is where the topic is, if that is known.
-    present = [each for each in stops if there.partitions(routes.names[each.cluster], topic)]
-    stops = [each for each in stops if not present or there.partitions(routes.names[each.cluster], topic) != 0]
-    found = list(dict.fromkeys(way for stop in stops for way in routes.routes_through(stop)))
+    counts = {stop: listed_topics.partitions(routes.names[stop.cluster], topic) for stop in stops}
+    stops = [stop for stop in stops if counts[stop] != 0 or not any(counts.values())]
+    whole = list(dict.fromkeys(way for stop in stops for way in routes.routes_through(stop)))
     states = dict.fromkeys(declared, "declared" if offline else "not applied")
-    states |= {each: "unknown" for each in declared if each.connect in unread}
-    shown = _Shown(routes, Ownership.of(topology), states, there)
+    states |= {subject: "unknown" for subject in declared if subject.connect in unread}
+    wording = _Wording(routes, Ownership.of(topology), states, listed_topics)
     # Of what is not mirrored only that which concerns a name that the topic has somewhere on its way.
-    names = dict.fromkeys([*stops, *(stop for way in found for each in way for stop in (each.start, each.end) if stop)])
-    legs = dict.fromkeys(
-        [*(each for way in found for each in way), *(each for one in names for each in routes.legs(one))]
-    )
-    ways = dict.fromkeys(tuple(map(shown.leg, way)) for way in found if way)
-    return TopicRoutes(topic, tuple(ways), tuple(dict.fromkeys(map(shown.leg, legs))), unread, there.unlisted)
+    hops = [hop for way in whole for hop in way]
+    names = dict.fromkeys([*stops, *(stop for hop in hops for stop in (hop.start, hop.end) if stop)])
+    legs = dict.fromkeys([*hops, *(hop for name in names for hop in routes.legs(name))])
+    ways = dict.fromkeys(tuple(map(wording.leg, way)) for way in whole if way)
+    connectors = tuple(dict.fromkeys(map(wording.leg, legs)))
+    return TopicRoutes(topic, tuple(ways), connectors, unread, listed_topics.failures)
 
 
 @dataclass(frozen=True)
-class _Listed:
+class _ListedTopics:
     """The topics of Kafka clusters by alias, or why they could not be listed."""
 
-    found: Mapping[str, Mapping[str, int] | str]
+    answers: Mapping[str, Mapping[str, int] | str]
 
     def partitions(self, alias: str, topic: str) -> int | None:
-        topics = self.found.get(alias)
+        topics = self.answers.get(alias)
         return None if topics is None or isinstance(topics, str) else topics.get(topic, 0)
 
     @property
-    def unlisted(self) -> dict[str, str]:
-        return {alias: why for alias, why in sorted(self.found.items(), key=itemgetter(0)) if isinstance(why, str)}
+    def failures(self) -> dict[str, str]:
+        return {
+            alias: answer
+            for alias, answer in sorted(self.answers.items(), key=itemgetter(0))
+            if isinstance(answer, str)
+        }
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """Puts legs into the words of the tree; `states` are those of connectors that only the tree is known to have."""
+class _Wording:
+    """Describes hops by the tree's names; `states` has the connectors that are declared only."""
 
     routes: Routes
     owners: Ownership
     states: Mapping[Subject, str]
-    there: _Listed
-    _known: dict[tuple[object, ...], Mirroring] = field(default_factory=dict)
+    topics: _ListedTopics
+    _by_leg: dict[tuple[object, ...], Mirroring] = field(default_factory=dict)
 
-    def leg(self, one: TopicHop) -> Mirroring:
-        """Return a leg in words: of a connector that runs, and is declared to do the same, as it runs."""
-        subject, names = one.hop.subject, self.routes.names
+    def leg(self, hop: TopicHop) -> Mirroring:
+        """Describe a hop; where declared and running connector agree, the running one."""
+        subject, names = hop.hop.subject, self.routes.names
         connect = subject.connect
         state = self.states.get(subject) or subject.state or "no status yet"
-        made = Mirroring(
-            names[one.hop.source],
-            one.start.topic,
-            names[one.hop.target],
-            one.end.topic if one.end else None,
-            self.there.partitions(names[one.hop.target], one.end.topic) if one.end else None,
-            one.takes,
-            one.reason,
+        mirroring = Mirroring(
+            names[hop.hop.source],
+            hop.start.topic,
+            names[hop.hop.target],
+            hop.end.topic if hop.end else None,
+            self.topics.partitions(names[hop.hop.target], hop.end.topic) if hop.end else None,
+            hop.takes,
+            hop.reason,
             connect,
             subject.name,
             state if subject.flag("enabled", default=True) else f"{state}, enabled=false",
@@ -187,18 +180,19 @@ class _Shown:
             subject in self.states or self.owners.is_ours((connect, subject.name), subject.config),
             subject.flows,
         )
-        return self._known.setdefault((connect, subject.name, one.start, one.end, one.takes), made)
+        return self._by_leg.setdefault((connect, subject.name, hop.start, hop.end, hop.takes), mirroring)
 
 
 def _read(workspace: Workspace) -> tuple[tuple[Subject, ...], dict[str, str]]:
-    """Read what all Connect clusters run, and why those could not be read that could not; flows of the tree are named."""
-    flows = {(each.connect, each.name): each.flows for each in workspace.connectors}
+    """Read what all Connect clusters run, and why those could not be read that could not; flows of the tree are
+    named."""
+    flows = {(connector.connect, connector.name): connector.flows for connector in workspace.connectors}
     answers = workspace.ask(read_estates(workspace.topology.connects), _LIMITS)
     live = tuple(
-        replace(each, connect=name, flows=flows.get((name, each.name), ()))
+        replace(subject, connect=name, flows=flows.get((name, subject.name), ()))
         for name, answer in answers.items()
         if isinstance(answer, Estate)
-        for each in answer.subjects
+        for subject in answer.subjects
     )
     return live, {name: answer.one_line for name, answer in answers.items() if isinstance(answer, Mm2mgrError)}
 
@@ -206,19 +200,22 @@ def _read(workspace: Workspace) -> tuple[tuple[Subject, ...], dict[str, str]]:
 def _not_running(
     declared: Sequence[Subject], live: Sequence[Subject], unread: Mapping[str, str]
 ) -> tuple[Subject, ...]:
-    """Return the declared connectors that do not run as declared: new ones, and those whose selection or names an apply would change."""
-    running = {(each.connect, each.name): each for each in live}
+    """Return the declared connectors that do not run as declared: new ones, and those whose selection or names an apply
+    would change."""
+    running = {(subject.connect, subject.name): subject for subject in live}
 
-    def same(one: Subject, other: Subject | None) -> bool:
+    def runs(subject: Subject) -> bool:
+        other = running.get((subject.connect, subject.name))
         if other is None:
             return False
-        config = with_live_order(one.config, other.config)
+        config = with_live_order(subject.config, other.config)
         return all(config.get(key, "").strip() == other.get(key) for key in _DECIDE)
 
-    return tuple(each for each in declared if not same(each, running.get((each.connect, each.name))))
+    return tuple(subject for subject in declared if not runs(subject))
 
 
-# What decides which topics a connector takes, from where to where, and under which names; who has the heartbeats stays as it is.
+# What decides which topics a connector takes, from where to where, and under which names; who has the heartbeats stays
+# as it is.
 _DECIDE = (
     *("topics", "topics.exclude", "topic.filter.class", "replication.policy.class", "replication.policy.separator"),
     *("source.cluster.alias", "target.cluster.alias", "enabled", "transforms"),
@@ -231,32 +228,27 @@ _DECIDE = (
 
 @dataclass(frozen=True)
 class TakenTopic:
-    """A topic of a flow's source. `why`: for one that is not taken. `arrived`: partitions on the target, 0: not there, None: not known."""
+    """A topic of a flow's source; `becomes` is None for one that is not taken, for a reason.
+
+    `arrived`: partitions on the target, 0: not there, None: not known.
+    """
 
     topic: str
     partitions: int
-    becomes: str
+    becomes: str | None
     arrived: int | None
-    why: str = ""
+    reason: str = ""
+    json_keys = "topic partitions taken=is_taken why=reason becomes partitions_on_target=arrived"
 
     @property
     def is_taken(self) -> bool:
-        return not self.why
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "partitions": self.partitions,
-            "taken": self.is_taken,
-            "why": self.why,
-            "becomes": self.becomes if self.is_taken else None,
-            "partitions_on_target": self.arrived,
-        }
+        return not self.reason
 
 
 @dataclass(frozen=True)
 class FlowTopics:
-    """The topics of a flow's source that it takes, and with `every` those that it does not; `notes` is what could not be read."""
+    """The topics of a flow's source that it takes, and with `every` those that it does not; `notes` is what could not
+    be read."""
 
     flow: str
     source: str
@@ -291,16 +283,16 @@ def _of_flow(flow: Flow, source: Mapping[str, int] | str, target: Mapping[str, i
         return FlowTopics(*ends, (), f"the topics of '{flow.source.alias}' could not be listed: {source}")
     unlisted = f"the topics of '{flow.target.alias}' could not be listed: {target}"
     notes, there = ((unlisted,), None) if isinstance(target, str) else ((), target)
-    found = tuple(_taken(flow, source, there, every))
-    return FlowTopics(*ends, found, notes=notes)
+    taken = _topics_of(flow, source, there)
+    return FlowTopics(*ends, tuple(topic for topic in taken if every or topic.is_taken), notes=notes)
 
 
-def _taken(flow: Flow, source: Mapping[str, int], there: Mapping[str, int] | None, every: bool) -> Iterator[TakenTopic]:
+def _topics_of(flow: Flow, source: Mapping[str, int], there: Mapping[str, int] | None) -> Iterator[TakenTopic]:
     selection = flow.selection
     for topic, partitions in sorted(source.items()):
-        why = "" if flow.assigns(topic) else selection.refusal(topic) or "no pattern of the flow names it"
-        if every or not why:
+        if flow.assigns(topic):
             becomes = selection.target_name(topic)
-            yield TakenTopic(
-                topic, partitions, becomes, there.get(becomes, 0) if there is not None and not why else None, why
-            )
+            yield TakenTopic(topic, partitions, becomes, None if there is None else there.get(becomes, 0))
+        else:
+            reason = selection.refusal(topic) or "no pattern of the flow names it"
+            yield TakenTopic(topic, partitions, None, None, reason)

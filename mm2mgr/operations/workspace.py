@@ -139,7 +139,7 @@ class Workspace:
         return [flow.id for flow in self.flows(names)] if names else None
 
 
-def repeated(look: Callable[[], Answer], every_seconds: float) -> Iterator[Answer]:
+def repeat(look: Callable[[], Answer], every_seconds: float) -> Iterator[Answer]:
     """Yield an answer, then one after each pause, until the caller stops."""
     while True:
         yield look()

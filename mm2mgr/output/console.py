@@ -1,8 +1,9 @@
-"""Results on stdout; progress, notes and errors on stderr. The only owner of rich, and the only module that writes to either:
-foreign text is made visible (`text.visible`) and never steers the terminal, and a line that cannot be written stops no work.
+"""Results on stdout; progress, notes and errors on stderr. The only owner of rich, and the only module that writes to
+either: foreign text is made visible (`text.visible`) and never steers the terminal, and a line that cannot be written
+stops no work.
 
-Colours only on a terminal, and never with NO_COLOR; piped lines are not wrapped. On a terminal a long line continues below,
-indented, so that only lines of our own begin at the left edge.
+Colours only on a terminal, and never with NO_COLOR; piped lines are not wrapped. On a terminal a long line continues
+below, indented, so that only lines of our own begin at the left edge.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ _HANGING = 4
 
 
 class _Voice:
-    """Stdout or stderr, as Python has it at the moment. A line that cannot be written is lost; the next one is tried again.
+    """Stdout or stderr, as Python has it at the moment. A line that cannot be written is lost; the next one is tried
+    again.
 
-    A closed stderr does not stop the command. A reader who closes stdout wants no more results, so the command ends, unless
-    it must finish what it does (`carrying_on`).
+    A closed stderr does not stop the command. A reader who closes stdout wants no more results, so the command ends,
+    unless it must finish what it does (`carrying_on`).
     """
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
@@ -137,7 +139,8 @@ class _Others:
 
 @contextmanager
 def guard_streams() -> Iterator[None]:
-    """Pass everything that is written to stdout and stderr in this block through this module, whatever code writes it."""
+    """Pass everything that is written to stdout and stderr in this block through this module, whatever code writes
+    it."""
     _open_descriptors()
     streams = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -155,7 +158,8 @@ def guard_streams() -> Iterator[None]:
 
 
 def _open_descriptors() -> None:
-    """Open the standard descriptors that are closed: the next file or socket would get their number, and C's messages."""
+    """Open the standard descriptors that are closed: the next file or socket would get their number, and C's
+    messages."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -15,14 +15,14 @@ from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems.connectors import Failed
 from mm2mgr.problems.watchdog import WatchAction
-from mm2mgr.render import OWNER_KEY
 from mm2mgr.secrets import mask
 from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, visible
 
 if TYPE_CHECKING:
-    from mm2mgr.operations.history import DriftReport, HistoryReport
+    from mm2mgr.operations.history import HistoryReport
     from mm2mgr.operations.reconcile import ReconcileRound
     from mm2mgr.operations.watch import WatchRound
+    from mm2mgr.plan.drift import DriftReport
     from mm2mgr.problems.kind import ProblemSubject
 
 _OUTCOMES = {**STYLES, "begun": "yellow", "inconclusive": "yellow", "done": "green"}
@@ -81,8 +81,7 @@ def say_drift(report: DriftReport) -> None:
     """Print each connector that was changed by hand, with its keys from what was applied to what is there."""
     for drift in report.drifts:
         deleted = "  deleted" if drift.deleted else ""
-        is_unowned = any(key.key == OWNER_KEY for key in drift.keys)
-        unowned = "  its owner mark is gone: mm2mgr no longer touches it" if is_unowned else ""
+        unowned = "  its owner mark is gone: mm2mgr no longer touches it" if drift.owner_mark == "gone" else ""
         against = _compared_with(drift.compared_with)
         say(f"{drift.connect}/{drift.connector}{deleted}{unowned}{against}", style="yellow")
         if drift.state:
@@ -182,7 +181,8 @@ def _blocked_lines(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def say_watch_round(done: WatchRound, printed: str) -> str:
-    """Print what is new in a look, and what it could not look at, unless that was `printed` before; returns the latter."""
+    """Print what is new in a look, and what it could not look at, unless that was `printed` before; returns the
+    latter."""
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.taken_at))
     for action in done.actions:
         say(f"{clock} {action_line(action)}", style=_style(action))

@@ -46,9 +46,8 @@ def say_probe(probe: LinkProbe) -> None:
     say(f"{probe.verdict[:1].upper()}{probe.verdict[1:]}.", style="bold")
     if moved := probe.transfer:
         rate, many = rate_text(moved.bytes_per_second), number_of(moved.connections, "connection")
-        say(
-            f"{bytes_text(moved.bytes)} in {moved.seconds:.1f} s over {many}: {rate}, so the link carries at least that."
-        )
+        volume = f"{bytes_text(moved.bytes)} in {moved.seconds:.1f} s over {many}"
+        say(f"{volume}: {rate}, so the link carries at least that.")
     for remark in probe.remarks:
         say(f"! {visible(remark)}", style=STYLES["warning"])
     if entry := probe.entry:

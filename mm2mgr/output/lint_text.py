@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # explaining a key needs nothing of a check
 def say_findings(report: LintReport) -> None:
     """Print findings by file or connector, worst first, then the totals, then what was not judged and why."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
-    for finding in report.shown:
+    for finding in report.listed_findings:
         spot = finding.spot
         groups.setdefault((spot.file,) if spot.file else (spot.connect, spot.connector), []).append(finding)
     for group in groups.values():

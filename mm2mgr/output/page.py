@@ -1,28 +1,32 @@
-"""The pages of `size`, `fleet` and `link explain`, and what the pages of `serve` are drawn with: values for templates, each one HTML file without script or network.
+"""The pages of `size`, `fleet` and `link explain`, and what the pages of `serve` are drawn with: values for templates,
+each one HTML file without script or network.
 
-Names reach the markup through Jinja's autoescape, with characters that reorder or hide text made visible; the charts, inline
-SVG styled by the page, escape their own text. Every figure has a label and its numbers as a table, for readers who see no picture.
+Names reach the markup through Jinja's autoescape, with characters that reorder or hide text made visible; the charts,
+inline SVG styled by the page, escape their own text. Every figure has a label and its numbers as a table, for readers
+who see no picture.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from html import escape as escape_markup
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jinja2
 
 from mm2mgr.link_forecast import SETTINGS, Curve, LinkComparison
 from mm2mgr.observe.trend import LagPoint
+from mm2mgr.operations.fleet import ConnectReport, FleetReport
 from mm2mgr.operations.link import LinkReport
 from mm2mgr.output.link_text import OVER, curve_table, forecast_heading, forecast_table, value_text
-from mm2mgr.output.load_text import DAYS, RECOVERY_COLUMNS, RUNNING_COLUMNS, recovery_notes, recovery_rows, running_rows
+from mm2mgr.output.load_text import DAYS, lag_note, recovery_notes, recovery_table, running_table
 from mm2mgr.output.tables import Table
 from mm2mgr.sizing.scenario import FlowView
+from mm2mgr.sizing.tasks import Sizing
 from mm2mgr.text import number_of, rate_text, span_text, visible
 
 _IN_FULL = 100  # flows drawn; the table has all of them
@@ -31,15 +35,16 @@ _PAIRS = 60  # drawn between sources and targets
 TITLE = "mm2mgr: load and sizing"
 LINK_TITLE = "mm2mgr: long links"
 """What the pages of mm2mgr are known by."""
-_NUMBERS = frozenset({"workers", "tasks", "time", "raised to", "time then", "of flows", "load"})
 
-Values = Mapping[str, Any]
+Context = dict[str, object]
+"""What a template needs."""
 
 
-def page(views: Sequence[FlowView], report: Values | None = None, origin: str = "") -> str:
-    """Return the page, busiest flows first; only the first hundred are drawn. `origin`: when it was written, and from what."""
-    ordered = sorted(views, key=lambda view: (-view.sizing["bytes_per_second"], view.sizing["flow_id"]))
-    connects = [_connect(name, one) for name, one in report["connect"].items()] if report else []
+def page(views: Sequence[FlowView], report: FleetReport | None = None, origin: str = "") -> str:
+    """Return the page, busiest flows first; only the first hundred are drawn. `origin`: when it was written, and from
+    what."""
+    ordered = sorted(views, key=lambda view: (-view.sizing.bytes_per_second, view.sizing.flow_id))
+    connects = [_connect(name, connect) for name, connect in report.connects.items()] if report else []
     return template("page.html.j2").render(
         title=TITLE,
         origin=origin,
@@ -58,17 +63,17 @@ def link_page(report: LinkReport, origin: str = "") -> str:
     return template("link.html.j2").render(title=LINK_TITLE, origin=origin, flows=list(map(_over_link, report.flows)))
 
 
-def _over_link(one: LinkComparison) -> dict[str, Any]:
+def _over_link(comparison: LinkComparison) -> Context:
     stalls = [
         f"With {row.settings} beside the {row.placement}: {row.forecast.verdict}."
-        for row in one.rows
+        for row in comparison.rows
         if row.forecast.stall
     ]
     return {
-        "id": one.flow,
-        "heading": forecast_heading(one),
-        "verdict": one.verdict,
-        "table": forecast_table(one),
+        "id": comparison.flow,
+        "heading": forecast_heading(comparison),
+        "verdict": comparison.verdict,
+        "table": forecast_table(comparison),
         "stalls": stalls,
         "curves": [
             {
@@ -76,7 +81,7 @@ def _over_link(one: LinkComparison) -> dict[str, Any]:
                 "drawn": curves(curve),
                 "table": curve_table(curve, drawn=False),
             }
-            for curve in one.curves
+            for curve in comparison.curves
         ],
     }
 
@@ -95,21 +100,21 @@ def template(name: str) -> jinja2.Template:
 
 
 def _summary(views: Sequence[FlowView]) -> str:
-    load = rate_text(sum(view.sizing["bytes_per_second"] for view in views))
+    load = rate_text(sum(view.sizing.bytes_per_second for view in views))
     tasks = number_of(sum(len(view.after) for view in views), "task")
-    hot = sum(len(view.sizing["hot_partitions"]) for view in views)
+    hot = sum(len(view.sizing.hot_partitions) for view in views)
     return f"{number_of(len(views), 'flow')}, {load}, {tasks}, {number_of(hot, 'hot partition')}."
 
 
-def _topology(views: Sequence[FlowView]) -> dict[str, Any]:
+def _topology(views: Sequence[FlowView]) -> Context:
     """Return the pairs of clusters with their flows, load and tasks, busiest first: as a table, and drawn."""
     by_pair: dict[tuple[str, str], list[FlowView]] = defaultdict(list)
     for view in views:
-        source, _, target = view.sizing["flow_id"].partition(":")[2].partition("->")
+        source, _, target = view.sizing.flow_id.partition(":")[2].partition("->")
         by_pair[source, target].append(view)
     pairs = []
     for ends, own in by_pair.items():
-        rate, tasks = sum(view.sizing["bytes_per_second"] for view in own), sum(len(view.after) for view in own)
+        rate, tasks = sum(view.sizing.bytes_per_second for view in own), sum(len(view.after) for view in own)
         pairs.append((ClusterLink(*ends, rate, tasks), own))
     pairs.sort(key=lambda pair: (-pair[0].rate, pair[0]))
     rows = [(link.source, link.target, str(len(own)), rate_text(link.rate), str(link.tasks)) for link, own in pairs]
@@ -118,38 +123,35 @@ def _topology(views: Sequence[FlowView]) -> dict[str, Any]:
     return {"table": table, "drawn": drawn, "left_out": max(0, len(pairs) - _PAIRS)}
 
 
-def _connect(name: str, one: Values) -> dict[str, Any]:
-    note = [f"Catch-up from a lag of {one['lag']}: {one['note']}."] if one["note"] else []
+def _connect(name: str, connect: ConnectReport) -> Context:
+    ahead = connect.outlook
+    note = [lag_note(ahead)] if ahead.note else []
     return {
         "name": name,
-        "reasons": one["reasons"],
-        "running": Table(
-            RUNNING_COLUMNS, running_rows(one["running"]), _NUMBERS, title="Tasks by worker, as Connect reports them"
-        ),
-        "findings": [*one["running"]["reasons"], *(loss["reason"] for loss in one["losses"]), *note],
-        "recoveries": Table(
-            RECOVERY_COLUMNS, recovery_rows(one), _NUMBERS, title=f"Time to catch up from a lag of {one['lag']}"
-        ),
-        "never": recovery_notes(one),
+        "reasons": connect.need.reasons,
+        "running": running_table(connect, title="Tasks by worker, as Connect reports them"),
+        "findings": [*connect.running_reasons, *(loss.reason for loss in ahead.losses), *note],
+        "recoveries": recovery_table(ahead, title=f"Time to catch up from a lag of {ahead.lag}"),
+        "never": recovery_notes(ahead),
     }
 
 
-def _row(sizing: Values) -> dict[str, Any]:
-    share = sizing["busiest_bytes_per_second"] / sizing["usable_bytes_per_second"]
+def _row(sizing: Sizing) -> Context:
+    share = sizing.busiest_bytes_per_second / sizing.usable_bytes_per_second
     return {
-        "flow": sizing["flow_id"],
-        "tasks": sizing["tasks"],
-        "now": sizing["now"]["tasks"] if sizing["now"] else "-",
-        "load": rate_text(sizing["bytes_per_second"]),
+        "flow": sizing.flow_id,
+        "tasks": sizing.tasks,
+        "now": sizing.now.tasks if sizing.now else "-",
+        "load": rate_text(sizing.bytes_per_second),
         "share": f"{share * 100:.0f} %",
         "is_over": share > 1,
-        "hot": len(sizing["hot_partitions"]) or "",
+        "hot": len(sizing.hot_partitions) or "",
     }
 
 
-def _flow(view: FlowView) -> dict[str, Any]:
+def _flow(view: FlowView) -> Context:
     sizing = view.sizing
-    usable, highest = sizing["usable_bytes_per_second"], max([*view.before, *view.after, 0.0])
+    usable, highest = sizing.usable_bytes_per_second, max([*view.before, *view.after, 0.0])
     charts = []
     for name, loads in (("Before", view.before), ("After", view.after)):
         if loads:
@@ -157,8 +159,8 @@ def _flow(view: FlowView) -> dict[str, Any]:
             title = f"{name}: {number_of(len(loads), 'task')}, the busiest {rate_text(max(loads))}{only}"
             charts.append({"title": title, "drawn": task_bars(loads, usable, highest, title)})
     return {
-        "id": sizing["flow_id"],
-        "reasons": [reason for reason in sizing["reasons"] if reason],
+        "id": sizing.flow_id,
+        "reasons": [reason for reason in sizing.reasons if reason],
         "charts": charts,
         "tasks": _task_table(view),
         "hottest": partition_bars(view.hottest, usable) if view.hottest else "",
@@ -176,21 +178,21 @@ def _task_table(view: FlowView) -> Table:
     return Table(columns, rows, right=columns)
 
 
-def _week(view: FlowView) -> dict[str, Any] | None:
+def _week(view: FlowView) -> Context | None:
     """Return the weekly pattern, drawn and as a table by day; None where nothing was measured."""
-    known, rows = [], []
+    known_hours, rows = [], []
     for day, hours in enumerate(view.week):
         measured = [(value, hour) for hour, value in enumerate(hours) if value is not None]
-        known += [(value, day, hour) for value, hour in measured]
+        known_hours += [(value, day, hour) for value, hour in measured]
         if measured:
             mean = sum(value for value, _ in measured) / len(measured)
             ends = (f"{hour:02d} h: {rate_text(value)}" for value, hour in (max(measured), min(measured)))
             rows.append((DAYS[day], rate_text(mean), *ends))
-    if not known:
+    if not known_hours:
         return None
-    value, day, hour = max(known)
+    value, day, hour = max(known_hours)
     peak = f"busiest on {DAYS[day]} at {hour:02d} h UTC with {rate_text(value)} on average"
-    gaps = f"; {168 - len(known)} of 168 hours not measured" if len(known) < 168 else ""
+    gaps = f"; {168 - len(known_hours)} of 168 hours not measured" if len(known_hours) < 168 else ""
     title = f"Week: {peak}{gaps}"
     table = Table(("day", "mean", "busiest hour", "quietest hour"), rows, right={"mean"}, title=title)
     drawn = week_map(view.week, f"Load by hour of the week, {peak}")
@@ -204,7 +206,6 @@ _AXIS, _BARS, _BASE = 78.0, 400.0, 118.0
 _TOP = 8.0
 _CELL, _DAYS = 18.5, 34.0
 _LEFT, _STEP, _LETTERS = 150, 26, 22
-_TASK = "task"
 
 
 def escape(text: str) -> str:
@@ -227,12 +228,13 @@ def links(pairs: Sequence[ClusterLink]) -> str:
     height = _STEP * max(map(len, sides)) + 8
     places = [{name: (number + 0.5) * height / len(side) for number, name in enumerate(side)} for side in sides]
     most = max(pair.rate for pair in pairs) or 1.0
-    lines = "".join(
-        f'<path d="M{_LEFT} {(top := places[0][pair.source]):.1f} C 240 {top:.1f} 240 {(end := places[1][pair.target]):.1f}'
-        f' {_WIDTH - _LEFT:g} {end:.1f}" stroke-width="{1 + 7 * pair.rate / most:.1f}">'
-        f"<title>{escape(f'{pair.source} -> {pair.target}: {rate_text(pair.rate)}, {number_of(pair.tasks, _TASK)}')}</title></path>"
-        for pair in pairs
-    )
+    lines = ""
+    for pair in pairs:
+        top, end = places[0][pair.source], places[1][pair.target]
+        path = f"M{_LEFT} {top:.1f} C 240 {top:.1f} 240 {end:.1f} {_WIDTH - _LEFT:g} {end:.1f}"
+        load = f"{pair.source} -> {pair.target}: {rate_text(pair.rate)}, {number_of(pair.tasks, 'task')}"
+        width = f"{1 + 7 * pair.rate / most:.1f}"
+        lines += f'<path d="{path}" stroke-width="{width}"><title>{escape(load)}</title></path>'
     names = "".join(
         f'<text class="end" x="{left:g}" y="{top + 4:.1f}" text-anchor="{anchor}">{escape(_fitting(name))}</text>'
         for side, left, anchor in ((0, _LEFT - 8, "end"), (1, _WIDTH - _LEFT + 8, "start"))
@@ -242,7 +244,8 @@ def links(pairs: Sequence[ClusterLink]) -> str:
 
 
 def curves(curve: Curve) -> str:
-    """Draw a line per settings over a logarithmic scale, the tree's drawn full, and mark the value that the flow has now."""
+    """Draw a line per settings over a logarithmic scale, the tree's drawn full, and mark the value that the flow has
+    now."""
     points = curve.points
     values = [math.log(point.value) for point in points]
     span, top = (values[-1] - values[0]) or 1.0, max(max(point.rates.values()) for point in points) or 1.0
@@ -295,7 +298,8 @@ def _fitting(name: str) -> str:
 
 
 def task_bars(loads: Sequence[float], usable: float, highest: float, label: str) -> str:
-    """Draw the load of each task, heaviest first, against a line at the usable capacity; `highest` is the top of the scale."""
+    """Draw the load of each task, heaviest first, against a line at the usable capacity; `highest` is the top of the
+    scale."""
     shown = sorted(loads, reverse=True)[:MOST_BARS]
     top = max(highest, usable, 1.0)
     step = min(32.0, _BARS / max(1, len(shown)))

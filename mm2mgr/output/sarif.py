@@ -30,8 +30,8 @@ def sarif(
     unread: Sequence[str] = (),
     not_judged: Sequence[NotJudged] = (),
 ) -> Json:
-    """Return one SARIF log with the rules of the findings; paths are relative to `root`, `unread` says what could not be
-    checked.
+    """Return one SARIF log with the rules of the findings; paths are relative to `root`, `unread` says what could not
+    be checked.
 
     What was not judged for lack of a fact is a note of the run, and no failure.
     """

@@ -51,7 +51,8 @@ _LATE_SECONDS = 60.0
 
 
 def html(page: str, view: EstateView, tick: float, context: Context, refresh_seconds: int | None = None) -> str:
-    """Return a page: `page` names its template, `context` is what that needs, and `tick` is now on the clock of the view."""
+    """Return a page: `page` names its template, `context` is what that needs, and `tick` is now on the clock of the
+    view."""
     status = view.look.status if view.look else None
     return template(f"serve_{page}.html.j2").render(
         title=f"mm2mgr: {context['name']}",
@@ -132,7 +133,8 @@ def _summary(status: Status) -> str:
 
 
 def _matrix(now: float, view: EstateView, flows: Iterable[FlowStatus]) -> Context:
-    """Return the pairs of clusters as rows and columns; the side with more clusters is down, so that it stays readable."""
+    """Return the pairs of clusters as rows and columns; the side with more clusters is down, so that it stays
+    readable."""
     cells: dict[tuple[str, str], list[FlowStatus]] = defaultdict(list)
     for flow in flows:
         source, _, target = flow.pair.partition("->")

@@ -1,7 +1,9 @@
-"""Tables: one value, shown on a terminal (`lines`), in Markdown (`markdown`) and on pages (the macro `table` of macros.html.j2).
+"""Tables: one value, shown on a terminal (`lines`), in Markdown (`markdown`) and on pages (the macro `table` of
+macros.html.j2).
 
-Pure: cells and a width in, lines of styled text out. On a terminal names and numbers are never cut. Where a table is too wide, sentences and lists wrap in their own column, then columns are
-left out in the order that the table declares; if the others still do not fit, each row becomes a block of lines.
+Pure: cells and a width in, lines of styled text out. On a terminal names and numbers are never cut. Where a table is
+too wide, sentences and lists wrap in their own column, then columns are left out in the order that the table declares;
+if the others still do not fit, each row becomes a block of lines.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ class Table:
     """Columns and cells, all of them printable.
 
     `right`: columns of numbers. `drop`: columns that a narrow terminal goes without, in this order. `wrap`: columns of
-    sentences or lists, which may take several lines. `styles`: by column, the style of a cell that reads so. `below`: by row,
-    sentences printed below it. `muted`: rows printed without emphasis. `title`: what a page has above it.
+    sentences or lists, which may take several lines. `styles`: by column, the style of a cell that reads so. `below`:
+    by row, sentences printed below it. `muted`: rows printed without emphasis. `title`: what a page has above it.
     """
 
     columns: Sequence[str]

@@ -11,7 +11,8 @@ from mm2mgr.text import number_of, visible
 
 
 def say_routes(report: TopicRoutes) -> None:
-    """Print each route in one line, then the connectors on them, then those that do not mirror the topic, with the reason."""
+    """Print each route in one line, then the connectors on them, then those that do not mirror the topic, with the
+    reason."""
     for route in report.routes:
         first = _stop(route[0].source, route[0].topic, None)
         say(" → ".join([first, *(_stop(hop.target, hop.becomes, hop.partitions) for hop in route)]), style="bold")
@@ -55,7 +56,7 @@ def _say_connectors(hops: Sequence[Mirroring], name: str) -> None:
         for hop in hops
     ]
     columns = ("topic", "to", *([name] if name else []), "connector", "state", "owner", "flows")
-    below = [[hop.why] if hop.why else [] for hop in hops]
+    below = [[hop.reason] if hop.reason else [] for hop in hops]
     if rows:
         say_table(Table(columns, rows, drop=("flows", "owner"), wrap=("flows",), below=below, indent=2))
 
@@ -67,14 +68,14 @@ def say_topics(flows: Sequence[FlowTopics]) -> None:
         partitions = sum(topic.partitions for topic in taken)
         count = f"{number_of(len(taken), 'topic')} with {number_of(partitions, 'partition')}"
         say(f"{flow.flow}: {flow.error or count}", style=STYLES["unknown"] if flow.error else "bold")
-        reasons = any(topic.why for topic in flow.topics)
+        reasons = any(topic.reason for topic in flow.topics)
         rows = [
             [
                 visible(topic.topic),
                 str(topic.partitions),
                 visible(topic.becomes or "–") if topic.is_taken else "–",
                 _there(topic),
-                *([topic.why] if reasons else []),
+                *([topic.reason] if reasons else []),
             ]
             for topic in flow.topics
         ]

@@ -7,19 +7,26 @@ A state that a command chose is no drift. Who did it cannot be known: Connect ke
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
 
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.equivalence import with_live_order
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import SETTABLE, RunningConnector
-from mm2mgr.json_values import to_json
-from mm2mgr.kafka.quotas import ProducerQuotas
-from mm2mgr.plan.quotas import WantedQuota, rate_per_broker
+from mm2mgr.connectors import SETTABLE, RunningConnector, with_statuses
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.kafka.quotas import RATE_KEY, ProducerQuotas
+from mm2mgr.live.questions import Configs, Statuses
+from mm2mgr.live.snapshot import Steps, side_by_side
+from mm2mgr.plan.facts import quotas_of, user_of
+from mm2mgr.plan.heartbeats import RunningConnectors, heartbeat_carriers, with_carriers
+from mm2mgr.plan.history import History, HistoryEntry, read_history
+from mm2mgr.plan.quotas import WantedQuota, rate_per_broker, wanted_quotas
 from mm2mgr.render import OWNER_KEY, Connector, quota_mark
 from mm2mgr.secrets import MASK
+from mm2mgr.topology import Topology
 
 _OWN_KEYS = "mm2mgr."
 
@@ -52,18 +59,15 @@ class Drift:
     state: tuple[str, str] | None = None
     deleted: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values, secrets masked."""
-        return {
-            "connect": self.connect,
-            "connector": self.connector,
-            "flows": list(self.flows),
-            "compared_with": self.compared_with,
-            "deleted": self.deleted,
-            "owner_mark": "gone" if any(key.key == OWNER_KEY for key in self.keys) else "there",
-            "keys": to_json(self.keys),
-            "state": self.state and {"applied": self.state[0], "live": self.state[1]},
-        }
+    json_keys = "connect connector flows compared_with deleted owner_mark keys state=state_change"
+
+    @property
+    def owner_mark(self) -> Literal["gone", "there"]:
+        return "gone" if any(key.key == OWNER_KEY for key in self.keys) else "there"
+
+    @property
+    def state_change(self) -> dict[str, str] | None:
+        return self.state and {"applied": self.state[0], "live": self.state[1]}
 
 
 @dataclass(frozen=True)
@@ -161,3 +165,111 @@ def _state(live: str, chosen: str | None, declared: str | None) -> tuple[str, st
     """Return the state that was applied and the live one, where somebody changed it by hand."""
     expected = chosen or declared or "RUNNING"
     return None if live not in SETTABLE or live in (expected, declared) else (expected, live)
+
+
+# --- the whole estate -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DriftReport:
+    """What was changed by hand. `failed`: Connect clusters that could not be read; `without_history`: those compared
+    with the tree."""
+
+    drifts: tuple[Drift, ...]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    without_history: Mapping[str, str] = field(default_factory=dict)
+    quotas: tuple[QuotaDrift, ...] = ()
+    """Client quotas that were changed by hand."""
+    failed_quotas: Mapping[str, str] = field(default_factory=dict)
+    """Kafka clusters whose quotas could not be read, with the reason."""
+    json_keys = "drift=drifts failed without_history quotas failed_quotas"
+
+
+def find_drift(
+    topology: Topology, connectors: Sequence[Connector], chosen: Sequence[Connector] | None
+) -> Steps[DriftReport]:
+    """Compare the chosen connectors (None: all of this owner) with what was applied last."""
+    connects = list(topology.connects) if chosen is None else sorted({connector.connect for connector in chosen})
+    history, lives = yield from side_by_side(read_history(topology, connects), _read_running(connects))
+    owners = Ownership.of(topology)
+    running = {name: live for name, live in lives.items() if not isinstance(live, Mm2mgrError)}
+    carriers = heartbeat_carriers(topology, connectors, RunningConnectors.of(owners, running))
+    declared = with_carriers(connectors if chosen is None else chosen, carriers)
+    connector_drifts = list[Drift]()
+    for name, live in running.items():
+        here = [connector for connector in declared if connector.connect == name]
+        names = {connector.name for connector in here}
+        applied = last_applied(history, name)
+        if chosen is not None:
+            applied = {connector: last for connector, last in applied.items() if connector in names}
+        connector_drifts += drifts(name, owners, here, applied, live)
+    wanted = wanted_quotas(topology, declared, user_of)
+    client_ids = {quota.entity.client_id for quota in wanted}
+    applied_rates = applied_quotas(history)
+    if chosen is not None:
+        applied_rates = {
+            named: rate
+            for named, rate in applied_rates.items()
+            if any(client_id in named[1] for client_id in client_ids)
+        }
+    clusters = {quota.kafka for quota in wanted} | {
+        kafka for (kafka, _), rate in applied_rates.items() if rate is not None
+    }
+    answers = yield from quotas_of(topology, clusters)
+    quotas = tuple(
+        drift
+        for kafka, live_quotas in answers.items()
+        if not isinstance(live_quotas, str)
+        for drift in quota_drifts(topology.owner, wanted, applied_rates, kafka, live_quotas)
+    )
+    failed = {name: live.one_line for name, live in lives.items() if isinstance(live, Mm2mgrError)}
+    failed_quotas = {kafka: reason for kafka, reason in answers.items() if isinstance(reason, str)}
+    return DriftReport(tuple(connector_drifts), failed, history.unread, quotas, failed_quotas)
+
+
+def applied_quotas(history: History) -> dict[tuple[str, str], float | None]:
+    """Return what each client quota was last set to, by Kafka cluster and whom it is for; None: it was deleted."""
+    rates = dict[tuple[str, str], float | None]()
+    for entry in history.entries:
+        for key in entry.keys:
+            name, _, kafka = str(key["key"]).partition(" on ")
+            if name == RATE_KEY and kafka:
+                with suppress(ValueError):  # no number of ours
+                    rates[kafka, entry.connector] = None if key["after"] is None else float(key["after"])
+    return rates
+
+
+def _read_running(connects: Iterable[str]) -> Steps[dict[str, dict[str, RunningConnector] | Mm2mgrError]]:
+    snapshot = yield [kind(name) for name in connects for kind in (Configs, Statuses)]
+
+    def live(name: str) -> dict[str, RunningConnector] | Mm2mgrError:
+        try:
+            return with_statuses(snapshot[Configs(name)], snapshot[Statuses(name)])
+        except Mm2mgrError as error:
+            return error
+
+    return {name: live(name) for name in connects}
+
+
+def last_applied(history: History, connect: str) -> dict[str, LastApplied]:
+    """Return what commands did last to each connector of a Connect cluster."""
+    newest, states = dict[str, HistoryEntry](), dict[str, str | None]()
+    for entry in history.entries:
+        if entry.connect == connect:
+            newest[entry.connector] = entry
+            chosen = str(entry.state["after"]) if entry.state else None
+            if entry.outcome not in {"failed", "rolled back"} and (chosen or entry.action in {"create", "delete"}):
+                states[entry.connector] = chosen
+    configs = {name: config for (where, name), config in history.applied.items() if where == connect}
+    applied = {}
+    for name in configs.keys() | newest.keys():
+        last = newest.get(name)
+        is_unsure = last is not None and last.outcome in {"begun", "failed"}
+        keys = last.keys if last and is_unsure else ()
+        applied[name] = LastApplied(
+            configs.get(name),
+            states.get(name),
+            {key["key"]: (key["before"], key["after"]) for key in keys},
+            is_unsure and last is not None and last.action in {"create", "delete"},
+        )
+    return applied

@@ -169,6 +169,7 @@ class PairLayout:
     shared_clusters: int
     shared_workers: int
     shared_heap_bytes: float
+    json_keys = "clusters workers heap_bytes shared_clusters shared_workers shared_heap_bytes reason"
 
     @property
     def reason(self) -> str:

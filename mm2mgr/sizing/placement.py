@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mm2mgr.link import WORKER_HEAP_BYTES
@@ -64,6 +64,7 @@ class WorkerNow:
     bytes_per_second: float
     heap_bytes: float
     over_limits: tuple[Limit, ...] = ()
+    json_keys = "worker connectors tasks flows bytes_per_second heap_bytes over_limits flow_tasks"
 
     @property
     def flow_tasks(self) -> int:
@@ -118,16 +119,6 @@ class Placement:
         if self.nowhere:
             sentences.append(f"Tasks without a worker now: {list_names(self.nowhere)}.")
         return sentences
-
-    def to_dict(self, declared: int | None) -> dict[str, object]:
-        """Return plain JSON values."""
-        return {
-            "workers": [{**asdict(worker), "flow_tasks": worker.flow_tasks} for worker in self.workers],
-            "flows": [asdict(flow) for flow in self.flows],
-            "nowhere": list(self.nowhere),
-            "reasons": self.sentences(declared),
-            "read": not self.note,
-        }
 
     def _too_much(self, worker: WorkerNow) -> str:
         network, heap = self.limits.network_bytes_per_second, self.limits.heap_bytes

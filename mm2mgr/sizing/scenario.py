@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import TypedDict
 
 import numpy as np
 
-from mm2mgr.json_values import to_json
 from mm2mgr.partitions import Assignment, Listing, TopicPartition, predict
 from mm2mgr.sizing.fleet import Buffers, ConnectLoad, Failover, FlowRun, WorkerLimits, WorkerNeed, need
 from mm2mgr.sizing.load import Hours
@@ -111,11 +111,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class FlowView:
-    """What is shown of a flow: its sizing as JSON has it, load per task with today's number (empty: new) and with the
+    """What is shown of a flow: its sizing, load per task with today's number (empty: new) and with the
     recommended one, hottest partitions, and mean load by day of week and hour of day (empty: not measured); bytes per
     second."""
 
-    sizing: Mapping[str, Any]
+    sizing: Sizing
     before: tuple[float, ...]
     after: tuple[float, ...]
     hottest: tuple[tuple[str, float], ...]
@@ -292,7 +292,7 @@ def flow_view(sized: SizedFlow, measured: Collection[TopicPartition], week: Week
     """Return what the page shows of a flow; `measured` are the partitions with a rate of their own."""
     sizing, load = sized.sizing, sized.load
     before = tuple(load.per_task(sizing.now.tasks)) if sizing.now else ()
-    return FlowView(to_json(sizing), before, tuple(load.per_task(sizing.tasks)), _hottest(sized, measured), week)
+    return FlowView(sizing, before, tuple(load.per_task(sizing.tasks)), _hottest(sized, measured), week)
 
 
 def _hottest(sized: SizedFlow, measured: Collection[TopicPartition]) -> tuple[tuple[str, float], ...]:
@@ -303,26 +303,80 @@ def _hottest(sized: SizedFlow, measured: Collection[TopicPartition]) -> tuple[tu
     return tuple((str(partition), rates[partition]) for partition in measured_order[:_HOTTEST])
 
 
-def comparison(before: Outcome, after: Outcome) -> dict[str, Any]:
-    """Return both outcomes side by side as plain JSON values: flows that differ, Connect clusters, totals, and what
-    that means.
-    """
-    flows, connects = {}, {}
-    for flow_id in dict.fromkeys((*before.sizings, *after.sizings)):
-        old, new = before.sizings.get(flow_id), after.sizings.get(flow_id)
-        both = {"before": old and _of_flow(old), "after": new and _of_flow(new)}
-        flows[flow_id] = {**both, "why_fewer_tasks": _why_fewer(old, new)}
-    for name in dict.fromkeys((*before.needs, *after.needs)):
-        needs = before.needs.get(name), after.needs.get(name)
-        connects[name] = dict(zip(("before", "after"), (to_json(need) for need in needs), strict=True))
-    changed = {flow_id: both for flow_id, both in flows.items() if both["before"] != both["after"]}
-    return {
-        "flows": changed,
-        "unchanged_flows": len(flows) - len(changed),
-        "connect": connects,
-        "totals": {"before": _totals(before), "after": _totals(after)},
-        "reasons": _consequences(before, after),
-    }
+class FlowSummary(TypedDict):
+    """What a comparison shows of a flow's sizing; rates in bytes per second."""
+
+    bytes_per_second: float
+    tasks: int
+    busiest_bytes_per_second: float
+    usable_bytes_per_second: int
+    busiest_share: float
+    hot_partitions: int
+    capped_by: str | None
+    reasons: tuple[str, ...]
+
+
+class FlowChange(TypedDict):
+    """A flow before and after; None: it is not there."""
+
+    before: FlowSummary | None
+    after: FlowSummary | None
+    why_fewer_tasks: str | None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What all flows and Connect clusters come to; None: no number of workers does, or none is declared."""
+
+    flows: int
+    bytes_per_second: float
+    tasks: int
+    workers_needed: int | None
+    workers_today: int | None
+    hot_partitions: int
+
+
+class ConnectChange(TypedDict):
+    """A Connect cluster before and after, or all together; None: it has no load."""
+
+    before: WorkerNeed | Totals | None
+    after: WorkerNeed | Totals | None
+
+
+@dataclass(frozen=True)
+class OutcomeComparison:
+    """Two outcomes side by side: flows that differ, Connect clusters, totals, and what that means."""
+
+    before: Outcome
+    after: Outcome
+    json_keys = "flows=changed_flows unchanged_flows connect=connects totals reasons"
+
+    @cached_property
+    def changed_flows(self) -> dict[str, FlowChange]:
+        changes: dict[str, FlowChange] = {}
+        for flow_id in dict.fromkeys((*self.before.sizings, *self.after.sizings)):
+            old, new = self.before.sizings.get(flow_id), self.after.sizings.get(flow_id)
+            before, after = _summary(old), _summary(new)
+            if before != after:
+                changes[flow_id] = {"before": before, "after": after, "why_fewer_tasks": _why_fewer(old, new)}
+        return changes
+
+    @property
+    def unchanged_flows(self) -> int:
+        return len(self.before.sizings.keys() | self.after.sizings.keys()) - len(self.changed_flows)
+
+    @property
+    def connects(self) -> dict[str, ConnectChange]:
+        names = dict.fromkeys((*self.before.needs, *self.after.needs))
+        return {name: {"before": self.before.needs.get(name), "after": self.after.needs.get(name)} for name in names}
+
+    @property
+    def totals(self) -> ConnectChange:
+        return {"before": _totals(self.before), "after": _totals(self.after)}
+
+    @property
+    def reasons(self) -> list[str]:
+        return _consequences(self.before, self.after)
 
 
 def _why_fewer(before: Sizing | None, after: Sizing | None) -> str | None:
@@ -421,7 +475,9 @@ def _flows_at_limit(outcome: Outcome) -> list[str]:
     return [run.flow_id for load in outcome.loads.values() for run in load.runs if run.limit_used >= 1]
 
 
-def _of_flow(sizing: Sizing) -> dict[str, object]:
+def _summary(sizing: Sizing | None) -> FlowSummary | None:
+    if sizing is None:
+        return None
     return {
         "bytes_per_second": sizing.bytes_per_second,
         "tasks": sizing.tasks,
@@ -430,19 +486,19 @@ def _of_flow(sizing: Sizing) -> dict[str, object]:
         "busiest_share": sizing.busiest_bytes_per_second / sizing.usable_bytes_per_second,
         "hot_partitions": len(sizing.hot_partitions),
         "capped_by": sizing.capped_by,
-        "reasons": list(sizing.reasons),
+        "reasons": sizing.reasons,
     }
 
 
-def _totals(outcome: Outcome) -> dict[str, object]:
+def _totals(outcome: Outcome) -> Totals:
     needs = outcome.needs.values()
     asked = [need.workers_needed for need in needs]
     today = [need.workers_today for need in needs if need.workers_today]
-    return {
-        "flows": len(outcome.sizings),
-        "bytes_per_second": math.fsum(need.bytes_per_second for need in needs),
-        "tasks": sum(need.tasks for need in needs),
-        "workers_needed": None if None in asked else sum(count or 0 for count in asked),
-        "workers_today": sum(today) if today else None,
-        "hot_partitions": sum(len(sizing.hot_partitions) for sizing in outcome.sizings.values()),
-    }
+    return Totals(
+        len(outcome.sizings),
+        math.fsum(need.bytes_per_second for need in needs),
+        sum(need.tasks for need in needs),
+        None if None in asked else sum(count or 0 for count in asked),
+        sum(today) if today else None,
+        sum(len(sizing.hot_partitions) for sizing in outcome.sizings.values()),
+    )

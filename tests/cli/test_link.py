@@ -12,7 +12,7 @@ from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.bandwidth import Transfer
 from mm2mgr.kafka.wire import RoundTrip
 from mm2mgr.link import BrokerLimits
-from mm2mgr.operations.link import ProbedEnd, declared, judged, with_bandwidth
+from mm2mgr.operations.link import ProbedEnd, declare_link, judge_probe, with_bandwidth
 from mm2mgr.operations.workspace import Workspace
 
 from .command import Command
@@ -153,26 +153,26 @@ def test_a_bandwidth_is_measured_only_when_asked_for_and_with_one_topic(mm2mgr: 
 
 
 def test_the_link_is_the_far_round_trip_where_this_machine_is_beside_the_other_end() -> None:
-    found = judged(end("dc1", 0.0179, 0.0183, 0.0186), end("agg", 0.0003))
+    found = judge_probe(end("dc1", 0.0179, 0.0183, 0.0186), end("agg", 0.0003))
     assert found.verdict == "the link is about 18 ms: this machine is beside agg"
     assert found.entry == {"between": ["dc1", "agg"], "rtt": "18ms"}
     assert found.far.cluster == "dc1"
 
 
 def test_beside_neither_end_the_link_is_not_known() -> None:
-    found = judged(end("dc1", 0.080), end("agg", 0.050))
+    found = judge_probe(end("dc1", 0.080), end("agg", 0.050))
     assert found.entry is None
     assert found.verdict.startswith("the link is between 30 ms and 130 ms: this machine is beside neither end")
 
 
 def test_a_short_link_is_called_short() -> None:
-    found = judged(end("dc1", 0.0004), end("agg", 0.0003))
+    found = judge_probe(end("dc1", 0.0004), end("agg", 0.0003))
     assert found.verdict.endswith("so short a link needs no entry")
     assert found.entry == {"between": ["dc1", "agg"], "rtt": "0.4ms"}
 
 
 def test_a_bandwidth_that_the_brokers_buffers_decide_is_not_written() -> None:
-    probe = judged(end("dc1", 0.1), end("agg", 0.0003))
+    probe = judge_probe(end("dc1", 0.1), end("agg", 0.0003))
     moved = Transfer(200_000_000, 10.0, 24.1e6, 8)
     assert (with_bandwidth(probe, moved, BrokerLimits(-1, -1), reading=True).entry or {})["bandwidth"] == "200Mbit/s"
     limited = with_bandwidth(probe, moved, BrokerLimits(), reading=True)
@@ -197,19 +197,19 @@ def test_the_entry_is_put_into_the_tree_and_all_other_lines_stay(tmp_path: Path,
     file = tmp_path / "tree.yaml"
     text = before + TREE.format(port=1).replace("clusters:\n", "clusters:\n  x: {bootstrap_servers: [x:1]}\n")
     file.write_text(text)
-    changed = declared(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"})
+    changed = declare_link(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"})
     changed.write()
     lines = file.read_text().splitlines(keepends=True)
     assert [line for line in lines if line.endswith(after)]
     assert len(set(text.splitlines(keepends=True)) - set(lines)) == (1 if form in ("flow", "there") else 0)
     assert pytest.approx(0.018) in [link.rtt for link in Workspace((tmp_path,)).spec.tree.links]
-    assert not declared(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"}).new
+    assert not declare_link(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"}).new
 
 
 def test_a_tree_that_cannot_be_edited_says_what_to_write(tmp_path: Path) -> None:
     (tmp_path / "tree.yaml").write_text("links:\n" + TREE.format(port=1))
     with pytest.raises(Mm2mgrError) as caught:
-        declared(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"})
+        declare_link(Workspace((tmp_path,)), {"between": ["a", "b"], "rtt": "18ms"})
     assert caught.value.hint == "write it by hand: links: [{between: [a, b], rtt: 18ms}]"
 
 

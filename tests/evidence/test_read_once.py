@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from mm2mgr.evidence import read as evidence
+from mm2mgr.evidence.changes import Changes
+from mm2mgr.evidence.read import EvidenceOptions
 from mm2mgr.kafka.access import KafkaAccess
 from mm2mgr.kafka.client import Kafka
-from mm2mgr.operations.fleet import Changes, fleet, simulate
+from mm2mgr.operations.fleet import fleet, simulate
 from mm2mgr.operations.size import size
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.samples import store as history
@@ -73,11 +75,11 @@ def asked(
 
 
 COMMANDS: dict[str, Callable[[Workspace, Path], Any]] = {
-    "size": lambda workspace, store: size(workspace, store=store),
-    "size --page": lambda workspace, store: size(workspace, store=store, views=True),
-    "fleet": lambda workspace, store: fleet(workspace, store=store),
-    "fleet --page": lambda workspace, store: fleet(workspace, store=store, views=True),
-    "simulate": lambda workspace, store: simulate(workspace, Changes(traffic=2.0), store=store),
+    "size": lambda workspace, store: size(workspace, (), EvidenceOptions(store)),
+    "size --page": lambda workspace, store: size(workspace, (), EvidenceOptions(store, views=True)),
+    "fleet": lambda workspace, store: fleet(workspace, EvidenceOptions(store)),
+    "fleet --page": lambda workspace, store: fleet(workspace, EvidenceOptions(store, views=True)),
+    "simulate": lambda workspace, store: simulate(workspace, Changes(traffic=2.0), EvidenceOptions(store)),
 }
 
 
@@ -107,7 +109,7 @@ def test_a_cluster_that_does_not_answer_is_asked_once_too(
     path = workspace.files[0] / "x.yaml"
     (dead,) = next(flow.source.model.bootstrap_servers for flow in workspace.topology.flows if flow.source.alias == "b")
     path.write_text(path.read_text().replace(dead, f"127.0.0.1:{closed_port}"))
-    report = fleet(Workspace(workspace.files), store=store)
+    report = fleet(Workspace(workspace.files), EvidenceOptions(store))
     assert report.failures.keys() == {"b"}
     assert report.connects["w"].need.tasks == 5
     assert counted.calls[f"client of 127.0.0.1:{closed_port}"] == 1

@@ -183,7 +183,7 @@ def test_wrong_arguments_name_themselves(site: Site) -> None:
 
 def test_a_version_between_the_known_lines_is_reported_and_judged_by_one_of_them(site: Site) -> None:
     events: list[operations.OtherLine] = []
-    operations.explain(Workspace(), "batch.size", kafka="9.9", report=events.append)
+    operations.explain(Workspace(), "batch.size", operations.LintOptions("9.9", report=events.append))
     (event,) = events
     assert (event.version, event.judged_by) == ("9.9", event.lines[-1])
 

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from mm2mgr.json_values import to_json
 from mm2mgr.output.page import ClusterLink, links, page, task_bars, week_map
 from mm2mgr.sizing.scenario import FlowView, outcome
 from tests.sizing.estates import MB, scenario
@@ -17,7 +16,7 @@ NASTY = '"><script>alert(1)</script>&'
 def view(name: str = "logs", rate: float = 5 * MB, week: tuple[tuple[float | None, ...], ...] = ()) -> FlowView:
     one = scenario(name, {"t": rate}, lambda topic: True)
     sizing = outcome([one], {}).sizings[one.flow_id]
-    return FlowView(to_json(sizing), (rate * 4,), (rate,) * 4, ((f"{name}-0", rate),), week)
+    return FlowView(sizing, (rate * 4,), (rate,) * 4, ((f"{name}-0", rate),), week)
 
 
 def test_names_stay_text() -> None:

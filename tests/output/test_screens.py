@@ -24,6 +24,7 @@ from mm2mgr.cli import main
 from mm2mgr.connectors import ConnectorStatus, TaskConfig, TaskStatus
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Failure
+from mm2mgr.evidence.changes import Changes
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import Finding, Hit, Rule
@@ -33,6 +34,7 @@ from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
 from mm2mgr.observe.trend import Points, followed
+from mm2mgr.operations.fleet import ConnectReport, FleetReport, SimulationReport
 from mm2mgr.operations.lag import LagReport
 from mm2mgr.operations.lint import LintReport
 from mm2mgr.output import console
@@ -46,6 +48,10 @@ from mm2mgr.partitions import ASSIGNED_KEY, Assignment, LogHistory, Offsets, Top
 from mm2mgr.plan.changes import Plan
 from mm2mgr.problems.health import ConnectorState, Description, FlowStatus, Status, TaskState
 from mm2mgr.render import render
+from mm2mgr.sizing.fleet import PairLayout, WorkerLimits, WorkerNeed
+from mm2mgr.sizing.placement import Placement
+from mm2mgr.sizing.recovery import Outlook
+from mm2mgr.sizing.scenario import ConnectWorkers, outcome, with_traffic, with_workers_seen
 from mm2mgr.sizing.tasks import Bounds, Rules
 from mm2mgr.spec.loader import load
 from mm2mgr.text import cells
@@ -54,6 +60,7 @@ from mm2mgr.throughput.windows import PartitionRate
 from mm2mgr.topology import TaskMaximum
 from mm2mgr.truth.explain import Explanation
 from tests.plan.site import running
+from tests.sizing.estates import MB, scenario
 from tests.sizing.sizes import size_flow
 from tests.spec.trees import ESTATE
 
@@ -205,11 +212,25 @@ def check() -> None:
 
 
 def fleet() -> None:
-    say_fleet(value("fleet"))
+    """A Connect cluster as values/fleet.json has it."""
+    written = value("fleet")
+    (document,) = written["connect"].values()
+    need, outlook = (TypeAdapter(kind).validate_python(document) for kind in (WorkerNeed, Outlook))
+    note = "Connect cluster 'w': GET /connectors?expand=status: no URL answered: http://connect-w:8083: All connection attempts failed"
+    layout = TypeAdapter(PairLayout).validate_python(written["pair_layout"])
+    connect = ConnectReport(need, document["judged_workers"], None, Placement(note=note), (), outlook)
+    say_fleet(FleetReport({"w": connect}, layout, {}, "all samples"))
 
 
 def simulate() -> None:
-    say_comparison(value("simulate"))
+    flows = (
+        scenario("logs", {"logs.web": 7 * MB}, lambda topic: True),
+        scenario("logs", {"logs.web": 5_000.0}, lambda topic: True, source="b"),
+        scenario("orders", {"orders": 1_000.0}, lambda topic: True),
+    )
+    workers = {"w": ConnectWorkers(WorkerLimits(2), count=2)}
+    before, after = (with_workers_seen(outcome(now, workers), {"w": 2}) for now in (flows, with_traffic(flows, 1.5)))
+    say_comparison(SimulationReport(before, after, Changes(traffic=1.5), {}))
 
 
 def throughput() -> None:

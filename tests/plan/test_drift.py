@@ -10,8 +10,7 @@ import pytest
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import ConnectorStatus, RunningConnector
 from mm2mgr.json_values import to_json
-from mm2mgr.operations.history import last_applied
-from mm2mgr.plan.drift import Drift, LastApplied, drifts
+from mm2mgr.plan.drift import Drift, LastApplied, drifts, last_applied
 from mm2mgr.plan.history import History, HistoryEntry
 from mm2mgr.secrets import MASK, mask_config
 from tests.plan.test_plan import live, wanted

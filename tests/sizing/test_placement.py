@@ -59,13 +59,9 @@ def test_another_number_of_workers_than_declared_is_said() -> None:
 
 
 def test_what_could_not_be_read_says_why() -> None:
-    assert Placement(note="it sleeps").to_dict(2) == {
-        "workers": [],
-        "flows": [],
-        "nowhere": [],
-        "reasons": ["Running tasks could not be read, so an even spread is assumed: it sleeps."],
-        "read": False,
-    }
+    assert Placement(note="it sleeps").sentences(2) == [
+        "Running tasks could not be read, so an even spread is assumed: it sleeps."
+    ]
 
 
 @given(

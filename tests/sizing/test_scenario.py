@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mm2mgr.json_values import to_json
 from mm2mgr.partitions import predict
 from mm2mgr.sizing.fleet import WorkerLimits
 from mm2mgr.sizing.scenario import (
     ConnectWorkers,
+    OutcomeComparison,
     Scenario,
-    comparison,
     outcome,
     with_limit,
     with_target,
@@ -104,7 +105,7 @@ def test_workers_follow_from_the_machines_of_the_connect_cluster() -> None:
 
 def test_a_comparison_names_what_differs_and_adds_up() -> None:
     before, after = outcome(CASES, {}), outcome(without_source(with_traffic(CASES, 2), "b"), {})
-    found = comparison(before, after)
+    found = to_json(OutcomeComparison(before, after))
     assert found["flows"]["logs:b->hub"]["after"] is None
     assert found["unchanged_flows"] == 0
     assert found["totals"]["before"]["bytes_per_second"] == 36 * MB
@@ -113,7 +114,7 @@ def test_a_comparison_names_what_differs_and_adds_up() -> None:
 
 
 def test_no_change_is_no_difference() -> None:
-    found = comparison(outcome(CASES, {}), outcome(CASES, {}))
+    found = to_json(OutcomeComparison(outcome(CASES, {}), outcome(CASES, {})))
     assert (found["flows"], found["unchanged_flows"]) == ({}, 3)
     assert found["totals"]["before"] == found["totals"]["after"]
 
@@ -157,7 +158,7 @@ def test_a_topic_that_two_flows_of_a_pair_carry_gets_one_flow_of_its_own() -> No
 
 
 def reasons(after: Sequence[Scenario], machines: ConnectWorkers = ConnectWorkers(WorkerLimits(2), 5)) -> list[str]:  # noqa: B008 - a value
-    found = comparison(outcome(CASES, {"w": machines}), outcome(after, {"w": machines}))["reasons"]
+    found = to_json(OutcomeComparison(outcome(CASES, {"w": machines}), outcome(after, {"w": machines})))["reasons"]
     assert isinstance(found, list)
     return found
 
@@ -167,7 +168,7 @@ def test_a_comparison_says_what_becomes_hot_and_what_no_longer_is() -> None:
     said = reasons(grown)[0]
     assert said.startswith("New hot partitions (adding tasks does not help): logs-0 of logs:a->hub (1.3 times), logs-1")
     assert said.endswith(", logs-0 of logs:b->hub (1.3 times) and 3 more.")
-    found = comparison(outcome(grown, {}), outcome(CASES, {}))["reasons"]
+    found = to_json(OutcomeComparison(outcome(grown, {}), outcome(CASES, {})))["reasons"]
     assert found[0].startswith("No longer hot: logs-0 of a->hub, ")
 
 
@@ -175,7 +176,7 @@ def test_what_stays_hot_or_is_gone_is_no_news() -> None:
     grown = with_traffic(CASES, 3)
     moved, gone = with_topic_split(grown, "logs", "own"), without_source(grown, "b")
     for after in (moved, gone, with_traffic(grown, 2)):
-        said = comparison(outcome(grown, {}), outcome(after, {}))["reasons"]
+        said = to_json(OutcomeComparison(outcome(grown, {}), outcome(after, {})))["reasons"]
         assert not [one for one in said if "logs-" in one]
 
 
@@ -189,7 +190,7 @@ def test_fewer_tasks_for_more_traffic_are_never_left_unexplained(
     scenarios = (scenario("f", rates, lambda _: True, limit=limit, now=CurrentTasks(tasks) if tasks else None),)
     before, after = outcome(scenarios, {}), outcome(with_traffic(scenarios, factor), {})
     one, other = before.sizings["f:a->hub"], after.sizings["f:a->hub"]
-    why = comparison(before, after)["flows"].get("f:a->hub", {}).get("why_fewer_tasks")
+    why = to_json(OutcomeComparison(before, after))["flows"].get("f:a->hub", {}).get("why_fewer_tasks")
     grows = other.bytes_per_second > one.bytes_per_second
     assert (why is not None) == (grows and other.tasks < max(one.tasks, tasks or 0))
     assert "in another order" not in (why or ""), "traffic alone does not alter the order"
@@ -235,5 +236,5 @@ def test_flows_over_one_link_share_its_catch_up_limit_but_for_those_with_their_o
 def test_traffic_that_reaches_a_catch_up_limit_is_a_consequence() -> None:
     total = loads(CASES)[CASES[0].flow_id]
     limited = (replace(CASES[0], own_limit=1.5 * total), *CASES[1:])
-    found = comparison(outcome(limited, {}), outcome(with_traffic(limited, 2), {}))
+    found = to_json(OutcomeComparison(outcome(limited, {}), outcome(with_traffic(limited, 2), {})))
     assert f"At or above their catch-up limit, so that they fall behind: {CASES[0].flow_id}." in found["reasons"]
