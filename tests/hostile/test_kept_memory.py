@@ -15,7 +15,7 @@ import pytest
 from mm2mgr import bounded_http
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.operations.serve import EstateLook, EstateWatch, ServeOrder
-from mm2mgr.operations.workspace import Workspace, repeated
+from mm2mgr.operations.workspace import Workspace, repeat
 from mm2mgr.samples.follow import Schedule, _ticks
 from tests.cli.command import until
 from tests.serve.estate import SURVEY, flow_status, look_of
@@ -99,7 +99,7 @@ def knots() -> Callable[[], None]:
 
 @pytest.mark.usefixtures("no_collection")
 def test_a_command_that_watches_leaves_no_garbage_from_look_to_look(knots: Callable[[], None]) -> None:
-    assert list(islice(repeated(knots, 0.0), 4)) == [None] * 4
+    assert list(islice(repeat(knots, 0.0), 4)) == [None] * 4
 
 
 @pytest.mark.usefixtures("no_collection")

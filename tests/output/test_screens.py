@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from mm2mgr.check.judge import Checked, CheckRow
 from mm2mgr.cli import main
-from mm2mgr.connectors import ConnectorStatus, TaskConfig, TaskStatus
+from mm2mgr.connectors import ConnectorStatus, RunningConnector, TaskConfig, TaskStatus
 from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.changes import Changes
@@ -110,12 +110,13 @@ def describe() -> None:
     states = tuple(TaskState(task, "RUNNING", worker, 2) for task in assigned)
     configs = tuple(TaskConfig(task, {ASSIGNED_KEY: ",".join(names)}) for task, names in assigned.items())
     desired = next(connector for connector in render(topology) if connector.type == "source")
-    seen = LiveConnector(desired, None, ConnectorStatus(name, "RUNNING", worker, tasks=tasks), configs)
+    status = ConnectorStatus(name, "RUNNING", worker, tasks=tasks)
+    seen = LiveConnector(desired, RunningConnector(name, {}, (0, 1), status=status, tasks=configs))
     reading = Reading(0.0, (flow,), {"w": SeenConnect("w", {name: seen})}, {})
     parts = (
         PartitionLag(TopicPartition("orders", number), Offsets(0, 3), 2, 3, 3, task=number % 2) for number in range(4)
     )
-    status = Status(
+    looked = Status(
         0.0,
         (FlowStatus("w", name, "source", "a->b", "RUNNING", "ok", states, flow=flow.id, lag_records=0),),
         tuple(
@@ -123,7 +124,7 @@ def describe() -> None:
             for type_ in ("checkpoint", "heartbeat")
         ),
     )
-    say_description(Description(flow, reading, FlowLag(tuple(parts)), status))
+    say_description(Description(flow, reading, FlowLag(tuple(parts)), looked))
 
 
 def lag() -> None:
