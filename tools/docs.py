@@ -254,7 +254,7 @@ def bugs_page() -> str:
             ", ".join(f"[{id}](https://issues.apache.org/jira/browse/{id})" for id in (bug.id, *bug.twins)),
             bug.severity,
             bug.span,
-            prose(f"{', '.join(bug.types)} connector, {bug.condition or 'every config'}"),
+            prose(f"{', '.join(bug.types)} connector, {bug.condition}"),
             prose(bug.effect),
             prose(bug.remedy),
             prose(bug.evidence),

@@ -170,7 +170,7 @@ def _say_bug(bug: Bug) -> None:
     say(f"{bug.id} ({bug.severity}): {bug.effect}", style="bold")
     say()
     say(f"releases:   {bug.span}")
-    say(f"connectors: {', '.join(bug.types)}, {bug.configs}")
+    say(f"connectors: {', '.join(bug.types)}, {bug.condition}")
     say(f"what to do: {bug.remedy}")
     say(f"rule:       {bug.rule}")
     say(f"test:       {bug.evidence}")

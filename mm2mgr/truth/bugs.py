@@ -39,7 +39,7 @@ _OPEN = ""
 class Bug:
     """A bug: `releases` are spans of first and last release that have it, the last one empty while it is not fixed.
 
-    `when` asks a connector's config, and `condition` says the same in words. `rule` is the rule of lint that reports it
+    `only` says in words which configs have it, and asks one. `rule` is the rule of lint that reports it
     instead of `known-bug`, "" where a config does not tell whether it matters. `evidence` names the live test that
     showed it. `twins`: other issues that report the same.
     """
@@ -50,13 +50,12 @@ class Bug:
     remedy: str
     releases: tuple[tuple[str, str], ...]
     types: tuple[ConnectorType, ...] = get_args(ConnectorType)
-    condition: str = ""
-    when: Condition = lambda connector: True
+    only: tuple[str, Condition] = ("every config", lambda connector: True)
     key: str = ""
     rule: str = "known-bug"
     evidence: str = "unverified"
     twins: tuple[str, ...] = ()
-    json_keys = "bug=id severity effect remedy releases span connectors=types condition=configs rule evidence"
+    json_keys = "bug=id severity effect remedy releases span connectors=types condition rule evidence"
 
     def affects(self, version: str) -> bool:
         """Tell whether a version has it; a vendor's line without a patch only when no release of it is fixed."""
@@ -76,17 +75,17 @@ class Bug:
         return ", ".join(f"{first} to {last}" if last else f"{first} and newer" for first, last in self.releases)
 
     @property
-    def configs(self) -> str:
+    def condition(self) -> str:
         """Which configs have it, in words."""
-        return self.condition or "every config"
+        return self.only[0]
 
 
 def _is_on(key: str, *, default: bool) -> Condition:
     return lambda connector: connector.flag(key, default=default)
 
 
-def _tolerates(connector: Configured) -> bool:
-    return connector.get("errors.tolerance").lower() == "all"
+def _has(key: str, value: str) -> Condition:
+    return lambda connector: connector.get(key).lower() == value
 
 
 def _has_placeholder(connector: Configured) -> bool:
@@ -96,10 +95,6 @@ def _has_placeholder(connector: Configured) -> bool:
 
 def _is_dedicated(connector: Configured) -> bool:
     return connector.form == "dedicated"
-
-
-def _no_rebalance_delay(connector: Configured) -> bool:
-    return connector.worker_property("scheduled.rebalance.max.delay.ms") == "0"
 
 
 def _odd_name(connector: Configured) -> bool:
@@ -115,14 +110,6 @@ def _writes_syncs(connector: Configured) -> bool:
     return not off and connector.get("offset.lag.max", "100") != "0"
 
 
-def _has_tasks(connector: Configured) -> bool:
-    return connector.get("tasks.max", "1") not in ("", "0", "1")
-
-
-def _is_exactly_once(connector: Configured) -> bool:
-    return connector.get("exactly.once.support").lower() == "required"
-
-
 def _copies_timestamp_limits(connector: Configured) -> bool:
     patterns = connector.get("config.properties.exclude").replace("\\", "").split(",")
     limits = [f"message.timestamp.{side}.max.ms" for side in ("before", "after")]
@@ -132,9 +119,23 @@ def _copies_timestamp_limits(connector: Configured) -> bool:
     return connector.flag("sync.topic.configs.enabled", default=True) and not is_excluded
 
 
-_SYNCS_GROUPS = _is_on("sync.group.offsets.enabled", default=False)
-_GROUPS_WORDS = "with sync.group.offsets.enabled=true"
-_SYNCS_CONFIGS = _is_on("sync.topic.configs.enabled", default=True)
+_Only = tuple[str, Condition]  # which configs have a bug: in words, and as a question
+_SYNCING_GROUPS: _Only = ("with sync.group.offsets.enabled=true", _is_on("sync.group.offsets.enabled", default=False))
+_CHECKPOINTING: _Only = ("unless emit.checkpoints.enabled=false", _is_on("emit.checkpoints.enabled", default=True))
+_SYNCING_CONFIGS: _Only = (
+    "unless sync.topic.configs.enabled=false",
+    _is_on("sync.topic.configs.enabled", default=True),
+)
+_DEDICATED: _Only = ("in mm2.properties", _is_dedicated)
+_TOLERANT: _Only = ("with errors.tolerance=all", _has("errors.tolerance", "all"))
+_SEVERAL_TASKS: _Only = (
+    "with tasks.max above 1",
+    lambda connector: connector.get("tasks.max", "1") not in ("", "0", "1"),
+)
+_DRIVERS_PLACEHOLDERS: _Only = (
+    "in mm2.properties with placeholders ${…}",
+    lambda connector: _is_dedicated(connector) and _has_placeholder(connector),
+)
 _FAILOVER: tuple[ConnectorType, ...] = ("checkpoint",)
 _SOURCE: tuple[ConnectorType, ...] = ("source",)
 
@@ -146,8 +147,7 @@ BUGS: tuple[Bug, ...] = (
         "URL: it has no tasks, and keeps old ones",
         "give the connector a name of letters, digits, dots and hyphens, or upgrade the workers",
         ((_FIRST, "2.8.0"), ("3.0.0", "3.0.0")),
-        condition="with signs other than letters, digits, dots and hyphens in its name, such as A->B",
-        when=_odd_name,
+        only=("with signs other than letters, digits, dots and hyphens in its name, such as A->B", _odd_name),
         key="name",
     ),
     Bug(
@@ -157,8 +157,7 @@ BUGS: tuple[Bug, ...] = (
         "partitions are not mirrored",
         "run one node, or upgrade to 3.5 with dedicated.mode.enable.internal.rest=true",
         ((_FIRST, "3.4.1"),),
-        condition="in mm2.properties",
-        when=_is_dedicated,
+        only=_DEDICATED,
     ),
     Bug(
         "KAFKA-12226",
@@ -195,8 +194,7 @@ BUGS: tuple[Bug, ...] = (
         "let consumers start by timestamp after a failover, or upgrade the workers",
         ((_FIRST, "3.4.0"),),
         types=_FAILOVER,
-        condition="unless emit.checkpoints.enabled=false",
-        when=_is_on("emit.checkpoints.enabled", default=True),
+        only=_CHECKPOINTING,
     ),
     Bug(
         "KAFKA-12495",
@@ -204,8 +202,7 @@ BUGS: tuple[Bug, ...] = (
         "after a rolling restart tasks may stay unevenly spread over the workers",
         "restart the worker that has too many tasks, or upgrade the workers",
         ((_FIRST, "3.3.2"),),
-        condition="with tasks.max above 1",
-        when=_has_tasks,
+        only=_SEVERAL_TASKS,
         key="tasks.max",
     ),
     Bug(
@@ -233,8 +230,7 @@ BUGS: tuple[Bug, ...] = (
         "set sync.group.offsets.enabled=false until the workers are upgraded",
         (("2.7.0", "3.2.3"),),
         types=_FAILOVER,
-        condition=_GROUPS_WORDS,
-        when=_SYNCS_GROUPS,
+        only=_SYNCING_GROUPS,
         key="sync.group.offsets.enabled",
         evidence="tests/truth/test_bugs_live.py::test_group_offsets_are_written_beyond_the_end_of_an_empty_topic",
     ),
@@ -245,8 +241,7 @@ BUGS: tuple[Bug, ...] = (
         "create the topics on the target beforehand, or upgrade the workers",
         (("2.8.0", "3.1.0"),),
         types=_SOURCE,
-        condition="with config.properties.exclude",
-        when=_excludes,
+        only=("with config.properties.exclude", _excludes),
         key="config.properties.exclude",
         evidence="tests/truth/test_bugs_live.py::test_topics_are_created_with_excluded_settings",
     ),
@@ -264,8 +259,7 @@ BUGS: tuple[Bug, ...] = (
         "an error of a config provider while a connector is updated ends the worker, with everything that runs there",
         "make sure that every ${…} can be resolved on all workers, or upgrade them",
         ((_FIRST, "3.3.1"),),
-        condition="with placeholders ${…}",
-        when=_has_placeholder,
+        only=("with placeholders ${…}", _has_placeholder),
     ),
     Bug(
         "KAFKA-13719",
@@ -282,8 +276,7 @@ BUGS: tuple[Bug, ...] = (
         "write earliest, or upgrade the workers",
         (("2.8.0", "3.6.1"),),
         types=_SOURCE,
-        condition="with source.consumer.auto.offset.reset=latest",
-        when=lambda connector: connector.get("source.consumer.auto.offset.reset").lower() == "latest",
+        only=("with source.consumer.auto.offset.reset=latest", _has("source.consumer.auto.offset.reset", "latest")),
         key="source.consumer.auto.offset.reset",
         rule="reset-latest",
         evidence="tests/truth/test_bugs_live.py::test_latest_is_ignored",
@@ -295,8 +288,7 @@ BUGS: tuple[Bug, ...] = (
         "restart mirrors everything since then once more",
         "set errors.tolerance=none, or upgrade the workers",
         (("3.2.0", "3.2.0"),),
-        condition="with errors.tolerance=all",
-        when=_tolerates,
+        only=_TOLERANT,
         key="errors.tolerance",
     ),
     Bug(
@@ -307,8 +299,7 @@ BUGS: tuple[Bug, ...] = (
         "set sync.topic.configs.enabled=false, or upgrade the workers",
         ((_FIRST, "3.4.1"),),
         types=_SOURCE,
-        condition="unless sync.topic.configs.enabled=false",
-        when=_SYNCS_CONFIGS,
+        only=_SYNCING_CONFIGS,
         evidence="tests/truth/test_bugs_live.py::test_each_sync_of_topic_settings_replaces_all_of_them",
     ),
     Bug(
@@ -318,8 +309,7 @@ BUGS: tuple[Bug, ...] = (
         "exclude such groups with groups.exclude, or upgrade the workers",
         ((_FIRST, "3.4.0"),),
         types=_FAILOVER,
-        condition="unless emit.checkpoints.enabled=false",
-        when=_is_on("emit.checkpoints.enabled", default=True),
+        only=_CHECKPOINTING,
     ),
     Bug(
         "KAFKA-14653",
@@ -328,8 +318,7 @@ BUGS: tuple[Bug, ...] = (
         "of the target",
         "restrict who may read mm2-configs.*.internal, or upgrade MirrorMaker",
         ((_FIRST, "3.4.1"),),
-        condition="in mm2.properties with placeholders ${…}",
-        when=lambda connector: _is_dedicated(connector) and _has_placeholder(connector),
+        only=_DRIVERS_PLACEHOLDERS,
     ),
     Bug(
         "KAFKA-14837",
@@ -339,8 +328,7 @@ BUGS: tuple[Bug, ...] = (
         "name the groups, or upgrade the workers",
         ((_FIRST, "3.4.0"),),
         types=_FAILOVER,
-        condition="unless emit.checkpoints.enabled=false",
-        when=_is_on("emit.checkpoints.enabled", default=True),
+        only=_CHECKPOINTING,
         evidence="tests/truth/test_bugs_live.py::test_groups_of_other_topics_restart_the_tasks",
         twins=("KAFKA-14842",),
     ),
@@ -352,8 +340,7 @@ BUGS: tuple[Bug, ...] = (
         "restart a connector that failed so once the rebalance is over, or upgrade the workers",
         (("3.5.0", "3.5.2"),),
         types=_SOURCE,
-        condition="with exactly.once.support=required",
-        when=_is_exactly_once,
+        only=("with exactly.once.support=required", _has("exactly.once.support", "required")),
         key="exactly.once.support",
     ),
     Bug(
@@ -380,8 +367,7 @@ BUGS: tuple[Bug, ...] = (
         "a restart",
         "restart all nodes at the same time after a change, or upgrade MirrorMaker",
         ((_FIRST, "3.6.1"),),
-        condition="in mm2.properties",
-        when=_is_dedicated,
+        only=_DEDICATED,
     ),
     Bug(
         "KAFKA-15607",
@@ -391,8 +377,7 @@ BUGS: tuple[Bug, ...] = (
         "upgrade the workers",
         (("2.7.0", "3.5.1"), ("3.6.0", "3.6.0")),
         types=_FAILOVER,
-        condition=_GROUPS_WORDS,
-        when=_SYNCS_GROUPS,
+        only=_SYNCING_GROUPS,
         key="sync.group.offsets.enabled",
     ),
     Bug(
@@ -401,8 +386,10 @@ BUGS: tuple[Bug, ...] = (
         "connectors and tasks of a lost worker may stay unassigned",
         "set scheduled.rebalance.max.delay.ms of the workers to 1 or more, or upgrade them",
         ((_FIRST, "3.5.1"), ("3.6.0", "3.6.0")),
-        condition="with scheduled.rebalance.max.delay.ms=0 in the workers' properties",
-        when=_no_rebalance_delay,
+        only=(
+            "with scheduled.rebalance.max.delay.ms=0 in the workers' properties",
+            lambda connector: connector.worker_property("scheduled.rebalance.max.delay.ms") == "0",
+        ),
     ),
     Bug(
         "KAFKA-15800",
@@ -440,8 +427,7 @@ BUGS: tuple[Bug, ...] = (
         "write offset.lag.max=0 for topics with few records, or upgrade the workers",
         (("3.4.1", "3.6.2"),),
         types=_SOURCE,
-        condition="unless offset.lag.max=0",
-        when=_writes_syncs,
+        only=("unless offset.lag.max=0", _writes_syncs),
         key="offset.lag.max",
         evidence="tests/truth/test_bugs_live.py::test_the_last_offset_syncs_are_not_written",
     ),
@@ -452,8 +438,7 @@ BUGS: tuple[Bug, ...] = (
         "set errors.tolerance=none, or upgrade the workers",
         ((_FIRST, "3.7.2"),),
         types=_SOURCE,
-        condition="with errors.tolerance=all",
-        when=_tolerates,
+        only=_TOLERANT,
         key="errors.tolerance",
     ),
     Bug(
@@ -463,8 +448,7 @@ BUGS: tuple[Bug, ...] = (
         "longer be resolved",
         "keep earlier secrets until the update is through, or upgrade the workers",
         ((_FIRST, "3.7.0"),),
-        condition="with placeholders ${…}",
-        when=lambda connector: not _is_dedicated(connector) and _has_placeholder(connector),
+        only=("with placeholders ${…}", lambda connector: not _is_dedicated(connector) and _has_placeholder(connector)),
         evidence="tests/truth/test_bugs_live.py::test_an_update_fails_on_an_earlier_placeholder",
     ),
     Bug(
@@ -474,8 +458,7 @@ BUGS: tuple[Bug, ...] = (
         "regard to their connectors",
         "look at the tasks of each worker after a rebalance, and restart the worker that has too many of one connector",
         ((_FIRST, _OPEN),),
-        condition="with tasks.max above 1",
-        when=_has_tasks,
+        only=_SEVERAL_TASKS,
         key="tasks.max",
         rule="",
     ),
@@ -485,8 +468,7 @@ BUGS: tuple[Bug, ...] = (
         "the driver drops config.providers itself: ${…} stays as it is, and logins fail",
         "upgrade MirrorMaker to 3.8.1 or newer",
         (("3.5.0", "3.8.0"),),
-        condition="in mm2.properties with placeholders ${…}",
-        when=lambda connector: _is_dedicated(connector) and _has_placeholder(connector),
+        only=_DRIVERS_PLACEHOLDERS,
     ),
     Bug(
         "KAFKA-17232",
@@ -513,8 +495,7 @@ BUGS: tuple[Bug, ...] = (
         "leave groups that run on the target out of groups",
         (("2.7.0", _OPEN),),
         types=_FAILOVER,
-        condition=_GROUPS_WORDS,
-        when=_SYNCS_GROUPS,
+        only=_SYNCING_GROUPS,
         key="sync.group.offsets.enabled",
     ),
     Bug(
@@ -525,8 +506,7 @@ BUGS: tuple[Bug, ...] = (
         "do not alert on it, or upgrade the workers",
         (("4.0.0", "4.2.0"),),
         types=_SOURCE,
-        condition="unless sync.topic.configs.enabled=false",
-        when=_SYNCS_CONFIGS,
+        only=_SYNCING_CONFIGS,
         evidence="tests/truth/test_bugs_live.py::test_settings_that_were_synced_are_said_not_to_be",
     ),
     Bug(
@@ -538,8 +518,10 @@ BUGS: tuple[Bug, ...] = (
         "config.properties.exclude, beside Kafka's own list",
         (("3.6.0", _OPEN),),
         types=_SOURCE,
-        condition="unless sync.topic.configs.enabled=false, or config.properties.exclude names both",
-        when=_copies_timestamp_limits,
+        only=(
+            "unless sync.topic.configs.enabled=false, or config.properties.exclude names both",
+            _copies_timestamp_limits,
+        ),
         key="config.properties.exclude",
         rule="",
         evidence="tests/truth/test_bugs_live.py::test_records_older_than_a_copied_limit_are_refused",

@@ -93,8 +93,8 @@ def test_entries_are_in_the_order_of_their_numbers_and_there_once() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_configs_that_a_bug_concerns(bug: str, having: made.Subject, without: made.Subject) -> None:
-    assert BY_BUG[bug].when(having)
-    assert not BY_BUG[bug].when(without)
+    assert BY_BUG[bug].only[1](having)
+    assert not BY_BUG[bug].only[1](without)
 
 
 def test_bugs_of_a_type() -> None:

@@ -247,7 +247,7 @@ def _bugs(subject: Subject, severity: Severity) -> Iterator[Bug]:
     version = subject.known_version
     if version and not subject.is_beyond:
         for bug in bugs_of(subject.type, version):
-            if bug.severity == severity and bug.rule == "known-bug" and bug.when(subject):
+            if bug.severity == severity and bug.rule == "known-bug" and bug.only[1](subject):
                 yield bug
 
 
