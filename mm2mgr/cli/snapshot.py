@@ -13,9 +13,14 @@ from mm2mgr.operations.workspace import Workspace
 
 @command("Every day", 15)
 @option("--out", type=OutputFile(), required=True, help="File to write.")
+@option(
+    "--anonymous",
+    is_flag=True,
+    help="With made-up names, for strangers; a tree with the same names is written beside it.",
+)
 @output_option
 @click.pass_obj
-def snapshot(workspace: Workspace, out: Path, output: str) -> int:
+def snapshot(workspace: Workspace, out: Path, anonymous: bool, output: str) -> int:
     """Write what the clusters answer now to a file, secrets masked.
 
     With --snapshot FILE, `plan`, `status`, `describe`, `lag`, `who`, `topics`, `drift`, `lint`, `check`, `size`,
@@ -32,6 +37,6 @@ def snapshot(workspace: Workspace, out: Path, output: str) -> int:
     from mm2mgr.output.snapshot_text import say_taken
 
     with working("asking Connect and Kafka"):
-        taken = operations.snapshot(workspace, out)
+        taken = operations.snapshot(workspace, out, anonymous=anonymous)
     say_as(output, taken, say_taken)
     return 1 if taken.failed else 0

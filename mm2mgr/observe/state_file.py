@@ -70,13 +70,24 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
         with hold_lock(file.with_name(f"{file.name}.lock"), "reading and writing the memory", _LOCK_SECONDS):
             earlier = _read(file, warnings)
             memory = by(earlier)
-            replace_file(file, _MemoryFile(format=3, **vars(memory)).model_dump_json(), 0o600)
+            replace_file(file, memory_text(memory), 0o600)
             return Kept(earlier, memory, tuple(warnings))
     except (OSError, Mm2mgrError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message
         warnings.append(f"{file} cannot be written ({reason}): what this run found, losses included, is not remembered")
         earlier = _read(file, warnings)
         return Kept(earlier, by(earlier), tuple(warnings))
+
+
+def parse_memory(text: str | bytes) -> Memory:
+    """Return the memory that a text holds; ValueError where it is none."""
+    content = _MemoryFile.model_validate_json(text)
+    return Memory(**{name: value for name, value in vars(content).items() if name != "format"})
+
+
+def memory_text(memory: Memory) -> str:
+    """Return the memory as JSON."""
+    return _MemoryFile(format=3, **vars(memory)).model_dump_json()
 
 
 def load(file: Path) -> Memory:
@@ -110,9 +121,7 @@ def timed_looks(file: Path) -> TimedLooks:
 def _read(file: Path, warnings: list[str] | None) -> Memory:
     """Read the memory; with a place for warnings, a damaged file is set aside."""
     try:
-        text = read_regular(file)
-        content = _MemoryFile.model_validate_json(text)
-        return Memory(**{name: value for name, value in vars(content).items() if name != "format"})
+        return parse_memory(read_regular(file))
     except (FileNotFoundError, NotADirectoryError):
         return Memory()
     except (OSError, ValueError) as error:

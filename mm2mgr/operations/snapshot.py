@@ -4,6 +4,7 @@ clusters."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,8 +14,17 @@ from mm2mgr.check.run import check
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.evidence.read import read_clusters
-from mm2mgr.files import check_free, read_regular
+from mm2mgr.files import FileKind, check_free, read_regular, write_whole
+from mm2mgr.lint.rules import RULES
 from mm2mgr.lint.workers import ask_worker, harmless_overrides, read_estates
+from mm2mgr.live.anonymous import (
+    MadeUpNames,
+    anonymous_snapshot,
+    anonymous_tree,
+    collect_names,
+    kafka_words,
+    words_of,
+)
 from mm2mgr.live.questions import (
     AnsweringWorker,
     ClusterId,
@@ -29,15 +39,21 @@ from mm2mgr.live.questions import (
 )
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import Clusters, answered, read
+from mm2mgr.live.rights import LoggedIn, LogIn
 from mm2mgr.live.snapshot import Question, Snapshot, ask, or_error, side_by_side
 from mm2mgr.live.snapshot_file import SNAPSHOT, together, write_snapshot
+from mm2mgr.observe.memory import Memory
 from mm2mgr.observe.read import ObserveOptions, reading_of
 from mm2mgr.observe.reading import Reading
-from mm2mgr.observe.state_file import state_file, timed_looks
+from mm2mgr.observe.state_file import memory_text, parse_memory, state_file, timed_looks
 from mm2mgr.operations.history import drift_of
 from mm2mgr.operations.lag import newest_heartbeat
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.plan.planner import plan_steps
+from mm2mgr.spec.loader import OVERRIDES
+from mm2mgr.spec.models import OVERRIDE_KEYS
+from mm2mgr.spec.schema import model_words
+from mm2mgr.spec.writer import yaml_text
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Topology
 from mm2mgr.truth.reach import type_of
@@ -47,31 +63,102 @@ _LIMITS = Limits(kafka_seconds=10.0)
 
 @dataclass(frozen=True)
 class SnapshotTaken:
-    """A snapshot that was written. `failed` are clusters that did not answer something, with the first reason."""
+    """A snapshot that was written. `failed` are clusters that did not answer something, with the first reason.
+
+    `tree`: the folder with the tree of an anonymous one; `untranslated`: patterns that became lists of names in it.
+    """
 
     file: Path
     size_bytes: int
     answers: int
     failed: Mapping[str, str] = field(default_factory=dict)
+    tree: Path | None = None
+    untranslated: tuple[str, ...] = ()
 
-    json_keys = "file bytes=size_bytes answers failed"
+    json_keys = "file bytes=size_bytes answers failed tree untranslated"
 
 
-def snapshot(workspace: Workspace, out: Path) -> SnapshotTaken:
+def snapshot(workspace: Workspace, out: Path, *, anonymous: bool = False) -> SnapshotTaken:
     """Ask all clusters of the tree what the reading commands ask, and write the answers to a file, secrets masked.
 
-    Nothing else is written; a cluster that does not answer is in the file with its failure.
+    A cluster that does not answer is in the file with its failure. `anonymous`: with made-up names, and beside it the
+    tree with the same ones; nothing else is written.
     """
     workspace.refuse_as_output(out, "--out")
     check_free(out, SNAPSHOT)
+    tree = out.with_name(f"{out.stem}-tree") if anonymous else None
+    if tree:
+        for name in (*OVERRIDE_KEYS, _TREE):
+            check_free(_part(tree, name), ANONYMOUS_TREE)
     taken = wait_for(_take(workspace))
-    size = write_snapshot(out, taken)
+    untranslated: tuple[str, ...] = ()
+    stored = taken
+    if tree:
+        stored, untranslated = _make_anonymous(workspace, taken, tree)
+    size = write_snapshot(out, stored)
     failed = {
         question.cluster: answer.one_line
         for question, answer in reversed([*taken.answers.items()])
         if isinstance(answer, Mm2mgrError)
     }
-    return SnapshotTaken(out, size, len(taken.answers), failed)
+    return SnapshotTaken(out, size, len(taken.answers), failed, tree, untranslated)
+
+
+_TREE = "tree"
+ANONYMOUS_TREE = FileKind(
+    "an anonymous tree",
+    lambda head: head.startswith(_HEAD),
+    mode=0o600,
+    failure="the anonymous tree could not be written",
+)
+_HEAD = "# A tree with made-up names, written by `mm2mgr snapshot --anonymous`.\n"
+
+
+def _part(tree: Path, name: str) -> Path:
+    return tree / OVERRIDES / f"{name}.yaml" if name in OVERRIDE_KEYS else tree / f"{name}.yaml"
+
+
+def _make_anonymous(workspace: Workspace, taken: Snapshot, tree: Path) -> tuple[Snapshot, tuple[str, ...]]:
+    """Write the tree with made-up names, and return the snapshot with the same ones, and patterns that became lists."""
+    raw = {key: value for key, value in workspace.spec.raw.items() if value is not None}
+    memory = parse_memory(taken.memory) if taken.memory else Memory()
+    names = MadeUpNames(
+        os.urandom(16), kafka_words() | model_words() | frozenset(words_of([rule.id for rule in RULES]))
+    )
+    collect_names(taken, names)
+    names.collect([raw, memory])
+    untranslated = tuple(sorted(_find_untranslated(workspace.topology, taken, names)))
+    whole = anonymous_tree(raw, names)
+    parts = {name: {name: whole.pop(name)} for name in OVERRIDE_KEYS if name in whole} | {_TREE: whole}
+    for name, part in parts.items():
+        _part(tree, name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(_part(tree, name), _HEAD + yaml_text(part), ANONYMOUS_TREE)
+    made_up = Workspace((tree,), workspace.templates)
+    declared, new = (
+        {(connector.connect, connector.name): connector.config for connector in connectors}
+        for connectors in (workspace.connectors, made_up.connectors)
+    )
+    anonymous = anonymous_snapshot(taken, names, declared, new)
+    return replace(anonymous, memory=memory_text(names.value(memory)) if taken.memory else ""), untranslated
+
+
+def _find_untranslated(topology: Topology, taken: Snapshot, names: MadeUpNames) -> Iterator[str]:
+    """Yield the patterns of flows that do not match the made-up names as they matched the real ones."""
+    topics: dict[str, None] = {}
+    groups: dict[str, None] = {}
+    for question, answer in taken.answers.items():
+        if isinstance(question, PartitionCounts) and not isinstance(answer, Mm2mgrError):
+            topics.update(dict.fromkeys(answer))
+        if isinstance(question, LogIn) and isinstance(answer, LoggedIn) and answer.view:
+            groups.update(dict.fromkeys(answer.view.groups))
+    done: set[str] = set()
+    for flow in topology.flows:
+        settings = flow.settings
+        for patterns, real_names in ((settings.topics, topics), (settings.checkpoints.groups, groups)):
+            for pattern in (*patterns.include, *patterns.exclude):
+                if pattern not in done and not names.translate(pattern, real_names):
+                    yield pattern
+                done.add(pattern)
 
 
 def _memory_in(file: Path) -> str:

@@ -5,6 +5,7 @@ reference.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -161,3 +162,19 @@ def _bounds(node: Node) -> str:
     signs = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
     bounds = [f"{word} {node[key]}" for key, word in signs.items() if key in node and node[key] != 2**31 - 1]
     return f" {' '.join(bounds)}" if bounds else ""
+
+
+def model_words() -> frozenset[str]:
+    """Return the words of the keys of a tree, and of values that it can choose from."""
+
+    def find(part: Any) -> Iterator[str]:
+        if isinstance(part, dict):
+            yield from part.get("properties", ())
+            yield from (str(value) for value in (*part.get("enum", ()), part.get("const"), part.get("default")))
+            for inner in part.values():
+                yield from find(inner)
+        elif isinstance(part, list):
+            for inner in part:
+                yield from find(inner)
+
+    return frozenset(word for text in find(json_schema()) for word in re.findall(r"[^\W_]+", text))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mm2mgr.cli import main
 from mm2mgr.errors import Mm2mgrError
@@ -328,3 +329,45 @@ def test_what_writes_refuses_a_workspace_of_a_snapshot(site: Site, mm2mgr: Comma
         with pytest.raises(Mm2mgrError, match="a snapshot is only read"):
             write()
     assert [fake.requests for fake in site.fakes.values()] == [[], []]
+
+
+ESTATE = ("orders", "logs", "east", "west", "team", "theirs", "billing")
+
+
+def kinds_of(document: Any, key: str) -> list[str]:
+    """Return every value of a key in a JSON value, sorted."""
+    if isinstance(document, dict):
+        own = [str(document[key])] if key in document else []
+        return sorted(own + [kind for part in document.values() for kind in kinds_of(part, key)])
+    return sorted(kind for part in document for kind in kinds_of(part, key)) if isinstance(document, list) else []
+
+
+def test_an_anonymous_snapshot_has_no_name_of_the_estate_and_tells_the_same(ground: Ground, mm2mgr: Command) -> None:
+    east = ground.site.east.connectors
+    east["mm2.a.east.source.orders"].state = "FAILED"
+    plain, strange = mm2mgr.folder.parent / "night.json", mm2mgr.folder.parent / "strange.json"
+    forget_looks(mm2mgr)
+    mm2mgr("snapshot", "--out", plain)
+    forget_looks(mm2mgr)
+    taken = mm2mgr("snapshot", "--out", strange, "--anonymous", "-o", "json").json
+    tree = Path(taken["tree"])
+    texts = strange.read_text() + "".join(file.read_text() for file in tree.rglob("*.yaml"))
+    assert {word for word in re.findall(r"[^\W_]+", texts) if word in {*ESTATE, "a"}} == set()
+    assert taken["untranslated"] == []
+    connects = yaml.safe_load((tree / "tree.yaml").read_text())["connect"]
+    lint = [
+        ("lint", *(f"--connect={name}" for name in names), "--no-ask-brokers") for names in (("east", "west"), connects)
+    ]
+    for command, made_up_command, key in (
+        (("status",), ("status",), "kind"),
+        (("plan", "--prune"), ("plan", "--prune"), "action"),
+        (("drift",), ("drift",), "state"),
+        (("check",), ("check",), "status"),
+        (("lag",), ("lag",), "state"),
+        (*lint, "rule"),
+    ):
+        real = run(mm2mgr, (*command, "--snapshot", plain))
+        made_up = run(mm2mgr, ("--clusters", tree, *made_up_command, "--snapshot", strange))
+        assert made_up[0] == real[0], command
+        assert kinds_of(made_up[1], key) == kinds_of(real[1], key), command
+        assert kinds_of(real[1], key), command

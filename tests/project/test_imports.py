@@ -59,6 +59,7 @@ LAYERS: dict[str, set[str]] = {
             "errors",
             "files",
             "secrets",
+            "defaults",
             "partitions",
             "connectors",
             "spec",

@@ -1,0 +1,281 @@
+"""Made-up names in place of those of an estate, so that a snapshot can be given to strangers.
+
+Names are replaced word by word: what is between `.`, `_`, `-` and other signs. A word has the same replacement
+everywhere, so a pattern mostly matches the names it matched. Words of Kafka and of mm2mgr stay, such as `mm2`, `source`
+or `heartbeats`, and so do numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from mm2mgr import defaults
+from mm2mgr.errors import Mm2mgrError
+from mm2mgr.live.questions import Configs, ConfigValidation, TaskConfigs, TextsByKey
+from mm2mgr.live.snapshot import Question, Snapshot
+from mm2mgr.secrets import mask, mask_config
+from mm2mgr.spec.scalars import is_name, matcher
+from mm2mgr.truth import keys as truth_keys
+
+Named = tuple[str, str]  # Connect cluster, connector
+_UNITS = (
+    r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)?"  # a time
+    r"|(?:org\.apache|java|javax)\.[\w.$]+"  # a class that everybody has
+    r"|\\."
+)
+_NAMES = (
+    r"|(?P<address>\b\d{1,3}(?:\.\d{1,3}){3}\b|\[[0-9a-fA-F]*:[0-9a-fA-F:.]+\])"
+    r"|(?P<word>[^\W_]+)"
+)
+_TOKEN = re.compile(_UNITS + _NAMES)
+_PATTERN_TOKEN = re.compile(_UNITS + r"|\[\^?(?:\\.|\w-\w|[^\w\s\]]|\w(?!\w))+\]" + _NAMES)
+_IS_PATTERN = re.compile(r"^(?=\S*[*+?{|\\^$])\S*$")
+_IS_AMOUNT = re.compile(r"\d+(\.\d+)?\s?[A-Za-z]{0,5}(/s)?")
+_WORD = re.compile(r"[^\W_]+")
+_USER = re.compile(r"username=[\"']?([^\"';\s]+)")
+_HOST = re.compile(r"[\w.-]+(?=:\d{2,5}\b)")
+_SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprtvz" for vowel in "aeiou"]
+_STEP = 77_777  # no two in a row look alike; it shares no factor with the number of words
+_PUBLIC = """
+    " mm2 mm2mgr internal heartbeats heartbeat checkpoints checkpoint offset offsets syncs sync consumer
+    source sink target assigned journal silence history lease watch entry config configs status kafka cluster
+    connect connector topic topics group groups local RUNNING PAUSED STOPPED FAILED UNASSIGNED RESTARTING
+    DESTROYED yes no open literal prefixed allow deny User ANONYMOUS CN OU O C L ST STREET DC UID http https
+    com org net PLAIN SCRAM SHA SASL SSL PLAINTEXT GSSAPI OAUTHBEARER TLSv1 PEM JKS PKCS12 ccs ce cp SNAPSHOT
+    true false null none all latest earliest compact delete file env dir directory hidden begun done failed
+    create update adopt partition worker default identity transformation predicate id when who commit command
+    owner flows action reason keys key state outcome error before after apply reconcile pause resume stop
+    restart Describe DescribeConfigs Read Write Create Alter AlterConfigs Delete ClusterAction IdempotentWrite
+    All
+"""
+
+
+def words_of(value: Any) -> Iterator[str]:
+    """Yield the words of all strings in plain values, of keys too."""
+    if isinstance(value, str):
+        yield from _WORD.findall(value)
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from words_of(key)
+            yield from words_of(part)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            yield from words_of(part)
+
+
+def kafka_words() -> frozenset[str]:
+    """Return the words that stay: those of Kafka's config keys and defaults, and of what is in names for everybody."""
+    table = truth_keys.load()
+    keys = (key for scope in truth_keys.SCOPES for name in table.names(scope) for key in table.history(scope, name))
+    public = {text for key in keys for text in (key.name, key.valid, key.default or "")}
+    return frozenset(words_of([_PUBLIC, *public, *defaults.GROUPS_EXCLUDE, *defaults.TOPICS_EXCLUDE]))
+
+
+class MadeUpNames:
+    """The replacement of each word of an estate; it depends on `salt`, so that nobody finds a word by trying."""
+
+    def __init__(self, salt: bytes, public: Collection[str]) -> None:
+        self._salt = salt
+        self._public = public
+        self._private: set[str] = set()
+        self._addresses: dict[str, str] = {}
+        self._patterns: dict[str, str] = {}
+
+    def collect(self, value: Any) -> None:
+        """Take up the words of names in a value: of strings without blanks, of users, and of hosts with a port."""
+        if isinstance(value, str):
+            names = [value] if not re.search(r"\s", value) else [*_USER.findall(value), *_HOST.findall(value)]
+            for name in names:
+                if not _IS_AMOUNT.fullmatch(name):
+                    self._private.update(match["word"] for match in _tokens(name) if match["word"])
+        elif isinstance(value, Mapping):
+            for key, part in value.items():
+                self.collect(key)
+                self.collect(part)
+        elif isinstance(value, Mm2mgrError):
+            self.collect([value.message, value.hint])
+        else:
+            for part in _parts(value):
+                self.collect(part)
+
+    @cached_property
+    def _replacements(self) -> dict[str, str]:
+        private = {word for word in self._private if word not in self._public and not word.isdecimal()}
+        in_order = sorted(private, key=lambda word: hashlib.sha256(self._salt + word.encode()).digest())
+        unused = (word for word in _made_up_words() if word not in private and word not in self._public)
+        return dict(zip(in_order, unused, strict=False))
+
+    def text(self, text: str) -> str:
+        """Return a text with made-up names."""
+        return self._patterns.get(text) or "".join(self._replace_words(text))
+
+    def _replace_words(self, text: str) -> Iterator[str]:
+        end = 0
+        for match in _tokens(text):
+            yield text[end : match.start()]
+            end = match.end()
+            if match["address"]:
+                yield self._address(match["address"])
+            else:
+                yield self._replacements.get(match[0], match[0]) if match["word"] else match[0]
+        yield text[end:]
+
+    def _address(self, address: str) -> str:
+        number = len(self._addresses) + 1
+        documented = f"[2001:db8::{number:x}]" if ":" in address else f"198.18.{number // 256 % 256}.{number % 256}"
+        return self._addresses.setdefault(address, documented)
+
+    def translate(self, pattern: str, names: Iterable[str]) -> bool:
+        """Tell whether a pattern matches the made-up names that it should; else it becomes a list of them."""
+        names = list(names)
+        if is_name(pattern):
+            return True
+        matches, matches_now = matcher([pattern], []), matcher([self.text(pattern)], [])
+        if all(matches(name) == matches_now(self.text(name)) for name in names):
+            return True
+        made_up = sorted({self.text(name).replace(".", "[.]") for name in names if matches(name)})
+        self._patterns[pattern] = "|".join(made_up) or f"nothing-of-{hashlib.sha256(self._salt).hexdigest()[:8]}"
+        return False
+
+    def value(self, value: Any) -> Any:  # noqa: PLR0911  one per shape
+        """Return a value of the same type with made-up names; secrets are masked."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mm2mgrError):
+            return Mm2mgrError(self.text(value.message), hint=value.hint and self.text(value.hint))
+        if isinstance(value, Mapping):
+            return {self.value(key): self.value(part) for key, part in value.items()}
+        if is_dataclass(value) and not isinstance(value, type):
+            stored = (field for field in fields(value) if field.compare and field.init)
+            return replace(
+                value,
+                **{
+                    field.name: self.value(_without_secrets(getattr(value, field.name), field.repr)) for field in stored
+                },
+            )
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(self.value, value))
+        if isinstance(value, list | tuple | frozenset):
+            return type(value)(map(self.value, value))
+        return value
+
+
+def _without_secrets(value: Any, is_shown: bool) -> Any:
+    """Return a field's value without secrets; what is not in its repr may be a config."""
+    is_config = isinstance(value, Mapping) and all(isinstance(part, str) for part in value.values())
+    return mask_config(value) if is_config and not is_shown else value
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            if field.compare:
+                yield _without_secrets(getattr(value, field.name), field.repr)
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from value
+
+
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    return (_PATTERN_TOKEN if _IS_PATTERN.match(text) else _TOKEN).finditer(text)
+
+
+def _made_up_words() -> Iterator[str]:
+    """Yield words of three syllables, and with an ending when these are used up."""
+    count = len(_SYLLABLES)
+    for number in itertools.count():
+        rest, syllables = number * _STEP % count**3, []
+        for _ in range(3):
+            rest, place = divmod(rest, count)
+            syllables.append(_SYLLABLES[place])
+        yield "".join(syllables) + "xo" * (number // count**3)
+
+
+def anonymous_tree(raw: Mapping[str, Any], names: MadeUpNames) -> dict[str, Any]:
+    """Return what a tree declares with made-up names, secrets masked."""
+    return {names.text(key): _anonymous_entry(key, part, names) for key, part in raw.items()}
+
+
+def _anonymous_entry(key: str, value: Any, names: MadeUpNames) -> Any:
+    if isinstance(value, dict):
+        return {
+            names.value(inner): _anonymous_entry(inner if isinstance(inner, str) else "", part, names)
+            for inner, part in value.items()
+        }
+    if isinstance(value, list):
+        return [_anonymous_entry(key, part, names) for part in value]
+    return names.text(mask(key, value)) if isinstance(value, str) else value
+
+
+def anonymous_snapshot(
+    snapshot: Snapshot,
+    names: MadeUpNames,
+    declared: Mapping[Named, Mapping[str, str]],
+    made_up: Mapping[Named, Mapping[str, str]],
+) -> Snapshot:
+    """Return a snapshot with made-up names; a config's value that is as declared gets the value of the made-up tree."""
+
+    def config(connect: str, connector: str, config: Mapping[str, str]) -> dict[str, str]:
+        own = mask_config(declared.get((connect, connector), {}))
+        new = mask_config(made_up.get((names.text(connect), names.text(connector)), {}))
+        return {
+            names.text(key): new[key] if key in new and own.get(key) == value else names.text(value)
+            for key, value in mask_config(config).items()
+        }
+
+    answers: dict[Question[Any], Any] = {}
+    for question, answer in snapshot.answers.items():
+        asked = names.value(question.as_stored())
+        if isinstance(question, ConfigValidation):
+            sent = dict(question.config)
+            if not _is_probe(question):
+                sent = config(question.cluster, sent.get("name", ""), sent)
+            asked = ConfigValidation.from_config(asked.cluster, mask_config(sent))
+        if isinstance(answer, Mm2mgrError):
+            answers[asked] = names.value(answer)
+        elif isinstance(question, Configs):
+            answers[asked] = {
+                names.text(name): replace(names.value(info), config=config(question.cluster, name, info.config))
+                for name, info in answer.items()
+            }
+        elif isinstance(question, TaskConfigs):
+            tasks = (replace(task, config=config(question.cluster, question.connector, task.config)) for task in answer)
+            answers[asked] = tuple(tasks)
+        elif isinstance(question, TextsByKey):
+            answers[asked] = {names.text(key): _json_text(text, names.value) for key, text in answer.items()}
+        else:
+            answers[asked] = names.value(answer)
+    return replace(snapshot, answers=answers)
+
+
+def collect_names(snapshot: Snapshot, names: MadeUpNames) -> None:
+    """Take up the names in all questions and answers."""
+    for question, answer in snapshot.answers.items():
+        names.collect(question.cluster if _is_probe(question) else question.as_stored())
+        is_text = isinstance(question, TextsByKey) and not isinstance(answer, Mm2mgrError)
+        names.collect([_parse(text) for text in answer.values()] if is_text else answer)
+        if is_text:
+            names.collect(list(answer))
+
+
+def _is_probe(question: Question[Any]) -> bool:
+    """Tell whether a validation is that of mm2mgr's own config, which has no names of the estate."""
+    return isinstance(question, ConfigValidation) and "mm2mgr-probe" in dict(question.config).values()
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _json_text(text: str, change: Callable[[Any], Any]) -> str:
+    value = _parse(text)
+    return change(text) if isinstance(value, str) and value == text else json.dumps(change(value), ensure_ascii=False)
