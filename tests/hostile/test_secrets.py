@@ -22,7 +22,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from httpx import Client
 
-from mm2mgr.apply import execute, verify
+from mm2mgr.apply import execute, settle
 from mm2mgr.cli import main
 from mm2mgr.operations import EstateWatch, ServeOrder, Workspace
 from tests.asking import answer_kafka
@@ -238,7 +238,7 @@ def hostile(
         for name in ("_RACE_SECONDS", "_LONGEST_RACE_SECONDS"):
             monkeypatch.setattr(execute, name, 0.0)
         monkeypatch.setattr(execute, "_READ_BACK_SECONDS", 0.3)
-        monkeypatch.setattr(verify, "HOLD_SECONDS", 0.2)
+        monkeypatch.setattr(settle, "HOLD_SECONDS", 0.2)
         answer_kafka(monkeypatch, topics=_no_topics)
         yield fakes
 

@@ -15,6 +15,7 @@ import pytest
 
 from mm2mgr.apply.execute import apply_plan
 from mm2mgr.apply.waves import Event, Result
+from mm2mgr.live.reach import Limits
 from mm2mgr.observe.read import ObserveOptions
 from mm2mgr.observe.reading import Patience
 from mm2mgr.plan.planner import make_plan
@@ -208,7 +209,7 @@ class Many:
         async def run() -> list[Result]:
             plan = await make_plan(estate.topology, estate.connectors)
             assert {change.connector for change in plan.writes} == self.connectors
-            return await apply_plan(estate.topology, plan, report=report, deadline_seconds=deadline_seconds)
+            return await apply_plan(estate.topology, plan, report=report, limits=Limits(write_seconds=deadline_seconds))
 
         results = asyncio.run(run())
         assert results == seen

@@ -106,6 +106,7 @@ LAYERS: dict[str, set[str]] = {
     "apply": {
         *(
             "remarks",
+            "garbage",
             "json_values",
             "timing",
             "connectors",
