@@ -97,7 +97,8 @@ def test_each_wave_is_verified_before_the_next(site: Site) -> None:
 
 def test_a_look_is_one_question_to_a_connect_cluster_however_many_connectors(site: Site) -> None:
     more = FLOWS + "".join(
-        f"  more{number}: {{sources: [a], targets: [east], topics: {{include: [more{number}]}}}}\n" for number in range(9)
+        f"  more{number}: {{sources: [a], targets: [east], topics: {{include: [more{number}]}}}}\n"
+        for number in range(9)
     )
     plan = site.plan(more)
     site.forget()
