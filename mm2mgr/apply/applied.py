@@ -46,7 +46,7 @@ class Applied:
     """Kafka clusters whose lease was lost, so that nothing more was written: another process may write now."""
 
     @property
-    def done(self) -> list[Result]:
+    def done_results(self) -> list[Result]:
         return [result for result in self.results if result.is_done]
 
     @property
@@ -54,7 +54,7 @@ class Applied:
         return [result for result in self.results if result.rolled_back]
 
     @property
-    def failed(self) -> list[Result]:
+    def failed_results(self) -> list[Result]:
         return [result for result in self.results if result.error is not None]
 
     @property
@@ -68,18 +68,18 @@ class Applied:
         return [change for change in self.plan.quota_writes if (change.kafka, change.entity) not in tried]
 
     @property
-    def left(self) -> list[Change]:
+    def left_changes(self) -> list[Change]:
         """Changes that were not begun."""
         return [change for change in self.plan.writes if change.named not in self.begun]
 
     @property
-    def unfinished(self) -> list[Change]:
+    def unfinished_changes(self) -> list[Change]:
         """Changes that were begun and have no result: an interrupt cut them short."""
         unknown = self.begun - {result.named for result in self.results}
         return [change for change in self.plan.writes if change.named in unknown]
 
     @property
-    def unread(self) -> list[str]:
+    def unread_connects(self) -> list[str]:
         """Connect clusters that could not be read, so that they have no changes."""
         return [cluster.connect for cluster in self.plan.clusters if cluster.error]
 
@@ -90,15 +90,15 @@ class Applied:
         """
         verdicts = {settled.verdict for settled in self.states.values()} | {halted.verdict for halted in self.halted}
         waits = {halted.connect for halted in self.halted if halted.verdict == "inconclusive"}
-        left = [change for change in self.left if change.connect not in waits]
-        if self.failed or left or self.unfinished or self.plan.failed or "failed" in verdicts:
+        left = [change for change in self.left_changes if change.connect not in waits]
+        if self.failed_results or left or self.unfinished_changes or self.plan.failed or "failed" in verdicts:
             return "failed"
         if self.failed_quotas or self.left_quotas:
             return "failed"
-        doubts = "inconclusive" in verdicts or any(result.doubt for result in self.done) or self.lost_leases
+        doubts = "inconclusive" in verdicts or any(result.doubt for result in self.done_results) or self.lost_leases
         return "inconclusive" if doubts else "done"
 
-    def finished(self) -> dict[str, Any]:
+    def to_finish_event(self) -> dict[str, Any]:
         """Return the end as the event log has it."""
         fields = to_json(self)
         names = ("results", "quotas", "halted", "rolled_back", "left", "unfinished", "unrecorded", "lost_leases")
@@ -121,9 +121,9 @@ class Applied:
             "waves": to_json(self.waves),
             "halted": to_json(self.halted),
             "rolled_back": [result.connector for result in self.rolled_back],
-            "left": [change.connector for change in self.left],
-            "unfinished": [change.connector for change in self.unfinished],
-            "failed_clusters": self.unread,
+            "left": [change.connector for change in self.left_changes],
+            "unfinished": [change.connector for change in self.unfinished_changes],
+            "failed_clusters": self.unread_connects,
             "blocked": [to_json(change) for change in self.plan.changes if change.action == "blocked"],
             "notes": [note for cluster in self.plan.clusters for note in cluster.notes],
             "unrecorded": dict(self.unrecorded),
@@ -133,12 +133,15 @@ class Applied:
 
 
 Interrupts = Callable[[Callable[[], Applied]], AbstractContextManager[asyncio.Event]]
-"""Gets a function that returns what is applied so far. Yields the event that ends the work: once it is set, no change is
-begun, and those that were begun have FINISH_SECONDS to end. It is entered inside the event loop that does the work."""
+"""Gets a function that returns what is applied so far, and yields the event that ends the work.
+
+Once it is set, no change is begun, and those that were begun have FINISH_SECONDS to end. It is entered inside the event
+loop that does the work.
+"""
 
 
 @contextmanager
-def uninterrupted(_so_far: Callable[[], Applied]) -> Iterator[asyncio.Event]:
+def no_interrupts(_so_far: Callable[[], Applied]) -> Iterator[asyncio.Event]:
     """Yield an event that nothing sets."""
     yield asyncio.Event()
 
@@ -197,7 +200,7 @@ class Progress:
         """Return the quotas that may be deleted, and as failed those whose client id a connector kept that could not be
         written.
         """
-        done = {result.named for result in self.so_far().done}
+        done = {result.named for result in self.so_far().done_results}
         users = {
             client_id_of(self.plan.owner, change.before): change.connector
             for change in self.plan.writes
@@ -246,13 +249,13 @@ async def write_approved(
 ) -> Applied:
     """Write a plan that is approved, as long as the leases that are held are not lost, and return what became of it."""
     progress.log.write("plan_made", to_logged_plan(progress.plan, progress.recorder.author.commit))
-    with leases.watched(topology):
+    with leases.watch_held(topology):
         if topology.adopted or topology.released:
             await settle_claims(topology, progress.plan.clusters, progress.recorder)
         is_halted = await _write(topology, progress, rollout, interrupts, leases)
     applied = progress.so_far(interrupted=is_halted and not leases.lost)
     applied = replace(applied, lost_leases=tuple(sorted(leases.lost)))
-    progress.log.write("finished", applied.finished())
+    progress.log.write("finished", applied.to_finish_event())
     return replace(applied, unlogged=progress.log.trouble)
 
 
@@ -282,7 +285,7 @@ async def _write(
         connects = {change.connect for change in progress.plan.writes}
         # Nobody else writes this tree's claims while it holds the lease, so they are read meanwhile.
         _, undeclared = await asyncio.gather(writing, read_undeclared_claims(topology, connects))
-        for result in await read_back(topology, progress.so_far().done):
+        for result in await read_back(topology, progress.so_far().done_results):
             progress.take(result)
         if not halt.is_set():
             free, held = progress.without_users(after)

@@ -104,13 +104,13 @@ class Arrivals:
     @property
     def waiting(self) -> list[str]:
         """Those of them of which more records wait than when it was first seen, while none arrives."""
-        behind = self._behind(self.now)
+        behind = self._topics_behind(self.now)
         return [topic for topic in self.fresh if topic in behind and topic not in self.arrived]
 
     @property
     def overdue(self) -> list[str]:
         """Those of them whose records had the time to arrive."""
-        behind = self._behind(self.due)
+        behind = self._topics_behind(self.due)
         return [topic for topic in self.waiting if topic in behind]
 
     @property
@@ -130,7 +130,7 @@ class Arrivals:
             }
         )
 
-    def _behind(self, ends: Ends) -> set[str]:
+    def _topics_behind(self, ends: Ends) -> set[str]:
         """Return the topics of which more waits in a reading than at first."""
         return {
             partition.topic

@@ -51,7 +51,7 @@ Guard = Callable[[str], Awaitable[None]]
 """Gets a Connect cluster before something is written there; raises LeaseLost where that may not be."""
 
 
-async def unguarded(connect: str) -> None:
+async def allow_write(connect: str) -> None:
     """Let everything be written."""
 
 
@@ -59,7 +59,7 @@ async def carry_out(
     clients: Mapping[str, ConnectClient],
     todo: Sequence[Stage],
     warn: Callable[[str], None] = lambda warning: None,
-    guard: Guard = unguarded,
+    guard: Guard = allow_write,
 ) -> Mm2mgrError | None:
     """Carry out stages with the clients of their Connect clusters; return what went wrong. Dying inside leaves what the
     next plan finishes.
@@ -73,16 +73,16 @@ async def carry_out(
     except NotFound as missing:
         if [type(stage) for stage in todo] == [Compare, Delete]:
             return None  # somebody else deleted it
-        return await run.undone(_vanished_error(missing.cluster or "", missing.connector or ""))
+        return await run.undo_begun(_vanished_error(missing.cluster or "", missing.connector or ""))
     except AlreadyExists as taken:
         taken.hint = "it appeared since the plan was made; plan again"
         return taken
     except LeaseLost as lost:
         return lost  # undoing is writing, too: what is there is as if this process had died
     except Mm2mgrError as failed:
-        return await run.undone(failed)
+        return await run.undo_begun(failed)
     except BaseException:  # cancelled
-        await run.undone(None)
+        await run.undo_begun(None)
         raise
     return None
 
@@ -95,7 +95,7 @@ async def carry_out_quotas(topology: Topology, changes: Iterable[QuotaChange]) -
     for change in changes:
         by_kafka.setdefault(change.kafka, []).append(change)
 
-    async def on(kafka: str) -> list[QuotaResult]:
+    async def write_on(kafka: str) -> list[QuotaResult]:
         todo = by_kafka[kafka]
         try:
             access = kafka_access(topology.clusters[kafka])
@@ -108,7 +108,7 @@ async def carry_out_quotas(topology: Topology, changes: Iterable[QuotaChange]) -
             for quota, refusal in refusals
         ]
 
-    return [result for part in await asyncio.gather(*map(on, by_kafka)) for result in part]
+    return [result for part in await asyncio.gather(*map(write_on, by_kafka)) for result in part]
 
 
 _WAIT_SECONDS = 60.0
@@ -134,7 +134,7 @@ class _Run:
     configs: dict[Named, Config] = field(default_factory=dict)
     """The config that each connector had when it was last read or written."""
 
-    async def undone(self, error: Mm2mgrError | None) -> Mm2mgrError | None:
+    async def undo_begun(self, error: Mm2mgrError | None) -> Mm2mgrError | None:
         """Undo what was begun, as far as that can be done in a short time; the journal stays when it cannot."""
         undo, self.undo = self.undo, ()
         with suppress(TimeoutError, Mm2mgrError):
@@ -172,7 +172,7 @@ class _Run:
             case SetState(state=state):
                 await {"RUNNING": client.resume, "PAUSED": client.pause, "STOPPED": client.stop}[state](name)
             case Stop():
-                await self.stopped(client, stage)
+                await self.stop(client, stage)
             case ReadOffsets():
                 self.read = {
                     entry.key: entry for entry in stage.picks.moved((await _read_stored(client, name)).values())
@@ -202,7 +202,7 @@ class _Run:
                     has = {key: entry for key, entry in has.items() if _position(entry) <= positions.get(key, -2)}
                 await _patch(client, name, _nulls(has.values()))
             case Verify():
-                await self.verified(client, stage)
+                await self.verify(client, stage)
             case Prove():
                 await _prove(client, stage)
             case Delete():
@@ -222,7 +222,7 @@ class _Run:
         gone = [entry for key, entry in has.items() if key not in self.read]
         await _patch(client, stage.named[1], [*self.read.values(), *_nulls(gone)])
 
-    async def stopped(self, client: ConnectClient, stage: Stop) -> None:
+    async def stop(self, client: ConnectClient, stage: Stop) -> None:
         """Stop it, and warn where its tasks may not have stored their last offsets: their worker died, or they did not
         end in time.
         """
@@ -249,7 +249,7 @@ class _Run:
                 "stored, so what it mirrored since they were can arrive twice, unless its workers write exactly once"
             )
 
-    async def verified(self, client: ConnectClient, stage: Verify) -> None:
+    async def verify(self, client: ConnectClient, stage: Verify) -> None:
         """Wait for what `Verify` says; a failed task ends it at once."""
         name = stage.named[1]
         values = {key: stage.config.get(key) for key in (JOURNAL_KEY, "topics")}

@@ -19,12 +19,12 @@ from mm2mgr import timing
 from mm2mgr.apply.arrival_check import LogReader
 from mm2mgr.apply.carry_out import (
     Guard,
+    allow_write,
     carry_out,
     differing,
     error_at,
     other_writer,
     refusal_of_unplanned,
-    unguarded,
 )
 from mm2mgr.apply.settle import States, Verdict, Verification, pause_unless_halted
 from mm2mgr.apply.waves import (
@@ -79,16 +79,16 @@ async def apply_plan(  # noqa: PLR0913  what to do, where to report it, and when
     limits: Limits | None = None,
     halt: asyncio.Event | None = None,
     states: States | None = None,
-    guard: Guard = unguarded,
+    guard: Guard = allow_write,
 ) -> list[Result]:
     """Write the changes of a plan wave by wave; a write that fails does not stop the others, a connector that breaks
     does.
 
     `write_seconds` of `limits` bounds each write, retries included. Events are reported as they come, and the results
-    returned in all; what `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers until a
-    deadline, the rest of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is called
-    for each), and those that were begun have FINISH_SECONDS to end: then a change without a result was not begun.
-    `states` is filled on the way. `guard` is asked before each write.
+    returned in all; what `read_back` says is to be asked for afterwards. When no worker of a Connect cluster answers
+    until a deadline, the rest of its changes are not tried and say so. Once `halt` is set no write is begun (`begin` is
+    called for each), and those that were begun have FINISH_SECONDS to end: then a change without a result was not
+    begun. `states` is filled on the way. `guard` is asked before each write.
     """
     halt, rollout = halt or asyncio.Event(), (rollout or Rollout()).of_plan(plan.writes)
     givers: dict[Named, list[Change]] = {}
@@ -182,7 +182,7 @@ class _Work:
     limits: Limits
     halt: asyncio.Event
     states: States
-    given: Mapping[Named, Sequence[Change]]
+    givers: Mapping[Named, Sequence[Change]]
     """The changes that are written by the list of another one, which takes over from them."""
     deletions: Mapping[Named, _Deletion]
     guard: Guard
@@ -297,7 +297,7 @@ class _Cluster:
         async with self.gate:
             if self.work.halt.is_set():
                 return
-            givers = self.work.given.get(change.named, ())
+            givers = self.work.givers.get(change.named, ())
             warnings: list[str] = []
             for each_change in (change, *givers):
                 self.work.begin(each_change)

@@ -193,7 +193,7 @@ class Recorder:
             return error
 
     @property
-    def failed(self) -> dict[Named, HistoryEntry]:
+    def failed_entries(self) -> dict[Named, HistoryEntry]:
         """The changes that failed, to be given to the recorder of the next try."""
         return {named: entry for named, entry in self._entries.items() if entry.outcome == "failed"}
 

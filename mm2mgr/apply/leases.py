@@ -90,7 +90,7 @@ class Leases:
         self.changed = threading.Event()
         """Set when a lease was won or lost since the round before began."""
         self.lost: frozenset[str] = frozenset()
-        """Kafka clusters whose lease was lost since `watched` began."""
+        """Kafka clusters whose lease was lost since `watch_held` began."""
         self._when_lost: Callable[[], object] = lambda: None
         self._joined: dict[str, tuple[KafkaAccess, Lease]] = {}
         self._watched: Mapping[str, Lease] = MappingProxyType({})
@@ -175,7 +175,7 @@ class Leases:
         self._when_lost()
 
     @contextmanager
-    def watched(self, topology: Topology) -> Iterator[None]:
+    def watch_held(self, topology: Topology) -> Iterator[None]:
         """Within the block, a lease that is held at its begin and lost ends the writes, also where it is won again."""
         self.lost = frozenset()
         self._watched = {alias: lease for alias, (_, lease) in self._joined.items() if lease.is_held}

@@ -482,7 +482,7 @@ class Verification:
         """Return what counts at the end of the wait of a connector that was not seen to be right; None: no excuse
         counts.
         """
-        state, verdict = self.states[self._named(connector)].state, self.states[self._named(connector)].verdict
+        state, verdict = self.states[self._key_of(connector)].state, self.states[self._key_of(connector)].verdict
         if connector.is_good_if_late and connector.is_on_its_way:
             return Settled("RUNNING, no new records to judge by", "ok")
         if connector.is_good_if_late:
@@ -503,11 +503,11 @@ class Verification:
         self._good.pop(name, None)
         self.states.pop((self._connect, name), None)
 
-    def _named(self, connector: WrittenConnector) -> Named:
+    def _key_of(self, connector: WrittenConnector) -> Named:
         return self._connect, connector.name
 
     def _set(self, connector: WrittenConnector, settled: Settled) -> None:
-        self.states[self._named(connector)] = settled
+        self.states[self._key_of(connector)] = settled
 
     def _watch_change(self, change: Change, is_canary: bool) -> WrittenConnector:
         arrivals = self._logs.watching(change) if self._logs else None
@@ -550,17 +550,17 @@ class Verification:
         running = [
             connector
             for connector in reliable
-            if not connector.arrived and self.states[self._named(connector)].verdict == "ok"
+            if not connector.arrived and self.states[self._key_of(connector)].verdict == "ok"
         ]
         yield from side_by_side(self._read_logs(written, reliable), *map(self._ask_record, running))
         for connector in reliable:
             if connector in running and not connector.arrived:
                 self._set(connector, connector.awaits_record())
-            elif self.states[self._named(connector)] == Settled("RUNNING", "ok"):
+            elif self.states[self._key_of(connector)] == Settled("RUNNING", "ok"):
                 self._set(connector, connector.judges_arrivals())
-        ended = [connector for connector in reliable if self.states[self._named(connector)].verdict != "inconclusive"]
+        ended = [connector for connector in reliable if self.states[self._key_of(connector)].verdict != "inconclusive"]
         self._good |= {
-            connector.name: connector for connector in ended if self.states[self._named(connector)].verdict == "ok"
+            connector.name: connector for connector in ended if self.states[self._key_of(connector)].verdict == "ok"
         }
         return [connector for connector in written if connector not in ended]
 

@@ -106,6 +106,8 @@ class StateChange:
 
 
 Report = Callable[[StateChange], None]
+FailedPart = tuple[str, str, int | None]
+"""A Connect cluster, a connector on it, and a task; None: the connector itself."""
 
 
 # --- which connectors, and what is to be done: pure -------------------------------------------------------------------
@@ -323,6 +325,35 @@ async def _send(client: ConnectClient, request: StateRequest, change: StateChang
     except Mm2mgrError as error:
         return replace(change, action="failed", detail=error.message, hint=error.hint)
     return replace(change, written=True)
+
+
+async def restart_parts(
+    topology: Topology, parts: Iterable[FailedPart], limits: Limits
+) -> dict[FailedPart, str | None]:
+    """Restart tasks, or connectors' own instances, Connect clusters side by side; return what went wrong."""
+    parts_by_cluster: dict[str, list[FailedPart]] = {}
+    for part in parts:
+        parts_by_cluster.setdefault(part[0], []).append(part)
+
+    async def restart(client: ConnectClient, part: FailedPart) -> str | None:
+        _, connector, task = part
+        try:
+            await (client.restart(connector) if task is None else client.restart_task(connector, task))
+        except OutcomeUnknown:
+            return None  # the next look shows it
+        except Mm2mgrError as error:
+            return error.one_line
+        return None
+
+    async def restart_in_cluster(name: str, mine: list[FailedPart]) -> dict[FailedPart, str | None]:
+        try:
+            async with open_client(topology.connects[name], limits.write_seconds) as client:
+                return {part: await restart(client, part) for part in mine}
+        except Mm2mgrError as error:  # its credentials are gone since it was read
+            return dict.fromkeys(mine, error.one_line)
+
+    answers = await asyncio.gather(*(restart_in_cluster(name, mine) for name, mine in parts_by_cluster.items()))
+    return {part: error for answer in answers for part, error in answer.items()}
 
 
 async def wait_for_states(

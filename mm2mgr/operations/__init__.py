@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.link import BrokersReport, LinkProbe, LinkReport, link_explain, link_probe, link_read
     from mm2mgr.operations.lint import Explained, LintOptions, LintReport, OtherLine, explain, lint, lint_rules
     from mm2mgr.operations.losses import LossReport, acknowledge, losses
-    from mm2mgr.operations.offsets import FlowOffsets, FlowReset, ResetOffsets, offsets, reset_offsets
+    from mm2mgr.operations.offsets import FlowOffsets, ResetOffsets, offsets, reset_offsets
     from mm2mgr.operations.pause import Turned, pause, restart, resume, stop
     from mm2mgr.operations.plan import PlanOptions, apply, plan
     from mm2mgr.operations.reconcile import ReconcileOrder, ReconcileRound, reconcile
@@ -79,7 +79,7 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.plan.drift import DriftReport
     from mm2mgr.plan.price import KINDS
     from mm2mgr.plan.quotas import QuotaResult
-    from mm2mgr.plan.resets import Place, ResetOrder
+    from mm2mgr.plan.resets import FlowReset, Place, ResetOrder
     from mm2mgr.plan.schedule import OffPeak, RestartRules
     from mm2mgr.problems.health import Description, Status
     from mm2mgr.problems.watchdog import RestartPolicy, WatchAction
@@ -110,7 +110,7 @@ _HOMES: Mapping[str, str] = {
         "operations.link": "BrokersReport LinkProbe LinkReport link_explain link_probe link_read",
         "operations.lint": "Explained LintOptions LintReport OtherLine explain lint lint_rules",
         "operations.losses": "LossReport acknowledge losses",
-        "operations.offsets": "FlowOffsets FlowReset ResetOffsets offsets reset_offsets",
+        "operations.offsets": "FlowOffsets ResetOffsets offsets reset_offsets",
         "operations.pause": "Turned pause restart resume stop",
         "operations.plan": "PlanOptions apply plan",
         "operations.reconcile": "ReconcileOrder ReconcileRound reconcile",
@@ -134,7 +134,7 @@ _HOMES: Mapping[str, str] = {
         "plan.drift": "DriftReport",
         "plan.price": "KINDS",
         "plan.quotas": "QuotaResult",
-        "plan.resets": "Place ResetOrder",
+        "plan.resets": "FlowReset Place ResetOrder",
         "plan.schedule": "OffPeak RestartRules",
         "apply.verbs": "Choice StateChange",
         "apply.waves": "Halted Result RolledBack Waiting WaveBegun WaveVerified",

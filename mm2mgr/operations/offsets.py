@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mm2mgr import timing
 from mm2mgr.apply.history import Recorder, author
+from mm2mgr.apply.resets import write_resets
 from mm2mgr.apply.verbs import Choice, choose_connectors, untouchable
-from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connect.client import ConnectClient
-from mm2mgr.connect.types import parse_stored
 from mm2mgr.errors import Failure, Mm2mgrError
 from mm2mgr.json_values import to_json
-from mm2mgr.live.endpoints import connect_target
 from mm2mgr.observe.lag import FlowLag
 from mm2mgr.observe.memory import measure_lags
 from mm2mgr.observe.read import ObserveOptions, read_estate
 from mm2mgr.observe.reading import LiveConnector, Reading
 from mm2mgr.operations.workspace import Workspace
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.plan.changes import Change
-from mm2mgr.plan.resets import OffsetReset, ResetOrder, by_topic, resets
+from mm2mgr.plan.resets import FlowReset, ResetOrder, resets
 from mm2mgr.text import few
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import Flow, Topology
 from mm2mgr.truth.reach import text_of
 
-_READ_BACK_SECONDS = 30.0
-_READ_BACK_PAUSE_SECONDS = 0.3
+_END_SECONDS = 30.0
+_PAUSE_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -106,37 +102,6 @@ def _offsets(reading: Reading, flow: Flow, lag: FlowLag) -> FlowOffsets:
 
 
 @dataclass(frozen=True)
-class FlowReset:
-    """A reset of one flow; `error` says what went wrong when it was written."""
-
-    flow: Flow
-    connector: str
-    resets: tuple[OffsetReset, ...]
-    written: bool = False
-    error: Mm2mgrError | None = None
-
-    @property
-    def changes(self) -> tuple[OffsetReset, ...]:
-        return tuple(reset for reset in self.resets if reset.is_change)
-
-    @property
-    def topics(self) -> Mapping[str, Mapping[str, int]]:
-        return by_topic(self.resets)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "flow": self.flow.id,
-            "connect": self.flow.connect.name,
-            "connector": self.connector,
-            "written": self.written,
-            "error": self.error and self.error.message,
-            "hint": self.error and self.error.hint,
-            "topics": self.topics,
-            "partitions": to_json(self.resets),
-        }
-
-
-@dataclass(frozen=True)
 class ResetOffsets:
     """What became of the resets."""
 
@@ -169,7 +134,7 @@ def reset_offsets(
         raise Mm2mgrError("the reset was not approved; nothing was written")
     recorder = Recorder(workspace.topology, "offsets reset", author(workspace.files), reason)
     try:
-        done = wait_for(_write_all(workspace.topology, planned, recorder))
+        done = wait_for(write_resets(workspace.topology, planned, recorder))
     finally:
         unrecorded = recorder.close()
     return ResetOffsets(tuple(done), unrecorded)
@@ -177,13 +142,13 @@ def reset_offsets(
 
 async def _read_once_ended(workspace: Workspace, flows: Sequence[Flow]) -> Reading:
     """Read the estate, again for some seconds while a STOPPED connector shows tasks: a worker may be late to hear of their end."""
-    end = timing.now() + _READ_BACK_SECONDS
+    end = timing.now() + _END_SECONDS
     while True:
         reading = await read_estate(workspace.topology, workspace.connectors, flows, ObserveOptions())
         seen = (reading.source_connector(flow) for flow in flows)
         if timing.now() > end or not any(each and each.running and each.running.is_stopping for each in seen):
             return reading
-        await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _planned(topology: Topology, reading: Reading, flow: Flow, order: ResetOrder) -> FlowReset:
@@ -235,58 +200,3 @@ def _stopped(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
             hint=seen.running.offsets.hint,
         )
     return seen
-
-
-async def _write_all(topology: Topology, planned: Iterable[FlowReset], recorder: Recorder) -> list[FlowReset]:
-    return list(await asyncio.gather(*(_write(topology, each, recorder) for each in planned)))
-
-
-async def _write(topology: Topology, planned: FlowReset, recorder: Recorder) -> FlowReset:
-    if not planned.changes:
-        return planned
-    change = _change(planned)
-    recorder.begin(change)
-    try:
-        async with ConnectClient(connect_target(planned.flow.connect), deadline_seconds=_READ_BACK_SECONDS) as client:
-            await _patch(client, planned, Ownership.of(topology))
-    except Mm2mgrError as error:
-        recorder.end(change, "failed", error.message)
-        return replace(planned, error=error)
-    recorder.end(change, "done")
-    return replace(planned, written=True)
-
-
-async def _patch(client: ConnectClient, planned: FlowReset, owners: Ownership) -> None:
-    """Write the entries, unless connector or offsets are no longer what was shown, and wait until they are read back."""
-    name, alias = planned.connector, planned.flow.source.alias
-    if refused := untouchable((await client.info(name)).config, (planned.flow.connect.name, name), owners):
-        raise Mm2mgrError(refused[0], hint=refused[1])
-    stored = parse_stored(await client.offsets(name), alias)
-    if moved := [str(one.partition) for one in planned.resets if stored.get(one.partition) != one.stored]:
-        raise Mm2mgrError(
-            f"stored offsets of {few(moved)} changed since they were shown; nothing was written", hint="run it again"
-        )
-    await client.patch_offsets(name, [one.entry(alias) for one in planned.changes])
-    end = timing.now() + _READ_BACK_SECONDS
-    while True:
-        stored = parse_stored(await client.offsets(name), alias)
-        wrong = [str(one.partition) for one in planned.changes if stored.get(one.partition) != one.wanted]
-        if not wrong:
-            return
-        if timing.now() > end:
-            raise Mm2mgrError(
-                f"the offsets were written, but {few(wrong)} do not show it", hint="look with mm2mgr offsets show"
-            )
-        await asyncio.sleep(_READ_BACK_PAUSE_SECONDS)
-
-
-def _change(planned: FlowReset) -> Change:
-    """Return a reset as the history has it: one key for each partition that changes."""
-
-    def shown(offset: int | None) -> str | None:
-        return None if offset is None else str(offset)
-
-    keys = tuple(
-        KeyChange(f"offset of {one.partition}", shown(one.stored), shown(one.wanted)) for one in planned.changes
-    )
-    return Change(planned.flow.connect.name, planned.connector, "source", "update", (planned.flow.id,), keys)

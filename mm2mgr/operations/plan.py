@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from mm2mgr.apply.applied import Applied, Interrupts, Progress, uninterrupted, write_approved
+from mm2mgr.apply.applied import Applied, Interrupts, Progress, no_interrupts, write_approved
 from mm2mgr.apply.history import Author, Recorder, author
 from mm2mgr.apply.leases import Leases, take_lease, wait_for_lease
 from mm2mgr.apply.waves import Event, Rollout
@@ -151,7 +151,7 @@ def apply(  # noqa: PLR0913  one argument per option
     rollback: bool = False,
     approve: Callable[[Plan], bool] = lambda plan: True,
     report: Callable[[Event], None] = lambda event: None,
-    interrupts: Interrupts = uninterrupted,
+    interrupts: Interrupts = no_interrupts,
     reason: str = "",
     events: Path | None = None,
 ) -> Applied:

@@ -373,18 +373,18 @@ def say_applied(applied: Applied) -> None:
         say(_halt_text(halted), style=_HALT_STYLES[halted.verdict])
     for result in applied.rolled_back:
         say(f"rolled back: {result.action} {result.connect}/{result.connector}", style="bold yellow")
-    for result in applied.done:
+    for result in applied.done_results:
         if result.doubt:
             say(f"{result.connect}/{result.connector}: {result.doubt}", style="yellow")
-    for result in applied.failed:
+    for result in applied.failed_results:
         say(f"failed: {result.connect}/{result.connector}: {result.error}", style="bold red")
         if result.hint:
             say(f"        {result.hint}")
-    for change in applied.unfinished:
+    for change in applied.unfinished_changes:
         say(f"unfinished: {change.action} {change.connect}/{change.connector}", style="bold red")
-    for change in applied.left:
+    for change in applied.left_changes:
         say(f"left: {change.action} {change.connect}/{change.connector}", style="bold yellow")
-    count = f"Applied: {len(applied.done)} of {len(applied.plan.writes)} changes{_say_applied_quotas(applied)}"
+    count = f"Applied: {len(applied.done_results)} of {len(applied.plan.writes)} changes{_say_applied_quotas(applied)}"
     say("; ".join((count, *_not_in_count(applied))), style="bold")
     say_unrecorded(applied.unrecorded)
     if applied.unlogged:
@@ -397,7 +397,13 @@ def say_applied(applied: Applied) -> None:
         )
     if applied.rolled_back:
         say("What was rolled back runs as before; correct the tree, then apply again.")
-    elif applied.failed or applied.left or applied.unfinished or applied.failed_quotas or applied.left_quotas:
+    elif (
+        applied.failed_results
+        or applied.left_changes
+        or applied.unfinished_changes
+        or applied.failed_quotas
+        or applied.left_quotas
+    ):
         say("Apply again to converge; what is done already will not be written a second time.")
 
 
@@ -439,7 +445,7 @@ def _not_in_count(applied: Applied) -> Iterable[str]:
         yield f"{blocked} more blocked"
     if applied.plan.left_over:
         yield f"{applied.plan.left_over} no longer declared and still there (--prune deletes)"
-    if unread := ", ".join(f"'{name}'" for name in applied.unread):
-        one = len(applied.unread) == 1
+    if unread := ", ".join(f"'{name}'" for name in applied.unread_connects):
+        one = len(applied.unread_connects) == 1
         what = f"Connect cluster{'' if one else 's'} {unread} could not be read"
         yield f"{what}, {'its' if one else 'their'} changes are not in this number"

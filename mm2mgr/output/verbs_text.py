@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mm2mgr.apply.verbs import StateChange
-from mm2mgr.operations.offsets import FlowOffsets, FlowReset, ResetOffsets
+from mm2mgr.operations.offsets import FlowOffsets, ResetOffsets
 from mm2mgr.operations.pause import Turned
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table, or_dash
+from mm2mgr.plan.resets import FlowReset
 from mm2mgr.text import number_of, one_line
 
 _VERDICTS = {"ok": None, "failed": STYLES["failed"], "inconclusive": "yellow"}

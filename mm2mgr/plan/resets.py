@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mm2mgr.connect.types import SourceOffset
 from mm2mgr.errors import Mm2mgrError
+from mm2mgr.json_values import to_json
 from mm2mgr.partitions import Offsets, TopicPartition, goes_on
 from mm2mgr.text import few
+from mm2mgr.topology import Flow
 
 Place = Literal["earliest", "latest"] | int
 """Where to go on: at the start or the end of each log, or with the record of this offset."""
@@ -115,3 +117,35 @@ def by_topic(offset_resets: Iterable[OffsetReset]) -> dict[str, dict[str, int]]:
         counts["again"] += reset.again
         counts["skipped"] += reset.skipped
     return topics
+
+
+@dataclass(frozen=True)
+class FlowReset:
+    """A reset of one flow; `error` says what went wrong when it was written."""
+
+    flow: Flow
+    connector: str
+    resets: tuple[OffsetReset, ...]
+    written: bool = False
+    error: Mm2mgrError | None = None
+
+    @property
+    def changes(self) -> tuple[OffsetReset, ...]:
+        return tuple(reset for reset in self.resets if reset.is_change)
+
+    @property
+    def topics(self) -> Mapping[str, Mapping[str, int]]:
+        return by_topic(self.resets)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "flow": self.flow.id,
+            "connect": self.flow.connect.name,
+            "connector": self.connector,
+            "written": self.written,
+            "error": self.error and self.error.message,
+            "hint": self.error and self.error.hint,
+            "topics": self.topics,
+            "partitions": to_json(self.resets),
+        }

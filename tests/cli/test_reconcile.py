@@ -53,7 +53,7 @@ def pruning(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[f
     """Do one round after another, so many seconds later, with --prune; `orders` and `logs` run."""
     order = ReconcileOrder(PlanOptions(prune=True), wait_seconds=0)
     module = sys.modules["mm2mgr.operations.reconcile"]  # the function hides it
-    monkeypatch.setattr(module._Loop, "sleep", lambda self: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(module._Reconciling, "rest", lambda *_: None)  # type: ignore[attr-defined]
     loop = reconcile(Workspace(), order)
 
     def after(seconds: float) -> ReconcileRound:
@@ -223,7 +223,7 @@ def test_a_lost_lease_ends_the_writes_and_the_loop_goes_on(site: Site, leases: t
 
         done = next(loop)
         assert done.applied is not None
-        assert done.applied.left, "changes of later waves were not begun"
+        assert done.applied.left_changes, "changes of later waves were not begun"
         assert next(loop).outcome == "standby"
         leases.of_others = set()
         assert next(loop).outcome == "done"
@@ -392,7 +392,7 @@ def test_a_text_that_nobody_expected_ends_a_round_and_not_the_loop(
     site.declare(FLOWS.replace("  logs:", "  # logs:"))
     pruning(2)
     with monkeypatch.context() as broken:
-        broken.setattr(module, "planned", lambda *args: {}["what a cluster sent"])
+        broken.setattr(module, "read_plan_of", lambda *args: {}["what a cluster sent"])
         failed = pruning(60)
     assert (failed.outcome, failed.error) == ("failed", "KeyError: 'what a cluster sent'")
     following = pruning(60)

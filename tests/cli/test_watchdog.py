@@ -16,6 +16,7 @@ import pytest
 from mm2mgr.apply.history import Recorder
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka import lease
+from mm2mgr.live.reach import Limits
 from mm2mgr.operations import RestartPolicy, WatchAction, WatchOrder, WatchRound, Workspace, watch
 from mm2mgr.operations.serve import EstateWatch, ServeOrder, WatchdogOrder
 from mm2mgr.output.history_text import action_line, say_watch_round
@@ -249,7 +250,7 @@ def test_only_the_flows_that_are_named_are_watched(applied: Site, watching: Call
 def test_a_connect_cluster_that_is_away_rests_and_the_others_are_watched(
     applied: Site, watching: Callable[..., Watching], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(OPERATION, "_READ_SECONDS", 0.5)
+    monkeypatch.setattr(OPERATION, "LIMITS", Limits(connect_seconds=0.5))
     monkeypatch.setattr("mm2mgr.plan.schedule.RoundSchedule._backoff", lambda self, failures: 1000.0)
     applied.west.answer_only("/connectors", 500)
     dog = watching()

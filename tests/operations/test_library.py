@@ -109,7 +109,7 @@ def test_it_works_where_an_event_loop_runs_as_in_a_notebook(site: Site) -> None:
 
     applied = asyncio.run(cell())
     assert applied.outcome == "done"
-    assert len(applied.done) == len(ON_EAST) + len(ON_WEST)
+    assert len(applied.done_results) == len(ON_EAST) + len(ON_WEST)
 
 
 def test_events_are_values(site: Site) -> None:
@@ -155,7 +155,7 @@ def test_what_an_interrupt_leaves_is_in_the_result(site: Site) -> None:
 
     applied = operations.apply(Workspace(), interrupts=at_once)
     assert (applied.interrupted, applied.outcome) == (True, "failed")
-    assert [change.connector for change in applied.left] == [change.connector for change in applied.plan.writes]
+    assert [change.connector for change in applied.left_changes] == [change.connector for change in applied.plan.writes]
     assert site.names("east") == []
 
 

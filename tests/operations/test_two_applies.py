@@ -286,7 +286,7 @@ def check_claims(estate: Estate, ends: list[Applied | Mm2mgrError]) -> None:
     stored, plans = estate.stored(), [end.plan.writes if isinstance(end, Applied) else [] for end in ends]
     for mine, theirs in ((ends[0], plans[1]), (ends[1], plans[0])):
         before = {change.named: change.before for change in theirs}
-        for result in mine.done if isinstance(mine, Applied) else ():
+        for result in mine.done_results if isinstance(mine, Applied) else ():
             assert result.change
             assert result.change.written in (stored[result.named], before.get(result.named)), (result.named, ends)
 
@@ -342,7 +342,7 @@ def test_an_apply_that_stood_still_writes_nothing_more_and_says_why(estate: Esta
             assert (first.outcome, first.interrupted) == ("failed", False)
             told |= {
                 "lost"
-                for result in first.failed
+                for result in first.failed_results
                 if "was lost, so another process may write now" in (result.error or "")
             }
         check_claims(estate, [first, second])

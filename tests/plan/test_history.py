@@ -168,7 +168,7 @@ def test_a_change_that_fails_again_and_again_has_one_entry(topology: Topology) -
         recorder = Recorder(topology, "reconcile", Author("ann"), "", failed)
         recorder.begin(change())
         recorder.end(change(), "failed", "no answer")
-        failed = recorder.failed
+        failed = recorder.failed_entries
         assert recorder.close() == {}
     (entry,) = asyncio.run(read(topology, ["east"])).entries
     assert (entry.outcome, entry.error) == ("failed", "no answer")

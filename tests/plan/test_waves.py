@@ -95,6 +95,20 @@ def test_each_wave_is_verified_before_the_next(site: Site) -> None:
     assert [one.query for one in requests[begun:] if not one.writes] == ["expand=info&expand=status"] * 3
 
 
+def test_a_look_is_one_question_to_a_connect_cluster_however_many_connectors(site: Site) -> None:
+    more = FLOWS + "".join(
+        f"  more{number}: {{sources: [a], targets: [east], topics: {{include: [more{number}]}}}}\n"
+        for number in range(9)
+    )
+    plan = site.plan(more)
+    site.forget()
+    seen = applied(site, plan, more)
+    assert errors(seen.results) == {}
+    reads = [request.path for request in site.east.requests if request.method == "GET"]
+    with_records = [f"/connectors/{name}/topics" for name in (LOGS, ORDERS)]
+    assert [path for path in reads if path not in with_records] == ["/connectors"] * len(seen.waves["east"])
+
+
 def test_a_wave_that_fails_halts_its_cluster_and_no_other(site: Site) -> None:
     plan = site.plan(INVALID)
     seen = applied(site, plan, INVALID)

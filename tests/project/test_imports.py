@@ -107,6 +107,7 @@ LAYERS: dict[str, set[str]] = {
     "apply": {
         *(
             "remarks",
+            "garbage",
             "json_values",
             "timing",
             "connectors",
