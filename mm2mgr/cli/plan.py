@@ -30,7 +30,6 @@ from mm2mgr.cli.options import (
     snapshot_option,
 )
 from mm2mgr.errors import ExitCode, Mm2mgrError
-from mm2mgr.json_values import to_json
 from mm2mgr.operations.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -87,11 +86,11 @@ def plan(
         elif output == "markdown":
             from mm2mgr.output.plan_markdown import plan_markdown
 
-            say_lines(plan_markdown(to_json(plan)))
+            say_lines(plan_markdown(plan))
         else:
             if not options.flows:
                 say_topology(workspace.topology, workspace.connectors)
-            say_plan(to_json(plan), full=full, explain=explain)
+            say_plan(plan, full=full, explain=explain)
 
     for entry in workspace.topology.stale_sizing:
         talk(f"overrides: flow '{entry}' is no longer declared; its sizing is ignored, and mm2mgr size removes it")
@@ -177,7 +176,7 @@ def apply(
 
     def approve(plan: Plan) -> bool:
         if output == "text":
-            say_plan(to_json(plan))
+            say_plan(plan)
         if not plan.is_empty and not (yes or planfile):
             _confirm(output)
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from mm2mgr.comparison.equivalence import with_live_order
 from mm2mgr.defaults import Origin
@@ -37,6 +37,7 @@ class KeyChange:
     before: str | None = field(repr=False)  # may be secrets
     after: str | None = field(repr=False)
     origin: str = ""
+    json_keys = "key kind before=masked_before after=masked_after origin=known_origin"
 
     @property
     def kind(self) -> Literal["add", "change", "remove"]:
@@ -44,15 +45,17 @@ class KeyChange:
             return "add"
         return "remove" if self.after is None else "change"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the change with secrets masked."""
-        return {
-            "key": self.key,
-            "kind": self.kind,
-            "before": None if self.before is None else mask(self.key, self.before),
-            "after": None if self.after is None else mask(self.key, self.after),
-            "origin": self.origin or None,
-        }
+    @property
+    def masked_before(self) -> str | None:
+        return None if self.before is None else mask(self.key, self.before)
+
+    @property
+    def masked_after(self) -> str | None:
+        return None if self.after is None else mask(self.key, self.after)
+
+    @property
+    def known_origin(self) -> str | None:
+        return self.origin or None
 
 
 def diff(

@@ -16,7 +16,6 @@ from mm2mgr import operations, timing
 from mm2mgr.cli import cli
 from mm2mgr.demo.records import RATES, PartitionProof, Traffic, prove, read_ids
 from mm2mgr.errors import Mm2mgrError, SandboxError
-from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.live.endpoints import kafka_access
 from mm2mgr.operations import Plan, Workspace
@@ -93,7 +92,7 @@ class _Story:
         say_topology(workspace.topology, workspace.connectors)
 
         def show(plan: Plan) -> bool:
-            say_plan(to_json(plan))
+            say_plan(plan)
             return True
 
         applied = operations.apply(workspace, wait_seconds=60, approve=show, report=say_event)
@@ -136,7 +135,7 @@ class _Story:
 
         self.step("Plan again, and status", "plan; status")
         plan = operations.plan(workspace)
-        say_plan(to_json(plan))
+        say_plan(plan)
         healthy = self.status(workspace)
         return 0 if exact and healthy and plan.is_empty and not plan.failed else 1
 

@@ -225,7 +225,7 @@ def judge_probe(first: ProbedEnd, second: ProbedEnd) -> LinkProbe:
     near, far = sorted((first, second), key=lambda end: end.seconds)
     ends = (first, second)
     remarks = tuple(
-        f"{end.cluster}, {each.broker}: {each.problem}" for end in ends for each in end.brokers if each.problem
+        f"{end.cluster}, {trip.broker}: {trip.problem}" for end in ends for trip in end.brokers if trip.problem
     )
     if near.seconds > max(_BESIDE_SHARE * far.seconds, _BESIDE_SECONDS):
         least, most = milliseconds(far.seconds - near.seconds), milliseconds(far.seconds + near.seconds)

@@ -15,7 +15,6 @@ from mm2mgr.plan.changes import Change
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.problems.connectors import Failed
 from mm2mgr.problems.watchdog import WatchAction
-from mm2mgr.secrets import mask
 from mm2mgr.text import few, fit_text, number_of, one_line, rate_text, visible
 
 if TYPE_CHECKING:
@@ -107,8 +106,7 @@ def _compared_with(source: str) -> str:
 
 
 def _key_text(change: KeyChange) -> str:
-    before, after = (None if text is None else mask(change.key, text) for text in (change.before, change.after))
-    return f"{change.key}: {_short(before)} -> {_short(after)}"
+    return f"{change.key}: {_short(change.masked_before)} -> {_short(change.masked_after)}"
 
 
 def _rate_text(bytes_per_second: float | None) -> str:

@@ -1,11 +1,10 @@
-"""A topology, a plan from its JSON, and what `apply` does (on stderr as it comes) and has done, as text."""
+"""A topology, a plan, and what `apply` does (on stderr as it comes) and has done, as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from operator import eq
-from typing import Any
 
 from mm2mgr.apply.applied import Applied
 from mm2mgr.apply.waves import (
@@ -18,10 +17,14 @@ from mm2mgr.apply.waves import (
     Waiting,
     WaveVerified,
 )
+from mm2mgr.comparison.differences import KeyChange
+from mm2mgr.comparison.ownership import ListEntry
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table
-from mm2mgr.plan.quotas import QuotaResult
+from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Taken
+from mm2mgr.plan.price import Price, Volume
+from mm2mgr.plan.quotas import QuotaChange, QuotaResult
 from mm2mgr.render import Connector
 from mm2mgr.text import bytes_text, few, fit_text, number_of, one_line, rate_text, visible
 from mm2mgr.topology import Topology
@@ -54,239 +57,234 @@ def say_topology(topology: Topology, connectors: Sequence[Connector]) -> None:
     say(f"{number_of(flows, 'flow')}, {len(connectors)} connectors on {number_of(connects, 'Connect cluster')}")
 
 
-def say_plan(plan: dict[str, Any], *, full: bool = False, explain: bool = False) -> None:
+def say_plan(plan: Plan, *, full: bool = False, explain: bool = False) -> None:
     """Print what would change, key by key for updates; `full` shows every key of what is created or deleted too."""
-    for cluster in plan["clusters"]:
-        say_cluster(cluster, full=full, explain=explain)
-    say_quotas(plan["quotas"])
-    shown = [change for each in plan["clusters"] for change in each["changes"] if full or change["action"] == "update"]
-    if any(len(value or "") > _LONGEST for each in shown for key in each["keys"] for value in key.values()):
+    for cluster in plan.clusters:
+        _say_cluster(cluster, full=full, explain=explain)
+    _say_quotas(plan.quotas)
+    keys = [key for change in plan.changes if full or change.action == "update" for key in change.keys]
+    texts = (text for key in keys for text in (key.key, key.masked_before, key.masked_after, key.origin))
+    if any(len(text or "") > _LONGEST for text in texts):
         say("Values that end with … are cut; -o json shows them in full", style="dim")
-    say(f"Plan: {counts_text(plan)}", style="bold")
-    if plan["price"] and (costs := price_text(plan["price"])):
+    say(f"Plan: {plan_counts_text(plan)}", style="bold")
+    if costs := price_text(plan.price):
         say(f"Price: {costs}", style="bold")
 
 
-def counts_text(plan: Mapping[str, Any]) -> str:
+def plan_counts_text(plan: Plan) -> str:
     """Say how many changes of each kind a plan has, and what it could not plan."""
-    counts = plan["counts"]
+    counts = plan.counts()
     blocked = f", {counts['blocked']} blocked" if counts["blocked"] else ""
-    unread = sum(1 for cluster in plan["clusters"] if cluster["error"])
+    unread = sum(1 for cluster in plan.clusters if cluster.error)
     unread_text = f"; {number_of(unread, 'Connect cluster')} could not be read" if unread else ""
-    left_over = sum(len(cluster["left_over"]) for cluster in plan["clusters"])
-    left_text = f"; {left_over} no longer declared and still there (--prune deletes)" if left_over else ""
-    actions = [quota["action"] for quota in plan["quotas"]]
+    left_text = f"; {plan.left_over} no longer declared and still there (--prune deletes)" if plan.left_over else ""
+    actions = [quota.action for quota in plan.quotas]
     words = {"create": "to create", "update": "to update", "delete": "to delete", "blocked": "blocked"}
     quotas = [f"{actions.count(action)} {word}" for action, word in words.items() if action in actions]
-    quota_text = f"; client quotas: {', '.join(quotas)}" if quotas else ""
+    quotas_text = f"; client quotas: {', '.join(quotas)}" if quotas else ""
     return (
         f"{counts['create']} to create, {counts['update']} to update, {counts['delete']} to delete, "
-        f"{counts['no-op']} unchanged{blocked}{quota_text}{left_text}{unread_text}"
+        f"{counts['no-op']} unchanged{blocked}{quotas_text}{left_text}{unread_text}"
     )
 
 
-def say_quotas(quotas: Sequence[dict[str, Any]]) -> None:
+def _say_quotas(quotas: Sequence[QuotaChange]) -> None:
     """Print the client quotas that are written or blocked, by Kafka cluster, and how many stay."""
-    for kafka in dict.fromkeys(quota["kafka"] for quota in quotas):
+    for kafka in dict.fromkeys(quota.kafka for quota in quotas):
         say(f"Client quotas on Kafka cluster {kafka}", style="bold")
-        here = [quota for quota in quotas if quota["kafka"] == kafka]
+        here = [quota for quota in quotas if quota.kafka == kafka]
         for quota in here:
-            action = quota["action"]
-            if action != "no-op":
-                line = f"  {_SIGNS[action]} {action:7} {entity_text(quota)}  {quota_text(quota)}"
-                say(line, style=STYLES.get(action))
-            if action == "blocked":
-                say(f"      fix: {quota['remedy']}")
-            for note in quota["notes"]:
+            if quota.action != "no-op":
+                line = f"  {_SIGNS[quota.action]} {quota.action:7} {entity_text(quota)}  {quota_text(quota)}"
+                say(line, style=STYLES.get(quota.action))
+            if quota.action == "blocked":
+                say(f"      fix: {quota.remedy}")
+            for note in quota.notes:
                 say(f"      ? {note}", style="yellow")
-        if unchanged := sum(quota["action"] == "no-op" for quota in here):
+        if unchanged := sum(quota.action == "no-op" for quota in here):
             say(f"  = {unchanged} unchanged")
 
 
-def entity_text(quota: Mapping[str, Any]) -> str:
+def entity_text(quota: QuotaChange) -> str:
     """Name whom a quota is for."""
-    return f"client id {quota['client_id']}" + (f", user {quota['user']}" if quota["user"] else "")
+    return f"client id {quota.entity.client_id}" + (f", user {quota.entity.user}" if quota.entity.user else "")
 
 
-def quota_text(quota: Mapping[str, Any]) -> str:
+def quota_text(quota: QuotaChange) -> str:
     """Say what a quota becomes on each broker, and the limit that it is a part of."""
-    if quota["action"] in {"blocked", "delete"}:
-        return str(quota["reason"])
-    before = f"{rate_text(quota['before'])} -> " if quota["before"] is not None else ""
-    limit, brokers = rate_text(quota["bytes_per_second"]), number_of(quota["brokers"], "broker")
-    return f"{limit} over {brokers}: {before}{rate_text(quota['after'])} each"
+    if quota.action in {"blocked", "delete"}:
+        return quota.reason
+    before = f"{rate_text(quota.before)} -> " if quota.before is not None else ""
+    limit, brokers = rate_text(quota.bytes_per_second or 0), number_of(quota.brokers or 0, "broker")
+    return f"{limit} over {brokers}: {before}{rate_text(quota.after or 0)} each"
 
 
-def say_cluster(cluster: dict[str, Any], *, full: bool, explain: bool) -> None:
-    say(f"Connect cluster {cluster['connect']}", style="bold")
-    if cluster["error"]:
-        say(f"  ! not planned: {one_line(cluster['error'])}", style=STYLES["blocked"])
-        if cluster["hint"]:
-            say(f"    {cluster['hint']}")
+def _say_cluster(cluster: ClusterPlan, *, full: bool, explain: bool) -> None:
+    say(f"Connect cluster {cluster.connect}", style="bold")
+    if cluster.error:
+        say(f"  ! not planned: {one_line(cluster.error)}", style=STYLES["blocked"])
+        if cluster.hint:
+            say(f"    {cluster.hint}")
         return
-    for note in cluster["notes"]:
+    for note in cluster.notes:
         say(f"  ? {note}", style="yellow")
-    for change, *alike in _grouped(cluster["changes"]):
+    for change, *alike in _group_blocked(cluster.changes):
         if alike:
             _say_blocked([change, *alike])
-        elif change["action"] != "no-op":
+        elif change.action != "no-op":
             _say_change(change, full=full)
-            _say_steps(change["steps"] if explain else ())
-    _say_warnings(cluster["changes"])
-    unchanged = sum(1 for change in cluster["changes"] if change["action"] == "no-op")
-    if unchanged:
+            for number, step in enumerate(change.steps if explain else (), 1):
+                say(f"      {number}. {step}")
+    _say_warnings(cluster.changes)
+    if unchanged := sum(change.action == "no-op" for change in cluster.changes):
         say(f"  = {unchanged} unchanged")
-    for line in resting(cluster["changes"]):
+    for line in resting(cluster.changes):
         say(f"  = {line}")
-    for name in cluster["left_over"]:
+    for name in cluster.left_over:
         say(f"  ? {name}: owned but no longer declared; --prune deletes it", style="yellow")
-    _say_lists(cluster["lists"])
-    if cluster["unowned"]:
-        say(f"    {cluster['unowned']} connectors of other owners, not touched", style="dim")
+    _say_lists(cluster.lists)
+    if cluster.unowned:
+        say(f"    {cluster.unowned} connectors of other owners, not touched", style="dim")
 
 
-def _say_lists(entries: Iterable[dict[str, Any]]) -> None:
-    """Say what became of the entries of the tree's lists; many alike ones share a line."""
-    groups: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
+def group_entries(entries: Iterable[ListEntry]) -> list[list[ListEntry]]:
+    """Group the entries of the tree's lists of which the same became."""
+    groups: dict[tuple[str, str, bool], list[ListEntry]] = {}
     for entry in entries:
-        groups.setdefault((entry["list"], entry["says"], entry["done"]), []).append(entry)
-    for (list_, what, done), alike in groups.items():
-        says = f"{what}: this line can go" if done else what
-        if len(alike) > _ALIKE:
-            names, places = (few([each[key] for each in alike]) for key in ("connector", "place"))
-            say(f"    {list_} {len(alike)} connectors: {says}: {names} ({places})")
-            continue
-        for entry in alike:
-            say(f"    {list_} {entry['connector']}: {says} ({entry['place']})")
-            if entry["pending"]:
-                count = number_of(len(entry["pending"]), "key")
-                say(f"      {count} to be written with its next change: {few(entry['pending'], 6)}", style="dim")
-
-
-def _grouped(changes: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the changes in their order, grouping those that are blocked for the same reason."""
-    groups: dict[object, list[dict[str, Any]]] = {}
-    for change in changes:
-        is_blocked = change["action"] == "blocked"
-        groups.setdefault((change["reason"], change["remedy"]) if is_blocked else id(change), []).append(change)
+        groups.setdefault((entry.list, entry.says, entry.done), []).append(entry)
     return list(groups.values())
 
 
-def _say_blocked(changes: Sequence[dict[str, Any]]) -> None:
-    names = [change["connector"] for change in changes]
-    say(f"  ! blocked {len(names)} connectors: {few(names)}  {changes[0]['reason']}", style=STYLES["blocked"])
-    if changes[0]["remedy"]:
-        say(f"      fix: {changes[0]['remedy']}")
+def _say_lists(entries: Iterable[ListEntry]) -> None:
+    """Say what became of the entries of the tree's lists; many alike ones share a line."""
+    for alike in group_entries(entries):
+        first = alike[0]
+        says = f"{first.says}: this line can go" if first.done else first.says
+        if len(alike) > _ALIKE:
+            names, places = few([entry.connector for entry in alike]), few([entry.place for entry in alike])
+            say(f"    {first.list} {len(alike)} connectors: {says}: {names} ({places})")
+            continue
+        for entry in alike:
+            say(f"    {entry.list} {entry.connector}: {says} ({entry.place})")
+            if entry.pending:
+                count = number_of(len(entry.pending), "key")
+                say(f"      {count} to be written with its next change: {few(entry.pending, 6)}", style="dim")
+
+
+def _group_blocked(changes: Iterable[Change]) -> list[list[Change]]:
+    """Return the changes in their order, grouping those that are blocked for the same reason."""
+    groups: dict[object, list[Change]] = {}
     for change in changes:
-        _say_price(change["price"])
+        key = (change.reason, change.remedy) if change.action == "blocked" else id(change)
+        groups.setdefault(key, []).append(change)
+    return list(groups.values())
 
 
-def _say_warnings(changes: Iterable[dict[str, Any]]) -> None:
+def _say_blocked(changes: Sequence[Change]) -> None:
+    names = [change.connector for change in changes]
+    say(f"  ! blocked {len(names)} connectors: {few(names)}  {changes[0].reason}", style=STYLES["blocked"])
+    if changes[0].remedy:
+        say(f"      fix: {changes[0].remedy}")
+    for change in changes:
+        _say_price(change.price)
+
+
+def _say_warnings(changes: Iterable[Change]) -> None:
     """Print each warning once, with its connectors."""
     names: dict[str, list[str]] = {}
     for change in changes:
-        for warning in change["warnings"]:
-            names.setdefault(warning, []).append(change["connector"])
+        for warning in change.warnings:
+            names.setdefault(warning, []).append(change.connector)
     for warning, connectors in names.items():
         count = f"{len(connectors)} connectors: " if len(connectors) > 1 else ""
         say(f"  ! warning {count}{few(connectors)}  {warning}", style="yellow")
 
 
-def resting(changes: Iterable[dict[str, Any]]) -> list[str]:
+def resting(changes: Iterable[Change]) -> list[str]:
     """Return what was paused or stopped by hand, which no apply changes, the connectors of one choice together."""
     names: dict[str, list[str]] = {}
     for change in changes:
-        if change["rests"]:
-            names.setdefault(change["rests"], []).append(change["connector"])
+        if change.rests:
+            names.setdefault(change.rests, []).append(change.connector)
     return [f"{few(connectors)}: {rests}; it stays so until mm2mgr resume" for rests, connectors in names.items()]
 
 
-def _say_taken(taken: dict[str, Any]) -> None:
+def _say_taken(taken: Taken) -> None:
     """Name the topics that a connector starts to mirror, largest first, and the records it copies at once."""
-    topics = taken["topics"]
-    if not topics:
+    if not taken.topics:
         return
-    largest = sorted(topics, key=lambda name: (-topics[name]["records"], name))
-    partitions, records = (sum(topic[what] for topic in topics.values()) for what in ("partitions", "records"))
+    largest = sorted(taken.topics, key=lambda name: (-taken.topics[name][1], name))
+    partitions, records = map(sum, zip(*taken.topics.values(), strict=True))
     parts = f"{number_of(partitions, 'partition')}, {number_of(records, 'record')} to copy"
-    say(f"      takes {len(topics)} of {taken['of']} topics, {parts}: {few(largest)}")
+    say(f"      takes {len(taken.topics)} of {taken.of} topics, {parts}: {few(largest)}")
 
 
-def _say_change(change: dict[str, Any], *, full: bool) -> None:
-    keys = change["keys"]
-    note = f"  ({number_of(len(keys), 'key')})" if keys else ""
-    reason = f"  {change['reason']}" if change["reason"] else ""
-    line = f"  {_SIGNS[change['action']]} {change['action']:7} {change['connector']}{note}{reason}"
-    say(line, style=STYLES.get(change["action"]))
-    if change["remedy"]:
-        say(f"      fix: {change['remedy']}")
-    if change["takes"]:
-        _say_taken(change["takes"])
-    _say_price(change["price"])
-    if change["needs_offsets"]:
+def _say_change(change: Change, *, full: bool) -> None:
+    note = f"  ({number_of(len(change.keys), 'key')})" if change.keys else ""
+    reason = f"  {change.reason}" if change.reason else ""
+    line = f"  {_SIGNS[change.action]} {change.action:7} {change.connector}{note}{reason}"
+    say(line, style=STYLES.get(change.action))
+    if change.remedy:
+        say(f"      fix: {change.remedy}")
+    if change.takes:
+        _say_taken(change.takes)
+    _say_price(change.price)
+    if change.needs_offsets:
         say(
-            f"      runs only if offsets of {few(change['needs_offsets'])} are stored under its name: "
+            f"      runs only if offsets of {few(change.needs_offsets)} are stored under its name: "
             "their records were mirrored before"
         )
-    if change["action"] == "update" or full:
-        for key in keys:
-            say(f"      {_KEY_SIGNS[key['kind']]} {key['key']}: {_values(key)}{_origin(key)}")
-    if change["state"]:
-        before, after = change["state"]["before"], change["state"]["after"]
+    if change.action == "update" or full:
+        for key in change.keys:
+            say(f"      {_KEY_SIGNS[key.kind]} {key.key}: {_values(key)}{_origin(key)}")
+    if change.state:
+        before, after = change.state
         say(f"      ~ state: {before} -> {after}" if before else f"      + state: {after}")
 
 
-def _origin(key: dict[str, Any]) -> str:
+def _origin(key: KeyChange) -> str:
     """Return the declared line that a value comes from; that of a default says nothing new in a change."""
-    kind, _, where = (key.get("origin") or "").partition(" ")
-    return f"  ({where})" if kind in {"spec", "override"} else ""
+    kind, _, place = key.origin.partition(" ")
+    return f"  ({place})" if kind in {"spec", "override"} else ""
 
 
-def _say_price(price: dict[str, Any] | None) -> None:
-    if price:
-        if costs := price_text(price):
-            say(f"      price: {costs}", style="yellow" if price["again"] else None)
-        for step in price["irreversible"]:
-            say(f"      cannot be undone: {step}", style="yellow")
+def _say_price(price: Price) -> None:
+    if costs := price_text(price):
+        say(f"      price: {costs}", style="yellow" if price.again else None)
+    for step in price.irreversible:
+        say(f"      cannot be undone: {step}", style="yellow")
 
 
-def price_text(price: Mapping[str, Any]) -> str:
+def price_text(price: Price) -> str:
     """Say what a change, or several, cost besides what cannot be undone."""
     parts = []
-    if again := price["again"]:
-        parts.append(_again_text(again))
-    if price["restarts"]:
-        parts.append(f"restarts {number_of(price['restarts'], 'task')}")
-    if price["moved_partitions"]:
-        parts.append(f"{price['moved_partitions']} of {number_of(price['partitions'], 'partition')} get another task")
-    elif price["moved_partitions"] is None:
+    if price.again:
+        parts.append(_again_text(price.again))
+    if price.restarts:
+        parts.append(f"restarts {number_of(price.restarts, 'task')}")
+    if price.moved:
+        parts.append(f"{price.moved} of {number_of(price.partitions, 'partition')} get another task")
+    elif price.moved is None:
         parts.append("how many partitions get another task is not known")
-    if price["groups"]:
-        parts.append(f"checkpoints of {number_of(len(price['groups']), 'group')} start anew ({few(price['groups'])})")
-    if price["group_patterns"]:
-        parts.append(
-            f"checkpoints of the groups {few(price['group_patterns'])} start anew (how many could not be read)"
-        )
+    if price.groups:
+        parts.append(f"checkpoints of {number_of(len(price.groups), 'group')} start anew ({few(price.groups)})")
+    if price.group_patterns:
+        parts.append(f"checkpoints of the groups {few(price.group_patterns)} start anew (how many could not be read)")
     return ", ".join(parts)
 
 
-def _again_text(again: dict[str, Any]) -> str:
+def _again_text(again: Volume) -> str:
     """Say what is mirrored a second time."""
-    measured = f"{number_of(again['records'], 'record')} ({bytes_text(again['bytes'])})" if again["records"] else ""
-    unknown = f"an unknown volume ({few(again['unmeasured'])})" if again["unmeasured"] else ""
+    measured = f"{number_of(again.records, 'record')} ({bytes_text(again.size_bytes)})" if again.records else ""
+    unknown = f"an unknown volume ({few(again.unmeasured)})" if again.unmeasured else ""
     return f"mirrors {' and '.join(filter(None, (measured, unknown))) or 'no record'} again"
 
 
-def _say_steps(steps: Iterable[str]) -> None:
-    for number, step in enumerate(steps, 1):
-        say(f"      {number}. {step}")
-
-
-def _values(key: dict[str, Any]) -> str:
-    before, after = (visible(key[side] or "") for side in ("before", "after"))
-    if key["kind"] == "add":
+def _values(key: KeyChange) -> str:
+    before, after = (visible(text or "") for text in (key.masked_before, key.masked_after))
+    if key.kind == "add":
         return short(after)
-    if key["kind"] == "remove":
+    if key.kind == "remove":
         return f"{short(before)} (removed)"
     if max(len(before), len(after)) > _LONGEST:  # two long values must not be cut to the same beginning
         alike = sum(1 for _ in takewhile(bool, map(eq, before, after)))

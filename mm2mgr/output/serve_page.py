@@ -27,7 +27,6 @@ from mm2mgr.output.page import lag_curve, template
 from mm2mgr.output.tables import Table, or_dash
 from mm2mgr.plan.changes import Change, Plan
 from mm2mgr.problems.health import FlowStatus, Status, TaskState
-from mm2mgr.secrets import mask
 from mm2mgr.text import few, number_of, rate_text, span_text
 
 Part = TypeVar("Part")
@@ -381,8 +380,7 @@ def _change_text(change: Change) -> str:
     """Say what a change does: the reason of a blocked one, the keys of another."""
     keys = []
     for key in change.keys:
-        before, after = ("-" if text is None else mask(key.key, text) for text in (key.before, key.after))
-        keys.append(f"{key.key}: {before} → {after}")
+        keys.append(f"{key.key}: {or_dash(key.masked_before)} → {or_dash(key.masked_after)}")
     return "; ".join(part for part in (change.action, change.reason, few(keys), change.waits) if part)
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from mm2mgr.comparison.differences import KeyChange
-from mm2mgr.json_values import to_json
 from mm2mgr.output.plan_markdown import MOST_BYTES, plan_markdown
 from mm2mgr.plan.changes import Change, ClusterPlan, Plan
 from mm2mgr.plan.price import Price, Volume
@@ -20,7 +19,7 @@ GOLDEN = Path(__file__).parent / "golden" / "plan.md"
 
 
 def test_a_plan_is_shown_as_reviewed() -> None:
-    text = plan_markdown(to_json(Plan("team", (EAST, WEST, NORTH))))
+    text = plan_markdown(Plan("team", (EAST, WEST, NORTH)))
     if os.environ.get("UPDATE_SCREENS"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
@@ -51,7 +50,7 @@ def test_255_connectors_fit_into_a_comment() -> None:
     ]
     for all_changes in (changes, differing):
         parts = tuple(ClusterPlan(f"connect-{n}", tuple(all_changes[n::60]), notes=("note " * 200,)) for n in range(60))
-        text = plan_markdown(to_json(Plan("team", parts)))
+        text = plan_markdown(Plan("team", parts))
         assert len(text.encode()) < MOST_BYTES
         assert "not shown here: `mm2mgr plan -o json` has them all" in text
         assert text.count("<details>") == text.count("</details>") > 0
@@ -60,7 +59,7 @@ def test_255_connectors_fit_into_a_comment() -> None:
 def test_most_plans_are_shown_whole() -> None:
     keys = (KeyChange("tasks.max", "1", "4", "spec f.yaml:1"),)
     changes = tuple(Change("c", f"mm2.a.b.source.{number}", "source", "update", (), keys) for number in range(100))
-    text = plan_markdown(to_json(Plan("team", (ClusterPlan("c", changes),))))
+    text = plan_markdown(Plan("team", (ClusterPlan("c", changes),)))
     assert text.count("tasks.max") == 100
     assert "not shown" not in text
 
@@ -72,7 +71,7 @@ def test_nothing_from_outside_is_markup_or_a_mention() -> None:
     )
     blocked = Change("c", "n", "source", "blocked", remarks=(Remark(odd, remedy=odd),))
     parts = (ClusterPlan(odd, (change, blocked), (odd,), notes=(odd,)), ClusterPlan("d", error=odd))
-    text = plan_markdown(to_json(Plan("t", parts)))
+    text = plan_markdown(Plan("t", parts))
     assert "@team" not in re.sub("<code>.*?</code>", "", text)  # in code, nobody is mentioned
     for sign in ("<script", "](", "**z", "`c", "http://"):
         assert sign not in text

@@ -26,7 +26,6 @@ from mm2mgr.defaults import Origin, Text
 from mm2mgr.errors import Failure
 from mm2mgr.evidence.changes import Changes
 from mm2mgr.expand import expand
-from mm2mgr.json_values import to_json
 from mm2mgr.lint.findings import Finding, Hit, Rule
 from mm2mgr.lint.subject import Spot, Subject
 from mm2mgr.lint.unjudged import NotJudged
@@ -78,7 +77,7 @@ def value(name: str) -> Any:
 def plan() -> None:
     topology = expand(load([ESTATE]))
     say_topology(topology, render(topology))
-    say_plan(to_json(Plan("team", (EAST, WEST, NORTH))), explain=True)
+    say_plan(Plan("team", (EAST, WEST, NORTH)), explain=True)
 
 
 def status() -> None:

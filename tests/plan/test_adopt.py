@@ -155,7 +155,7 @@ def test_one_owner_releases_and_another_adopts(site: Site) -> None:
 
 def test_text_shows_the_lists(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.east.add("legacy", dict(BY_HAND))
-    say_plan(to_json(site.plan(ORDERS + adopt())))
+    say_plan(site.plan(ORDERS + adopt()))
     shown = capsys.readouterr().out
     assert re.search(r"adopt legacy: adopted; nothing is written until .* \(.*x\.yaml:\d+\)", shown)
     assert re.search(r"\d+ keys to be written with its next change: ", shown)
