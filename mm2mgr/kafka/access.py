@@ -162,8 +162,7 @@ def _refuse(alias: str, problem: str) -> NoReturn:
     raise KafkaError(f"{alias}: {problem}", hint=_HINT)
 
 
-# --- sasl.jaas.config, read with the rules of Kafka's own parser (a Java StreamTokenizer)
-# ------------------------------
+# --- sasl.jaas.config, read with the rules of Kafka's own parser (a Java StreamTokenizer) -----------------------------
 
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|//[^\r\n]*|/\*.*?\*/)
@@ -200,8 +199,7 @@ def parse_jaas(text: str) -> JaasEntry:
 
 def login_user(alias: str, jaas: str) -> str:
     """Return the user of a SCRAM or PLAIN login, "" for any other; KafkaError where a placeholder has no value on this
-    machine.
-    """
+    machine."""
     try:
         text = jaas if _PLACEHOLDER.fullmatch(jaas.strip()) is None else resolve(alias, jaas)
         login = parse_jaas(text)

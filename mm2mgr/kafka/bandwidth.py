@@ -69,8 +69,6 @@ class Transfer:
 
 @dataclass
 class _Meter:
-    """Bytes of each connection as its client last reported them, and their sum over time."""
-
     key: str
     limits: TransferLimits
     counts: dict[int, int] = field(default_factory=dict)
@@ -107,8 +105,7 @@ class _Meter:
 
 def read_rate(access: KafkaAccess, topic: str, limits: TransferLimits) -> Transfer:
     """Measure how fast an existing topic is read from its start, again and again; KafkaError for one without
-    records.
-    """
+    records."""
     with Kafka(access) as kafka:
         count = kafka.partition_counts().get(topic)
         if not count:
@@ -148,8 +145,7 @@ def read_rate(access: KafkaAccess, topic: str, limits: TransferLimits) -> Transf
 
 def write_rate(access: KafkaAccess, owner: str, limits: TransferLimits) -> Transfer:
     """Measure how fast a temporary topic is written, which is deleted afterwards; its name ends so that no flow mirrors
-    it.
-    """
+    it."""
     topic = f"mm2mgr.probe.{owner}.{uuid.uuid4().hex[:8]}.internal"
     payload = os.urandom(_RECORD_BYTES)
 
@@ -197,7 +193,6 @@ def _client(
 def _measure_job(
     access: KafkaAccess, key: str, limits: TransferLimits, job: Callable[[int, _Meter], None], doing: str
 ) -> Transfer:
-    """Run one job per connection until a limit is reached; KafkaError when nothing was carried."""
     meter = _Meter(key, limits)
     errors: list[Exception] = []
 

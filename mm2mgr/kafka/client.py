@@ -59,8 +59,7 @@ class Failures:
 
     def note(self, error: confluent_kafka.KafkaError) -> None:
         """Keep a background error; a refused login stays, because the `all brokers down` that follows it is less
-        specific.
-        """
+        specific."""
         self.all_down |= error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN
         if not self.is_refused:
             self.last = error
@@ -103,8 +102,7 @@ def open_client(
     kind: Callable[[dict[str, object]], T], access: KafkaAccess, extra: Mapping[str, object]
 ) -> tuple[T, Failures]:
     """Return a silent client, and where its background errors are kept; KafkaError where it does not take its
-    settings.
-    """
+    settings."""
     settings, failures = client_settings(access, extra)
     try:
         return kind(settings), failures
@@ -192,8 +190,7 @@ class Kafka:
 
     def first_answer(self, future: Future[T], *, while_down: bool) -> T:
         """Return an answer; give up early where the login is refused, and where no broker listens unless asked to wait
-        `while_down`.
-        """
+        `while_down`."""
         began = timing.now()
         while not future.done():
             self.admin.poll(0.05)  # delivers the background errors
@@ -291,8 +288,7 @@ class Kafka:
 
     def offsets_since(self, since_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return for each partition the first offset of this time or later (milliseconds since 1970), -1 where there is
-        none.
-        """
+        none."""
         by_time: dict[int, list[TopicPartition]] = {}
         for partition, time_ms in since_ms.items():
             by_time.setdefault(time_ms, []).append(partition)
@@ -306,8 +302,7 @@ class Kafka:
 
     def wait_for_controller(self, timeout_seconds: float) -> None:
         """Wait until the controller, without which no topic can be created, is one of the brokers; KafkaError if it is
-        none in time.
-        """
+        none in time."""
         end = timing.now() + timeout_seconds
         with self.doing("looking for the controller"):
             while True:
@@ -388,7 +383,6 @@ class Kafka:
     def _list_offsets(
         self, partitions: list[TopicPartition], spec: OffsetSpec, read: OffsetsRead, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Ask for one end of the log in bulk; partitions without an answer go to `read.failed`."""
         offsets: dict[TopicPartition, int] = {}
         asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
         more = {"isolation_level": confluent_kafka.IsolationLevel.READ_COMMITTED} if committed else {}

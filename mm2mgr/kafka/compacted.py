@@ -78,20 +78,17 @@ class CompactedTopic:
 
     def exists(self) -> bool:
         """Tell whether the topic exists; KafkaError at once where no broker listens, and where the login may not see
-        it.
-        """
+        it."""
         return self._partitions() is not None
 
     def check_partitions(self) -> None:
         """Raise KafkaError where the topic has more than one partition: only partition 0 is written and read, and is
-        the lease.
-        """
+        the lease."""
         if (count := self._partitions() or 1) > 1:
             alias = self.access.alias
             raise KafkaError(f"{alias}: topic {self.name} {several_partitions(count)}", hint=DELETE_TOPIC)
 
     def _partitions(self) -> int | None:
-        """Return how many partitions the topic has, None where it does not exist."""
         doing = f"looking for topic {self.name}"
         # Asked by an admin client, brokers may create the topic.
         consumer, failures = open_client(confluent_kafka.Consumer, self.access, _LOOKER)

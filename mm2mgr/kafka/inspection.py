@@ -155,8 +155,7 @@ class BrokerAddress:
 
 def broker_addresses(kafka: Kafka) -> tuple[BrokerAddress, ...]:
     """Return the brokers of a cluster by id, which any login may ask for; the first call to make, as it notices a
-    refused login.
-    """
+    refused login."""
     brokers = sorted(kafka.listing().brokers.values(), key=lambda broker: int(broker.id))
     return tuple(BrokerAddress(broker.id, str(broker.host), broker.port) for broker in brokers)
 
@@ -194,8 +193,7 @@ def _topic_entries(kafka: Kafka, topics: Iterable[str], absent: Entries | None =
 @dataclass(frozen=True)
 class TopicSettings:
     """The settings that apply to one topic, and of these the ones that were `set` on the topic; none that Kafka
-    hides.
-    """
+    hides."""
 
     values: Mapping[str, str]
     set: Mapping[str, str]
@@ -244,8 +242,7 @@ def find_compacted(
     access: KafkaAccess, topics: Collection[str], timeout_seconds: float = 10.0
 ) -> frozenset[str] | None:
     """Return the compacted ones of these topics, whose offsets do not count records; None when a topic's config is
-    refused.
-    """
+    refused."""
     with Kafka(access, timeout_seconds) as kafka, kafka.doing("reading topic configs"):
         kafka.limit_time(timeout_seconds)
         configs_of = _topic_entries(kafka, topics, absent={})
@@ -258,8 +255,7 @@ def find_compacted(
 
 def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
     """Return for how many seconds each topic keeps a record, None for ever; absent: it is gone, or its settings may not
-    be read.
-    """
+    be read."""
     seconds_of: dict[str, float | None] = {}
     with kafka.doing("reading retention"):
         entries = _topic_entries(kafka, topics)
@@ -273,8 +269,7 @@ def retention(kafka: Kafka, topics: Collection[str]) -> dict[str, float | None]:
 
 def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], seconds: float) -> list[TopicPartition]:
     """Return the partitions whose records from these offsets on are deleted by retention.ms within so many seconds, or
-    are so already.
-    """
+    are so already."""
     with Kafka(access) as kafka:
         retention_of = retention(kafka, {partition.topic for partition in next_offsets})
         until_ms = int((time.time() + seconds) * 1000)
@@ -291,8 +286,7 @@ def expiring(access: KafkaAccess, next_offsets: Mapping[TopicPartition, int], se
 
 def read_acls(kafka: Kafka, view: ClusterView) -> tuple[Acl, ...] | None:
     """Return every ACL of the cluster, None when this login may not read them (librdkafka shows such a refusal as
-    none).
-    """
+    none)."""
     with kafka.doing("reading ACLs"):
         return _acls(kafka, view.operations, _EVERY_ACL)
 
@@ -318,8 +312,7 @@ def _acls(kafka: Kafka, operations: Collection[str], pattern: AclBindingFilter) 
 
 def _operation_names(described: object) -> frozenset[str]:
     """Return authorized operations by Kafka's names (`DescribeConfigs`); none for something that may not be
-    described.
-    """
+    described."""
     operations = getattr(described, "authorized_operations", None) or []
     return frozenset(_operation(operation) for operation in operations)
 
@@ -341,7 +334,6 @@ def _acl(binding: Any) -> Acl:
 
 
 def _by_code(kafka: Kafka, future: Future[Any], judged: Callable[[Any], T], by_code: Mapping[int, T]) -> T:
-    """Return what an answer means, or the error code that came instead; other errors are raised."""
     try:
         return judged(kafka.result(future))
     except confluent_kafka.KafkaException as error:
@@ -368,8 +360,7 @@ def may(kafka: Kafka, rights: Iterable[Right], view: ClusterView) -> dict[Right,
 
 def _of_cluster(kafka: Kafka, right: Right, view: ClusterView) -> Permission:
     """Brokers return the operations on the cluster only to a login that may describe it; rights on its settings are
-    asked for then.
-    """
+    asked for then."""
     if "Describe" in view.operations or right.operation not in {"DescribeConfigs", "AlterConfigs"}:
         return _permission(right.operation in view.operations)
     change = ConfigEntry("background.threads", "10", incremental_operation=AlterConfigOpType.SET)

@@ -51,8 +51,7 @@ class Lease:
         self._note = ""
         self.answered = threading.Event()
         """Set once it is known whether this member or another one holds the lease, or that this one may not take
-        part.
-        """
+        part."""
         self.refused: KafkaError | None = None
         """Why the brokers let this member not take part."""
         self._ending = threading.Event()
@@ -121,8 +120,7 @@ class Lease:
 
     def _note_refusal(self, error: confluent_kafka.KafkaError) -> bool:
         """Note that this login may not take part, if that is what brokers say; then all that waits for an answer goes
-        on.
-        """
+        on."""
         if error.code() not in _NOT_ALLOWED:
             return False
         self.refused = self._failures.error(confluent_kafka.KafkaException(error), self._joining, 0)
@@ -175,8 +173,7 @@ class Holder:
 
 def read_holder(access: KafkaAccess, topic: str, group: str, timeout_seconds: float = 1.0) -> Holder | None:
     """Return who holds the lease now, or is about to take it, without joining the group; KafkaError where that cannot
-    be asked in time.
-    """
+    be asked in time."""
     with Kafka(access, timeout_seconds) as kafka:
         kafka.limit_time(timeout_seconds)
         with kafka.doing(f"describing group {group}"):

@@ -81,8 +81,7 @@ def write_quotas(
     access: KafkaAccess, rates: Mapping[QuotaEntity, int | None], timeout_seconds: float = 10.0
 ) -> dict[QuotaEntity, str]:
     """Set quotas of producers, in bytes per second and broker, or remove them (None); return why not for each that was
-    refused.
-    """
+    refused."""
     entries = b"".join(_packed_entity(entity) + _packed_change(rate) for entity, rate in rates.items())
     with _connect(access, timeout_seconds) as line:
         answer = line.ask(_ALTER, struct.pack(">i", len(rates)) + entries + b"\0")  # and not for validation only
@@ -91,8 +90,7 @@ def write_quotas(
     return {entity: _reason(code, message) for code, message, entity in results if code and entity}
 
 
-# --- what is sent, and what comes back
-# ----------------------------------------------------------------------------------
+# --- what is sent, and what comes back --------------------------------------------------------------------------------
 
 
 def _text(value: str) -> bytes:
@@ -214,7 +212,6 @@ class _Line:
 
 @contextmanager
 def _connect(access: KafkaAccess, timeout_seconds: float) -> Iterator[_Line]:
-    """Yield a connection that is logged in, to the first bootstrap server that takes it."""
     config, end = librdkafka_config(access), timing.now() + timeout_seconds
     servers = [server.strip() for server in config["bootstrap.servers"].split(",") if server.strip()]
     reason = ""

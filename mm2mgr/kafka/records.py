@@ -54,8 +54,7 @@ _OF_RECORDS = {
 @dataclass(frozen=True)
 class Ends:
     """Log start and end per watched partition, in their order, UNKNOWN (-1) where not read; reason → how many of
-    those.
-    """
+    those."""
 
     start: array[int]
     end: array[int]
@@ -123,7 +122,6 @@ class LogEnds:
 
 
 def _both_sides(partitions: Iterable[TopicPartition]) -> tuple[list[_Side], list[_Side]]:
-    """Return what asks for the start of each log, and for its end."""
     return _asking(confluent_kafka.OFFSET_BEGINNING, partitions), _asking(confluent_kafka.OFFSET_END, partitions)
 
 
@@ -362,8 +360,7 @@ def consuming(
     access: KafkaAccess, starts: Mapping[TopicPartition, int], more: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[tuple[Callable[[float], list[Message]], Failures]]:
     """Read partitions from these offsets on; the function that is given returns messages that come within some
-    seconds.
-    """
+    seconds."""
     consumer, failures = open_client(confluent_kafka.Consumer, access, {**_OF_RECORDS, **more})
     try:
         consumer.assign([confluent_kafka.TopicPartition(*partition, offset) for partition, offset in starts.items()])
@@ -374,8 +371,7 @@ def consuming(
 
 def _consume(consumer: confluent_kafka.Consumer, seconds: float) -> list[Message]:
     """Return what arrives within the time; the client asks for the coordinator of the group that is not used, which may
-    be refused.
-    """
+    be refused."""
     end = timing.now() + seconds
     while True:
         left = max(0.0, end - timing.now())

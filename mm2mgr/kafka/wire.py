@@ -43,8 +43,7 @@ _BETWEEN_FACTOR, _BETWEEN_SECONDS = 2.0, 0.01
 
 def read_versions(access: KafkaAccess, timeout_seconds: float) -> Versions | None:
     """Return what every bootstrap server that answers takes; None where none answers in time, or its settings cannot be
-    used here.
-    """
+    used here."""
     end, answers = timing.now() + timeout_seconds, list[Versions]()
     try:
         settings = librdkafka_config(access)
@@ -97,8 +96,7 @@ def _addresses(servers: str) -> Iterator[tuple[str, int]]:
 @dataclass(frozen=True)
 class RoundTrip:
     """What one broker took: the median of TCP connects, and the shortest request (a busy broker only adds); None: not
-    measured, for the reason in `problem`.
-    """
+    measured, for the reason in `problem`."""
 
     broker: str
     connect_seconds: float | None = None
@@ -108,8 +106,7 @@ class RoundTrip:
     @property
     def seconds(self) -> float | None:
         """The round trip: that of a connect, which no busy broker delays, unless something on the way answers connects
-        itself.
-        """
+        itself."""
         connect, request = self.connect_seconds, self.request_seconds
         if connect is None or request is None or request <= _BETWEEN_FACTOR * connect + _BETWEEN_SECONDS:
             return connect
@@ -165,8 +162,7 @@ def _time_request(line: socket.socket, host: str, tls: ssl.SSLContext | None) ->
 
 def ask(line: socket.socket, request: bytes, most_bytes: int, deadline: float | None = None) -> tuple[bytes, float]:
     """Send one request; return its answer, and the seconds until that began. ValueError where it is not Kafka's; with
-    a deadline (of mm2mgr's clock) TimeoutError, else the socket's own time-out counts.
-    """
+    a deadline (of mm2mgr's clock) TimeoutError, else the socket's own time-out counts."""
 
     def receive(count: int) -> bytes:
         received = b""
@@ -198,8 +194,7 @@ def seconds_left(deadline: float) -> float:
 
 def tls_of(config: Mapping[str, str]) -> ssl.SSLContext | None:
     """Return the TLS of a client: who is trusted, and its certificate; None where it uses none, ValueError for a
-    keystore that Python does not read.
-    """
+    keystore that Python does not read."""
     if not config["security.protocol"].endswith("SSL"):
         return None
     if "ssl.keystore.location" in config:

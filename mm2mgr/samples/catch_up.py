@@ -76,8 +76,7 @@ def open_source(kind: SourceKind, opening: Opening) -> Source:
 @dataclass(frozen=True)
 class _OpenAnswer:
     """What a source has still to give of a span that ends at `until_ms`; no sample from before `floor_ms` is
-    believed.
-    """
+    believed."""
 
     pieces: Iterator[Gathered]
     floor_ms: int
@@ -87,8 +86,7 @@ class _OpenAnswer:
 @dataclass
 class MetricSourceReader:
     """Reads one cluster from one source; `back_seconds` is how much of the past a first reading takes, 0 the newest
-    only.
-    """
+    only."""
 
     access: KafkaAccess
     accepts: Callable[[str], bool]
@@ -168,7 +166,6 @@ class MetricSourceReader:
 
 
 def _in_time(batches: Sequence[Batch], since_ms: int, now_ms: int) -> tuple[list[Batch], list[str]]:
-    """Return the batches whose time can be true, and a sentence about the others."""
     believed = [batch for batch in batches if since_ms <= batch.time_ms <= now_ms + AHEAD_MS]
     if lost := sum(map(len, batches)) - sum(map(len, believed)):
         return believed, [f"{lost} samples dropped: their time is in the future or long past"]

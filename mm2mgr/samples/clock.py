@@ -96,8 +96,7 @@ def kept_since_ms(hours: Sequence[str], now_ms: int, keep_seconds: float) -> int
 
 def ahead(hours: Sequence[str], now_ms: int) -> list[str]:
     """Return the hours that have not begun yet: the clock of a sampler was wrong when they were written, or this one
-    is.
-    """
+    is."""
     return [hour for hour in hours if hour_start_ms(hour) > now_ms + AHEAD_MS]
 
 

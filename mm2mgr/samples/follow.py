@@ -194,8 +194,6 @@ class _FollowedSource:
 
 
 class _Keeper:
-    """Puts rounds into the store, and tidies hours that are over."""
-
     def __init__(self, store: SampleStore, keep_seconds: float | None, clock: TrustedClock) -> None:
         self.kept = 0
         self._store, self._keep_seconds, self._clock = store, keep_seconds, clock
@@ -245,7 +243,6 @@ class _Keeper:
             self._store.vacuum()
 
     def _expire(self) -> None:
-        """Remove what is too old, once an hour."""
         now_ms = self._clock.now_ms()
         if self._keep_seconds is None or (hour := hour_of(now_ms)) == self._expired_in or not self._clock.is_trusted():
             return
@@ -263,8 +260,7 @@ class _Keeper:
     @contextmanager
     def _reporting_failures(self) -> Iterator[None]:
         """Report a failure of the store instead of raising it: the samples are safe as they are; the next hour tries
-        again.
-        """
+        again."""
         try:
             yield
         except Mm2mgrError as error:

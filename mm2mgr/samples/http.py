@@ -117,8 +117,7 @@ class Http:
 
     def refusal(self, answer: HttpAnswer, reason: str) -> SourceError:
         """Build the error for an answer that is not what it should be; `reason` is the endpoint's own reason, or
-        empty.
-        """
+        empty."""
         text = shorten(reason or answer.text or "an empty answer")
         hints = {401: "check `auth`", 403: "check `auth`: this login may not read metrics", 404: "check `url`"}
         hints |= dict.fromkeys((301, 302, 303, 307, 308), "check `url`: a redirect is not followed")
@@ -183,7 +182,6 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _argument(error: BaseException) -> BaseException | None:
-    """Return the error that urllib3 has put into another one as its last argument."""
     last = error.args[-1] if error.args else None
     return last if isinstance(last, BaseException) else None
 
@@ -247,7 +245,6 @@ class SourceSession:
 
 
 def _protocol_error(error: BaseException) -> BaseException | None:
-    """Return what is wrong with an answer, from the errors that led to this one; None where there was no answer."""
     is_one = isinstance(error, HTTPException | InvalidHeader) and not isinstance(error, RemoteDisconnected)
     inner = (
         error.__cause__
@@ -313,8 +310,7 @@ class _Adapter(HTTPAdapter):
         """Leave it to the context: requests would trust its own list of authorities beside the declared one."""
 
 
-# --- an exchange ends at its deadline, whatever comes in drips
-# -----------------------------------------------------------
+# --- an exchange ends at its deadline, whatever comes in drips --------------------------------------------------------
 
 
 def _seconds_left() -> float:

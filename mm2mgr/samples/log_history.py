@@ -115,7 +115,6 @@ class _Search:
         self._open[np.unique(place[~passed])] = False
 
     def _wanted_rows(self, batch: pa.RecordBatch) -> Iterator[tuple[Numbers, Numbers, Numbers, Floats]]:
-        """Yield places, times, ends and record sizes of the rows that are wanted, layer by layer."""
         clusters, cluster = codes_of(batch["cluster"])
         topics, topic = codes_of(batch["topic"])
         ids, topic_id = codes_of(batch["topic_id"])
@@ -161,8 +160,7 @@ def _number_blocks(
     logs: Sequence[tuple[str, WantedLog]],
 ) -> tuple[dict[tuple[str, str], tuple[int, int]], list[Numbers]]:
     """Return where the block of each topic begins and how long it is, and layers of places in the blocks, -1: not
-    wanted.
-    """
+    wanted."""
     most: dict[tuple[str, str], int] = {}
     for alias, log in logs:
         name = (alias, log.partition.topic)

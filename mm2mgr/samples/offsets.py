@@ -91,7 +91,6 @@ class RecordSizes:
         return longer
 
     def _due(self, topics: Sequence[TopicRows], ends: Ends, now: float) -> dict[int, TopicPartition]:
-        """Return rows to look at: the fullest of each topic that is due, then, while there is room, its others."""
         waiting = [t for t in topics if now - self._answered_at.get(t.topic, _LONG_AGO) >= self.every_seconds]
         waiting.sort(key=lambda numbers: self._asked_at.get(numbers.topic, _LONG_AGO))
         chosen: dict[int, TopicPartition] = {}
@@ -115,9 +114,6 @@ class TopicRows:
 
 
 def _fullest(topic: TopicRows, ends: Ends) -> list[tuple[int, TopicPartition]]:
-    """Return rows and names of the partitions that hold records, fullest first, no more of them than a look can
-    take.
-    """
     rows = range(topic.first, topic.first + topic.partitions)
     filled = [row for row in rows if ends.end[row] > ends.start[row] >= 0]
     fullest = nlargest(_PARTITIONS_PER_LOOK, filled, key=lambda row: ends.end[row] - ends.start[row])

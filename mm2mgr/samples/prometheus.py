@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypedDict, cast
+from typing import ClassVar, Protocol, TypeAlias, TypedDict, cast
 
 from mm2mgr.samples.batch import Gathered, Inventory, Rows, TopicNames
 from mm2mgr.samples.catch_up import Opening
@@ -42,8 +42,7 @@ class Metric:
 @dataclass(frozen=True)
 class OffsetMetrics:
     """Log end and start per topic and partition, exact for each partition; the size of the log where the exporter has
-    it.
-    """
+    it."""
 
     exporter: str
     end: Metric
@@ -113,12 +112,8 @@ COUNTERS = (
 )
 
 
-@dataclass(frozen=True)
-class Present:
-    """What one Prometheus has of a cluster; both None: nothing that mm2mgr knows."""
-
-    offsets: OffsetMetrics | None
-    counters: TopicCounters | None
+Present: TypeAlias = tuple[OffsetMetrics | None, TopicCounters | None]
+"""What one Prometheus has of a cluster; both None: nothing that mm2mgr knows."""
 
 
 def discovery(labels: Mapping[str, str]) -> str:
@@ -136,7 +131,6 @@ def known_names() -> list[str]:
 
 
 def _choose_metrics(present: Iterable[Mapping[str, str]]) -> Present:
-    """Choose from the label sets of the answer to `discovery`: the first known of each kind."""
     there = list(present)
 
     def is_there(metric: Metric) -> bool:
@@ -145,7 +139,7 @@ def _choose_metrics(present: Iterable[Mapping[str, str]]) -> Present:
 
     offsets = next((metrics for metrics in OFFSETS if is_there(metrics.end)), None)
     counters = next((metrics for metrics in COUNTERS if is_there(metrics.bytes_in)), None)
-    return Present(offsets, counters)
+    return offsets, counters
 
 
 def _matchers(labels: Mapping[str, str], *more: str) -> str:
@@ -158,8 +152,7 @@ def _matchers(labels: Mapping[str, str], *more: str) -> str:
 
 def _rate_per_partition(metric: Metric, labels: Mapping[str, str]) -> str:
     """Ask for a gauge per partition. Replicas and doubled exporters fold into the largest: the log end that is
-    furthest.
-    """
+    furthest."""
     return f"max by (topic, partition) ({metric.select(labels)})"
 
 
@@ -225,13 +218,13 @@ class PrometheusSource:
 
         SourceError when Prometheus does not answer or has no metric of this cluster that mm2mgr knows.
         """
-        present = self._present or self._discover(until_ms)
+        offsets, counters = present = self._present or self._discover(until_ms)
         floor = until_ms - round(self.reading.retention_seconds * 1000)
         since = None if since_ms is None else max(since_ms, floor)
-        if present.offsets:
+        if offsets:
             yield from self._offsets(inventory, present, since, until_ms)
-        elif present.counters:
-            yield from self._rates(inventory, present.counters, since, until_ms)
+        elif counters:
+            yield from self._rates(inventory, counters, since, until_ms)
         self._present = present
 
     # --- offsets of partitions ----------------------------------------------------------------------------------------
@@ -248,7 +241,7 @@ class PrometheusSource:
     def _offsets_of(
         self, inventory: Inventory, present: Present, times: list[int], step_ms: int, since_ms: int | None
     ) -> Gathered:
-        offset_metrics, labels = present.offsets, self.reading.labels
+        (offset_metrics, counters), labels = present, self.reading.labels
         assert offset_metrics is not None
         ends, scraped = (
             self._ask(query(offset_metrics.end, labels), times, step_ms) for query in (_rate_per_partition, _scraped_at)
@@ -259,7 +252,7 @@ class PrometheusSource:
             if offset_metrics.log_bytes
             else {}
         )
-        bytes_per_record = self._record_bytes(present.counters, times, step_ms)
+        bytes_per_record = self._record_bytes(counters, times, step_ms)
         names = _names(inventory, ends, offset_metrics.keeps_dots)
         sized = _names(inventory, bytes_per_record, keeps_dots=False)
         record_bytes = {sized.topic(label): size for (label, _), size in bytes_per_record.items()}
@@ -322,7 +315,7 @@ class PrometheusSource:
     def _discover(self, now_ms: int) -> Present:
         query = {"query": discovery(self.reading.labels), "time": _seconds(now_ms)}
         metrics = _choose_metrics([series["metric"] for series in self._result("/api/v1/query", query, "vector")])
-        if not metrics.offsets and not metrics.counters:
+        if metrics == (None, None):
             labels = _matchers(self.reading.labels)
             raise self.http.error(
                 f"no series with {labels} of a metric that shows the load of partitions",
@@ -364,7 +357,6 @@ def _names(inventory: Inventory, cells: Cells, keeps_dots: bool) -> TopicNames:
 
 
 def _pieces(inventory: Inventory, times: list[int]) -> Iterator[list[int]]:
-    """Cut times into as many as one answer should hold."""
     count = sum(info.partitions for info in inventory.topics.values())
     points = max(1, min(_POINTS_PER_ANSWER, _ROWS_PER_ANSWER // max(1, count)))
     for start in range(0, len(times), points):
@@ -385,7 +377,6 @@ def _milliseconds(seconds: object, otherwise: int) -> int:
 
 
 def _partition(label: str | None) -> int | None:
-    """Read a partition label: -1 for a series of a whole topic, None for one that is no number."""
     if label is None:
         return -1
     return int(label) if label.isascii() and label.isdecimal() and len(label) < 10 else None

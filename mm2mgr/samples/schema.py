@@ -176,8 +176,7 @@ PARTITIONED_BY: Mapping[str, tuple[str, ...]] = {
 @dataclass(frozen=True)
 class LossRow:
     """One row of `losses` without its owner, field by field: a range of offsets that may be lost, or its
-    acknowledgement.
-    """
+    acknowledgement."""
 
     kind: str
     id: str

@@ -97,8 +97,7 @@ class SampleStore:
 
     def newest_of(self, alias: str, source_prefix: str, floor_ms: int) -> int | None:
         """Return the time of the newest sample of one cluster from one kind of source; None when none is after
-        `floor_ms`.
-        """
+        `floor_ms`."""
         hours = by_period(self.table.files())
         match = pc.starts_with if source_prefix.endswith(":") else pc.equal
         for hour in sorted((hour for hour in hours if hour_end_ms(hour) > floor_ms), reverse=True):
@@ -245,7 +244,6 @@ class TaskStore:
 
 
 def _arrow(rows: Iterable[TaskRow | LossRow | SharedLag], schema: pa.Schema, **others: Sequence[str]) -> pa.Table:
-    """Return rows as a table; `others` are the columns that they do not have."""
     names = [name for name in schema.names if name not in others]
     values = [astuple(row) for row in rows]
     columns = {name: [row[at] for row in values] for at, name in enumerate(names)} | others
@@ -253,7 +251,6 @@ def _arrow(rows: Iterable[TaskRow | LossRow | SharedLag], schema: pa.Schema, **o
 
 
 def _longest(rows: Iterable[TaskRow]) -> list[TaskRow]:
-    """Return the rows of the tasks that lagged longest, some for each connector and its settings."""
     by_task: defaultdict[tuple[str, str, str], defaultdict[int, list[TaskRow]]] = defaultdict(lambda: defaultdict(list))
     for row in sorted(rows, key=lambda row: row.time_ms):
         by_task[row.connect, row.connector, row.settings][row.task].append(row)
@@ -267,8 +264,7 @@ def _lag_rank(rows: Sequence[TaskRow]) -> tuple[int, int]:
 
 def _share_equal_values(values: list[Value]) -> list[Value]:
     """Return a column with one object for all its equal values: a month of a connector that always lags is 170 000
-    rows.
-    """
+    rows."""
     first: dict[Value, Value] = {}
     return [first.setdefault(value, value) for value in values]
 
@@ -309,8 +305,7 @@ class LagStore:
 
     def append(self, rows: Sequence[SharedLag], now_ms: int) -> None:
         """Add rows in one commit, and remove the hours that ended more than one ago; the table is created with the
-        first ones.
-        """
+        first ones."""
         if rows:
             self._table.create()
             hours, owners = [hour_of(now_ms)] * len(rows), [self._owner] * len(rows)
@@ -328,12 +323,10 @@ class LagStore:
         return list({SharedLag(*row) for column_block in columns for row in zip(*column_block, strict=True)})
 
 
-# --- files
-# --------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def _expire(table: StoredTable, before_ms: int) -> list[str]:
-    """Remove the hours that ended before a moment, unless another sampler is replacing files; return them."""
     state = table.snapshot()
     old = [file for file in state.files if hour_end_ms(file.values[0]) <= before_ms]
     with suppress(Conflict):
@@ -346,8 +339,7 @@ def _may_name(file: DataFile, alias: str, prefix: str) -> bool:
     return clusters[0] <= alias <= clusters[1] and sources[0][: len(prefix)] <= prefix <= sources[1][: len(prefix)]
 
 
-# --- rows of samples
-# ----------------------------------------------------------------------------------------------------
+# --- rows of samples --------------------------------------------------------------------------------------------------
 
 
 def _table(batch: Batch, schema: pa.Schema) -> pa.Table:
@@ -373,7 +365,6 @@ def _table(batch: Batch, schema: pa.Schema) -> pa.Table:
 
 
 def _column(values: Whole | Real | None, kind: pa.DataType) -> pa.Array | None:
-    """Make an Arrow column, null where a whole number is negative; None stays None."""
     if values is None:
         return None
     if isinstance(values, array) and values.itemsize * 8 == kind.bit_width:
@@ -393,8 +384,7 @@ def _fill_column(values: object, kind: pa.DataType, length: int) -> pa.Array:
 
 def _sort_samples(samples: pa.Table) -> pa.Table:
     """Sort samples by partition, time and source; of one moment's, the one read last (the larger offset) comes
-    first.
-    """
+    first."""
     if not len(samples):
         return samples
     keys = [_ranks(samples[name]) for name in _ORDER]
@@ -403,7 +393,6 @@ def _sort_samples(samples: pa.Table) -> pa.Table:
 
 
 def _ranks(column: pa.ChunkedArray) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
-    """Return numbers in the order of a column's values; null is the least."""
     if not pa.types.is_dictionary(column.type):
         return np.asarray(column.to_numpy())
     names, codes = codes_of(column)

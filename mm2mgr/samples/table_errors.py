@@ -48,7 +48,6 @@ def reaching(place: str) -> Iterator[None]:
 
 
 def _of_log(place: Store, error: BaseException) -> Mm2mgrError | None:
-    """Return the error about a log that can be reached and makes no sense; None for every other failure."""
     text = str(error)
     if "Unsupported" in text and "version" in text:
         hint = "install a newer version of the Python package deltalake, or read it with what wrote it"

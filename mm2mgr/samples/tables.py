@@ -79,8 +79,7 @@ class Conflict(Mm2mgrError):
 @dataclass(frozen=True)
 class DataFile:
     """One Parquet file of a table: its path in the table, size, rows, and the values of the table's partition
-    columns.
-    """
+    columns."""
 
     path: str
     size: int
@@ -157,8 +156,7 @@ class StoredTable:
 
     def create(self) -> None:
         """Create the table where it is missing; several processes may do so at once. Mm2mgrError for one of somebody
-        else.
-        """
+        else."""
         if self.exists():
             with reaching(self.uri):
                 self._check_columns(DeltaTable(self.uri))
@@ -213,8 +211,7 @@ class StoredTable:
 
     def _refuse_links(self, *names: str) -> None:
         """Mm2mgrError where one of these of a folder's entries is a link: what is written there would be written
-        elsewhere.
-        """
+        elsewhere."""
         if is_remote(self.store):
             return
         for path in (Path(self.uri, name) for name in names):
@@ -263,8 +260,7 @@ class StoredTable:
 
     def _check_columns(self, table: DeltaTable) -> None:
         """Refuse a table of somebody else; a column that can be null may be missing, as in tables of earlier
-        versions.
-        """
+        versions."""
         hint = "name another folder or URI with --store, or move that table away"
         wrong, kinds = (
             "",
@@ -282,14 +278,12 @@ class StoredTable:
             raise Mm2mgrError(f"{self.uri} is not the table {self.name} of mm2mgr: {wrong}", hint=hint)
 
     def _links(self) -> frozenset[str]:
-        """Return the entries of the table's folder that are links: what is behind them is not the table's."""
         if is_remote(self.store) or not os.path.isdir(self.uri):
             return frozenset()
         with reaching(self.uri), os.scandir(self.uri) as entries:
             return frozenset(entry.name for entry in entries if entry.is_symlink())
 
     def _objection(self, path: str, values: Sequence[str], links: frozenset[str]) -> str:
-        """Return why a file that the table lists is not read: it is not in the table, or of no hour or day."""
         if not _is_inside(path):
             return "its path leads out of the table"
         if not links.isdisjoint(text.partition("/")[0] for text in (path, unquote(path))):
@@ -313,8 +307,7 @@ class StoredTable:
         self, state: TableSnapshot, old: Sequence[DataFile], new: Sequence[DataFile], *, same_rows: bool = False
     ) -> None:
         """Take files out of a state of the table and put others in, in one commit; Conflict when another process
-        replaced files since. Appends meanwhile are no conflict. `same_rows`: nothing but their order changes.
-        """
+        replaced files since. Appends meanwhile are no conflict. `same_rows`: nothing but their order changes."""
         if not old and not new:
             return
         self._refuse_links("_delta_log")
@@ -369,8 +362,7 @@ class StoredTable:
         encoding: Mapping[str, object] = MappingProxyType({}),
     ) -> DataFile | None:
         """Write rows to a file that is in no commit yet; None, and no file, where there are none (unless
-        `keep_empty`).
-        """
+        `keep_empty`)."""
         path = f"{self.partitioned_by[0]}={values[0]}/part-{uuid.uuid4()}.parquet"
         rows, bounds = 0, dict[str, tuple[str, str]]()
         self._refuse_links("_delta_log", Path(path).parent.name)
@@ -398,8 +390,7 @@ class StoredTable:
 
     def are_there(self, files: Iterable[DataFile]) -> bool:
         """Tell whether files on this machine's disk are as long as the table says; of others nothing is known, and
-        True.
-        """
+        True."""
         if is_remote(self.store):
             return True
         try:
@@ -489,7 +480,6 @@ def missing_table_error(uri: str) -> Mm2mgrError:
 
 
 def _check_store(store: Store) -> Store:
-    """Return a store as `store_of` has it; Mm2mgrError for a URI without a bucket."""
     try:
         return store_of(store) if isinstance(store, str) else store
     except ValueError as error:
@@ -497,7 +487,6 @@ def _check_store(store: Store) -> Store:
 
 
 def _is_inside(path: str) -> bool:
-    """Tell whether a path that a table lists stays below it, also where it is taken for a URL."""
     for text in (path, unquote(path)):
         if (
             not text.strip("/")
@@ -512,7 +501,6 @@ def _is_inside(path: str) -> bool:
 
 
 def _is_damage(error: OSError) -> bool:
-    """Tell whether an error is about an unreadable sector or page, not about storage that cannot be reached."""
     return error.errno in (None, 5) and not isinstance(error, FileNotFoundError | PermissionError | ConnectionError)
 
 

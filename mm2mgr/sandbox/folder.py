@@ -63,8 +63,7 @@ def claim(folder: Path, use: str) -> None:
 
 def is_claimed(folder: Path, use: str) -> bool:
     """Tell whether the folder is marked for this use; False where there is nothing yet. SandboxError for any other
-    folder.
-    """
+    folder."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:

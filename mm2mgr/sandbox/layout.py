@@ -110,8 +110,7 @@ class Sandbox:
 
     def check(self) -> bool:
         """Tell whether there is a sandbox's folder; SandboxError when there is another one, before anything is
-        touched.
-        """
+        touched."""
         return is_claimed(self.directory, _USE)
 
     def _start_servers(self, layout: Layout | None, progress: Progress) -> Endpoints:
@@ -183,7 +182,6 @@ class Sandbox:
         return [_adopt_server(broker, state) for broker in brokers]
 
     def _workers(self, state: State, brokers: Sequence[Broker], runtime: Runtime | None) -> list[Worker]:
-        """Build the workers whose Kafka cluster already has a port."""
         bootstrap = {broker.name: broker.bootstrap_servers for broker in brokers if broker.ports}
         workers = [
             Worker(name, self.directory / "connect" / name, bootstrap[kafka], runtime=runtime)

@@ -55,8 +55,7 @@ class ProcessId:
 
     def stop(self, timeout_seconds: float = 15.0) -> bool:
         """Ask it to end (SIGTERM), and kill it when the deadline passes: then False; a process that is not ours is left
-        alone.
-        """
+        alone."""
         self.ask_to_end()
         if self._gone_within(timeout_seconds):
             return True

@@ -104,7 +104,6 @@ def _bundled_home() -> Path | None:
 
 
 def _ask(executable: Path, origin: str) -> Java | None:
-    """Ask a java for its version and home; None when it is no working Java."""
     try:
         command = [str(executable), "-XshowSettings:properties", "-version"]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
@@ -131,8 +130,7 @@ _TRUSTED_CERTIFICATE = 2
 
 def trust_arguments(java: Java, store: Path) -> list[str]:
     """Return the JVM flag that names `store`, written now; nothing for a system Java or where JAVA_TOOL_OPTIONS names a
-    store.
-    """
+    store."""
     chosen = "javax.net.ssl.trustStore" in os.environ.get("JAVA_TOOL_OPTIONS", "")
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
     if chosen or not certificates or java.origin != _BUNDLED:

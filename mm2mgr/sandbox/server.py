@@ -164,8 +164,7 @@ class Server(ABC):
 
     def adopt(self, process: ProcessId | None, ports: Mapping[str, int]) -> None:
         """Take over a server that another Python process started; SandboxError when it was not started for this
-        folder.
-        """
+        folder."""
         if set(ports) != set(self.port_names):
             problem = (
                 f"{self.kind} {self.name}: the sandbox's state does not have the ports {', '.join(self.port_names)}"
@@ -188,8 +187,7 @@ class Server(ABC):
     @property
     def log_files(self) -> list[Path]:
         """All that this run logged, oldest first: log4j moves a full file aside, to server.1.log, then to
-        server.2.log.
-        """
+        server.2.log."""
         return [*(self.directory / f"server.{number}.log" for number in (1, 2)), self.log_file]
 
     def log_has(self, text: str) -> bool:

@@ -51,8 +51,7 @@ class TaskMeasurement:
 @dataclass(frozen=True)
 class Saturated:
     """What tasks carried at least in three quarters of the time that they lagged, how long that was in all, and when it
-    ended.
-    """
+    ended."""
 
     bytes_per_second: float
     seconds: float
@@ -109,8 +108,7 @@ class MeasuredCapacity:
 
 def by_evidence(measured: MeasuredCapacity | None, otherwise: Capacity) -> Capacity:
     """Return the measured capacity, except where it is the lower one and there is little to it: then the reason has
-    both.
-    """
+    both."""
     if measured is None:
         return otherwise
     capacity = measured.capacity
@@ -170,8 +168,7 @@ _LEAST_BEHIND = 2  # one offset missing at the end of a log may be the marker of
 @dataclass(frozen=True)
 class Pace:
     """How often offsets are read, how late a task that keeps up may commit a record, and for how long a busy task may
-    commit nothing: after a longer gap it counts as one that was down.
-    """
+    commit nothing: after a longer gap it counts as one that was down."""
 
     every_seconds: float = 60.0
     margin_seconds: float = 60.0
@@ -187,8 +184,7 @@ class Pace:
 @dataclass(frozen=True)
 class Log:
     """One source partition: where its log starts now, where it ended at the time asked for, and the mean bytes of its
-    records (None: unknown).
-    """
+    records (None: unknown)."""
 
     start: int
     end: int
@@ -198,8 +194,7 @@ class Log:
 @dataclass(frozen=True)
 class OffsetSnapshot:
     """The offset of the last record carried, by partition: every commit made before `asked_ms` is in it, none made
-    after `time_ms`.
-    """
+    after `time_ms`."""
 
     asked_ms: int
     time_ms: int
@@ -285,8 +280,7 @@ class Stretches:
         assigned: Mapping[int, TaskAssignment],
     ) -> list[MeasuredSpan]:
         """Return a measurement for each task that committed and lags; the stretches of all that changed or caught up
-        end.
-        """
+        end."""
         spans = []
         for task in self._open.keys() - assigned.keys():
             del self._open[task]

@@ -58,8 +58,7 @@ class Failover:
 @dataclass(frozen=True)
 class Buffers:
     """What one task may hold in memory, from the settings of its clients; `brokers`: how many it fetches from at
-    once.
-    """
+    once."""
 
     fetch_bytes: int
     partition_fetch_bytes: int
@@ -105,8 +104,7 @@ class FlowRun:
 @dataclass(frozen=True)
 class ConnectLoad:
     """What a Connect cluster has to carry. `side_tasks`: those of checkpoint and heartbeat connectors. `today`: its
-    workers, if known.
-    """
+    workers, if known."""
 
     name: str
     worker: WorkerLimits
@@ -128,8 +126,7 @@ class ConnectLoad:
 @dataclass(frozen=True)
 class Fullest:
     """What may come together on one of so many workers: tasks that move records, what goes in and out again, and
-    heap.
-    """
+    heap."""
 
     workers: int
     tasks: int
@@ -140,8 +137,7 @@ class Fullest:
 @dataclass(frozen=True)
 class WorkerNeed:
     """How many workers a Connect cluster needs; None where no number does. `by_limit`: what each limit alone asks
-    for.
-    """
+    for."""
 
     connect: str
     tasks: int
@@ -260,7 +256,6 @@ def _with_spare(needs: Sequence[WorkerNeed]) -> int:
 
 
 def _workers_needed(load: ConnectLoad, limit: Limit) -> int | None:
-    """Return the smallest number of workers that holds one limit: more workers never make the fullest one fuller."""
 
     def holds(workers: int) -> bool:
         return limit not in over_limits(load.worker, fullest(load, workers))

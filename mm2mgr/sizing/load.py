@@ -37,8 +37,7 @@ _ROUNDING = 1e-9  # a bound must not be too high by it; what fits is judged with
 @dataclass(frozen=True)
 class Coverage:
     """How many partitions have a rate of their own, and what the others take: they add up to the partitions that
-    exist.
-    """
+    exist."""
 
     measured: int
     topic: int
@@ -145,8 +144,7 @@ class Load:
 
     def busiest_share(self, tasks: int) -> float:
         """Return the load of the busiest task as a share of what is usable, in bytes or in records, whichever is
-        more.
-        """
+        more."""
         return float(self._loads_of(tasks)[1].max(initial=0.0))
 
     def strain(self, tasks: int) -> float:
@@ -173,8 +171,7 @@ class Load:
     @cached_property
     def _records(self) -> Array | None:
         """Records per second like `hours`; None where no record is so small that they could decide before the bytes
-        do.
-        """
+        do."""
         if self.record_bytes is None or not len(self.hours) or math.isinf(self.usable_records):
             return None
         sizes = np.asarray(self.record_bytes, np.float64)
@@ -196,7 +193,6 @@ class Load:
         return {}
 
     def _loads_of(self, tasks: int) -> tuple[Array, Array, Array]:
-        """Return bytes per second, the share of what is usable, and the strain of each task."""
         count = min(tasks, len(self.hours))
         if count not in self._loads_by_tasks:
             volume = _by_task(self.hours, count)
@@ -244,9 +240,6 @@ def _sum(table: Array) -> Array:
 
 
 def _by_task(table: Array, count: int, add: np.ufunc = np.add) -> Array:
-    """Add up the rows of each task, or take their maximum: row p is task p mod count's
-    (`assignment.partitions_by_task`).
-    """
     if not count:
         return np.zeros((0, table.shape[1]))
     whole = len(table) // count * count
@@ -273,8 +266,7 @@ def complete(
     order: Sequence[TopicPartition], rates: Mapping[TopicPartition, Hours], default_bytes_per_second: float
 ) -> tuple[Array, Coverage]:
     """Give each partition its own rate, else the mean of its topic's measured partitions in each hour, else the flow's
-    median in each hour, else the default: partitions × hours.
-    """
+    median in each hour, else the default: partitions × hours."""
     own = [_possible(rates.get(partition)) for partition in order]
     width = max((len(rate) for rate in own if rate is not None), default=1)
     kind = next((rate.dtype for rate in own if rate is not None and len(rate) > 1), np.float64)
@@ -411,8 +403,7 @@ def _factors(sums: Array, age: Array, column: dict[int, int]) -> tuple[Array, tu
 
 def _ratios(sums: Array, column: dict[int, int], day: int, weeks: int) -> tuple[Array, Array]:
     """Return median and lower quartile of a day's hours over those some weeks before; 1 where too few can be
-    compared.
-    """
+    compared."""
     ages = range(day * _DAY_HOURS, (day + 1) * _DAY_HOURS)
     pairs = [
         (column[age], column[age + weeks * _WEEK_HOURS])

@@ -75,8 +75,7 @@ class WorkerNow:
 @dataclass(frozen=True)
 class RunningFlow:
     """A flow with the tasks that its connector has now, whatever number is recommended, and whether every one of them
-    holds.
-    """
+    holds."""
 
     flow_id: str
     tasks: int
@@ -88,8 +87,7 @@ class RunningFlow:
 @dataclass(frozen=True)
 class Placement:
     """The workers that have anything, the flows that run, and the tasks without a worker. `note`: why nothing could be
-    read.
-    """
+    read."""
 
     workers: tuple[WorkerNow, ...] = ()
     nowhere: tuple[str, ...] = ()
@@ -99,8 +97,7 @@ class Placement:
 
     def sentences(self, declared: int | None) -> list[str]:
         """Say what is unusual: other workers than declared, too much for one, tasks without a worker, or nothing to be
-        read.
-        """
+        read."""
         if self.note:
             return [f"Running tasks could not be read, so an even spread is assumed: {self.note}."]
         worker_count = len(self.workers)

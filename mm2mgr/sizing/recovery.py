@@ -39,8 +39,7 @@ class CatchUp:
 @dataclass(frozen=True)
 class Recovery:
     """Time to catch up on so many workers: with the current tasks, and with as many as the workers hold and partitions
-    allow.
-    """
+    allow."""
 
     workers: int
     tasks: int
@@ -127,8 +126,7 @@ def behind_seconds(load: ConnectLoad, lag: Lag) -> float | None:
 
 def outlook(load: ConnectLoad, workers: int, lag: Lag, counts: Sequence[int] = ()) -> Outlook:
     """Return what happens to a Connect cluster of `workers` when one or two are lost, and its recoveries by number of
-    workers.
-    """
+    workers."""
     losses = tuple(loss(load, workers, lost) for lost in (1, 2) if lost <= workers)
     behind = behind_seconds(load, lag)
     if behind is None:
@@ -235,7 +233,6 @@ def _loss_reason(load: ConnectLoad, rest: Fullest, outcome: WorkerLoss) -> str:
 
 
 def _stop_text(load: ConnectLoad, outcome: WorkerLoss) -> str:
-    """Say how long tasks stop, and why that is shorter when the leader of the Connect group was lost."""
     session, delay = (span_text(seconds) for seconds in (load.failover.session_seconds, load.failover.delay_seconds))
     if not load.failover.delay_seconds:
         return f"about {session} (session.timeout.ms)"

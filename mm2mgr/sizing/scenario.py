@@ -131,8 +131,7 @@ def size_scenario(scenario: Scenario) -> SizedFlow:
 
 def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers]) -> Outcome:
     """Size every scenario and put it on its Connect cluster; a cluster without scenarios needs nothing and is
-    absent.
-    """
+    absent."""
     scenarios = tuple(scenarios)
     flows = {scenario.flow_id: size_scenario(scenario) for scenario in scenarios}
     used = _limits_used(scenarios, flows)
@@ -148,8 +147,7 @@ def outcome(scenarios: Iterable[Scenario], machines: Mapping[str, ConnectWorkers
 
 def _limits_used(scenarios: Iterable[Scenario], flows: Mapping[str, SizedFlow]) -> dict[str, float]:
     """Return by flow the traffic under its catch-up limit as a share of that; flows over one link without a limit of
-    their own share the link's.
-    """
+    their own share the link's."""
     shares = {
         scenario.flow_id: flows[scenario.flow_id].load.total / scenario.own_limit
         for scenario in scenarios
@@ -172,9 +170,6 @@ def with_workers_seen(outcome: Outcome, counts: Mapping[str, int]) -> Outcome:
 
 
 def _flow_run(scenario: Scenario, flow: SizedFlow) -> FlowRun:
-    """Return a sized flow as its Connect cluster runs it: people's own number where they wrote one, else the
-    recommended.
-    """
     partitions, limit = max(1, len(scenario.assignment.order)), scenario.rules.bounds.limit
     tasks = min(scenario.now.tasks if scenario.now and scenario.now.by_hand else flow.sizing.tasks, partitions)
     most = max(tasks, min(partitions, limit or partitions))
@@ -296,7 +291,6 @@ def flow_view(sized: SizedFlow, measured: Collection[TopicPartition], week: Week
 
 
 def _hottest(sized: SizedFlow, measured: Collection[TopicPartition]) -> tuple[tuple[str, float], ...]:
-    """Return the measured partitions with the highest rates, of those that Kafka has now."""
     rates = dict(zip(sized.order, sized.load.alone.tolist(), strict=True))
     measured_order = [partition for partition in sized.order if partition in measured and rates[partition] > 0]
     measured_order.sort(key=lambda partition: (-rates[partition], partition))
@@ -418,9 +412,6 @@ def _why_fewer(before: Sizing | None, after: Sizing | None) -> str | None:
 
 
 def _consequences(before: Outcome, after: Outcome) -> list[str]:
-    """Say which partitions become hot or cease to be, which flows get too little, and what each Connect cluster then
-    needs.
-    """
     hot, hot_before = _hot(after), _hot(before)
     short, short_before = _short(after), _short(before)
     pairs = set(map(_pair, after.sizings))

@@ -108,7 +108,6 @@ def _blind(evidence: SizedFlow, policy: Policy) -> str | None:
 
 
 def _next_below(evidence: SizedFlow, tasks: int, hysteresis: float) -> int | None:
-    """Return the next smaller number that fits with room to spare, at the planned rate and in the busiest hour."""
     for fewer in range(tasks - 1, evidence.sizing.tasks - 1, -1):
         if evidence.load.fits(fewer, hysteresis) and evidence.peak.fits(fewer):
             return fewer

@@ -54,8 +54,7 @@ class Capacity:
 @dataclass(frozen=True)
 class Bounds:
     """Least and most tasks of a flow, and most partitions of a task; where they contradict each other, the limit
-    wins.
-    """
+    wins."""
 
     minimum: int = 1
     limit: int | None = None
@@ -153,8 +152,7 @@ class Sizing:
 @dataclass(frozen=True, eq=False)
 class FlowLoad:
     """What a flow is sized from: its assignment, the load by position, where the rates come from, and the measured
-    partitions.
-    """
+    partitions."""
 
     assignment: Assignment
     load: Load
@@ -264,7 +262,6 @@ def _tasks(load: Load, bounds: Bounds) -> tuple[int, Literal["limit", "partition
 
 
 def _hot(flow_load: FlowLoad) -> tuple[HotPartition, ...]:
-    """Return the measured partitions that no task can carry, worst first."""
     load, order = flow_load.load, flow_load.assignment.order
     heavy = [place for place in load.heavy if order[place] in flow_load.measured]
     heavy.sort(key=lambda place: (-load.alone[place], order[place]))
@@ -282,8 +279,7 @@ _ORDERS = {
 
 def _reasons(sizing: Sizing, flow_load: FlowLoad, rules: Rules) -> Iterator[str]:
     """Yield the reasons in the order of the computation: load, coverage, growth, bounds, assignment, hot partitions,
-    today's number.
-    """
+    today's number."""
     if len(flow_load.load.hours):
         yield from _load_reasons(flow_load, rules)
         yield from _bounds_reasons(sizing, flow_load.load, rules.bounds)

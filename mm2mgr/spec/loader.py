@@ -31,8 +31,7 @@ _LEADS_OUT = "a link that leads out of the tree: move the files into the tree, o
 @dataclass(frozen=True)
 class Spec:
     """A validated tree. `raw` has the written values (nested dicts), `places` their places, `overrides` the override
-    files.
-    """
+    files."""
 
     tree: Tree
     raw: dict[str, Any]
@@ -98,8 +97,7 @@ def _remember(values: object) -> None:
 
 def check_merged(merged: dict[str, object], of: str) -> tuple[FlowSettings | None, list[tuple[PathKey, str]]]:
     """Check merged settings: each layer was valid, the result need not be. Returns the paths and messages of problems
-    too.
-    """
+    too."""
     try:
         return FlowSettings.model_validate(merged), []
     except ValidationError as error:
@@ -162,11 +160,6 @@ class _Merged:
 
 
 def _tree_files(sources: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[Problem]]:
-    """List the files of `sources`, folders recursively, in a fixed order, each with whether it is in an overrides/
-    folder of the tree.
-
-    Raises Mm2mgrError for a source that does not exist.
-    """
     files: list[tuple[Path, bool]] = []
     problems: list[Problem] = []
 
@@ -220,7 +213,6 @@ def _files_below(source: Path, refuse: Callable[[object, str], None]) -> Iterato
 
 
 def _is_readable(path: Path, source: Path, refuse: Callable[[object, str], None]) -> bool:
-    """Tell whether a path is a YAML file that may be read."""
     is_yaml = path.suffix.lower() in YAML_SUFFIXES
     if not is_yaml and not path.is_symlink():
         return False

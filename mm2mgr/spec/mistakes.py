@@ -77,7 +77,6 @@ def mistakes(error: ValidationError, values: object, base: PathKey = (), of: str
 
 
 def _real_path(item: _Error, values: object) -> PathKey:
-    """Remove what pydantic adds to a path (names of union branches and validators)."""
     path: list[Key] = []
     for key in item["loc"]:
         inner = dict(enumerate(values)) if isinstance(values, list) else values
@@ -87,7 +86,6 @@ def _real_path(item: _Error, values: object) -> PathKey:
 
 
 def _is_of_entry(path: PathKey) -> bool:
-    """Tell whether a key belongs into an entry, but is beside the entries."""
     below = values_of(node_at(path[:-1])) if path else None
     return isinstance(below, Mapping) and any(path[-1] in properties_of(name) for name in _definitions(below))
 
@@ -147,7 +145,6 @@ def _kinds(node: Node) -> str:
 
 
 def _written_text(path: PathKey, value: object) -> str:
-    """Return what was written, in words; a text only if it is no secret."""
     shown = _value_text(path, value)
     if isinstance(value, bool):
         return shown
@@ -158,7 +155,6 @@ def _written_text(path: PathKey, value: object) -> str:
 
 
 def _value_text(path: PathKey, value: object) -> str:
-    """Return a short value as it was written, "" if it may be a secret or is no scalar."""
     if isinstance(value, bool):
         return str(value).lower()
     # `user:password@host` in an address is refused, and must not be repeated while doing so.
@@ -219,7 +215,6 @@ def _guess_value(node: Node, kinds: Sequence[Node], value: object) -> object:  #
 
 
 def _as_map(value: str | list[dict[str, object]]) -> dict[str, object] | None:
-    """Return the map that `a=1, b=2` or a list of maps stands for."""
     if isinstance(value, str):
         parts = [part.split("=") for part in re.split(r"[,;\s]+", value)]
         return {part[0]: part[1] for part in parts} if all(len(part) == 2 for part in parts) else None
@@ -264,7 +259,6 @@ def _is_text(choice: Node) -> bool:
 
 
 def _flat(key: str, value: object) -> Iterator[str]:
-    """Yield the keys with dots that nested maps stand for."""
     for name in [key] if not isinstance(value, dict) else ():
         yield name
     for name, below in value.items() if isinstance(value, dict) else ():
@@ -349,7 +343,6 @@ def _definitions(node: Node) -> list[str]:
 
 
 def _of_connector(key: str) -> str:
-    """Return what to write on a flow instead of a key of Connect."""
     if key in keys.OWNED_CONNECTOR_KEYS:
         return keys.OWNED_CONNECTOR_KEYS[key]
     for prefix, block in keys.PREFIX_BLOCKS.items():
@@ -359,7 +352,6 @@ def _of_connector(key: str) -> str:
 
 
 def _of_security(key: str) -> str:
-    """Return what to write on a cluster instead of a key that a client needs to log in."""
     if key in keys.LIBRDKAFKA_KEYS:
         return keys.LIBRDKAFKA_KEYS[key]
     if key in keys.SECURITY_KEYS:

@@ -50,13 +50,11 @@ class Model(BaseModel):
 
     def __hash__(self) -> int:
         """Return the same for all of a class: pydantic would copy a default without a hash for each flow, and none is
-        altered.
-        """
+        altered."""
         return hash(type(self))
 
 
 def _example(**values: JsonValue) -> dict[str, JsonValue]:
-    """Return what the schema, and errors where something else was written, give as an example."""
     return {"examples": [values]}
 
 
@@ -80,8 +78,7 @@ class Auth(Model, json_schema_extra=_example(basic=_BASIC)):
     """User name and password."""
     bearer: str | None = None
     """A token, as a placeholder such as `${env:CONNECT_TOKEN}` or `${dir:/run/secrets:connect-token}` (the file
-    connect-token); a file is read again when it changes.
-    """
+    connect-token); a file is read again when it changes."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Auth:
@@ -92,8 +89,7 @@ class Auth(Model, json_schema_extra=_example(basic=_BASIC)):
 
 class Tls(Model, json_schema_extra=_example(ca="/etc/mm2mgr/ca.pem")):
     """TLS towards a REST API; files are PEM, relative to where mm2mgr runs. A long run reads them again when they
-    change.
-    """
+    change."""
 
     ca: str | None = None
     """Certificates to trust; default: the system's."""
@@ -103,8 +99,7 @@ class Tls(Model, json_schema_extra=_example(ca="/etc/mm2mgr/ca.pem")):
     """Private key of that certificate."""
     key_password: str | None = None
     """Password of an encrypted `key`, as a placeholder such as `${env:CONNECT_KEY_PASSWORD}`; resolved on mm2mgr's
-    machine, never stored.
-    """
+    machine, never stored."""
 
 
 class Proxy(Model, json_schema_extra=_example(url="http://proxy:3128")):
@@ -112,8 +107,7 @@ class Proxy(Model, json_schema_extra=_example(url="http://proxy:3128")):
 
     url: ProxyUrl
     """`http://host:port`, or `https://…` for TLS to the proxy itself; or a placeholder such as `${env:HTTPS_PROXY}`,
-    whose value may hold user and password.
-    """
+    whose value may hold user and password."""
     basic: Basic | None = None
     """User name and password for the proxy; default: none."""
 
@@ -123,8 +117,7 @@ class MetricsEndpoint(Model, json_schema_extra=_example(url="http://cruise-contr
 
     url: Url | None = None
     """Base URL, such as `http://prometheus:9090` or `http://cruise-control:9090/kafkacruisecontrol`; here, or in the
-    defaults of clusters that share one.
-    """
+    defaults of clusters that share one."""
     auth: Auth | None = None
     """Default: none."""
     tls: Tls | None = None
@@ -136,8 +129,7 @@ class PrometheusMetrics(MetricsEndpoint, json_schema_extra=_example(url="http://
 
     labels: Annotated[dict[LabelName, str], Field(examples=[{"namespace": "kafka"}])] = {}
     """Labels that all series of this cluster carry, and no other's: `{namespace: kafka, strimzi_io_cluster: dc1}`.
-    Needed as soon as one Prometheus knows two clusters.
-    """
+    Needed as soon as one Prometheus knows two clusters."""
     rate_window: Annotated[TimeSpan, Field(ge=10)] = 300
     """Over how much time the rates of topics are taken: at least four scrapes."""
     retention: TimeSpan = 15 * 86400
@@ -166,8 +158,7 @@ class Metrics(_Endpoints, json_schema_extra=_example(prometheus={"url": "http://
     cruise_control_topic: TopicName | None = None
     """For `--from cruise-control-topic`: its `partition.metric.sample.store.topic` on this cluster;
     `__KafkaCruiseControlPartitionMetricSamples` as shipped, `strimzi.cruisecontrol.partitionmetricsamples` with
-    Strimzi.
-    """
+    Strimzi."""
     cruise_control_interval: TimeSpan = 120
     """Its `metric.sampling.interval.ms`, which one sample of that topic covers: 2 minutes as shipped."""
 
@@ -191,12 +182,10 @@ class ClusterDefaults(Model, json_schema_extra=_example(replication_factor=3)):
     """Free words that flows select clusters by, such as `{workload: logging, tier: local, dc: dc1}`."""
     security: Security = Field(default_factory=dict)
     """Plain Kafka client keys: `protocol`, `sasl.*`, `ssl.*`; null drops a key that the defaults gave. Secrets as
-    `${file:…}` placeholders of the workers' config providers.
-    """
+    `${file:…}` placeholders of the workers' config providers."""
     replication_factor: Annotated[int, Field(ge=-1, le=32)] = 3
     """Copies of each topic that MirrorMaker creates here; -1 asks the brokers for their default. Kafka's own mix of 2
-    and 3 surprises people.
-    """
+    and 3 surprises people."""
     access: Access | None = None
     """Only where mm2mgr's own machine needs other addresses or credentials than the workers."""
     metrics: Metrics | None = None
@@ -210,25 +199,21 @@ class Cluster(ClusterDefaults, json_schema_extra=_example(bootstrap_servers=["dc
     """`host:port` list as the Connect workers see it."""
     cluster_id: ClusterId | None = None
     """Kafka's own id of this cluster (`kafka-cluster.sh cluster-id`). If set, plan and apply compare it without
-    contacting Kafka; by default they ask the brokers.
-    """
+    contacting Kafka; by default they ask the brokers."""
 
 
 class Workers(Model, json_schema_extra=_example(count=3)):
     """The machines of a Connect cluster, for `mm2mgr fleet`, `simulate` and the memory of clients over links: nothing
-    is started or stopped.
-    """
+    is started or stopped."""
 
     count: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """How many run today; default: those in use, else the number needed plus one spare."""
     tasks_per_worker: TaskCount = 10
     """How many busy tasks one worker carries. Connect itself knows no such limit; published numbers go from 8 to 20,
-    and ten at 7 MB/s fill half of a 1 Gbit/s card.
-    """
+    and ten at 7 MB/s fill half of a 1 Gbit/s card."""
     memory: Annotated[ByteSize, Field(gt=0)] | None = None
     """Java heap of one worker (its -Xmx), which also bounds the fetches over a link; default: no limit, and 512 MiB for
-    links.
-    """
+    links."""
     network: Annotated[ByteRate, Field(gt=0)] | None = None
     """What one worker receives, and as much again sends; default: no limit."""
 
@@ -263,12 +248,10 @@ class ConnectDefaults(Model, json_schema_extra=_example(tls={"ca": "/etc/mm2mgr/
     waits until stored offsets have not changed for twice as long."""
     history: bool = True
     """Whether what is changed is recorded on the Kafka cluster of the workers, in topic `mm2mgr.history.internal`,
-    which `mm2mgr history`, `drift` and `reconcile` need. False where mm2mgr's login may not write there.
-    """
+    which `mm2mgr history`, `drift` and `reconcile` need. False where mm2mgr's login may not write there."""
     workers: Workers = Workers()
     """How many workers there are and what one carries. A Connect cluster's own `workers` replaces this one as a
-    whole.
-    """
+    whole."""
 
 
 class Connect(ConnectDefaults, json_schema_extra=_example(url="http://connect-1:8083", kafka="agg")):
@@ -276,25 +259,21 @@ class Connect(ConnectDefaults, json_schema_extra=_example(url="http://connect-1:
 
     url: Urls
     """REST URLs of the workers, or of a gateway before them, with its path if it has one (`https://gw/connect/east`);
-    the next one is tried when one does not answer.
-    """
+    the next one is tried when one does not answer."""
     kafka: Annotated[str, Field(examples=["agg"])]
     """Alias of the Kafka cluster that the workers themselves use (their `bootstrap.servers`)."""
     version: KafkaVersion | None = None
     """Kafka version of the workers, for `lint` and `explain`, which contact nothing; default: the newest known line.
-    plan, apply and check ask the workers.
-    """
+    plan, apply and check ask the workers."""
 
 
 class CatchUpSettings(Model, json_schema_extra=_example(limit="20MB/s")):
     """How fast records may arrive, above all those of a backlog: a client quota on the target's brokers
-    (docs/how-to/long-links.md).
-    """
+    (docs/how-to/long-links.md)."""
 
     limit: Annotated[ByteRate, Field(gt=0)]
     """Most bytes per second, as they are sent, new records included: more than the usual traffic, or no backlog is ever
-    caught up.
-    """
+    caught up."""
 
 
 class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")):
@@ -308,12 +287,10 @@ class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")
     """Default: no limit."""
     profile: Literal["latency", "balanced", "throughput"] = "balanced"
     """What its client settings favour: small fetches and batches, which arrive sooner, or large ones. `throughput`
-    takes more memory for the last tenth.
-    """
+    takes more memory for the last tenth."""
     catch_up: CatchUpSettings | None = None
     """Limit that the flows between these two clusters share, one for each direction, except flows with a limit of their
-    own. Default: no limit.
-    """
+    own. Default: no limit."""
 
 
 # --- flows ------------------------------------------------------------------------------------------------------------
@@ -321,8 +298,7 @@ class Link(Model, json_schema_extra=_example(between=["dc1", "agg"], rtt="80ms")
 
 class Topics(Model, json_schema_extra=_example(include=["app.orders", "logs[.].*"])):
     """Topics by name or Java regular expression (whole name must match). A plain name is taken literally, dots
-    included.
-    """
+    included."""
 
     include: Patterns = Field(default_factory=list)
     """What the flow mirrors; a flow without any is an error."""
@@ -335,28 +311,24 @@ class Tasks(Model, json_schema_extra=_example(max=8)):
 
     max: Literal["auto"] | TaskCount = "auto"
     """A number is taken as it is; `auto` takes the number that `mm2mgr size` computed from measured throughput, else
-    `min`.
-    """
+    `min`."""
     min: TaskCount = 1
     """With `auto`, used until the flow is sized; `mm2mgr size` goes below it only where the flow has fewer
-    partitions.
-    """
+    partitions."""
     limit: TaskCount = 64
     """Never more than this with `auto`."""
     capacity: Annotated[ByteRate, Field(gt=0)] = 10e6
     """What one task can carry. 10 MB/s is the published value for load-balanced Brooklin; measure yours."""
     record_capacity: Annotated[float, Field(gt=0)] = 100_000
     """Records per second that one task can carry, which decides where records are small. An estimate (four tasks moved
-    90 000 of 200 bytes on two cores that brokers shared), and left out where the capacity of a task was measured.
-    """
+    90 000 of 200 bytes on two cores that brokers shared), and left out where the capacity of a task was measured."""
     threshold: Share = 0.7
     """Share of both capacities to plan with, so that a task survives a peak."""
     partition_limit: TaskCount = 500
     """Never more partitions than this on one task: Brooklin's default."""
     default_rate: ByteRate = 5e3
     """Assumed for a partition of a flow in which nothing was measured; otherwise it takes its topic's mean or the
-    flow's median.
-    """
+    flow's median."""
 
     @model_validator(mode="after")
     def _bounds(self) -> Tasks:
@@ -387,14 +359,12 @@ class Checkpoints(Model, json_schema_extra=_example(group_offsets=True)):
     """How often checkpoints (and group offsets) are written."""
     connector_name: ConnectorName | None = None
     """Name of the checkpoint connector of the pair where it has one already; default:
-    `mm2.SOURCE.TARGET.checkpoint`.
-    """
+    `mm2.SOURCE.TARGET.checkpoint`."""
 
 
 class Heartbeats(Model, json_schema_extra=_example(interval="1s")):
     """A heartbeat that really crosses: written to the source, mirrored by the flow. One MirrorHeartbeatConnector per
-    pair.
-    """
+    pair."""
 
     enabled: bool = True
     """`heartbeats: false` is short for this."""
@@ -420,8 +390,7 @@ class Sync(Model, json_schema_extra=_example(topic_acls=True)):
     """Later changes of topic settings; a new topic gets them in any case."""
     topic_acls: bool = False
     """Kafka's default is true; it copies principals as they are and asks for cluster-wide ACL rights, so it is off
-    unless asked for.
-    """
+    unless asked for."""
     exclude_properties: Patterns = Field(default_factory=list)
     """Topic settings that are not copied, added to Kafka's own list."""
 
@@ -439,8 +408,7 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     """Between alias and topic name, in signs that topic names may have. One per estate."""
     delivery: Literal["at_least_once", "exactly_once"] = "at_least_once"
     """`exactly_once`: all that it needs of connector, overrides and isolation level is written; the workers must run
-    with `exactly.once.source.support=enabled`, which plan and apply check.
-    """
+    with `exactly.once.source.support=enabled`, which plan and apply check."""
     tasks: Tasks = Tasks()
     """Tasks of the source connector: a number, or bounds for the computed one."""
     catch_up: CatchUpSettings | None = None
@@ -484,8 +452,7 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
     `mm2.SOURCE.TARGET.source.FLOW`. A flow of several pairs names the connector of each under `pairs`."""
     state: Literal["running", "paused", "stopped"] | None = None
     """State that the flow's source connector is kept in. Default: not managed; `status` reports a paused or stopped
-    flow whose lag grows.
-    """
+    flow whose lag grows."""
     allow: list[Literal["mirror-again", "target-names"]] = []
     """Costly changes that this flow may make, as `--allow` does for a whole plan. `mirror-again`: records arrive a
     second time that another connector has mirrored. `target-names`: its topics get other names on the target. `plan`
@@ -494,8 +461,7 @@ class FlowSettings(Model, json_schema_extra=_example(topics={"include": ["app.or
         default_factory=dict, examples=[{"wrong-kafka": "why it is fine here"}]
     )
     """Rules of `mm2mgr lint` that are switched off for this flow, each with the reason: `{rule-id: why it is fine
-    here}`.
-    """
+    here}`."""
 
 
 class DeclaredFlow(
@@ -542,8 +508,7 @@ class Sized(Model, json_schema_extra=_example(tasks_max=8)):
     """When `tasks_max` last became another number; `--cool-down` of `apply` counts from here."""
     saves_tasks: bool = False
     """Fewer tasks than before, which fitted as well: `apply` may let the restart wait (`--cool-down`, `--off-peak`,
-    `--move-budget`).
-    """
+    `--move-budget`)."""
     partitions: Annotated[int, Field(ge=0)] | None = None
     """Partitions of the flow, for `--move-budget` of `apply`."""
 
@@ -609,22 +574,19 @@ class DedicatedPair(Model, json_schema_extra=_example(dedicated="dc1->agg")):
 
 class MovedFlow(Model, json_schema_extra=_example(**{"from": "orders:dc1->agg", "to": "payments:dc1->agg"})):
     """A flow that goes on under another name, on another Connect cluster or under another owner, with its stored
-    offsets.
-    """
+    offsets."""
 
     from_: Annotated[
         str | DedicatedPair,
         Field(alias="from", examples=["orders:dc1->agg", "agg/legacy-orders", {"dedicated": "dc1->agg"}]),
     ]
     """The flow that it was, by its id; or a connector, such as `agg/legacy-orders` (its Connect cluster first); or
-    `{dedicated: source->target}`.
-    """
+    `{dedicated: source->target}`."""
     to: FlowId
     """The id of the flow that it becomes, as `mm2mgr plan` prints it."""
     topics: Patterns = Field(default_factory=list)
     """Only these topics move, between two flows that both stay. Default: the whole flow, whose connector is deleted
-    afterwards.
-    """
+    afterwards."""
     from_owner: Owner | None = None
     """Owner of the tree that the connector comes from, where it carries that tree's mark."""
 
@@ -654,8 +616,7 @@ class Tree(Model):
     """Only in `overrides/`: written by `mm2mgr size`, reviewed like any change."""
     brokers: dict[Alias, BrokersRead] = {}
     """Only in `overrides/`: what the brokers of each Kafka cluster allow, written by `mm2mgr link read`, reviewed like
-    any change.
-    """
+    any change."""
 
 
 OVERRIDE_KEYS = ("sizing", "brokers")

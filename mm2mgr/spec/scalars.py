@@ -52,8 +52,7 @@ _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)\s*(/\s*s|ps)?\s*"
 @lru_cache(maxsize=10_000)
 def check_pattern(text: str) -> str:
     """Return `text` if it is a topic name or a valid regular expression for Connect's lists; ValueError says why
-    not.
-    """
+    not."""
     if _PLAIN.fullmatch(text):
         return text
     if not text.strip():
@@ -102,23 +101,20 @@ def java_pattern(text: str) -> str:
 
 def java_list(patterns: Iterable[str]) -> str:
     """Return the value of a Connect LIST of patterns, none twice (KIP-1161), in an order that does not depend on that
-    of the files.
-    """
+    of the files."""
     items = dict.fromkeys(map(java_pattern, patterns))
     return ",".join(items if any(map(depends_on_order, items)) else sorted(items))
 
 
 def depends_on_order(pattern: str) -> bool:
     """Tell whether a pattern means something else behind another one: Connect joins a list to one expression, which
-    numbers its groups.
-    """
+    numbers its groups."""
     return _ORDERED.search(pattern) is not None
 
 
 def replacement_of(pattern: str, replacement: str) -> Callable[[str], str | None] | None:
     """Return what Java's Matcher.replaceFirst makes of a text that matches wholly, None of another one; None where that
-    is not known.
-    """
+    is not known."""
     try:
         regex = re.compile(_python(check_pattern(pattern)), re.ASCII)
         parts = list(_replacement_parts(replacement, regex.groups))
@@ -137,8 +133,7 @@ def replacement_of(pattern: str, replacement: str) -> Callable[[str], str | None
 
 def _replacement_parts(text: str, groups: int) -> Iterator[str | int]:
     """Yield the parts of Java's replacement text: text, or the number of a group; ValueError for what Java refuses and
-    for named groups.
-    """
+    for named groups."""
     at = 0
     while at < len(text):
         if text[at] == "\\" and at + 1 < len(text):
@@ -168,7 +163,6 @@ def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
 
 
 def _python(text: str) -> str:
-    """Translate the Java forms that Python lacks: \\Q…\\E quoting and the POSIX classes."""
     text = _QUOTED.sub(lambda match: re.escape(match[1]) if match[2] else match[0], text)
     text = _CLASS.sub(lambda match: _ranges(match[0], "%s") if match[0].startswith("[") else match[0], text)
     return _ranges(text, "[%s]")
@@ -301,8 +295,7 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 def duration_seconds(value: object, bare_unit: str = "") -> float:
     """Parse `80ms`, `10min`, `1h`; returns seconds. `bare_unit`: that of a bare number. ValueError says what is
-    accepted.
-    """
+    accepted."""
     number, unit, per_second = _split(value)
     unit = unit or bare_unit
     if not unit and not per_second:

@@ -30,7 +30,6 @@ def json_schema() -> Node:
 
 
 def _explain_patterns(node: object) -> None:
-    """Add what editors show of a value that does not match a pattern."""
     if isinstance(node, dict):
         if words := SIGNS.get(node.get("pattern", "")):
             node["patternErrorMessage"] = f"should be {words}"
@@ -100,8 +99,7 @@ def values_of(node: Node) -> Node | None:
 
 def definition_paths() -> dict[str, str]:
     """Return the shortest path in YAML to each definition, such as `flows.NAME.tasks`, in the order in which a reader
-    meets them.
-    """
+    meets them."""
     schema = json_schema()
     paths: dict[str, str] = {}
     waiting = [("", schema)]

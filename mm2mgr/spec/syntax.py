@@ -24,10 +24,7 @@ _WORDS = (  # a part of the parser's message -> what to do about it
     ("'-' indicator", "the entries of a list begin with a dash and a blank, all in the same column"),
     ("sequence entries", "a list begins on the line below its key, or is written in brackets"),
     ("directive", "a value that begins with % needs quotes"),
-    (
-        "document start",
-        "text after the end of the document: a line without indentation, or a bracket too many",
-    ),
+    ("document start", "text after the end of the document: a line without indentation, or a bracket too many"),
 )
 _RESERVED = re.compile(r"(?:^|[\s\[{,])([@`%!*&])(?!\s)")
 _KEY = re.compile(r"(?<![\w.$\"'/])([A-Za-z_][\w-]*):(?=[\[{\"'])|^\s*([a-z_]+):(?=[A-Za-z])")
@@ -44,29 +41,21 @@ def explain(error: Any, text: str) -> Position:  # noqa: PLR0911 - one return pe
     if position := next(_of_text(lines, region), None):
         return position
     problem, context = error.problem or "", error.context or ""
-    line = lines[last]
+    line, here = lines[last], (mark.line, mark.column)
     indent = len(line) - len(line.lstrip(" "))
     if "escape" in problem:
-        return (
-            mark.line,
-            mark.column,
-            "a backslash in double quotes is written twice; or use single quotes: 'logs\\.app'",
-        )
+        return *here, "a backslash in double quotes is written twice; or use single quotes: 'logs\\.app'"
     if "quoted scalar" in context:
         return start.line, start.column, "this quote is never closed"
     if "anchor" in problem or "undefined alias" in problem:
-        return (
-            mark.line,
-            mark.column,
-            "no anchor of this name (&name) comes before it; text that begins with * needs quotes",
-        )
+        return *here, "no anchor of this name (&name) comes before it; text that begins with * needs quotes"
     if "merging" in problem:
-        return mark.line, mark.column, "<<: takes the anchor of a map: write <<: *name, and &name at that map"
+        return *here, "<<: takes the anchor of a map: write <<: *name, and &name at that map"
     if "flow" in context:
         return _of_brackets(lines, last, mark, start)
     if "mapping values" in problem:
         if re.match(r"\s*(- +)?[^\s:#]+: +\S", line[: mark.column]):
-            return mark.line, mark.column, "text with a colon and a blank in it needs quotes"
+            return *here, "text with a colon and a blank in it needs quotes"
         return last, indent, "this line is indented deeper than the one above, which has a value already: align them"
     if "block" in context and indent != start.column and line.strip():
         words = f"this line begins in column {indent + 1}, the keys beside it in column {start.column + 1}: align them"
@@ -74,18 +63,15 @@ def explain(error: Any, text: str) -> Position:  # noqa: PLR0911 - one return pe
     if "expected ':'" in problem:
         return start.line, start.column, "a key ends with a colon and a blank: write key: value"
     words = next((words for part, words in _WORDS if part in problem), "a key, a colon or quotes are missing")
-    return mark.line, mark.column, words
+    return *here, words
 
 
 def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Position]:
     """Yield what the lines themselves give away, the ones that the parser complains about first."""
     for number, line in enumerate(lines):
         if _CONFLICT.match(line):
-            yield (
-                number,
-                0,
-                "a conflict of a merge: keep one side, and remove the lines with <<<<<<<, ======= and >>>>>>>",
-            )
+            words = "a conflict of a merge: keep one side, and remove the lines with <<<<<<<, ======= and >>>>>>>"
+            yield number, 0, words
     for number in region:
         line = lines[number]
         blanks = line[: len(line) - len(line.lstrip())]
@@ -107,7 +93,6 @@ def _of_text(lines: list[str], region: Iterable[int]) -> Iterator[Position]:
 
 
 def _of_brackets(lines: list[str], last: int, mark: Mark, start: Mark) -> Position:
-    """Return what is wrong inside [ ] or { }, where the parser expects a comma or the end."""
     if mark.line == start.line and lines[last][: mark.column][-1:] in ("'", '"'):
         return mark.line, mark.column, "text goes on behind the quote: put all of it into the quotes"
     number = min(start.line, last)

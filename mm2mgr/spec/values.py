@@ -161,7 +161,6 @@ def _connector_name(name: str) -> str:
 
 
 def _pair(value: object) -> object:
-    """Say how a pair is written that is not `source->target`."""
     if not isinstance(value, str) or re.fullmatch(_PAIR, value):
         return value
     ends = re.fullmatch(

@@ -157,8 +157,7 @@ def merge(
     now: Entries, entries: Entries, known_names: Collection[str], before: Entries
 ) -> dict[str, Mapping[str, object]]:
     """Return the content with these entries instead of the ones there; what is no longer known is left out, unless it
-    is new.
-    """
+    is new."""
     stay = {name: entry for name, entry in now.items() if name in known_names or name not in before}
     return stay | dict(entries)
 
@@ -176,7 +175,6 @@ def override_target(path: Path) -> Path:
 
 
 def _replace_unchanged(target: Path, text: str, content: bytes | None) -> bool:
-    """Replace the file, keeping owner and mode; False where it no longer has this content."""
     like = None if content is None else target.stat()
     return replace_file(target, text, like=like, only_if=lambda: _content(target) == content)
 

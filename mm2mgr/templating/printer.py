@@ -46,8 +46,7 @@ class _MarkingLoader(jinja2.BaseLoader):
 
 class _CompiledTemplates(jinja2.BytecodeCache):
     """The code of templates by file and text, for as long as this process lives: a loop that renders again compiles
-    nothing.
-    """
+    nothing."""
 
     def __init__(self) -> None:
         self.code: dict[tuple[str, str], CodeType | None] = {}
@@ -125,8 +124,7 @@ class Printer:
 
     def read_back(self, line: _TemplateLine) -> object:
         """Return the value of a line; one of several parts takes the origin of its first inserted value that has
-        one.
-        """
+        one."""
         if line.alone:
             return self.inserted[line.inserted[0]]
         values = [self.inserted[number] for number in line.inserted]
@@ -140,8 +138,7 @@ class Printer:
     @jinja2.pass_eval_context
     def insert(self, _: object, value: object) -> str:
         """Return a mark for a value until the lines are read back: values may contain line breaks, equals signs and
-        blanks.
-        """
+        blanks."""
         if isinstance(value, _Lines):
             return value
         if isinstance(value, jinja2.Undefined):
@@ -158,8 +155,7 @@ class Printer:
 @dataclass(frozen=True)
 class _TemplateLine:
     """A rendered line with the numbers of what is inserted: `parts` is text, number, text, … of the value, or it
-    `is_block`.
-    """
+    `is_block`."""
 
     at: str
     origin: Origin
@@ -197,6 +193,4 @@ def _read_line(line: str, template: str) -> Iterator[_TemplateLine]:
 
 
 class _Lines(str):
-    """Rendered `key = value` lines."""
-
     __slots__ = ()

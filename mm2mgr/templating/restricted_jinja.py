@@ -48,8 +48,7 @@ class Overrun(jinja2.TemplateRuntimeError):
 
 def read_template(folders: Iterable[Path], template: str) -> tuple[str, str]:
     """Return the source and the path of a template; a link that leads out of its folder, a device or a huge file is
-    refused.
-    """
+    refused."""
     for folder in folders:
         path = folder.joinpath(*jinja2.loaders.split_template_path(template))
         if not (path.is_file() or path.is_fifo()):
@@ -67,8 +66,7 @@ def read_template(folders: Iterable[Path], template: str) -> tuple[str, str]:
 
 class Environment(ImmutableSandboxedEnvironment):
     """Compiles and runs templates. `functions` are what they may call beside Jinja2's own; `begin` starts a connector's
-    budget.
-    """
+    budget."""
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
@@ -117,7 +115,6 @@ class Environment(ImmutableSandboxedEnvironment):
         return ""
 
     def _weigh(self, value: object) -> int:
-        """Return about how many characters a value has when it is written out, aliases each time."""
         total, waiting = 0, [value]
         while waiting:
             item = waiting.pop()
@@ -135,7 +132,6 @@ class Environment(ImmutableSandboxedEnvironment):
         return total
 
     def _charge(self, name: str, operands: Sequence[object]) -> None:
-        """Count the work of a call before it is done."""
         weights = sorted(map(self._weigh, operands))
         work = sum(weights)
         if name in _GROWING and weights:
@@ -157,7 +153,6 @@ class Environment(ImmutableSandboxedEnvironment):
         return value
 
     def _bound_filter(self, name: str, function: Callable[..., object]) -> Callable[..., object]:
-        """Return a filter that counts its work; the environment or context that Jinja2 puts first is not part of it."""
         first = 1 if hasattr(function, "jinja_pass_arg") else 0
 
         @wraps(function)
@@ -168,8 +163,7 @@ class Environment(ImmutableSandboxedEnvironment):
 
         return run_bounded
 
-    # --- what a template may touch
-    # --------------------------------------------------------------------------------------
+    # --- what a template may touch ------------------------------------------------------------------------------------
 
     def is_safe_callable(self, obj: object) -> bool:
         is_known = id(obj) in self._own or any(obj is maker for maker in (self.globals["range"], *_MAKERS))

@@ -124,8 +124,7 @@ class TopicSource:
 
     def gather(self, inventory: Inventory, since_ms: int | None, until_ms: int) -> Iterator[Gathered]:
         """Yield the samples from `since_ms` on (None: all that the topic has); those younger than `until_ms` come
-        too.
-        """
+        too."""
         from mm2mgr.samples.batch import Gathered, Rows, TopicNames
 
         if since_ms is None or since_ms < min(
@@ -150,8 +149,7 @@ class TopicSource:
 
 def decode(value: bytes | None) -> dict[str, object] | str:
     """Decode the value of one record into bytes/s, records/s (None in v0) and bytes; the reason when it is no
-    sample.
-    """
+    sample."""
     if not value:
         return "without a value"
     layout = _LAYOUTS.get(value[0])
@@ -205,7 +203,6 @@ def _collect_samples(tables: list[pa.Table]) -> TopicSamples:
 
 
 def _ranges(settings: Mapping[str, str], topic: str, since_ms: int | None) -> list[Range]:
-    """Return (partition, first offset, end offset) of what is to be read; partitions with nothing new are left out."""
     with closing(confluent_kafka.Consumer({**settings, **_READER})) as consumer:
         try:
             described = consumer.list_topics(topic, timeout=10).topics[topic]

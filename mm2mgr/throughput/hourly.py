@@ -103,7 +103,6 @@ def hourly_rates(store: Store, window_seconds: float | None, statistic: Statisti
 
 
 def _names(table: StoredTable, window: Window) -> PartitionNames:
-    """Return the partitions of all hours; hours mostly have the same ones."""
     names = no_names()
     for hour in window.hours:
         rows = read_rows(table, window.files_of([hour]), ())
@@ -120,7 +119,6 @@ def _ends(table: StoredTable, files: Sequence[DataFile]) -> tuple[int, int]:
 def _hour(
     table: StoredTable, files: Sequence[DataFile], names: PartitionNames, size: Array, statistic: Statistic
 ) -> Array:
-    """Return the rates of one hour by place in the names; rows of other partitions are left out."""
     inner = [] if statistic == "mean" else [f"bytes_{statistic}", f"records_{statistic}"]
     roll_up = read_rows(table, files, ("covered_ms", "records", "bytes", *inner))
     rows, place = roll_up.values, names.places(roll_up)
@@ -223,7 +221,6 @@ def week_pattern(throughput: Throughput, hourly: Array) -> WeekPattern:
 def _add_up(
     labels: Sequence[tuple[str, str]], rows: Array, group: Array, throughput: Throughput, hourly: Array
 ) -> list[GroupRate]:
-    """Add up the rows of every group, given with names and clusters; busiest first."""
     count = len(labels)
 
     def sums(rates: Array) -> Array:
@@ -263,7 +260,6 @@ def _all(loads: Sequence[float]) -> tuple[float | None, ...]:
 
 
 def _sum(rates: Array) -> Array:
-    """Add up the rows; NaN only where none of them is known."""
     has_rate = np.isfinite(rates)
     return np.where(has_rate.any(axis=0), np.where(has_rate, rates, 0.0).sum(axis=0), np.nan)
 

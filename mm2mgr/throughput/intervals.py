@@ -158,7 +158,6 @@ def _has_several_sources(series: Series) -> bool:
 
 
 def _is_sorted(series: Series) -> bool:
-    """Tell whether one source's samples are in order, each moment once."""
     if _has_several_sources(series):
         return False
     late = series.time_ms[1:] <= series.time_ms[:-1]
@@ -201,8 +200,7 @@ def in_blocks(series: Series, ids: range) -> list[Series]:
 
 def tail(series: Series) -> Series:
     """Return the last samples of every series, the last with the record size in force: what the next hour starts
-    from.
-    """
+    from."""
     if not len(series):
         return series
     rows = series.ends[:, None] + np.arange(-_LEAD_SAMPLES, 0)
@@ -278,7 +276,6 @@ def intervals(series: Series, in_hour: Flags, hour_start_ms: int) -> Intervals:
 
 
 def _steps(column: Ints) -> Ints:
-    """Return how far each value is from the one before."""
     steps = np.zeros(len(column), np.int64)
     np.subtract(column[1:], column[:-1], out=steps[1:])
     return steps
@@ -340,7 +337,6 @@ def _unite_stretches(ends: Ints, spans: Ints) -> tuple[Ints, Ints]:
 
 
 def _covered_time(ends: Ints, spans: Ints, moments: Ints) -> Floats:
-    """Return how much of the time up to each moment these stretches cover, which are in order and do not overlap."""
     total = np.concatenate([[0], np.cumsum(spans)])
     place = np.searchsorted(ends, moments, side="right")
     next_ = np.minimum(place, len(ends) - 1)

@@ -152,8 +152,7 @@ def session(java_home: Path | None = None, log_file: Path | None = None) -> Spar
 
 def end(spark: SparkSession) -> None:
     """Stop a local session of `session` and its JVM; return when the JVM is gone. What spark-submit prepared, it
-    ends.
-    """
+    ends."""
     if under_spark_submit():
         return
     gateway = spark.sparkContext._gateway

@@ -34,8 +34,7 @@ _DELTA = dict.fromkeys(("partition", "covered_ms", "first_ms", "last_ms", "sampl
 @dataclass(frozen=True)
 class RateRows:
     """Rows of the table: numbers by column name, lists end to end with offsets, and names as codes of lists of
-    strings.
-    """
+    strings."""
 
     values: dict[str, Array]
     offsets: Array
@@ -107,8 +106,7 @@ def is_hour(period: str) -> bool:
 
 def past_hours(periods: Iterable[str]) -> list[str]:
     """Return the hours among these that are not in the future, by this machine's clock, oldest first; all of them where
-    all are.
-    """
+    all are."""
     hours = sorted(filter(is_hour, periods))
     return hours[: len(hours) - len(ahead(hours, time.time_ns() // 1_000_000))] or hours
 
@@ -178,7 +176,6 @@ def write_rows(
 
 
 def _in_one_chunk(tables: Sequence[pa.Table]) -> pa.Table:
-    """Put tables together, with one dictionary for each column of strings."""
     if len(tables) == 1 and all(column.num_chunks == 1 for column in tables[0].columns):
         return tables[0]
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
@@ -213,7 +210,6 @@ def _ranks(names: Sequence[str]) -> Array:
 
 
 def _places_of(names: Sequence[str], among: Sequence[str]) -> Array:
-    """Return the place of each name among others, -1 where it is none of them."""
     places = {name: place for place, name in enumerate(among)}
     return np.array([places.get(name, -1) for name in names] or [-1], np.int64)
 

@@ -46,8 +46,7 @@ Column = npt.NDArray[Any]
 @dataclass(frozen=True)
 class RollUp:
     """The values by column name, one entry per series; the lists lie end to end, row i's from offset i to offset i +
-    1.
-    """
+    1."""
 
     values: Mapping[str, Column]
     offsets: Column
@@ -84,7 +83,6 @@ def stack_roll_ups(roll_ups: Iterable[RollUp | None]) -> RollUp | None:
 
 
 def _counts(series: Series, steps: Intervals, in_hour: Flags) -> dict[str, Column]:
-    """Return what is counted of every series, whether its intervals are usable or not."""
     starts, count = series.starts, len(series.starts)
 
     def count_flags(flags: Flags) -> Column:
@@ -109,8 +107,6 @@ def _counts(series: Series, steps: Intervals, in_hour: Flags) -> dict[str, Colum
 
 @dataclass(frozen=True)
 class _Used:
-    """The usable intervals of the series that have any, numbered from 0 in order."""
-
     number: Ints
     span_ms: Ints
     bytes: Floats
@@ -158,8 +154,6 @@ def _spread(series: Series, steps: Intervals) -> tuple[dict[str, Column], Column
 
 @dataclass(frozen=True)
 class _Ordered:
-    """What sorting the rates of every series gives: statistics by name, and the sketch."""
-
     statistics: dict[str, Floats]
     buckets: Column
     weights_ms: Column
@@ -168,8 +162,7 @@ class _Ordered:
 
 def _records_too(used: _Used, table: _Ordered, sized: Flags, counted: Flags) -> dict[str, Floats]:
     """Return the records' statistics of series with bytes: a division where records had one size, else a second
-    sort.
-    """
+    sort."""
     with np.errstate(invalid="ignore", divide="ignore"):
         size = used.bytes / used.records
     quiet = ~(used.records > 0)
@@ -251,8 +244,7 @@ def rate_of(buckets: npt.NDArray[np.integer]) -> Floats:
 
 def shift_buckets(buckets: npt.NDArray[np.integer], factors: Floats) -> Ints:
     """Return the buckets after every rate is multiplied by its factor (positive); rounding to a bucket costs another 2
-    %.
-    """
+    %."""
     moved = buckets + np.rint(np.log(factors) / _LOG_GAMMA)
     return np.where(buckets <= ZERO, ZERO, np.maximum(moved, ZERO)).astype(np.int64)
 

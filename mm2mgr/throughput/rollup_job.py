@@ -179,7 +179,6 @@ def _days_due(files: Sequence[DataFile]) -> dict[str, Period]:
 
 
 def _commit(table: StoredTable, units: Sequence[WorkUnit], spread: Spread, report: Report) -> None:
-    """Have the units done, then commit each period."""
     if not units:
         return
     done = spread(units)
@@ -200,8 +199,7 @@ def _commit(table: StoredTable, units: Sequence[WorkUnit], spread: Spread, repor
 
 def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> bool:
     """Replace the files of a period; with an hour, its day goes. False where the hours of a day are others than were
-    merged.
-    """
+    merged."""
     for left in reversed(range(_TRIES)):
         state = table.snapshot()
         roll_ups = by_period(state.files)
@@ -219,8 +217,7 @@ def _commit_one(table: StoredTable, period: Period, new: Sequence[DataFile]) -> 
 
 def _expire(table: StoredTable) -> None:
     """Take out hours that are older than five weeks and have a day, and days older than 400 days, by the newest hour
-    made.
-    """
+    made."""
     state = table.snapshot()
     roll_ups = by_period(state.files)
     newest_ms = _newest_ms(roll_ups)
@@ -244,7 +241,6 @@ def _there(table: StoredTable, files: Sequence[DataFile], report: Report) -> lis
 
 
 def _require(table: StoredTable, files: Sequence[DataFile]) -> None:
-    """Mm2mgrError when a file that a task says it wrote is not there for the driver."""
     for file in files:
         if table.filesystem.get_file_info(file.path).size != file.size:
             raise Mm2mgrError(
@@ -255,8 +251,7 @@ def _require(table: StoredTable, files: Sequence[DataFile]) -> None:
 
 def _newest_ms(hours: Iterable[str]) -> int:
     """Return the start of the newest hour that is not in the future, by this machine's clock; of all hours where all
-    are.
-    """
+    are."""
     past = past_hours(hours)
     return hour_start_ms(past[-1]) if past else 0
 

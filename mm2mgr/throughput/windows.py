@@ -279,7 +279,6 @@ def _no_sums(names: PartitionNames) -> Sums:
 
 
 def _add_sizes(sums: Sums, rows: RateRows, names: PartitionNames) -> Array:
-    """Add the record sizes and how many they are, by partition; return which partitions have a row without bytes."""
     place, raw = names.places(rows), rows.values
     is_sized = np.isfinite(raw["record_bytes"]) & (place >= 0)
     at, weight = place[is_sized], raw["samples"][is_sized]
@@ -309,7 +308,6 @@ def _least(column: Array, group: Array, count: int) -> Array:
 
 
 def _logs(rows: RateRows, group: Array, count: int) -> Array:
-    """Return how many topic ids each partition had, at least one: every further one is a topic created anew."""
     ids = rows.values["topic_id"].astype(np.int64)
     has_id = np.array([topic_id is not None for topic_id in rows.topic_ids] or [True], np.bool_)[ids]
     pairs = np.unique(group[has_id].astype(np.int64) * max(1, len(rows.topic_ids)) + ids[has_id])

@@ -58,8 +58,7 @@ class Period:
 @dataclass(frozen=True)
 class WorkUnit:
     """Hours that follow one another, with the files of the hour before the first, or one day; and a share of the
-    topics.
-    """
+    topics."""
 
     store: Store
     periods: tuple[Period, ...]
@@ -120,7 +119,6 @@ def _roll_hours(unit: WorkUnit, done: Done) -> None:
 
 
 def _clean_samples(unit: WorkUnit, hour: Period, logs: _LogNumbers) -> tuple[list[Series], list[str], dict[str, str]]:
-    """Return the samples of an hour in blocks of partitions, their sources, and the reason for each file left out."""
     table, unreadable = read_share(StoredTable(unit.store, SAMPLES), hour.files, _COLUMNS, unit.share)
     sources, source = codes_of(table["source"].unify_dictionaries())
     source = constant(np.int32(0), len(table)) if len(sources) == 1 else source.astype(np.int32)
@@ -177,7 +175,6 @@ class _LogNumbers:
         return np.repeat(self._ids[np.searchsorted(self._keys, unique_keys)][inverse], lengths)
 
     def _names(self) -> RateRows:
-        """Return the names of all logs, in the order of their numbers."""
         order = np.argsort(self._ids)
         topic, partition = (self._keys >> 20)[order], (self._keys & (2**20 - 1))[order]
         clusters, topics, topic_ids = (list(dict.fromkeys(column)) for column in zip(*self._topics, strict=True))
@@ -187,7 +184,6 @@ class _LogNumbers:
         return RateRows(values, np.zeros(len(topic) + 1, np.int32), clusters, topics, topic_ids, [])
 
     def _runs(self, batch: pa.Table) -> tuple[Array, Array, Array]:
-        """Return topic, partition and length of each run of rows of one partition."""
         names, codes = zip(*(codes_of(batch[name]) for name in ("cluster", "topic", "topic_id")), strict=True)
         columns = [*codes, batch["partition"].to_numpy()]
         first = np.ones(len(batch), np.bool_)
@@ -209,7 +205,6 @@ class _LogNumbers:
         return numbers[inverse], partition, np.diff(starts, append=len(batch))
 
     def _with_ids(self) -> npt.NDArray[np.int64]:
-        """Return the number of each topic's latest id where it has none, else its own."""
         for cluster, topic, topic_id in list(self._topics):
             if topic_id is None and (cluster, topic) in self._latest:
                 self._topics.setdefault((cluster, topic, self._latest[cluster, topic][1]), len(self._topics))
@@ -263,7 +258,6 @@ def _merge_day(hours: RateRows) -> tuple[RollUp, RateRows]:
 
 
 def _logs(hours: RateRows) -> tuple[Array, Array]:
-    """Return the number of each row's log, and the first row of each log."""
     rows = hours.values
     topic = (rows["cluster"].astype(np.int64) * len(hours.topics) + rows["topic"]) * len(hours.topic_ids) + rows[
         "topic_id"
