@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 from mm2mgr import timing
 from mm2mgr.errors import Mm2mgrError
@@ -73,14 +73,8 @@ def open_source(kind: SourceKind, opening: Opening) -> Source:
     return cast("_SourceModule", import_module(kind.module)).open_source(opening)
 
 
-@dataclass(frozen=True)
-class _OpenAnswer:
-    """What a source has still to give of a span that ends at `until_ms`; no sample from before `floor_ms` is
-    believed."""
-
-    pieces: Iterator[Gathered]
-    floor_ms: int
-    until_ms: int
+_OpenAnswer: TypeAlias = tuple[Iterator[Gathered], int, int]
+"""What a source has still to give; the first moment whose samples are believed, and the last that was asked for."""
 
 
 @dataclass
@@ -108,11 +102,12 @@ class MetricSourceReader:
         # A begun answer first: a topic comes in order of offsets, so asking anew behind the newest time would skip
         # samples.
         answer, self._answer = self._answer or self._ask(time.time_ns() // 1_000_000), None
+        pieces, floor_ms, until_ms = answer
         batches: list[Batch] = []
         notes: dict[str, None] = {}
         try:
-            for piece in answer.pieces:
-                believed, doubts = _in_time(piece.batches, answer.floor_ms, answer.until_ms)
+            for piece in pieces:
+                believed, doubts = _in_time(piece.batches, floor_ms, until_ms)
                 batches += believed
                 notes |= dict.fromkeys([*piece.notes, *doubts])
                 self._newest_ms = max([self._newest_ms or 0, *(batch.time_ms for batch in believed)]) or None
@@ -130,7 +125,7 @@ class MetricSourceReader:
             # What came is kept; the next poll goes on behind it.
             return Poll(batches, notes=(*notes, error.message), lost=self._forget)
         if self._newest_ms is not None:
-            self._newest_ms = max(self._newest_ms, answer.until_ms - _LATE_MS)
+            self._newest_ms = max(self._newest_ms, until_ms - _LATE_MS)
         return Poll(batches, notes=tuple(notes), lost=self._forget)
 
     def close(self) -> None:
@@ -144,7 +139,7 @@ class MetricSourceReader:
     def _ask(self, now_ms: int) -> _OpenAnswer:
         since_ms = self._read_since_ms(now_ms)
         pieces = self.source.gather(self._topics(), since_ms, now_ms)
-        return _OpenAnswer(pieces, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms)
+        return pieces, min(since_ms or now_ms, now_ms - _REACH_MS), now_ms
 
     def _topics(self) -> Inventory:
         if self._inventory is None or timing.now() > self._inventory_until:

@@ -167,44 +167,36 @@ def _rate_per_topic(metric: Metric, labels: Mapping[str, str], window_seconds: i
     return f"sum by (topic) (rate({selected}[{window_seconds}s]))"
 
 
-@dataclass(frozen=True)
-class PrometheusReading:
-    """How to read one cluster from a Prometheus that may hold several: by labels that all its series carry."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    step_seconds: float = 30.0
-    rate_window_seconds: int = 300
-    retention_seconds: float = 15 * 86_400.0
-
-
 class _Series(TypedDict):
     metric: dict[str, str]
     values: list[tuple[float, str]]  # of a range; one moment has `value`, which is not read
 
 
-class _Endpoint(Protocol):
-    labels: Mapping[str, str]
-    rate_window: float
-    retention: float
+class _Declared(Protocol):
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def rate_window(self) -> float: ...
+    @property
+    def retention(self) -> float: ...
 
 
 class _Metrics(Protocol):
-    prometheus: _Endpoint
+    prometheus: _Declared
 
 
 def open_source(opening: Opening) -> PrometheusSource:
     """Open the Prometheus that is declared."""
-    declared = cast("_Metrics", opening.metrics).prometheus
-    reading = PrometheusReading(declared.labels, opening.step_seconds, round(declared.rate_window), declared.retention)
-    return PrometheusSource(opening.http(), reading)
+    return PrometheusSource(opening.http(), cast("_Metrics", opening.metrics).prometheus, opening.step_seconds)
 
 
 @dataclass
 class PrometheusSource:
-    """One cluster in one Prometheus; remembers which metrics are there."""
+    """One cluster in one Prometheus, which may hold several; remembers which metrics are there."""
 
     http: Http
-    reading: PrometheusReading
+    declared: _Declared
+    step_seconds: float = 30.0
     _present: Present | None = None
     _warnings: list[str] = field(default_factory=list)
     source_prefix: ClassVar[str] = PROMETHEUS_PREFIX
@@ -219,7 +211,7 @@ class PrometheusSource:
         SourceError when Prometheus does not answer or has no metric of this cluster that mm2mgr knows.
         """
         offsets, counters = present = self._present or self._discover(until_ms)
-        floor = until_ms - round(self.reading.retention_seconds * 1000)
+        floor = until_ms - round(self.declared.retention * 1000)
         since = None if since_ms is None else max(since_ms, floor)
         if offsets:
             yield from self._offsets(inventory, present, since, until_ms)
@@ -232,7 +224,7 @@ class PrometheusSource:
     def _offsets(
         self, inventory: Inventory, present: Present, since_ms: int | None, until_ms: int
     ) -> Iterator[Gathered]:
-        step_ms = max(1000, round(self.reading.step_seconds * 1000))
+        step_ms = max(1000, round(self.step_seconds * 1000))
         # The last time is `until_ms`, and none is at or before `since_ms`.
         times = [until_ms] if since_ms is None else list(range(until_ms, since_ms, -step_ms))[::-1]
         for piece in _pieces(inventory, times):
@@ -241,7 +233,7 @@ class PrometheusSource:
     def _offsets_of(
         self, inventory: Inventory, present: Present, times: list[int], step_ms: int, since_ms: int | None
     ) -> Gathered:
-        (offset_metrics, counters), labels = present, self.reading.labels
+        (offset_metrics, counters), labels = present, self.declared.labels
         assert offset_metrics is not None
         ends, scraped = (
             self._ask(query(offset_metrics.end, labels), times, step_ms) for query in (_rate_per_partition, _scraped_at)
@@ -281,7 +273,7 @@ class PrometheusSource:
         self, inventory: Inventory, counters: TopicCounters, since_ms: int | None, until_ms: int
     ) -> Iterator[Gathered]:
         """Windows lie side by side on a fixed grid, so no moment counts twice."""
-        window_ms = self.reading.rate_window_seconds * 1000
+        window_ms = round(self.declared.rate_window) * 1000
         last = (until_ms - _LATE_MS) // window_ms * window_ms
         # A window's samples carry its last millisecond, so the first new one ends after the millisecond behind them.
         first = last if since_ms is None else (since_ms + 1) // window_ms * window_ms + window_ms
@@ -290,7 +282,7 @@ class PrometheusSource:
             yield self._rates_of(inventory, counters, piece)
 
     def _rates_of(self, inventory: Inventory, counters: TopicCounters, times: list[int]) -> Gathered:
-        window_ms = self.reading.rate_window_seconds * 1000
+        window_ms = round(self.declared.rate_window) * 1000
         bytes_in, records_in = (self._ask(query, times, window_ms) for query in self._rate_queries(counters))
         names = _names(inventory, bytes_in, keeps_dots=False)
         rows = Rows(inventory, PROMETHEUS_PREFIX + counters.bytes_in.name, window_ms)
@@ -302,7 +294,7 @@ class PrometheusSource:
         return self._as_gathered(rows, [*names.notes(), _SHARED])
 
     def _rate_queries(self, counters: TopicCounters) -> tuple[str, str]:
-        asked = self.reading.labels, self.reading.rate_window_seconds
+        asked = self.declared.labels, round(self.declared.rate_window)
         return _rate_per_topic(counters.bytes_in, *asked), _rate_per_topic(counters.records_in, *asked)
 
     # --- the API ------------------------------------------------------------------------------------------------------
@@ -313,10 +305,10 @@ class PrometheusSource:
         return Gathered(rows.batches(), list(dict.fromkeys(notes)))
 
     def _discover(self, now_ms: int) -> Present:
-        query = {"query": discovery(self.reading.labels), "time": _seconds(now_ms)}
+        query = {"query": discovery(self.declared.labels), "time": _seconds(now_ms)}
         metrics = _choose_metrics([series["metric"] for series in self._result("/api/v1/query", query, "vector")])
         if metrics == (None, None):
-            labels = _matchers(self.reading.labels)
+            labels = _matchers(self.declared.labels)
             raise self.http.error(
                 f"no series with {labels} of a metric that shows the load of partitions",
                 f"check `labels`, and that one of these is scraped: {', '.join(known_names())}",

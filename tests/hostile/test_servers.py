@@ -25,8 +25,9 @@ from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples.batch import Inventory
 from mm2mgr.samples.cruise_control import CruiseControlSource
 from mm2mgr.samples.http import Endpoint, Http
-from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
+from mm2mgr.samples.prometheus import PrometheusSource
 from mm2mgr.sandbox.kafka_servers import DIRECT, Worker
+from mm2mgr.spec.models import PrometheusMetrics
 from tests.cli.command import Command
 from tests.cli.conftest import mm2mgr, site
 from tests.fake_connect import FakeConnect, serving
@@ -51,7 +52,7 @@ def ask_connect(url: str, seconds: float) -> object:
 
 def ask_prometheus(url: str, seconds: float) -> object:
     with Http(Endpoint("Prometheus of 'dc1'", url, timeout_seconds=seconds)) as http:
-        return list(PrometheusSource(http, PrometheusReading()).gather(KNOWN, None, 1_795_255_200_000))
+        return list(PrometheusSource(http, PrometheusMetrics()).gather(KNOWN, None, 1_795_255_200_000))
 
 
 def ask_cruise_control(url: str, seconds: float) -> object:
@@ -196,7 +197,7 @@ def test_no_odd_value_of_a_metric_source_is_a_traceback(odd: Any) -> None:
     for instant, span in answers:
         http = Canned(lambda path, instant=instant, span=span: span if path.endswith("range") else instant)
         try:
-            list(PrometheusSource(http, PrometheusReading()).gather(KNOWN, None, 1_795_255_200_000))
+            list(PrometheusSource(http, PrometheusMetrics()).gather(KNOWN, None, 1_795_255_200_000))
         except Mm2mgrError:
             continue
     for answer in replaced(STATE | {"records": [RECORD]}, odd):

@@ -19,7 +19,8 @@ from responses import RequestsMock
 from mm2mgr.kafka.client import TopicInfo
 from mm2mgr.samples.batch import Batch, Doubts, Gathered, Inventory, TopicNames
 from mm2mgr.samples.http import Endpoint, Http, SourceError
-from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
+from mm2mgr.samples.prometheus import PrometheusSource
+from mm2mgr.spec.models import PrometheusMetrics
 
 URL = "http://prometheus.test:9090"
 NOW = 1_795_255_200_000
@@ -76,9 +77,9 @@ def serve(wire: RequestsMock, prometheus: Prometheus) -> Prometheus:
 
 
 def gathered(
-    http: Http, known: Inventory, since_ms: int | None = None, reading: PrometheusReading | None = None
+    http: Http, known: Inventory, since_ms: int | None = None, declared: PrometheusMetrics | None = None
 ) -> Gathered:
-    pieces = list(PrometheusSource(http, reading or PrometheusReading()).gather(known, since_ms, NOW))
+    pieces = list(PrometheusSource(http, declared or PrometheusMetrics()).gather(known, since_ms, NOW))
     return Gathered([each for piece in pieces for each in piece.batches], [n for piece in pieces for n in piece.notes])
 
 
@@ -133,7 +134,7 @@ def test_the_kafka_exporter_is_preferred_and_a_jmx_exporter_without_rules_is_und
 
 def test_only_series_with_the_labels_of_the_cluster_are_asked_for(http: Http, wire: RequestsMock) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], one_topic({"current_offset": "1"})))
-    gathered(http, inventory(logs=1), reading=PrometheusReading({"cluster": 'd"c\\1', "env": "prod"}))
+    gathered(http, inventory(logs=1), declared=PrometheusMetrics(labels={"cluster": 'd"c\\1', "env": "prod"}))
     assert all('{cluster="d\\"c\\\\1",env="prod"}' in asked["query"] for asked in prometheus.queries)
 
 
@@ -174,11 +175,10 @@ def scrapes(every: float, rate: float) -> Callable[[str, list[float]], list[Seri
 def test_however_a_catch_up_is_cut_each_scrape_counts_once_and_rates_are_true(
     every: int, step: int, cuts: list[int]
 ) -> None:
-    reading = PrometheusReading(step_seconds=step)
     samples: dict[int, int] = {}
     with RequestsMock() as wire, Http(Endpoint("p", URL)) as http:
         serve(wire, Prometheus([EXPORTER], scrapes(every, rate=50)))
-        source, since = PrometheusSource(http, reading), NOW - 3_600_000
+        source, since = PrometheusSource(http, PrometheusMetrics(), step), NOW - 3_600_000
         for until in [*sorted({NOW - cut * 1000 for cut in cuts}), NOW]:
             for piece in source.gather(inventory(logs=1), since, until):
                 for (_, _, at), end in cells(piece.batches, "end_offset").items():
@@ -193,7 +193,12 @@ def test_however_a_catch_up_is_cut_each_scrape_counts_once_and_rates_are_true(
 
 def test_a_catch_up_goes_no_further_back_than_the_retention(http: Http, wire: RequestsMock) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], scrapes(30, rate=1)))
-    gathered(http, inventory(logs=1), since_ms=NOW - 90 * 86_400_000, reading=PrometheusReading(retention_seconds=3600))
+    gathered(
+        http,
+        inventory(logs=1),
+        since_ms=NOW - 90 * 86_400_000,
+        declared=PrometheusMetrics.model_validate({"retention": "1h"}),
+    )
     assert min(float(asked["start"]) for asked in prometheus.queries) > NOW / 1000 - 3600
     points = [(float(asked["end"]) - float(asked["start"])) / float(asked["step"]) + 1 for asked in prometheus.queries]
     assert max(points) <= 11_000
@@ -201,7 +206,7 @@ def test_a_catch_up_goes_no_further_back_than_the_retention(http: Http, wire: Re
 
 def test_a_large_cluster_is_asked_in_pieces(http: Http, wire: RequestsMock) -> None:
     prometheus = serve(wire, Prometheus([EXPORTER], scrapes(30, rate=1)))
-    pieces = PrometheusSource(http, PrometheusReading(step_seconds=30)).gather(
+    pieces = PrometheusSource(http, PrometheusMetrics(), step_seconds=30).gather(
         inventory(logs=50_000), NOW - 600_000, NOW
     )
     first = next(pieces)
@@ -322,7 +327,7 @@ def test_an_answer_that_is_none_is_an_error_that_names_the_source(
 def test_without_a_known_metric_the_names_looked_for_are_said(http: Http, wire: RequestsMock) -> None:
     serve(wire, Prometheus([], one_topic({})))
     with pytest.raises(SourceError, match="shows the load of partitions") as caught:
-        gathered(http, inventory(logs=1), reading=PrometheusReading({"cluster": "dc9"}))
+        gathered(http, inventory(logs=1), declared=PrometheusMetrics(labels={"cluster": "dc9"}))
     assert 'cluster="dc9"' in caught.value.message
     assert "kafka_topic_partition_current_offset" in str(caught.value.hint)
 

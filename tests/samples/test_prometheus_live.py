@@ -26,10 +26,11 @@ from mm2mgr.samples.batch import Batch, Inventory
 from mm2mgr.samples.catch_up import MetricSourceReader
 from mm2mgr.samples.follow import Round, Schedule, follow
 from mm2mgr.samples.http import Endpoint, Http, SourceError
-from mm2mgr.samples.prometheus import PrometheusReading, PrometheusSource
+from mm2mgr.samples.prometheus import PrometheusSource
 from mm2mgr.samples.store import SampleStore
 from mm2mgr.sandbox.kafka_servers import Broker
 from mm2mgr.sandbox.server import free_ports
+from mm2mgr.spec.models import PrometheusMetrics
 from tests.samples.rows import stored
 
 PROMETHEUS = os.environ.get("MM2MGR_PROMETHEUS") or shutil.which("prometheus")
@@ -73,10 +74,10 @@ class World:
     url: str
     prometheus: subprocess.Popen[bytes]
 
-    reading = PrometheusReading({"cluster": "dc1"}, step_seconds=1, rate_window_seconds=10)
+    declared = PrometheusMetrics.model_validate({"labels": {"cluster": "dc1"}, "rate_window": "10s"})
 
     def source(self, http: Http) -> PrometheusSource:
-        return PrometheusSource(http, self.reading)
+        return PrometheusSource(http, self.declared, step_seconds=1)
 
     def inventory(self) -> Inventory:
         with Kafka(self.access) as kafka:
@@ -192,7 +193,7 @@ def test_rounds_catch_up_after_an_interruption_and_a_dead_prometheus_is_said(tmp
 
         def rounds(seconds: float) -> list[str]:
             told: list[Round] = []
-            source = PrometheusSource(stack.enter_context(Http(endpoint)), here.reading)
+            source = PrometheusSource(stack.enter_context(Http(endpoint)), here.declared, step_seconds=1)
             reader = MetricSourceReader(here.access, lambda topic: topic == TOPIC, source, store)
             follow([reader], Schedule(1.0, seconds), store, told.append)
             return [error.message for each in told for error in each.failures.values()]
