@@ -223,7 +223,7 @@ def _stopped(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
     if seen is None or seen.running is None:
         raise Mm2mgrError(f"{flow.id}: its connector does not exist", hint="run mm2mgr apply")
     if refused := untouchable(seen.running.config, (flow.connect.name, seen.desired.name), Ownership.of(topology)):
-        raise Mm2mgrError(f"{seen.key}: {refused[0]}", hint=refused[1])
+        raise Mm2mgrError(f"{seen.key}: {refused.text}", hint=refused.remedy or None)
     if not seen.running.has_stopped:
         state = seen.status.state if seen.status else "without a status"
         shown = "STOPPED, but its tasks have not ended" if seen.running.is_stopping else state
@@ -260,7 +260,7 @@ async def _patch(client: ConnectClient, planned: FlowReset, owners: Ownership) -
     """Write the entries, unless connector or offsets are no longer what was shown, and wait until they are read back."""
     name, alias = planned.connector, planned.flow.source.alias
     if refused := untouchable((await client.info(name)).config, (planned.flow.connect.name, name), owners):
-        raise Mm2mgrError(refused[0], hint=refused[1])
+        raise Mm2mgrError(refused.text, hint=refused.remedy or None)
     stored = parse_stored(await client.offsets(name), alias)
     if moved := [str(one.partition) for one in planned.resets if stored.get(one.partition) != one.stored]:
         raise Mm2mgrError(

@@ -16,7 +16,9 @@ from mm2mgr.lint.hops import Hop
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import connector_text
 from mm2mgr.plan.guards import Connectors
-from mm2mgr.plan.renames import (
+from mm2mgr.plan.widening import (
+    MirroredState,
+    Widening,
     former_names,
     names_of,
     new_names,
@@ -24,7 +26,6 @@ from mm2mgr.plan.renames import (
     objection_too_long,
     other_names,
 )
-from mm2mgr.plan.widening import MirroredState, Widening
 from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY
 from mm2mgr.text import few, in_yaml

@@ -10,11 +10,10 @@ from mm2mgr.json_values import to_json
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_text import price_text
 from mm2mgr.partitions import Offsets, TopicPartition, listing_of, moved_partitions, predict
-from mm2mgr.plan.changes import Change, Plan
+from mm2mgr.plan.changes import KINDS, Change, Plan, Price, Volume
 from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.plan.mirroring_cost import log_bytes, moved, volume
-from mm2mgr.plan.price import KINDS, Price, Volume
 from mm2mgr.spec.models import FlowSettings
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 
