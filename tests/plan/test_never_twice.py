@@ -79,14 +79,10 @@ Live = dict[Named, tuple[dict[str, str], str]]
 
 
 def judged_in_any_order(facts: Facts) -> list[ClusterPlan]:
-    """Judge as the planner does, and see that the order of the judges changes nothing but whose reason comes first."""
+    """Judge as the planner does, and see that the order of the judges changes nothing but whose reason is given."""
     parts = judged(facts)
-    remarks = [sorted(map(repr, change.remarks)) for part in parts for change in part.changes]
-    for judges, partners in ((JUDGES[::-1], PARTNERS), (JUDGES[3:] + JUDGES[:3], PARTNERS), (JUDGES, PARTNERS[::-1])):
-        others = judged(facts, judges, partners)
-        assert written(others) == written(parts)
-        if partners is PARTNERS:
-            assert [sorted(map(repr, change.remarks)) for part in others for change in part.changes] == remarks
+    for judges, partners in ((JUDGES[::-1], PARTNERS), (JUDGES[2:] + JUDGES[:2], PARTNERS), (JUDGES, PARTNERS[::-1])):
+        assert written(judged(facts, judges, partners)) == written(parts)
     return parts
 
 
