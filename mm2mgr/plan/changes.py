@@ -94,7 +94,7 @@ class Price:
         }
 
 
-def summed(prices: Iterable[Price]) -> Price:
+def total_price(prices: Iterable[Price]) -> Price:
     """Return the prices together."""
     return sum(prices, Price())
 
@@ -171,7 +171,8 @@ class Change:
     @property
     def remedy(self) -> str:
         """How to get a blocked one through."""
-        return "; ".join(dict.fromkeys(one.remedy for one in self.remarks if one.effect == "blocks" and one.remedy))
+        remedies = (remark.remedy for remark in self.remarks if remark.effect == "blocks")
+        return "; ".join(dict.fromkeys(filter(None, remedies)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -202,7 +203,7 @@ class Change:
             return replace(change, action="no-op", config=None, price=Price(), steps=())
         return change
 
-    def explained(self, text: str) -> Change:
+    def with_reason(self, text: str) -> Change:
         """Return the change with this as its reason."""
         others = tuple(remark for remark in self.remarks if remark.effect != "notes")
         return replace(self, remarks=(*others, Remark(text, "notes")))
@@ -319,7 +320,7 @@ class Plan:
     @property
     def price(self) -> Price:
         """What all that is written costs."""
-        return summed(change.price for change in self.writes)
+        return total_price(change.price for change in self.writes)
 
     def flow_prices(self) -> dict[str, Price]:
         """Return what is written for each flow costs; a connector that serves several flows counts for each of them."""

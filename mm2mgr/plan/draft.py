@@ -85,8 +85,8 @@ class Declared:
 
 @dataclass(frozen=True)
 class Draft:
-    """The changes that the tree wants, by Connect cluster. `connectors` are those of the tree, of which in each pair one
-    of the `carriers` goes on with the heartbeats; `left_overs`: see `heartbeats.left_overs_of`.
+    """The changes that the tree wants, by Connect cluster. `connectors` are those of the tree, of which in each pair
+    one of the `carriers` goes on with the heartbeats; `left_overs`: see `heartbeats.left_overs_of`.
 
     `compared` has what was compared, before moves were put in.
     """
@@ -111,9 +111,9 @@ class Draft:
         return tuple(name for name in self.answers if name not in self.live)
 
     @cached_property
-    def on(self) -> dict[str, list[Connector]]:
+    def by_cluster(self) -> dict[str, list[Connector]]:
         """The connectors that the plan is to bring to each Connect cluster."""
-        return _chosen(self.declared, self.connectors)
+        return _connectors_by_cluster(self.declared, self.connectors)
 
     @cached_property
     def changes(self) -> dict[Named, Change]:
@@ -127,7 +127,7 @@ class Draft:
     @property
     def through_workers(self) -> list[str]:
         """The aliases of the Kafka clusters that the workers' own producers write to."""
-        connectors = (connector for name in self.live for connector in self.on[name])
+        connectors = (connector for name in self.live for connector in self.by_cluster[name])
         aliases = (c.config.get("target.cluster.alias", "") for c in connectors if writes_through_workers(c.config))
         return [alias for alias in dict.fromkeys(aliases) if alias in self.declared.topology.clusters]
 
@@ -184,16 +184,16 @@ class Draft:
         or delete.
         """
         planned = {change.named: change.action for change in plan.changes}
-        kept = {used for named, used in self.client_ids.items() if planned.get(named, "blocked") == "blocked"}
+        in_use = {used for named, used in self.client_ids.items() if planned.get(named, "blocked") == "blocked"}
         concerned = frozenset(used for named, used in self.client_ids.items() if named in planned)
-        return UsedClientIds(concerned, None if self.errors else frozenset(kept), self.declared.only is None)
+        return UsedClientIds(concerned, None if self.errors else frozenset(in_use), self.declared.only is None)
 
     def idle_permits(self, needed: Collection[tuple[Named, str]]) -> Iterator[tuple[str, str]]:
         """Yield Connect clusters with what flows allow there although nothing needs it: a line that stays would let the
         next accident through.
         """
         idle: dict[tuple[str, str], list[str]] = {}
-        for c in (connector for on in self.on.values() for connector in on if connector.type == "source"):
+        for c in (connector for on in self.by_cluster.values() for connector in on if connector.type == "source"):
             for kind in self.declared.flows[c.flows[0]].settings.allow:
                 if ((c.connect, c.name), kind) not in needed:
                     idle.setdefault((c.connect, kind), []).append(c.flows[0])
@@ -221,11 +221,13 @@ def make_draft(
     else:
         carriers = heartbeat_carriers(topology, declared.connectors, running)
         connectors = with_carriers(declared.connectors, carriers)
-    chosen = _chosen(declared, connectors)
+    chosen = _connectors_by_cluster(declared, connectors)
     names = topology.connects if declared.only is None else sorted(filter(chosen.get, topology.connects))
     compared = {
         name: former.compared[name]
-        if former and connectors == former.connectors and _shown(former.answers[name]) == _shown(answers[name])
+        if former
+        and connectors == former.connectors
+        and _connectors_of(former.answers[name]) == _connectors_of(answers[name])
         else _compare_on(name, declared, chosen[name], answers[name])
         for name in names
     }
@@ -242,11 +244,11 @@ def _live(answers: Answers) -> dict[str, Live]:
     return {name: answer for name, answer in answers.items() if isinstance(answer, Live)}
 
 
-def _shown(answer: Live | Mm2mgrError) -> object:
+def _connectors_of(answer: Live | Mm2mgrError) -> object:
     return answer.connectors if isinstance(answer, Live) else answer
 
 
-def _chosen(declared: Declared, connectors: Iterable[Connector]) -> dict[str, list[Connector]]:
+def _connectors_by_cluster(declared: Declared, connectors: Iterable[Connector]) -> dict[str, list[Connector]]:
     on: dict[str, list[Connector]] = {name: [] for name in declared.topology.connects}
     for connector in connectors:
         if declared.only is None or declared.only & set(connector.flows):
@@ -378,9 +380,9 @@ def _adopt(  # noqa: PLR0913  both sides, and what is known of them
         reason = "nothing of that name runs there, and a new connector would mirror everything from the start"
         change = change.with_remarks(Remark(reason, remedy=f"correct {entry.place}, or remove that entry"))
     elif not is_marked and (other := another_connector(desired, live)):
-        reason = f"the connector to be adopted {other}"
-        remove = f"if another connector is meant, correct {entry.place}; else remove that entry, and {_without_text(desired)}"
-        change = change.with_remarks(Remark(reason, remedy=remove))
+        correct = f"if another connector is meant, correct {entry.place}"
+        remedy = f"{correct}; else remove that entry, and {_without_text(desired)}"
+        change = change.with_remarks(Remark(f"the connector to be adopted {other}", remedy=remedy))
     if live is None or change.action == "blocked":
         return change, replace(listed, says=f"not adopted: {change.reason}")
     if is_marked:

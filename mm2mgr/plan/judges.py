@@ -167,7 +167,7 @@ def follows_blocked(changes: Changes, _: Facts) -> Remarks:
             if other:
                 partners.setdefault(change.named, set()).add(other)
                 partners.setdefault(other, set()).add(change.named)
-    blocked = _blocked(changes)
+    blocked = _blocked_names(changes)
 
     def reason(change: Change) -> str | None:
         if (first := sorted(blocked.intersection(change.follows))) and change.action in WRITES:
@@ -192,17 +192,19 @@ PARTNERS: tuple[Judge, ...] = (serves_only_blocked, replaced_by_blocked, follows
 # --- their effect -----------------------------------------------------------------------------------------------------
 
 
-def judged(facts: Facts, judges: Sequence[Judge] = JUDGES, partners: Sequence[Judge] = PARTNERS) -> list[ClusterPlan]:
+def judge_parts(
+    facts: Facts, judges: Sequence[Judge] = JUDGES, partners: Sequence[Judge] = PARTNERS
+) -> list[ClusterPlan]:
     """Return the drafted parts with all remarks; afterwards nothing else blocks a change."""
     changes: Changes = {change.named: change for part in facts.parts for change in part.changes}
     while True:
         remarks = [judge(changes, facts) for judge in judges]
         now = _with_partners(_with_blocks(changes, _first_reasons(remarks)), facts, partners)
-        if _blocked(now) == _blocked(changes):
+        if _blocked_names(now) == _blocked_names(changes):
             break
         changes = now
     final = {
-        named: change.with_remarks(*(r for said in remarks for r in said.get(named, ()) if r.effect == "warns"))
+        named: change.with_remarks(*(r for of_judge in remarks for r in of_judge.get(named, ()) if r.effect == "warns"))
         for named, change in now.items()
     }
     return [part.each(lambda change: final[change.named]) for part in facts.parts]
@@ -218,7 +220,7 @@ def _first_reasons(remarks: Iterable[Remarks]) -> Remarks:
     return reasons
 
 
-def _blocked(changes: Changes) -> frozenset[Named]:
+def _blocked_names(changes: Changes) -> frozenset[Named]:
     return frozenset(named for named, change in changes.items() if change.action == "blocked")
 
 
@@ -232,10 +234,10 @@ def _with_blocks(changes: Changes, remarks: Remarks) -> dict[Named, Change]:
 def _with_partners(changes: Changes, facts: Facts, partners: Sequence[Judge]) -> Changes:
     """Block what would be wrong without something that is blocked, until nothing more is."""
     while True:
-        before = _blocked(changes)
+        before = _blocked_names(changes)
         for judge in partners:
             changes = _with_blocks(changes, judge(changes, facts))
-        if _blocked(changes) == before:
+        if _blocked_names(changes) == before:
             return changes
 
 
@@ -247,8 +249,8 @@ def with_many_changes_held(plan: Plan) -> Plan:
     remedy = f"look at each of them; if they are intended, write --max-changes {count}, or plan fewer flows with --flow"
     remark = Remark(f"too many changes: {count}, and --max-changes allows {most}", remedy=remedy)
 
-    def held(change: Change) -> Change:
+    def hold(change: Change) -> Change:
         return change if change.action in {"no-op", "blocked"} else change.with_remarks(remark)
 
-    quotas = tuple(quota.blocked(remark) if quota.is_write else quota for quota in plan.quotas)
-    return replace(plan, clusters=tuple(cluster.each(held) for cluster in plan.clusters), quotas=quotas)
+    quotas = tuple(quota.as_blocked(remark) if quota.is_write else quota for quota in plan.quotas)
+    return replace(plan, clusters=tuple(cluster.each(hold) for cluster in plan.clusters), quotas=quotas)

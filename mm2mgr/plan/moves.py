@@ -27,6 +27,7 @@ from mm2mgr.topology import KafkaCluster, Moved, Topology
 from mm2mgr.truth.reach import numbers
 
 Config = Mapping[str, str]
+Filters = tuple[tuple[Selection | NameFilter, ...], tuple[Selection, ...]]
 
 
 def with_moves(
@@ -272,20 +273,20 @@ class _Planning:
         sentence = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
         if over.back and over.move.created:
             change = replace(change, action="delete", keys=diff(running.configs[receiver], {}), config=None, state=None)
-        self.changes[receiver] = replace(change, takes_over=over).explained(sentence)
+        self.changes[receiver] = replace(change, takes_over=over).with_reason(sentence)
         beside = [companion for companion, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
         to = f"its topics move to {connector_text(receiver)}"
         if over.before is not None and not over.back and over.keeps is None and not over.leaves:
-            self.changes[giver] = self.deleted(giver, receiver, to)
+            self.changes[giver] = self.delete_change(giver, receiver, to)
         elif over.before is not None:
             gives = self.changes.get(giver) or Change(*giver, "source", "update", before=over.before)
-            gives = replace(gives, moves_to=receiver).explained("it goes on as before" if over.back else to)
+            gives = replace(gives, moves_to=receiver).with_reason("it goes on as before" if over.back else to)
             if gives.action == "no-op" and over.keeps is not None and not over.move.carried:  # it is stopped meanwhile
                 rested = f"offsets of topics that it no longer takes move to {connector_text(receiver)}"
                 keys, price = diff(over.before, over.keeps), Price(gives.tasks)
                 gives = replace(gives, action="update", config=dict(over.keeps), keys=keys, price=price)
-                gives = gives.explained(rested)
+                gives = gives.with_reason(rested)
             if over.back or over.leaves:
                 config = unmarked(over.before)
                 keys = diff(over.before, config)
@@ -294,10 +295,10 @@ class _Planning:
                 turned = (gives.shown, over.move.giver_then) if gives.shown != over.move.giver_then else None
                 gives = replace(gives, action="update", config=over.before, state=turned)
             if over.leaves:
-                gives = gives.explained(f"{to}; it stays, STOPPED, until --prune deletes it")
+                gives = gives.with_reason(f"{to}; it stays, STOPPED, until --prune deletes it")
             self.changes[giver] = gives
         for companion in beside:
-            self.changes[companion] = self.deleted(
+            self.changes[companion] = self.delete_change(
                 companion, receiver, f"it served only '{giver[1]}', whose topics move"
             )
 
@@ -318,74 +319,70 @@ class _Planning:
         back = entry is None and not move.carried
         keeps = self.desired[giver].config if move.partial and giver in self.desired else None
         alias = (running.configs[receiver] if back else change.config or {}).get("source.cluster.alias", "")
-        picks = Picks(move.pair[0], alias, *self.chosen(receiver, giver, entry, None if back else keeps, move))
+        picks = Picks(move.pair[0], alias, *self.offset_filters(receiver, giver, entry, None if back else keeps, move))
         planned = self.changes.get(giver)
         leaves = entry is None and not back and keeps is None and not (planned and planned.action == "delete")
         stay = move.partial or back or entry is None
         gone = (
             ()
             if stay
-            else tuple((companion, running.configs[companion]) for companion in self.beside(giver, move.pair))
+            else tuple(
+                (companion, running.configs[companion]) for companion in self.unneeded_companions(giver, move.pair)
+            )
         )
         now = Journal(declared or then, needs=journal.needs if journal else (), move=move)
         kafka = self.clusters[(change.config or {})["target.cluster.alias"]] if not giver[0] and not back else None
         resting = None
         if entry and live and receiver in self.desired and (move.partial or not move.created):
-            takes, stays = self.rested(receiver, giver, entry, move)
+            takes, stays = self.resting_filters(receiver, giver, entry, move)
             resting = replace(picks, takes=takes, leaves=stays)
         leaves = leaves and live is not None
         return TakeOver(
             giver, live, keeps, now, picks, gone, back=back, leaves=leaves, resting=resting, dedicated=kafka
         )
 
-    def deleted(self, named: Named, receiver: Named, reason: str) -> Change:
+    def delete_change(self, named: Named, receiver: Named, reason: str) -> Change:
         config = self.running.configs[named]
         keys, remarks = diff(unmarked(config), {}), (Remark(reason, "notes"),)
         gone = Change(*named, type_of(config), "delete", (), keys, remarks, before=config, moves_to=receiver)
         return with_price(gone)
 
-    def chosen(
+    def offset_filters(
         self, receiver: Named, giver: Named, entry: Moved | None, keeps: Config | None, move: Move
-    ) -> tuple[tuple[Selection | NameFilter, ...], tuple[Selection, ...]]:
-        """Return what must take a topic that moves, and what must not: stale offsets of other topics are never
-        carried.
-        """
-        running = self.running
+    ) -> Filters:
+        """Return which topics' offsets move and which stay; stale offsets of other topics never move."""
         if not move.partial and move.created:
             return (), ()
-        had, has = running.configs.get(giver), running.configs.get(receiver)
+        had, has = self.running.configs.get(giver), self.running.configs.get(receiver)
         if had and keeps is not None and unmarked(had) == dict(keeps) and move.carried:
             had = None  # it is narrowed already, so it says no more what moves
         config = self.desired[receiver].config if receiver in self.desired and entry else None
-        takes: list[Selection | NameFilter | None] = [running.selection(giver, had) if had else None]
-        takes += [running.selection(receiver, config) if config else None]
-        if entry and entry.topics:
-            takes.append(NameFilter(tuple(java_pattern(topic) for topic in entry.topics), ()))
-        leaves = [running.selection(giver, keeps) if keeps is not None else None]
-        if has and not move.created and not move.carried:
-            leaves.append(running.selection(receiver, unmarked(has)))
-        return tuple(selection for selection in takes if selection), tuple(
-            selection for selection in leaves if selection
-        )
+        took = unmarked(has) if has and not move.created and not move.carried else None
+        return self._filters([(giver, had), (receiver, config)], [(giver, keeps), (receiver, took)], entry)
 
-    def rested(
-        self, receiver: Named, giver: Named, entry: Moved, move: Move
-    ) -> tuple[tuple[Selection | NameFilter, ...], tuple[Selection, ...]]:
+    def resting_filters(self, receiver: Named, giver: Named, entry: Moved, move: Move) -> Filters:
         """Return the same for topics that the giver takes no more: whatever it has stored of them is final."""
-        running = self.running
-        takes: list[Selection | NameFilter | None] = [running.selection(receiver, self.desired[receiver].config)]
-        if entry.topics:
-            takes.append(NameFilter(tuple(map(java_pattern, entry.topics)), ()))
-        leaves = [running.selection(giver, running.configs[giver])]
-        if giver in self.desired:
-            leaves.append(running.selection(giver, self.desired[giver].config))
-        if (has := running.configs.get(receiver)) and not move.created and not move.carried:
-            leaves.append(running.selection(receiver, unmarked(has)))
-        return tuple(selection for selection in takes if selection), tuple(
-            selection for selection in leaves if selection
-        )
+        has = self.running.configs.get(receiver)
+        took = unmarked(has) if has and not move.created and not move.carried else None
+        keeps = self.desired[giver].config if giver in self.desired else None
+        leaves = [(giver, self.running.configs[giver]), (giver, keeps), (receiver, took)]
+        return self._filters([(receiver, self.desired[receiver].config)], leaves, entry)
 
-    def beside(self, giver: Named, pair: tuple[str, str]) -> Iterator[Named]:
+    def _filters(
+        self,
+        takes: Iterable[tuple[Named, Config | None]],
+        leaves: Iterable[tuple[Named, Config | None]],
+        entry: Moved | None,
+    ) -> Filters:
+        """Return what must take a topic that moves, and what must not: the selections of these configs."""
+
+        def selections(configs: Iterable[tuple[Named, Config | None]]) -> tuple[Selection, ...]:
+            return tuple(filter(None, (self.running.selection(named, config) for named, config in configs if config)))
+
+        topics = (NameFilter(tuple(map(java_pattern, entry.topics)), ()),) if entry and entry.topics else ()
+        return (*selections(takes), *topics), selections(leaves)
+
+    def unneeded_companions(self, giver: Named, pair: tuple[str, str]) -> Iterator[Named]:
         """Yield the connectors of the giver's pair, there, that nothing else needs: heartbeats and checkpoints."""
         live, desired = self.running.configs, self.desired
         of_pair = [
@@ -428,10 +425,10 @@ class _Planning:
                 " other one where they are",
             )
         if journal and journal.move:
-            yield from self.unconfirmed(receiver, journal.move, had, entry)
-        yield from self.not_to_be_given(giver, receiver, entry)
+            yield from self.doubts_about_journal(receiver, journal.move, had, entry)
+        yield from self.blockers_of_giver(giver, receiver, entry)
         if journal and journal.move:
-            yield from self.stuck(change, journal.move, had, entry)
+            yield from self.blockers_of_half_done_move(change, journal.move, had, entry)
         least = (3, 7) if change.action == "create" else (3, 6)
         purposes = {
             giver: "offsets are exact only of a STOPPED connector (KIP-875)",
@@ -459,7 +456,7 @@ class _Planning:
                 "move the whole flow to a new one",
             )
 
-    def not_to_be_given(self, giver: Named, receiver: Named, entry: Moved | None) -> Iterator[Remark]:
+    def blockers_of_giver(self, giver: Named, receiver: Named, entry: Moved | None) -> Iterator[Remark]:
         """Yield why a connector may not give its topics: it is somebody else's, or no source connector that can be
         stopped now.
         """
@@ -490,7 +487,9 @@ class _Planning:
                 "bring the tree back to what it was, apply to finish that one, then move it",
             )
 
-    def unconfirmed(self, receiver: Named, move: Move, had: Config | None, entry: Moved | None) -> Iterator[Remark]:
+    def doubts_about_journal(
+        self, receiver: Named, move: Move, had: Config | None, entry: Moved | None
+    ) -> Iterator[Remark]:
         """Yield why a journal is not followed: anybody may have written it, so the tree or the giver has to say the
         same.
         """
@@ -553,7 +552,9 @@ class _Planning:
             )
             self.block(change, Remark(reason, remedy=_NO_MOVE))
 
-    def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[Remark]:
+    def blockers_of_half_done_move(
+        self, change: Change, move: Move, had: Config | None, entry: Moved | None
+    ) -> Iterator[Remark]:
         """Yield why a move that was begun cannot continue with the tree as it is now."""
         if not move.carried and had is None and entry and not entry.dedicated:
             yield _refusal(

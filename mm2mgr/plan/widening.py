@@ -42,7 +42,7 @@ class MirroredState:
     aliases: Collection[str] = ()
     """All declared Kafka clusters."""
 
-    def listed(self, alias: str) -> TopicListing | None:
+    def listing(self, alias: str) -> TopicListing | None:
         """Return the topics of a Kafka cluster, None when they were not read."""
         listing = self.topics.get(alias)
         return listing if isinstance(listing, TopicListing) else None
@@ -81,7 +81,7 @@ class Widening:
         if goes_on and both and all(selection.takes(topic) for selection in both):
             return None
         name = hop.selection.target_name(topic) if hop.selection else topic
-        return name if self.newly(name) and self.renamed(name) == topic else None
+        return name if self.newly(name) and self.name_on_target(name) == topic else None
 
     def repeats(self, other: Named, topic: str, *, is_abandoned: bool) -> bool:
         """Tell whether it would mirror a topic again that another connector has mirrored.
@@ -119,7 +119,7 @@ class Widening:
         """The alias of the target."""
         return self.new.subject.target
 
-    def renamed(self, topic: str) -> str:
+    def name_on_target(self, topic: str) -> str:
         """Return a topic's name on the target, as far as it is known."""
         return self.new.target_names(topic).text
 
@@ -184,9 +184,9 @@ def _may_share(hop: Hop, other: Hop) -> bool:
     return bool(shared.topic or shared.undecided)
 
 
-def taken(widening: Widening, state: MirroredState) -> Taken | None:
+def topics_taken(widening: Widening, state: MirroredState) -> Taken | None:
     """Return what a write will take that is there now; None when the source's topics were not read."""
-    listed = state.listed(widening.source)
+    listed = state.listing(widening.source)
     if listed is None:
         return None
     begun = state.begun.get(widening.named, ())
