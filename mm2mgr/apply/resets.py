@@ -51,7 +51,7 @@ async def _patch(client: ConnectClient, reset: FlowReset, owners: Ownership) -> 
     """Write the entries, unless connector or offsets are no longer what was shown, and wait until they are read back."""
     name, alias = reset.connector, reset.flow.source.alias
     if refused := untouchable((await client.info(name)).config, (reset.flow.connect.name, name), owners):
-        raise Mm2mgrError(refused[0], hint=refused[1])
+        raise Mm2mgrError(refused.text, hint=refused.remedy or None)
     stored = parse_stored(await client.offsets(name), alias)
     if moved := [str(offset.partition) for offset in reset.resets if stored.get(offset.partition) != offset.stored]:
         raise Mm2mgrError(

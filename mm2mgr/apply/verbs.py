@@ -24,6 +24,7 @@ from mm2mgr.live.questions import Configs, Statuses
 from mm2mgr.live.reach import Limits
 from mm2mgr.live.read import ask_all, open_client
 from mm2mgr.live.snapshot import Steps
+from mm2mgr.remarks import Remark
 from mm2mgr.render import Connector, connectors_of
 from mm2mgr.text import few, nearest
 from mm2mgr.topology import Flow, Topology
@@ -182,7 +183,7 @@ def decide(
     warning = _against_tree(request, chosen)
     change = replace(chosen, action="write", before=before, warning=warning, kind=kind)
     if refusal := untouchable(shown.config, chosen.named, owners):
-        return replace(change, action="refused", detail=refusal[0], hint=refusal[1])
+        return replace(change, action="refused", detail=refusal.text, hint=refusal.remedy or None)
     if request.verb == "restart":
         return _restart(request, change, shown)
     if request.verb == "resume" and before == "FAILED":
@@ -191,13 +192,13 @@ def decide(
     return replace(change, action="none", detail=f"already {before}") if before == request.goal else change
 
 
-def untouchable(config: Mapping[str, str], named: tuple[str, str], owners: Ownership) -> tuple[str, str | None] | None:
+def untouchable(config: Mapping[str, str], named: tuple[str, str], owners: Ownership) -> Remark | None:
     """Return why nothing may be sent to a connector, and what to do."""
     if not owners.is_ours(named, config):
-        remedy = None if named in owners.released else owners.remedy(named, config)
-        return f"{owners.whose(named, config)}; mm2mgr does not touch it", remedy
+        remedy = "" if named in owners.released else owners.remedy(named, config)
+        return Remark(f"{owners.whose(named, config)}; mm2mgr does not touch it", remedy=remedy)
     if JOURNAL_KEY in config:
-        return "a move of its stored offsets is not finished", _FINISH
+        return Remark("a move of its stored offsets is not finished", remedy=_FINISH)
     return None
 
 

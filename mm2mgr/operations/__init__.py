@@ -75,9 +75,8 @@ if TYPE_CHECKING:  # the names again, for type checkers; a test holds the two li
     from mm2mgr.operations.who import FlowTopics, TopicRoutes, topics, who
     from mm2mgr.operations.workspace import Workspace
     from mm2mgr.partitions import Statistic
-    from mm2mgr.plan.changes import Plan
+    from mm2mgr.plan.changes import KINDS, Plan
     from mm2mgr.plan.drift import DriftReport
-    from mm2mgr.plan.price import KINDS
     from mm2mgr.plan.quotas import QuotaResult
     from mm2mgr.plan.resets import FlowReset, Place, ResetOrder
     from mm2mgr.plan.schedule import OffPeak, RestartRules
@@ -130,9 +129,8 @@ _HOMES: Mapping[str, str] = {
         "partitions": "Statistic",
         "apply.applied": "Applied",
         "apply.execute": "FINISH_SECONDS",
-        "plan.changes": "Plan",
+        "plan.changes": "KINDS Plan",
         "plan.drift": "DriftReport",
-        "plan.price": "KINDS",
         "plan.quotas": "QuotaResult",
         "plan.resets": "FlowReset Place ResetOrder",
         "plan.schedule": "OffPeak RestartRules",

@@ -188,7 +188,7 @@ def _stopped(topology: Topology, reading: Reading, flow: Flow) -> LiveConnector:
     if seen is None or seen.running is None:
         raise Mm2mgrError(f"{flow.id}: its connector does not exist", hint="run mm2mgr apply")
     if refused := untouchable(seen.running.config, (flow.connect.name, seen.desired.name), Ownership.of(topology)):
-        raise Mm2mgrError(f"{seen.key}: {refused[0]}", hint=refused[1])
+        raise Mm2mgrError(f"{seen.key}: {refused.text}", hint=refused.remedy or None)
     if not seen.running.has_stopped:
         state = seen.status.state if seen.status else "without a status"
         shown = "STOPPED, but its tasks have not ended" if seen.running.is_stopping else state

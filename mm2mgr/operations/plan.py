@@ -20,12 +20,11 @@ from mm2mgr.comparison.differences import Named
 from mm2mgr.errors import InvalidArgument, Mm2mgrError
 from mm2mgr.files import check_free
 from mm2mgr.operations.workspace import Workspace
-from mm2mgr.plan.changes import Change, Plan, Wish
+from mm2mgr.plan.changes import KINDS, Change, Plan, Wish
 from mm2mgr.plan.history import HistoryEntry, read_history
 from mm2mgr.plan.judges import with_many_changes_held
 from mm2mgr.plan.planfile import PLAN, as_reviewed, read_plan, write_plan
 from mm2mgr.plan.planner import make_plan
-from mm2mgr.plan.price import KINDS
 from mm2mgr.plan.schedule import RestartRules, Saving, waiting, with_waiting
 from mm2mgr.timing import wait_for
 from mm2mgr.topology import lease_group

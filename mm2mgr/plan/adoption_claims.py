@@ -147,8 +147,8 @@ def _claims_in(texts: Mapping[str, str]) -> list[Claim]:
 
 
 CLAIMED = (
-    "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up writes it"
-    " under release: and applies"
+    "if your tree has released it, apply its newest commit; else agree on one owner: the tree that gives it up writes"
+    " it under release: and applies"
 )
 """What to do about what another owner claims."""
 

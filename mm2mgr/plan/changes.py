@@ -1,6 +1,7 @@
-"""The plan as a value: creates, updates and deletes, key by key, with what they cost. Pure.
+"""The plan as a value: creates, updates and deletes, key by key, with what they cost and what is said of them. Pure.
 
 A Connect cluster whose live state could not be read has an error and no changes: a failed read never becomes a create.
+Costly kinds are written only where `--allow KIND`, or `allow: [KIND]` on the flow, says so.
 """
 
 from __future__ import annotations
@@ -9,18 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from mm2mgr.comparison.differences import KeyChange, Named, diff
-from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare, with_live_order
-from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
-from mm2mgr.comparison.ownership import ListEntry, Ownership
-from mm2mgr.connectors import RESTING, SETTLED
+from mm2mgr.comparison.differences import KeyChange, Named
+from mm2mgr.comparison.journal import TakeOver
+from mm2mgr.comparison.ownership import ListEntry
+from mm2mgr.connectors import RESTING
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.price import Price, summed
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.remarks import Remark, texts_of
-from mm2mgr.render import Connector
-from mm2mgr.text import few, number_of
-from mm2mgr.topology import ListedConnector
 from mm2mgr.truth import reach
 
 Action = Literal["create", "update", "delete", "no-op", "blocked"]
@@ -29,6 +25,78 @@ ORDER: Mapping[str, int] = {"heartbeat": 0, "source": 1, "checkpoint": 2}
 """Heartbeats first: their topic must be there when the source connector looks; checkpoints after what they
 translate.
 """
+
+
+KINDS = {
+    "mirror-again": "mirror records a second time that another connector has mirrored",
+    "target-names": "mirror topics of a flow that runs under other names on the target from now on",
+    "deletes": "delete more connectors than go unasked (half of this owner's; 10, or 20 % of them)",
+}
+"""The costly kinds of change; `deletes` belongs to no flow. The flow's `allow` (spec) has the others."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """Records, and bytes of them in the target's log; `unmeasured` names what could not be measured, and is not in
+    them.
+    """
+
+    records: int = 0
+    size_bytes: int = 0
+    unmeasured: tuple[str, ...] = ()
+    json_keys = "records bytes=size_bytes unmeasured"
+
+    def __add__(self, other: Volume) -> Volume:
+        unmeasured = tuple(dict.fromkeys((*self.unmeasured, *other.unmeasured)))
+        return Volume(self.records + other.records, self.size_bytes + other.size_bytes, unmeasured)
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one change costs, or several together.
+
+    `restarts` are tasks that run now and start anew; `moved` of `partitions` get another task, None where they could
+    not be counted; `again` is what is mirrored a second time; `groups` are consumer groups whose checkpoints start
+    anew, `group_patterns` what they match where they could not be read; `irreversible` says what no later plan undoes.
+    """
+
+    restarts: int = 0
+    moved: int | None = 0
+    partitions: int = 0
+    again: Volume | None = None
+    groups: tuple[str, ...] = ()
+    group_patterns: tuple[str, ...] = ()
+    irreversible: tuple[str, ...] = ()
+
+    def __add__(self, other: Price) -> Price:
+        return Price(
+            self.restarts + other.restarts,
+            None if self.moved is None or other.moved is None else self.moved + other.moved,
+            self.partitions + other.partitions,
+            self.again + other.again if self.again and other.again else self.again or other.again,
+            tuple(dict.fromkeys((*self.groups, *other.groups))),
+            tuple(dict.fromkeys((*self.group_patterns, *other.group_patterns))),
+            tuple(dict.fromkeys((*self.irreversible, *other.irreversible))),
+        )
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """Return JSON-ready values, None for nothing."""
+        if self == Price():
+            return None
+        return {
+            "restarts": self.restarts,
+            "moved_partitions": self.moved,
+            "partitions": self.partitions,
+            "again": to_json(self.again),
+            "groups": list(self.groups),
+            "group_patterns": list(self.group_patterns),
+            "irreversible": list(self.irreversible),
+        }
+
+
+def total_price(prices: Iterable[Price]) -> Price:
+    """Return the prices together."""
+    return sum(prices, Price())
 
 
 @dataclass(frozen=True)
@@ -103,7 +171,8 @@ class Change:
     @property
     def remedy(self) -> str:
         """How to get a blocked one through."""
-        return "; ".join(dict.fromkeys(one.remedy for one in self.remarks if one.effect == "blocks" and one.remedy))
+        remedies = (remark.remedy for remark in self.remarks if remark.effect == "blocks")
+        return "; ".join(dict.fromkeys(filter(None, remedies)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -134,7 +203,7 @@ class Change:
             return replace(change, action="no-op", config=None, price=Price(), steps=())
         return change
 
-    def explained(self, text: str) -> Change:
+    def with_reason(self, text: str) -> Change:
         """Return the change with this as its reason."""
         others = tuple(remark for remark in self.remarks if remark.effect != "notes")
         return replace(self, remarks=(*others, Remark(text, "notes")))
@@ -251,7 +320,7 @@ class Plan:
     @property
     def price(self) -> Price:
         """What all that is written costs."""
-        return summed(change.price for change in self.writes)
+        return total_price(change.price for change in self.writes)
 
     def flow_prices(self) -> dict[str, Price]:
         """Return what is written for each flow costs; a connector that serves several flows counts for each of them."""
@@ -281,52 +350,6 @@ class Plan:
         }
 
 
-LiveConfigs = Mapping[str, Mapping[str, str]]
-
-
-def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
-    owners: Ownership,
-    connect: str,
-    desired: Iterable[Connector],
-    live: LiveConfigs,
-    wish: Wish | None = None,
-    *,
-    states: Mapping[str, str] | None = None,
-    tasks: Mapping[str, int] | None = None,
-    workers: WorkerClients | None = None,
-) -> ClusterPlan:
-    """Compare what one Connect cluster should run with the configs it has (name → config).
-
-    `states` has the states that connectors show, in Connect's words; one that is not there is unknown. `tasks` has how
-    many tasks they have.
-    """
-    wish, states, tasks, workers = wish or Wish(), states or {}, tasks or {}, workers or WorkerClients()
-    ordered = sorted(desired, key=lambda connector: (connector.pair, ORDER[connector.type], connector.name))
-    lists: list[ListEntry] = []
-    changes = []
-    for connector in ordered:
-        config, state = live.get(connector.name), states.get(connector.name, "")
-        entry = owners.adopted.get((connect, connector.name))
-        if entry:
-            change, listed = _adopt(owners, entry, connector, config, workers, state=state)
-            lists.append(listed)
-        else:
-            change = _compare(owners, connect, connector, config, state=state)
-        changes.append(change)
-    names = {connector.name for connector in ordered}
-    ours = {name for name, config in live.items() if owners.is_ours((connect, name), config)}
-    left_over = sorted(ours - names)
-    if wish.prune:
-        changes += [_delete(connect, name, live[name]) for name in left_over]
-    lists += [owners.released_entry(named, live.get(named[1])) for named in owners.released if named[0] == connect]
-    shown_changes = (
-        with_price(replace(change, shown=states.get(change.connector, ""), tasks=tasks.get(change.connector, 0)))
-        for change in changes
-    )
-    left = () if wish.prune else tuple(left_over)
-    return ClusterPlan(connect, tuple(shown_changes), left, len(live) - len(ours), lists=tuple(lists))
-
-
 def with_price(change: Change) -> Change:
     """Return the change with what it costs on the Connect cluster."""
     if change.action == "delete":
@@ -347,122 +370,6 @@ def count_deletes(changes: Collection[Change], left_over: int) -> tuple[int, int
     return sum(change.action == "delete" and not change.moves_to for change in changes), owned
 
 
-def _compare(
-    owners: Ownership, connect: str, desired: Connector, live: Mapping[str, str] | None, *, state: str
-) -> Change:
-    named = connect, desired.name
-    ours = live is not None and owners.is_ours(named, live)
-    desired_config = desired.config if live is None else with_live_order(desired.config, live)
-
-    def change(action: Action, keys: tuple[KeyChange, ...] = (), *remarks: Remark) -> Change:
-        config, before = desired_config if action in WRITES else None, live if ours else None
-        flows, name = desired.flows, desired.name
-        return Change(connect, name, desired.type, action, flows, keys, remarks, config, before=before, shown=state)
-
-    if live is None:
-        rests = ("", desired.state) if desired.state in RESTING else None
-        return replace(change("create", diff({}, desired.config, desired.origins)), state=rests)
-    if not ours:
-        reason = f"a connector of this name exists and {owners.whose(named, live)}; mm2mgr does not touch it"
-        other = another_connector(desired, live) if JOURNAL_KEY not in live else None
-        if other:  # adopting it would be refused, for this reason
-            return change("blocked", (), Remark(f"{reason}; it {other}", remedy=_without_text(desired)))
-        remedy = f"{owners.remedy(named, live)}; else {_without_text(desired)}"
-        return change("blocked", (), Remark(reason, remedy=remedy))
-    keys = diff(live, desired_config, desired.origins) if live != desired_config else ()
-    moves = keys and desired.type == "source" and is_moved(live, desired_config)
-    runs = state in {"RUNNING", "FAILED"}
-    along = (Remark(move_text(live, desired_config, runs=runs), "notes"),) if moves else ()
-    turn = _turn(state, desired.state)
-    change_found = change("update", keys, *along) if keys or turn else change("no-op")
-    if turn:
-        change_found = replace(change_found, state=turn)
-    if moves and not runs and (journal := Journal.of(live)):  # what runs has nothing to prove
-        change_found = replace(change_found, needs_offsets=journal.needs)
-    if desired.state is None and state in RESTING and JOURNAL_KEY not in live:
-        return change_found.with_remarks(Remark(state, "rests"))
-    if desired.state is None or state in SETTLED:
-        return change_found
-    unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"
-    return change_found.with_remarks(Remark(unknown, "warns"))
-
-
-def _adopt(  # noqa: PLR0913  both sides, and what is known of them
-    owners: Ownership,
-    entry: ListedConnector,
-    desired: Connector,
-    live: Mapping[str, str] | None,
-    workers: WorkerClients,
-    *,
-    state: str,
-) -> tuple[Change, ListEntry]:
-    """Return what happens to a connector that `adopt:` names, and what its line says."""
-    change = _compare(owners, entry.connect, desired, live, state=state)
-    listed = ListEntry("adopt", entry.connector, entry.place)
-    is_marked = live is not None and not owners.is_adopted(entry.named, live)
-    if live is None:
-        reason = "nothing of that name runs there, and a new connector would mirror everything from the start"
-        change = change.with_remarks(Remark(reason, remedy=f"correct {entry.place}, or remove that entry"))
-    elif not is_marked and (other := another_connector(desired, live)):
-        reason = f"the connector to be adopted {other}"
-        remove = f"if another connector is meant, correct {entry.place}; else remove that entry, and {_without_text(desired)}"
-        change = change.with_remarks(Remark(reason, remedy=remove))
-    if live is None or change.action == "blocked":
-        return change, replace(listed, says=f"not adopted: {change.reason}")
-    if is_marked:
-        return change, replace(listed, says="it carries the owner mark", done=True)
-    comparison = compare(desired, live, workers)
-    if comparison.differing:
-        rest = (
-            f"{number_of(len(comparison.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds"
-            " already"
-        )
-        reason = f"adopted: the tree differs in {few(comparison.differing)}; {rest}"
-        says = "its owner mark is written with this change; then this line can go"
-        return change.with_remarks(Remark(reason, "notes")), replace(listed, says=says)
-    # With the config that it has: what only pauses or stops it leaves that as it is.
-    rests = replace(change, action="update", keys=(), config=live) if change.state else None
-    says = "nothing is written until its config must change, and the owner mark then: this line is needed until then"
-    remarks = tuple(remark for remark in change.remarks if remark.effect != "notes")
-    nothing = replace(change, action="no-op", keys=(), config=None, remarks=remarks)
-    return rests or nothing, replace(listed, says=f"adopted; {says}", pending=comparison.pending)
-
-
-def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
-    """Return the states before and after, where a connector is to be paused, resumed or stopped.
-
-    A failed connector is not resumed for that. No state, or a transitional one, says nothing.
-    """
-    if wished is None or shown not in SETTLED or shown == wished or (shown, wished) == ("FAILED", "RUNNING"):
-        return None
-    return shown, wished
-
-
-# A pair has one heartbeat and one checkpoint connector, whoever runs it.
-_REMEDIES = {
-    "heartbeat": (
-        "leave the heartbeats of the pair to that connector: write heartbeats: false in flow '{flow}' and the other"
-        " flows of the pair"
-    ),
-    "checkpoint": (
-        "leave the checkpoints of the pair to that connector, which then has to take these topics and groups too: "
-        "write checkpoints: false in flow '{flow}' and the other flows of the pair"
-    ),
-    "source": "rename flow '{flow}', or delete that connector if it is no longer needed",
-}
-
-
-def _without_text(desired: Connector) -> str:
-    """Return how a flow does without a connector that has its name and is not this tree's."""
-    flow, origin = desired.flows[0].partition(":")[0], desired.origins.get("name")
-    if desired.type == "source" and origin and origin.kind == "spec":
-        return (
-            f"write another connector_name in flow '{flow}' ({origin.where}), or delete that connector if it is no"
-            " longer needed"
-        )
-    return _REMEDIES[desired.type].format(flow=flow)
-
-
 def connector_text(named: Named) -> str:
     """Return in words which connector is meant."""
     return f"'{named[1]}' on Connect cluster '{named[0]}'"
@@ -477,8 +384,3 @@ def type_of(config: Mapping[str, str]) -> str:
     """Return source, checkpoint or heartbeat; of any other class its name."""
     name = config.get("connector.class", "").strip()
     return reach.type_of(name) or name
-
-
-def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:
-    type_, keys = type_of(config), diff(config, {})
-    return Change(connect, name, type_, "delete", (), keys, (Remark("no longer declared", "notes"),), before=config)

@@ -9,14 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mm2mgr.comparison.differences import Named
-from mm2mgr.comparison.equivalence import WorkerClients
-from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import RESTING, RunningConnector
+from mm2mgr.comparison.differences import KeyChange, Named, diff
+from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare, with_live_order
+from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, is_moved, move_text
+from mm2mgr.comparison.ownership import ListEntry, Ownership
+from mm2mgr.connectors import RESTING, SETTLED, RunningConnector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
-from mm2mgr.plan.changes import WRITES, Change, ClusterPlan, Plan, Wish, plan_cluster
+from mm2mgr.plan.changes import ORDER, WRITES, Action, Change, ClusterPlan, Plan, Wish, type_of, with_price
 from mm2mgr.plan.guards import ClusterFacts, Connectors, may_write_to_other_cluster, writes_through_workers
 from mm2mgr.plan.heartbeats import (
     Carrier,
@@ -26,11 +27,12 @@ from mm2mgr.plan.heartbeats import (
     left_overs_of,
     with_carriers,
 )
-from mm2mgr.plan.moves import BothSides, with_moves
+from mm2mgr.plan.moves import with_moves
 from mm2mgr.plan.quotas import ClientId, UsedClientIds, client_id_of
+from mm2mgr.remarks import Remark
 from mm2mgr.render import Connector
-from mm2mgr.text import few
-from mm2mgr.topology import Flow, Topology
+from mm2mgr.text import few, number_of
+from mm2mgr.topology import Flow, ListedConnector, Topology
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ class Declared:
 
 @dataclass(frozen=True)
 class Draft:
-    """The changes that the tree wants, by Connect cluster. `connectors` are those of the tree, of which in each pair one
-    of the `carriers` goes on with the heartbeats; `left_overs`: see `heartbeats.left_overs_of`.
+    """The changes that the tree wants, by Connect cluster. `connectors` are those of the tree, of which in each pair
+    one of the `carriers` goes on with the heartbeats; `left_overs`: see `heartbeats.left_overs_of`.
 
     `compared` has what was compared, before moves were put in.
     """
@@ -109,9 +111,9 @@ class Draft:
         return tuple(name for name in self.answers if name not in self.live)
 
     @cached_property
-    def on(self) -> dict[str, list[Connector]]:
+    def by_cluster(self) -> dict[str, list[Connector]]:
         """The connectors that the plan is to bring to each Connect cluster."""
-        return _chosen(self.declared, self.connectors)
+        return _connectors_by_cluster(self.declared, self.connectors)
 
     @cached_property
     def changes(self) -> dict[Named, Change]:
@@ -125,7 +127,7 @@ class Draft:
     @property
     def through_workers(self) -> list[str]:
         """The aliases of the Kafka clusters that the workers' own producers write to."""
-        connectors = (connector for name in self.live for connector in self.on[name])
+        connectors = (connector for name in self.live for connector in self.by_cluster[name])
         aliases = (c.config.get("target.cluster.alias", "") for c in connectors if writes_through_workers(c.config))
         return [alias for alias in dict.fromkeys(aliases) if alias in self.declared.topology.clusters]
 
@@ -182,16 +184,16 @@ class Draft:
         or delete.
         """
         planned = {change.named: change.action for change in plan.changes}
-        kept = {used for named, used in self.client_ids.items() if planned.get(named, "blocked") == "blocked"}
+        in_use = {used for named, used in self.client_ids.items() if planned.get(named, "blocked") == "blocked"}
         concerned = frozenset(used for named, used in self.client_ids.items() if named in planned)
-        return UsedClientIds(concerned, None if self.errors else frozenset(kept), self.declared.only is None)
+        return UsedClientIds(concerned, None if self.errors else frozenset(in_use), self.declared.only is None)
 
     def idle_permits(self, needed: Collection[tuple[Named, str]]) -> Iterator[tuple[str, str]]:
         """Yield Connect clusters with what flows allow there although nothing needs it: a line that stays would let the
         next accident through.
         """
         idle: dict[tuple[str, str], list[str]] = {}
-        for c in (connector for on in self.on.values() for connector in on if connector.type == "source"):
+        for c in (connector for on in self.by_cluster.values() for connector in on if connector.type == "source"):
             for kind in self.declared.flows[c.flows[0]].settings.allow:
                 if ((c.connect, c.name), kind) not in needed:
                     idle.setdefault((c.connect, kind), []).append(c.flows[0])
@@ -207,37 +209,29 @@ def make_draft(
     Without `replace_carriers` the former's go on with the heartbeats.
     """
     live, topology, wish = _live(answers), declared.topology, declared.wish
-    running = RunningConnectors.of(
-        declared.owners,
-        {name: there.connectors for name, there in live.items()},
-        deletes=wish.prune and declared.only is None,
-        held=wish.deletes_held,
+    deletes = wish.prune and declared.only is None
+    connectors_on = {name: there.connectors for name, there in live.items()}
+    running = replace(
+        RunningConnectors.of(declared.owners, connectors_on, deletes=deletes, held=wish.deletes_held),
+        workers={name: there.worker for name, there in live.items()},
+        unread=[name for name in answers if name not in live],
     )
     if former and not replace_carriers:
         carriers, connectors = former.carriers, former.connectors
     else:
         carriers = heartbeat_carriers(topology, declared.connectors, running)
         connectors = with_carriers(declared.connectors, carriers)
-    chosen = _chosen(declared, connectors)
+    chosen = _connectors_by_cluster(declared, connectors)
     names = topology.connects if declared.only is None else sorted(filter(chosen.get, topology.connects))
     compared = {
         name: former.compared[name]
-        if former and connectors == former.connectors and _shown(former.answers[name]) == _shown(answers[name])
+        if former
+        and connectors == former.connectors
+        and _connectors_of(former.answers[name]) == _connectors_of(answers[name])
         else _compare_on(name, declared, chosen[name], answers[name])
         for name in names
     }
-    sides = BothSides(
-        running.configs,
-        running.states,
-        {name: there.worker for name, there in live.items()},
-        frozenset(answers.keys() - live.keys()),
-        frozenset(running.owned),
-        {(c.connect, c.name): c for c in connectors},
-        topology.clusters,
-        released=declared.owners.released.keys(),
-        is_whole=declared.only is None,
-    )
-    parts = with_moves(compared.values(), topology.moved, sides)
+    parts = with_moves(compared.values(), topology, connectors, running, is_whole=declared.only is None)
     left_overs = left_overs_of({c.named: c for part in parts for c in part.changes}, carriers, running)
     if left_overs:
         deleted = {change.named for part in parts for change in part.changes if change.action == "delete"}
@@ -250,11 +244,11 @@ def _live(answers: Answers) -> dict[str, Live]:
     return {name: answer for name, answer in answers.items() if isinstance(answer, Live)}
 
 
-def _shown(answer: Live | Mm2mgrError) -> object:
+def _connectors_of(answer: Live | Mm2mgrError) -> object:
     return answer.connectors if isinstance(answer, Live) else answer
 
 
-def _chosen(declared: Declared, connectors: Iterable[Connector]) -> dict[str, list[Connector]]:
+def _connectors_by_cluster(declared: Declared, connectors: Iterable[Connector]) -> dict[str, list[Connector]]:
     on: dict[str, list[Connector]] = {name: [] for name in declared.topology.connects}
     for connector in connectors:
         if declared.only is None or declared.only & set(connector.flows):
@@ -279,3 +273,172 @@ def _compare_on(
     client = declared.topology.clusters[connect.kafka].client
     workers = WorkerClients(answer.worker.version or connect.model.version or "", client)
     return plan_cluster(owners, name, connectors, configs, wish, states=states, tasks=tasks, workers=workers)
+
+
+# --- one Connect cluster ----------------------------------------------------------------------------------------------
+
+LiveConfigs = Mapping[str, Mapping[str, str]]
+
+
+def plan_cluster(  # noqa: PLR0913  both sides, and what is wanted of them
+    owners: Ownership,
+    connect: str,
+    desired: Iterable[Connector],
+    live: LiveConfigs,
+    wish: Wish | None = None,
+    *,
+    states: Mapping[str, str] | None = None,
+    tasks: Mapping[str, int] | None = None,
+    workers: WorkerClients | None = None,
+) -> ClusterPlan:
+    """Compare what one Connect cluster should run with the configs it has (name → config).
+
+    `states` has the states that connectors show, in Connect's words; one that is not there is unknown. `tasks` has how
+    many tasks they have.
+    """
+    wish, states, tasks, workers = wish or Wish(), states or {}, tasks or {}, workers or WorkerClients()
+    ordered = sorted(desired, key=lambda connector: (connector.pair, ORDER[connector.type], connector.name))
+    lists: list[ListEntry] = []
+    changes = []
+    for connector in ordered:
+        config, state = live.get(connector.name), states.get(connector.name, "")
+        entry = owners.adopted.get((connect, connector.name))
+        if entry:
+            change, listed = _adopt(owners, entry, connector, config, workers, state=state)
+            lists.append(listed)
+        else:
+            change = _compare(owners, connect, connector, config, state=state)
+        changes.append(change)
+    names = {connector.name for connector in ordered}
+    ours = {name for name, config in live.items() if owners.is_ours((connect, name), config)}
+    left_over = sorted(ours - names)
+    if wish.prune:
+        changes += [_delete(connect, name, live[name]) for name in left_over]
+    lists += [owners.released_entry(named, live.get(named[1])) for named in owners.released if named[0] == connect]
+    shown_changes = (
+        with_price(replace(change, shown=states.get(change.connector, ""), tasks=tasks.get(change.connector, 0)))
+        for change in changes
+    )
+    left = () if wish.prune else tuple(left_over)
+    return ClusterPlan(connect, tuple(shown_changes), left, len(live) - len(ours), lists=tuple(lists))
+
+
+def _compare(
+    owners: Ownership, connect: str, desired: Connector, live: Mapping[str, str] | None, *, state: str
+) -> Change:
+    named = connect, desired.name
+    ours = live is not None and owners.is_ours(named, live)
+    desired_config = desired.config if live is None else with_live_order(desired.config, live)
+
+    def change(action: Action, keys: tuple[KeyChange, ...] = (), *remarks: Remark) -> Change:
+        config, before = desired_config if action in WRITES else None, live if ours else None
+        flows, name = desired.flows, desired.name
+        return Change(connect, name, desired.type, action, flows, keys, remarks, config, before=before, shown=state)
+
+    if live is None:
+        rests = ("", desired.state) if desired.state in RESTING else None
+        return replace(change("create", diff({}, desired.config, desired.origins)), state=rests)
+    if not ours:
+        reason = f"a connector of this name exists and {owners.whose(named, live)}; mm2mgr does not touch it"
+        other = another_connector(desired, live) if JOURNAL_KEY not in live else None
+        if other:  # adopting it would be refused, for this reason
+            return change("blocked", (), Remark(f"{reason}; it {other}", remedy=_without_text(desired)))
+        remedy = f"{owners.remedy(named, live)}; else {_without_text(desired)}"
+        return change("blocked", (), Remark(reason, remedy=remedy))
+    keys = diff(live, desired_config, desired.origins) if live != desired_config else ()
+    moves = keys and desired.type == "source" and is_moved(live, desired_config)
+    runs = state in {"RUNNING", "FAILED"}
+    along = (Remark(move_text(live, desired_config, runs=runs), "notes"),) if moves else ()
+    turn = _turn(state, desired.state)
+    change_found = change("update", keys, *along) if keys or turn else change("no-op")
+    if turn:
+        change_found = replace(change_found, state=turn)
+    if moves and not runs and (journal := Journal.of(live)):  # what runs has nothing to prove
+        change_found = replace(change_found, needs_offsets=journal.needs)
+    if desired.state is None and state in RESTING and JOURNAL_KEY not in live:
+        return change_found.with_remarks(Remark(state, "rests"))
+    if desired.state is None or state in SETTLED:
+        return change_found
+    unknown = f"whether it is {desired.state} could not be read (it shows {state or 'no status yet'}); plan again"
+    return change_found.with_remarks(Remark(unknown, "warns"))
+
+
+def _adopt(  # noqa: PLR0913  both sides, and what is known of them
+    owners: Ownership,
+    entry: ListedConnector,
+    desired: Connector,
+    live: Mapping[str, str] | None,
+    workers: WorkerClients,
+    *,
+    state: str,
+) -> tuple[Change, ListEntry]:
+    """Return what happens to a connector that `adopt:` names, and what its line says."""
+    change = _compare(owners, entry.connect, desired, live, state=state)
+    listed = ListEntry("adopt", entry.connector, entry.place)
+    is_marked = live is not None and not owners.is_adopted(entry.named, live)
+    if live is None:
+        reason = "nothing of that name runs there, and a new connector would mirror everything from the start"
+        change = change.with_remarks(Remark(reason, remedy=f"correct {entry.place}, or remove that entry"))
+    elif not is_marked and (other := another_connector(desired, live)):
+        correct = f"if another connector is meant, correct {entry.place}"
+        remedy = f"{correct}; else remove that entry, and {_without_text(desired)}"
+        change = change.with_remarks(Remark(f"the connector to be adopted {other}", remedy=remedy))
+    if live is None or change.action == "blocked":
+        return change, replace(listed, says=f"not adopted: {change.reason}")
+    if is_marked:
+        return change, replace(listed, says="it carries the owner mark", done=True)
+    comparison = compare(desired, live, workers)
+    if comparison.differing:
+        rest = (
+            f"{number_of(len(comparison.pending), 'other key')} mark it, are defaults of mm2mgr, or say what holds"
+            " already"
+        )
+        reason = f"adopted: the tree differs in {few(comparison.differing)}; {rest}"
+        says = "its owner mark is written with this change; then this line can go"
+        return change.with_remarks(Remark(reason, "notes")), replace(listed, says=says)
+    # With the config that it has: what only pauses or stops it leaves that as it is.
+    rests = replace(change, action="update", keys=(), config=live) if change.state else None
+    says = "nothing is written until its config must change, and the owner mark then: this line is needed until then"
+    remarks = tuple(remark for remark in change.remarks if remark.effect != "notes")
+    nothing = replace(change, action="no-op", keys=(), config=None, remarks=remarks)
+    return rests or nothing, replace(listed, says=f"adopted; {says}", pending=comparison.pending)
+
+
+def _turn(shown: str, wished: str | None) -> tuple[str, str] | None:
+    """Return the states before and after, where a connector is to be paused, resumed or stopped.
+
+    A failed connector is not resumed for that. No state, or a transitional one, says nothing.
+    """
+    if wished is None or shown not in SETTLED or shown == wished or (shown, wished) == ("FAILED", "RUNNING"):
+        return None
+    return shown, wished
+
+
+# A pair has one heartbeat and one checkpoint connector, whoever runs it.
+_REMEDIES = {
+    "heartbeat": (
+        "leave the heartbeats of the pair to that connector: write heartbeats: false in flow '{flow}' and the other"
+        " flows of the pair"
+    ),
+    "checkpoint": (
+        "leave the checkpoints of the pair to that connector, which then has to take these topics and groups too: "
+        "write checkpoints: false in flow '{flow}' and the other flows of the pair"
+    ),
+    "source": "rename flow '{flow}', or delete that connector if it is no longer needed",
+}
+
+
+def _without_text(desired: Connector) -> str:
+    """Return how a flow does without a connector that has its name and is not this tree's."""
+    flow, origin = desired.flows[0].partition(":")[0], desired.origins.get("name")
+    if desired.type == "source" and origin and origin.kind == "spec":
+        return (
+            f"write another connector_name in flow '{flow}' ({origin.where}), or delete that connector if it is no"
+            " longer needed"
+        )
+    return _REMEDIES[desired.type].format(flow=flow)
+
+
+def _delete(connect: str, name: str, config: Mapping[str, str]) -> Change:
+    type_, keys = type_of(config), diff(config, {})
+    return Change(connect, name, type_, "delete", (), keys, (Remark("no longer declared", "notes"),), before=config)

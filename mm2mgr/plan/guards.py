@@ -12,9 +12,10 @@ from mm2mgr.lint.subject import Estate, SourceFile, Subject, WorkerFacts
 from mm2mgr.plan.changes import WRITES, Change, ClusterPlan
 from mm2mgr.remarks import Remark
 from mm2mgr.render import HEARTBEATS_KEY
-from mm2mgr.truth.reach import CLUSTER_KEYS, numbers, text_of
+from mm2mgr.truth.reach import CLUSTER_KEYS, Setting, clients, numbers, settings
 
 RECORDS = "producer.override."
+_RECORD_PRODUCER = next(client for client in clients("source", Setting()) if client.name == "record producer")
 _ASKED = {rule.id: rule for rule in of_connectors()}
 _ERRORS = tuple(rule for rule in _ASKED.values() if rule.severity == "error")
 ALONE = tuple(rule for rule in _ERRORS if rule.check)
@@ -29,7 +30,7 @@ _UNCHANGED = (_ASKED["wrong-kafka"],)
 
 def writes_through_workers(config: Mapping[str, str]) -> bool:
     """Tell whether records go to the workers' own Kafka: nothing sends Connect's producer elsewhere."""
-    return not text_of("source", config, "record producer", "bootstrap.servers")
+    return not settings(_RECORD_PRODUCER, config).get("bootstrap.servers")
 
 
 Remarks = Mapping[Named, Sequence[Remark]]

@@ -14,9 +14,13 @@ from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connectors import RESTING, RunningConnector
 from mm2mgr.defaults import by_default
+from mm2mgr.lint.hops import selection_of
+from mm2mgr.lint.reading import running_subject
+from mm2mgr.lint.subject import WorkerFacts
 from mm2mgr.plan.changes import WRITES, Change, aliases_of, connector_text, type_of
 from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY, HEARTBEATS_KEY, Connector
+from mm2mgr.topics.names import Selection
 from mm2mgr.topology import Flow, Moved, Topology
 
 _GOES_ON = "its connector carries the heartbeats of its pair live"
@@ -40,6 +44,9 @@ class RunningConnectors:
     released: Collection[Named] = ()
     deletes: bool = False
     held: str = ""
+    workers: Mapping[str, WorkerFacts] = field(default_factory=dict)
+    unread: Collection[str] = ()
+    """The Connect clusters that could not be read."""
 
     @classmethod
     def of(
@@ -54,7 +61,7 @@ class RunningConnectors:
         running = {(connect, name): there for connect, named in live.items() for name, there in named.items()}
         configs: dict[Named, Mapping[str, str]] = {named: there.config for named, there in running.items()}
         states = {named: there.state for named, there in running.items()}
-        owned = sorted(named for named, config in configs.items() if owners.is_ours(named, config))
+        owned = dict.fromkeys(sorted(named for named, config in configs.items() if owners.is_ours(named, config)))
         return cls(configs, states, owned, sorted(owners.released.keys() & configs.keys()), deletes, held)
 
     def is_carrying(self, named: Named, flow_pair: str) -> bool:
@@ -62,6 +69,11 @@ class RunningConnectors:
         config = self.configs.get(named, {})
         carries = config.get(HEARTBEATS_KEY, "true").strip().lower() == "true"
         return carries and type_of(config) == "source" and "->".join(aliases_of(config)) == flow_pair
+
+    def selection(self, named: Named, config: Mapping[str, str]) -> Selection | None:
+        """Return which topics a config takes; None when that is unknown."""
+        subject = running_subject(*named, config, None, self.workers.get(named[0], WorkerFacts()))
+        return selection_of(subject) if subject else None
 
     def left_over(self, declared: Collection[Named]) -> Iterator[Named]:
         """Yield what runs, was this tree's and is not declared."""

@@ -1,7 +1,7 @@
 """Judges what a plan would write: one list of judges, whose remarks take effect in one place. Pure.
 
 A judge sees the changes as a round begins, and not what others say in it, so the order of the list only decides whose
-reason comes first. A change whose partner is blocked is blocked with it, and then all is judged again.
+reason is given. A change whose partner is blocked is blocked with it, and then all is judged again.
 """
 
 from __future__ import annotations
@@ -83,24 +83,19 @@ def too_many_deletes(changes: Changes, facts: Facts) -> Remarks:
     return {named: [remark] for named, change in changes.items() if change.action == "delete" and not change.moves_to}
 
 
-def wrong_by_itself(changes: Changes, facts: Facts) -> Remarks:
-    """What lint has against a connector on its workers."""
-    return _of_writes(changes, facts.by_itself)
+def wrong(changes: Changes, facts: Facts) -> Remarks:
+    """What lint has against a connector on its workers, what clusters answered about single writes (topics that are
+    mirrored already, configs that workers refuse), and what lint has against all that will run.
 
-
-def wrong_by_answers(changes: Changes, facts: Facts) -> Remarks:
-    """What clusters answered about single writes: topics that are mirrored already, configs that workers refuse."""
-    return _of_writes(changes, facts.against)
-
-
-def wrong_together(changes: Changes, facts: Facts) -> Remarks:
-    """What lint has against all that will run; what is blocked leaves in place what runs."""
-    return _of_writes(changes, check_jointly(changes, facts.connectors))
-
-
-def _of_writes(changes: Changes, remarks: Remarks) -> Remarks:
-    """Return what blocks writes and what warns; of what runs already all warns."""
-    return {named: list(_of_change(changes[named], of)) for named, of in remarks.items() if named in changes}
+    What is blocked leaves in place what runs. Of what runs already all warns.
+    """
+    together = check_jointly(changes, facts.connectors)
+    sources = (facts.by_itself, facts.against, together)
+    return {
+        named: list(_of_change(changes[named], (remark for source in sources for remark in source.get(named, ()))))
+        for named in dict.fromkeys(named for source in sources for named in source)
+        if named in changes
+    }
 
 
 def _of_change(change: Change, remarks: Iterable[Remark]) -> Iterator[Remark]:
@@ -111,10 +106,7 @@ def _of_change(change: Change, remarks: Iterable[Remark]) -> Iterator[Remark]:
             yield remark
 
 
-JUDGES: tuple[Judge, ...] = (
-    *(adopted_by_others, left_overs_that_stay, too_many_deletes),
-    *(wrong_by_itself, wrong_by_answers, wrong_together),
-)
+JUDGES: tuple[Judge, ...] = (adopted_by_others, left_overs_that_stay, too_many_deletes, wrong)
 
 
 # --- partners ---------------------------------------------------------------------------------------------------------
@@ -175,7 +167,7 @@ def follows_blocked(changes: Changes, _: Facts) -> Remarks:
             if other:
                 partners.setdefault(change.named, set()).add(other)
                 partners.setdefault(other, set()).add(change.named)
-    blocked = _blocked(changes)
+    blocked = _blocked_names(changes)
 
     def reason(change: Change) -> str | None:
         if (first := sorted(blocked.intersection(change.follows))) and change.action in WRITES:
@@ -200,32 +192,41 @@ PARTNERS: tuple[Judge, ...] = (serves_only_blocked, replaced_by_blocked, follows
 # --- their effect -----------------------------------------------------------------------------------------------------
 
 
-def judged(facts: Facts, judges: Sequence[Judge] = JUDGES, partners: Sequence[Judge] = PARTNERS) -> list[ClusterPlan]:
+def judge_parts(
+    facts: Facts, judges: Sequence[Judge] = JUDGES, partners: Sequence[Judge] = PARTNERS
+) -> list[ClusterPlan]:
     """Return the drafted parts with all remarks; afterwards nothing else blocks a change."""
     changes: Changes = {change.named: change for part in facts.parts for change in part.changes}
     while True:
-        rounds = [judge(changes, facts) for judge in judges]
-        remarks = {named: [r for said in rounds for r in said.get(named, ())] for named in changes}
-        now = _with_partners(_with_blocks(changes, remarks), facts, partners)
-        if _blocked(now) == _blocked(changes):
+        remarks = [judge(changes, facts) for judge in judges]
+        now = _with_partners(_with_blocks(changes, _first_reasons(remarks)), facts, partners)
+        if _blocked_names(now) == _blocked_names(changes):
             break
         changes = now
     final = {
-        named: change.with_remarks(*(remark for remark in remarks[named] if remark.effect == "warns"))
+        named: change.with_remarks(*(r for of_judge in remarks for r in of_judge.get(named, ()) if r.effect == "warns"))
         for named, change in now.items()
     }
     return [part.each(lambda change: final[change.named]) for part in facts.parts]
 
 
-def _blocked(changes: Changes) -> frozenset[Named]:
+def _first_reasons(remarks: Iterable[Remarks]) -> Remarks:
+    """Return what blocks, of each change as the first judge says that has anything against it."""
+    reasons: dict[Named, Sequence[Remark]] = {}
+    for of_judge in remarks:
+        for named, of in of_judge.items():
+            if blocking := [remark for remark in of if remark.effect == "blocks"]:
+                reasons.setdefault(named, blocking)
+    return reasons
+
+
+def _blocked_names(changes: Changes) -> frozenset[Named]:
     return frozenset(named for named, change in changes.items() if change.action == "blocked")
 
 
 def _with_blocks(changes: Changes, remarks: Remarks) -> dict[Named, Change]:
     return {
-        named: change.with_remarks(
-            *(r for r in remarks.get(named, ()) if r.effect == "blocks" and r not in change.remarks)
-        )
+        named: change.with_remarks(*(remark for remark in remarks.get(named, ()) if remark not in change.remarks))
         for named, change in changes.items()
     }
 
@@ -233,10 +234,10 @@ def _with_blocks(changes: Changes, remarks: Remarks) -> dict[Named, Change]:
 def _with_partners(changes: Changes, facts: Facts, partners: Sequence[Judge]) -> Changes:
     """Block what would be wrong without something that is blocked, until nothing more is."""
     while True:
-        before = _blocked(changes)
+        before = _blocked_names(changes)
         for judge in partners:
             changes = _with_blocks(changes, judge(changes, facts))
-        if _blocked(changes) == before:
+        if _blocked_names(changes) == before:
             return changes
 
 
@@ -248,8 +249,8 @@ def with_many_changes_held(plan: Plan) -> Plan:
     remedy = f"look at each of them; if they are intended, write --max-changes {count}, or plan fewer flows with --flow"
     remark = Remark(f"too many changes: {count}, and --max-changes allows {most}", remedy=remedy)
 
-    def held(change: Change) -> Change:
+    def hold(change: Change) -> Change:
         return change if change.action in {"no-op", "blocked"} else change.with_remarks(remark)
 
-    quotas = tuple(quota.blocked(remark) if quota.is_write else quota for quota in plan.quotas)
-    return replace(plan, clusters=tuple(cluster.each(held) for cluster in plan.clusters), quotas=quotas)
+    quotas = tuple(quota.as_blocked(remark) if quota.is_write else quota for quota in plan.quotas)
+    return replace(plan, clusters=tuple(cluster.each(hold) for cluster in plan.clusters), quotas=quotas)

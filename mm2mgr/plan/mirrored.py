@@ -16,7 +16,9 @@ from mm2mgr.lint.hops import Hop
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.changes import connector_text
 from mm2mgr.plan.guards import Connectors
-from mm2mgr.plan.renames import (
+from mm2mgr.plan.widening import (
+    MirroredState,
+    Widening,
     former_names,
     names_of,
     new_names,
@@ -24,7 +26,6 @@ from mm2mgr.plan.renames import (
     objection_too_long,
     other_names,
 )
-from mm2mgr.plan.widening import MirroredState, Widening
 from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY
 from mm2mgr.text import few, in_yaml
@@ -120,7 +121,7 @@ def _mirrored_by(named: Named, hop: Hop, state: MirroredState) -> dict[str, dict
         return by_topic
     for partition, offset in {**state.former.get((named, ""), {}), **(state.offsets.get(named) or {})}.items():
         by_topic.setdefault(partition.topic, {})[partition] = offset
-    listed = state.listed(hop.subject.source)
+    listed = state.listing(hop.subject.source)
     if listed and not _has_stored_all(hop):
         for topic, written in listed.written.items():
             if written and topic not in by_topic and hop.selection and hop.selection.takes(topic):
@@ -133,7 +134,7 @@ def _is_known(named: Named, hop: Hop, state: MirroredState) -> bool:
     yet.
     """
     stored = state.offsets.get(named) is not None
-    return _is_half_made(hop) or (stored and (_has_stored_all(hop) or state.listed(hop.subject.source) is not None))
+    return _is_half_made(hop) or (stored and (_has_stored_all(hop) or state.listing(hop.subject.source) is not None))
 
 
 def _is_half_made(hop: Hop) -> bool:
@@ -278,11 +279,11 @@ def _objection_unread_cluster(widening: Widening, state: MirroredState, unread: 
             f"bring {clusters} back and plan again; or leave these topics out; or add --allow mirror-again if nothing"
             " mirrors them any more",
         )
-    there, target = _topics_on_target(widening, state), state.listed(widening.target)
+    there, target = _topics_on_target(widening, state), state.listing(widening.target)
     cause = f"topics of '{widening.source}' or '{widening.target}' could not be listed"
     if there is not None and target is not None:
         topics = set(state.begun.get(widening.named, ()))
-        names = {widening.renamed(topic): None for topic in there}
+        names = {widening.name_on_target(topic): None for topic in there}
         names |= {
             name: None
             for name, end in target.written.items()
@@ -336,7 +337,7 @@ def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: st
     can_be_tried = widening.before is None and (version is None or numbers(version) >= (3, 7))
     if not topics or can_be_tried:
         return None
-    remote = few([widening.renamed(topic) for topic in topics])
+    remote = few([widening.name_on_target(topic) for topic in topics])
     cause = "no offsets are stored for them" if widening.before else "it is unknown whether offsets are stored for them"
     return _twice(
         f"{remote} on '{widening.target}' already had records, and {cause} under this connector's name: every "
@@ -347,10 +348,10 @@ def _objection_no_offsets(widening: Widening, topics: Sequence[str], version: st
 
 def _topics_on_target(widening: Widening, state: MirroredState) -> list[str] | None:
     """Return the topics of a write that have records on the target already; None when source or target was not read."""
-    begun, target = state.begun.get(widening.named), state.listed(widening.target)
+    begun, target = state.begun.get(widening.named), state.listing(widening.target)
     if begun is None or target is None:
         return None
-    return sorted(topic for topic in begun if target.written.get(widening.renamed(topic), 0))
+    return sorted(topic for topic in begun if target.written.get(widening.name_on_target(topic), 0))
 
 
 def _ends(name: str) -> Iterator[tuple[str, str]]:
@@ -379,7 +380,7 @@ class ArrivedTopics:
 
     def __init__(self, writes: Iterable[Widening], begun: Mapping[Named, Collection[str]], *, unread: bool) -> None:
         taken = [(write, topic) for write in writes for topic in begun.get(write.named, ())]
-        self.names = {write.renamed(topic) for write, topic in taken}
+        self.names = {write.name_on_target(topic) for write, topic in taken}
         self.topics = {topic for _, topic in taken} if unread else ()
 
     def __call__(self, name: str) -> bool:

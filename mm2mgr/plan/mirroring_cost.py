@@ -16,12 +16,10 @@ from mm2mgr.live.questions import MeasuredTopics, StoredSizes, TranslatedGroups
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.live.snapshot import Answer, Question, Steps, side_by_side
 from mm2mgr.partitions import TopicPartition, listing_of, partitions_by_task, predict
-from mm2mgr.plan.changes import WRITES, Change
+from mm2mgr.plan.changes import WRITES, Change, Price, Volume
 from mm2mgr.plan.guards import Connectors, mirrors_heartbeats
 from mm2mgr.plan.mirrored import MirrorVerdict
-from mm2mgr.plan.price import Price, Volume
-from mm2mgr.plan.renames import renamed_text
-from mm2mgr.plan.widening import MirroredState, Widening
+from mm2mgr.plan.widening import MirroredState, Widening, renamed_text
 from mm2mgr.text import whole_number
 from mm2mgr.topics.names import HEARTBEATS
 
@@ -49,7 +47,7 @@ class Estimate:
     groups: Mapping[Named, tuple[str, ...]]
     """What checkpoint connectors translate, where it could be read."""
 
-    def priced(self, change: Change) -> Change:
+    def with_price(self, change: Change) -> Change:
         """Return the change with what it costs."""
         named = change.named
         more = self.moves(change) + self.heartbeats(change)
@@ -68,10 +66,12 @@ class Estimate:
             return Price()
         if named not in self.widenings and not any(key.key == "tasks.max" for key in change.keys):
             return Price()
-        listed = self.seen.listed(desired.source)
+        listed = self.seen.listing(desired.source)
         most = whole_number((change.config or {}).get("tasks.max", "1"), 10)
         tasks = change.tasks, 1 if most is None else most
-        moves = moved(listed.partitions, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
+        moves = (
+            count_moved(listed.partitions, _assigned_topics(live), _assigned_topics(desired), tasks) if listed else None
+        )
         return Price(moved=moves[0], partitions=moves[1]) if moves else Price(moved=None)
 
     def heartbeats(self, change: Change) -> Price:
@@ -98,7 +98,7 @@ class Estimate:
         sizes = self.sizes.get(widening.source)
         if sizes is None or not verdict.topics:
             return Volume(unmeasured=(f"topics of '{widening.source}'",))
-        found = {topic: self.stored.get((widening.target, widening.renamed(topic))) for topic in verdict.topics}
+        found = {topic: self.stored.get((widening.target, widening.name_on_target(topic))) for topic in verdict.topics}
         stored = {topic: size for topic, size in found.items() if size}
         return volume(sizes, verdict.topics, self.seen.offsets.get(widening.named) or {}, stored)
 
@@ -142,7 +142,7 @@ def log_bytes(record_bytes: float) -> float:
     return whole + _BATCH_HEADER_BYTES / max(1.0, _BATCH_BYTES // whole)
 
 
-def moved(
+def count_moved(
     listed: Mapping[str, int], before: _Assigned | None, after: _Assigned | None, tasks: tuple[int, int]
 ) -> tuple[int, int] | None:
     """Return how many of a connector's partitions get another task, and how many it has; None where its topics are not
@@ -215,7 +215,7 @@ def _read_sizes(
     """Measure what would be mirrored a second time, by source; a source that does not answer is missing."""
     counts: dict[str, dict[str, int]] = {alias: {HEARTBEATS: 1} for alias in with_heartbeats}
     for widening in widenings:
-        if listed := state.listed(widening.source):
+        if listed := state.listing(widening.source):
             for topic in verdicts[widening.named].topics:
                 counts.setdefault(widening.source, {})[topic] = listed.partitions.get(topic, 0)
     return (
@@ -234,16 +234,16 @@ def _read_stored(
     """
     sampled: dict[str, dict[str, tuple[int, float]]] = {}
     for widening in widenings:
-        listed, sizes_there = state.listed(widening.target), sizes.get(widening.source)
+        listed, sizes_there = state.listing(widening.target), sizes.get(widening.source)
         if not listed or not sizes_there:
             continue
         for topic in verdicts[widening.named].topics:
-            name, mean = widening.renamed(topic), sizes_there.record_bytes.get(topic)
+            name, mean = widening.name_on_target(topic), sizes_there.record_bytes.get(topic)
             if mean is not None and listed.written.get(name, 0):
                 sampled.setdefault(widening.target, {})[name] = listed.partitions[name], mean
     questions = {}
     for alias, topics in sampled.items():
-        listed = state.listed(alias)
+        listed = state.listing(alias)
         largest = sorted(topics, key=lambda name: -listed.written[name] if listed else 0)[:_MEASURED_TOPICS]
         questions[alias] = StoredSizes(alias, tuple((name, *topics[name]) for name in largest))
     answers = yield from _answers(questions)

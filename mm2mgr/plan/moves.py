@@ -8,66 +8,47 @@ in any case, whatever machine it runs on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mm2mgr.comparison.differences import SELECTING, Named, diff
 from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, Move, Picks, TakeOver, storage_topic, unmarked
 from mm2mgr.connectors import RESTING
-from mm2mgr.lint.hops import selection_of
-from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import WorkerFacts
-from mm2mgr.plan.changes import Change, ClusterPlan, aliases_of, connector_text, type_of, with_price
-from mm2mgr.plan.price import Price
+from mm2mgr.plan.changes import Change, ClusterPlan, Price, aliases_of, connector_text, type_of, with_price
+from mm2mgr.plan.heartbeats import RunningConnectors
 from mm2mgr.remarks import Remark
 from mm2mgr.render import FLOW_KEY, OWNER_KEY, Connector
 from mm2mgr.spec.scalars import is_name, java_pattern
 from mm2mgr.text import few, in_yaml
 from mm2mgr.topics.names import NameFilter, Selection
 from mm2mgr.topics.shared import meeting
-from mm2mgr.topology import KafkaCluster, Moved
+from mm2mgr.topology import KafkaCluster, Moved, Topology
 from mm2mgr.truth.reach import numbers
 
 Config = Mapping[str, str]
+Filters = tuple[tuple[Selection | NameFilter, ...], tuple[Selection, ...]]
 
 
-@dataclass(frozen=True)
-class BothSides:
-    """What runs and what the tree wants, as far as moves ask for it: both sides of one may be on different Connect
-    clusters.
+def with_moves(
+    parts: Iterable[ClusterPlan],
+    topology: Topology,
+    connectors: Iterable[Connector],
+    running: RunningConnectors,
+    *,
+    is_whole: bool,
+) -> list[ClusterPlan]:
+    """Return the plans with the moves that the tree asks for, and with those that were begun and are not finished.
+
+    `is_whole`: the plan is of the whole tree, so that what is not part of it is left over; else it is not asked for.
     """
-
-    live: Mapping[Named, Config] = field(repr=False)
-    states: Mapping[Named, str]
-    workers: Mapping[str, WorkerFacts]
-    unread: Collection[str]
-    owned: Collection[Named]
-    desired: Mapping[Named, Connector] = field(repr=False)
-    clusters: Mapping[str, KafkaCluster] = field(repr=False)
-    released: Collection[Named] = ()
-    is_whole: bool = True
-    """Whether the plan is of the whole tree: what is not part of it is left over, else it is not asked for."""
-
-    def rests(self, named: Named) -> str:
-        """Return the state that a connector goes back to: the declared one, else what people chose, else RUNNING."""
-        declared = self.desired[named].state if named in self.desired else None
-        shown = self.states.get(named, "")
-        return declared or (shown if shown in RESTING else "RUNNING")
-
-    def selection(self, named: Named, config: Config) -> Selection | None:
-        """Return which topics a config takes; None when that is unknown."""
-        subject = running_subject(*named, config, None, self.workers.get(named[0], WorkerFacts()))
-        return selection_of(subject) if subject else None
-
-
-def with_moves(parts: Iterable[ClusterPlan], moved: Sequence[Moved], estate: BothSides) -> list[ClusterPlan]:
-    """Return the plans with the moves that the tree asks for, and with those that were begun and are not finished."""
-    parts = list(parts)
-    begun = [named for named in sorted(estate.owned) if JOURNAL_KEY in estate.live[named]]
+    parts, moved = list(parts), topology.moved
+    begun = [named for named in sorted(running.owned) if JOURNAL_KEY in running.configs[named]]
     if not moved and not begun:
         return parts
-    planning = _Planning(estate, {change.named: change for part in parts for change in part.changes})
-    begun = [named for named in begun if estate.is_whole or named in planning.changes]
+    changes = {change.named: change for part in parts for change in part.changes}
+    planning = _Planning(running, {(c.connect, c.name): c for c in connectors}, topology.clusters, changes)
+    begun = [named for named in begun if is_whole or named in changes]
     continued = [entry for entry in moved if planning.receiver(entry) in begun]
     for entry in continued:
         planning.take(entry)
@@ -95,9 +76,11 @@ def with_other_sides(flows: Iterable[str], moved: Iterable[Moved]) -> frozenset[
 
 @dataclass
 class _Planning:
-    """The changes of a plan while moves are put into it."""
+    """The changes of a plan while moves are put into it. Both sides of a move may be on different Connect clusters."""
 
-    estate: BothSides
+    running: RunningConnectors
+    desired: Mapping[Named, Connector] = field(repr=False)
+    clusters: Mapping[str, KafkaCluster] = field(repr=False)
     changes: dict[Named, Change]
     notes: dict[str, list[str]] = field(default_factory=dict)
     concerned: set[Named] = field(default_factory=set)
@@ -111,58 +94,61 @@ class _Planning:
         names = {change.connector for change in part.changes}
         added = [c for (connect, name), c in self.changes.items() if connect == part.connect and name not in names]
         left = tuple(name for name in part.left_over if (part.connect, name) not in self.changes)
-        strangers = sum(c.named in self.estate.live and c.named not in self.estate.owned for c in added)
+        strangers = sum(c.named in self.running.configs and c.named not in self.running.owned for c in added)
         changes = (*(self.changes[part.connect, name] for name in (c.connector for c in part.changes)), *added)
         notes = (*part.notes, *self.notes.get(part.connect, ()))
         return replace(part, changes=changes, left_over=left, unowned=part.unowned - strangers, notes=notes)
 
+    def rests(self, named: Named) -> str:
+        """Return the state that a connector goes back to: the declared one, else what people chose, else RUNNING."""
+        declared = self.desired[named].state if named in self.desired else None
+        shown = self.running.states.get(named, "")
+        return declared or (shown if shown in RESTING else "RUNNING")
+
     def take(self, entry: Moved) -> None:
         """Plan one entry of the tree: the move, what of it is left, why it cannot be done, or that its line can go."""
-        estate, receiver = self.estate, self.receiver(entry)
+        running, receiver = self.running, self.receiver(entry)
         if receiver is None:
             return
         givers = self.givers(entry, receiver)
         change = self.changes.get(receiver)
         if change is None:  # its Connect cluster could not be read: what it takes over stays as it is
-            for giver in givers if receiver[0] in estate.unread else ():
+            for giver in givers if receiver[0] in running.unread else ():
                 self.hold(
                     giver,
                     f"its topics move to {connector_text(receiver)}, which could not be read",
                 )
             return
-        journal = Journal.of(estate.live.get(receiver, {}))
+        journal = Journal.of(running.configs.get(receiver, {}))
         if journal and not journal.is_readable:
             for giver in givers:
                 self.hold(giver, f"{connector_text(receiver)}, which takes over its topics, has an unreadable journal")
             return
         if journal and journal.move:
-            if journal.move.giver in givers or journal.move.giver not in estate.live:
+            if journal.move.giver in givers or journal.move.giver not in running.configs:
                 self.arrange(change, journal.move.giver, entry, journal)
             return
         if len(givers) > 1:
             names = few([f"{connect}/{name}" for connect, name in givers])
-            self.block(
-                change, f"'{entry.written}' may be any of {names}", f"write one of them as from: at {entry.place}"
-            )
+            text = f"'{entry.written}' may be any of {names}"
+            self.block(change, _refusal(text, f"write one of them as from: at {entry.place}"))
         elif givers and self.is_due(change, givers[0], entry):
             self.arrange(change, givers[0], entry, None)
-        elif entry.connector and entry.connector[0] in estate.unread and change.action == "create":
-            self.block(
-                change,
-                f"Connect cluster '{entry.connector[0]}', on which '{entry.connector[1]}' runs, could not be read",
-                "",
-            )
-        elif estate.unread and entry.flow and not givers and change.action == "create":
-            unread = few([f"'{connect}'" for connect in estate.unread])
-            self.block(change, f"flow '{entry.flow}' was not found, and Connect cluster {unread} could not be read", "")
+        elif entry.connector and entry.connector[0] in running.unread and change.action == "create":
+            text = f"Connect cluster '{entry.connector[0]}', on which '{entry.connector[1]}' runs, could not be read"
+            self.block(change, _refusal(text))
+        elif running.unread and entry.flow and not givers and change.action == "create":
+            unread = few([f"'{connect}'" for connect in running.unread])
+            text = f"flow '{entry.flow}' was not found, and Connect cluster {unread} could not be read"
+            self.block(change, _refusal(text))
         else:
             note = self.what_became_of(entry, change, givers)
             self.notes.setdefault(receiver[0], []).append(f"moved: {note}")
 
     def what_became_of(self, entry: Moved, change: Change, givers: Sequence[Named]) -> str:
         """Return what an entry comes to that moves nothing now."""
-        where, config = f"the line at {entry.place}", self.estate.live.get(change.named)
-        has = self.estate.selection(change.named, unmarked(config)) if config else None
+        where, config = f"the line at {entry.place}", self.running.configs.get(change.named)
+        has = self.running.selection(change.named, unmarked(config)) if config else None
         if missing := [topic for topic in entry.topics if is_name(topic) and not (has and has.takes(topic))]:
             return (
                 f"nothing of '{entry.written}' moves to '{entry.to}' now, which does not mirror {few(missing)}: "
@@ -183,12 +169,12 @@ class _Planning:
 
     def receiver(self, entry: Moved) -> Named | None:
         """Return the connector that an entry moves topics to."""
-        desired = self.estate.desired.items()
+        desired = self.desired.items()
         return next((named for named, c in desired if c.type == "source" and c.flows[0] == entry.to), None)
 
     def givers(self, entry: Moved, receiver: Named) -> list[Named]:
         """Return the connectors that an entry may mean."""
-        live, desired = self.estate.live, self.estate.desired
+        live, desired = self.running.configs, self.desired
         if entry.dedicated:
             return [("", "->".join(entry.dedicated))]
         if entry.connector:
@@ -203,7 +189,7 @@ class _Planning:
             return marked
         # What was adopted carries no mark before its first change: adopt: has it, and its pair is that of the flow.
         pair = tuple((entry.flow or "").partition(":")[2].split("->"))
-        unmarked_ones = (named for named in others if named in self.estate.owned and FLOW_KEY not in live[named])
+        unmarked_ones = (named for named in others if named in self.running.owned and FLOW_KEY not in live[named])
         return [named for named in unmarked_ones if aliases_of(live[named]) == pair]
 
     def is_due(self, change: Change, giver: Named, entry: Moved) -> bool:
@@ -221,11 +207,11 @@ class _Planning:
         """Tell whether the receiver begins to take a named topic that the giver took once, so that its offsets rest
         there.
         """
-        estate, receiver = self.estate, change.named
-        live, keeps = estate.live.get(receiver), estate.desired[giver].config
-        begins = change.config and estate.selection(receiver, change.config)
-        others = [estate.selection(giver, estate.live[giver]), estate.selection(giver, keeps)]
-        others += [estate.selection(receiver, unmarked(live))] if live else []
+        running, receiver = self.running, change.named
+        live, keeps = running.configs.get(receiver), self.desired[giver].config
+        begins = change.config and running.selection(receiver, change.config)
+        others = [running.selection(giver, running.configs[giver]), running.selection(giver, keeps)]
+        others += [running.selection(receiver, unmarked(live))] if live else []
         if not begins:
             return False
         taken = [selection for selection in others if selection]
@@ -239,14 +225,14 @@ class _Planning:
 
     def take_back(self, receiver: Named) -> None:
         """Plan the end of a move that was begun and that no entry of the tree asks for any more."""
-        journal = Journal.of(self.estate.live[receiver])
+        journal = Journal.of(self.running.configs[receiver])
         if not journal or not journal.move or receiver in self.concerned:
             return
         change = self.changes.get(receiver)
-        if type_of(self.estate.live[receiver]) != "source":
+        if type_of(self.running.configs[receiver]) != "source":
             return
         if change is None or change.action == "delete":
-            config, shown = self.estate.live[receiver], self.estate.states.get(receiver, "")
+            config, shown = self.running.configs[receiver], self.running.states.get(receiver, "")
             unmarked_config = unmarked(config)
             change = Change(
                 *receiver,
@@ -261,11 +247,11 @@ class _Planning:
 
     def arrange(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> None:
         """Make both changes one unit."""
-        estate, receiver = self.estate, change.named
+        running, receiver = self.running, change.named
         reason = next(self.refusals(change, giver, entry, journal), None)
         if change.action == "blocked" or reason:
             if reason and change.action != "blocked":
-                self.block(change, *reason)
+                self.block(change, reason)
             if giver not in self.ending:
                 self.hold(
                     giver,
@@ -286,21 +272,21 @@ class _Planning:
         )
         sentence = f"{verb} from {where}, with its stored offsets; neither runs meanwhile"
         if over.back and over.move.created:
-            change = replace(change, action="delete", keys=diff(estate.live[receiver], {}), config=None, state=None)
-        self.changes[receiver] = replace(change, takes_over=over).explained(sentence)
+            change = replace(change, action="delete", keys=diff(running.configs[receiver], {}), config=None, state=None)
+        self.changes[receiver] = replace(change, takes_over=over).with_reason(sentence)
         beside = [companion for companion, _ in over.beside]
         self.concerned |= {receiver, giver, *beside}
         to = f"its topics move to {connector_text(receiver)}"
         if over.before is not None and not over.back and over.keeps is None and not over.leaves:
-            self.changes[giver] = self.deleted(giver, receiver, to)
+            self.changes[giver] = self.delete_change(giver, receiver, to)
         elif over.before is not None:
             gives = self.changes.get(giver) or Change(*giver, "source", "update", before=over.before)
-            gives = replace(gives, moves_to=receiver).explained("it goes on as before" if over.back else to)
+            gives = replace(gives, moves_to=receiver).with_reason("it goes on as before" if over.back else to)
             if gives.action == "no-op" and over.keeps is not None and not over.move.carried:  # it is stopped meanwhile
                 rested = f"offsets of topics that it no longer takes move to {connector_text(receiver)}"
                 keys, price = diff(over.before, over.keeps), Price(gives.tasks)
                 gives = replace(gives, action="update", config=dict(over.keeps), keys=keys, price=price)
-                gives = gives.explained(rested)
+                gives = gives.with_reason(rested)
             if over.back or over.leaves:
                 config = unmarked(over.before)
                 keys = diff(over.before, config)
@@ -309,99 +295,99 @@ class _Planning:
                 turned = (gives.shown, over.move.giver_then) if gives.shown != over.move.giver_then else None
                 gives = replace(gives, action="update", config=over.before, state=turned)
             if over.leaves:
-                gives = gives.explained(f"{to}; it stays, STOPPED, until --prune deletes it")
+                gives = gives.with_reason(f"{to}; it stays, STOPPED, until --prune deletes it")
             self.changes[giver] = gives
         for companion in beside:
-            self.changes[companion] = self.deleted(
+            self.changes[companion] = self.delete_change(
                 companion, receiver, f"it served only '{giver[1]}', whose topics move"
             )
 
     def taken_over(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> TakeOver:
         """Return what a receiver takes over, and how far that is already."""
-        estate, receiver = self.estate, change.named
-        live = estate.live.get(giver)
+        running, receiver = self.running, change.named
+        live = running.configs.get(giver)
         move = journal.move if journal else None
         if move is None:
             created = change.action == "create"
             source = entry.dedicated if entry and entry.dedicated else aliases_of(live or {})
             partial = entry is not None and bool(entry.topics)
-            move = Move(giver, source, estate.rests(giver), created=created, partial=partial)
-            then = move.giver_then if created else estate.rests(receiver)
+            move = Move(giver, source, self.rests(giver), created=created, partial=partial)
+            then = move.giver_then if created else self.rests(receiver)
         else:
             then = journal.then if journal else ""
-        declared = estate.desired[receiver].state if receiver in estate.desired else None
+        declared = self.desired[receiver].state if receiver in self.desired else None
         back = entry is None and not move.carried
-        keeps = estate.desired[giver].config if move.partial and giver in estate.desired else None
-        alias = (estate.live[receiver] if back else change.config or {}).get("source.cluster.alias", "")
-        picks = Picks(move.pair[0], alias, *self.chosen(receiver, giver, entry, None if back else keeps, move))
+        keeps = self.desired[giver].config if move.partial and giver in self.desired else None
+        alias = (running.configs[receiver] if back else change.config or {}).get("source.cluster.alias", "")
+        picks = Picks(move.pair[0], alias, *self.offset_filters(receiver, giver, entry, None if back else keeps, move))
         planned = self.changes.get(giver)
         leaves = entry is None and not back and keeps is None and not (planned and planned.action == "delete")
         stay = move.partial or back or entry is None
-        gone = () if stay else tuple((companion, estate.live[companion]) for companion in self.beside(giver, move.pair))
+        gone = (
+            ()
+            if stay
+            else tuple(
+                (companion, running.configs[companion]) for companion in self.unneeded_companions(giver, move.pair)
+            )
+        )
         now = Journal(declared or then, needs=journal.needs if journal else (), move=move)
-        kafka = estate.clusters[(change.config or {})["target.cluster.alias"]] if not giver[0] and not back else None
+        kafka = self.clusters[(change.config or {})["target.cluster.alias"]] if not giver[0] and not back else None
         resting = None
-        if entry and live and receiver in estate.desired and (move.partial or not move.created):
-            takes, stays = self.rested(receiver, giver, entry, move)
+        if entry and live and receiver in self.desired and (move.partial or not move.created):
+            takes, stays = self.resting_filters(receiver, giver, entry, move)
             resting = replace(picks, takes=takes, leaves=stays)
         leaves = leaves and live is not None
         return TakeOver(
             giver, live, keeps, now, picks, gone, back=back, leaves=leaves, resting=resting, dedicated=kafka
         )
 
-    def deleted(self, named: Named, receiver: Named, reason: str) -> Change:
-        config = self.estate.live[named]
+    def delete_change(self, named: Named, receiver: Named, reason: str) -> Change:
+        config = self.running.configs[named]
         keys, remarks = diff(unmarked(config), {}), (Remark(reason, "notes"),)
         gone = Change(*named, type_of(config), "delete", (), keys, remarks, before=config, moves_to=receiver)
         return with_price(gone)
 
-    def chosen(
+    def offset_filters(
         self, receiver: Named, giver: Named, entry: Moved | None, keeps: Config | None, move: Move
-    ) -> tuple[tuple[Selection | NameFilter, ...], tuple[Selection, ...]]:
-        """Return what must take a topic that moves, and what must not: stale offsets of other topics are never
-        carried.
-        """
-        estate = self.estate
+    ) -> Filters:
+        """Return which topics' offsets move and which stay; stale offsets of other topics never move."""
         if not move.partial and move.created:
             return (), ()
-        had, has = estate.live.get(giver), estate.live.get(receiver)
+        had, has = self.running.configs.get(giver), self.running.configs.get(receiver)
         if had and keeps is not None and unmarked(had) == dict(keeps) and move.carried:
             had = None  # it is narrowed already, so it says no more what moves
-        config = estate.desired[receiver].config if receiver in estate.desired and entry else None
-        takes: list[Selection | NameFilter | None] = [estate.selection(giver, had) if had else None]
-        takes += [estate.selection(receiver, config) if config else None]
-        if entry and entry.topics:
-            takes.append(NameFilter(tuple(java_pattern(topic) for topic in entry.topics), ()))
-        leaves = [estate.selection(giver, keeps) if keeps is not None else None]
-        if has and not move.created and not move.carried:
-            leaves.append(estate.selection(receiver, unmarked(has)))
-        return tuple(selection for selection in takes if selection), tuple(
-            selection for selection in leaves if selection
-        )
+        config = self.desired[receiver].config if receiver in self.desired and entry else None
+        took = unmarked(has) if has and not move.created and not move.carried else None
+        return self._filters([(giver, had), (receiver, config)], [(giver, keeps), (receiver, took)], entry)
 
-    def rested(
-        self, receiver: Named, giver: Named, entry: Moved, move: Move
-    ) -> tuple[tuple[Selection | NameFilter, ...], tuple[Selection, ...]]:
+    def resting_filters(self, receiver: Named, giver: Named, entry: Moved, move: Move) -> Filters:
         """Return the same for topics that the giver takes no more: whatever it has stored of them is final."""
-        estate = self.estate
-        takes: list[Selection | NameFilter | None] = [estate.selection(receiver, estate.desired[receiver].config)]
-        if entry.topics:
-            takes.append(NameFilter(tuple(map(java_pattern, entry.topics)), ()))
-        leaves = [estate.selection(giver, estate.live[giver])]
-        if giver in estate.desired:
-            leaves.append(estate.selection(giver, estate.desired[giver].config))
-        if (has := estate.live.get(receiver)) and not move.created and not move.carried:
-            leaves.append(estate.selection(receiver, unmarked(has)))
-        return tuple(selection for selection in takes if selection), tuple(
-            selection for selection in leaves if selection
-        )
+        has = self.running.configs.get(receiver)
+        took = unmarked(has) if has and not move.created and not move.carried else None
+        keeps = self.desired[giver].config if giver in self.desired else None
+        leaves = [(giver, self.running.configs[giver]), (giver, keeps), (receiver, took)]
+        return self._filters([(receiver, self.desired[receiver].config)], leaves, entry)
 
-    def beside(self, giver: Named, pair: tuple[str, str]) -> Iterator[Named]:
+    def _filters(
+        self,
+        takes: Iterable[tuple[Named, Config | None]],
+        leaves: Iterable[tuple[Named, Config | None]],
+        entry: Moved | None,
+    ) -> Filters:
+        """Return what must take a topic that moves, and what must not: the selections of these configs."""
+
+        def selections(configs: Iterable[tuple[Named, Config | None]]) -> tuple[Selection, ...]:
+            return tuple(filter(None, (self.running.selection(named, config) for named, config in configs if config)))
+
+        topics = (NameFilter(tuple(map(java_pattern, entry.topics)), ()),) if entry and entry.topics else ()
+        return (*selections(takes), *topics), selections(leaves)
+
+    def unneeded_companions(self, giver: Named, pair: tuple[str, str]) -> Iterator[Named]:
         """Yield the connectors of the giver's pair, there, that nothing else needs: heartbeats and checkpoints."""
-        live, desired = self.estate.live, self.estate.desired
+        live, desired = self.running.configs, self.desired
         of_pair = [
             companion
-            for companion in self.estate.owned
+            for companion in self.running.owned
             if companion[0] == giver[0] and companion not in desired and companion != giver
         ]
         of_pair = [companion for companion in of_pair if set(aliases_of(live[companion])) == set(pair)]
@@ -412,96 +398,98 @@ class _Planning:
                 if type_of(live[companion]) != "source" and companion not in self.concerned
             )
 
-    def refusals(
-        self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None
-    ) -> Iterator[tuple[str, str]]:
+    def refusals(self, change: Change, giver: Named, entry: Moved | None, journal: Journal | None) -> Iterator[Remark]:
         """Yield why a move cannot be done, with what to do about it."""
-        estate, receiver = self.estate, change.named
-        live, had, config = estate.live.get(receiver), estate.live.get(giver), change.config
+        running, receiver = self.running, change.named
+        live, had, config = running.configs.get(receiver), running.configs.get(giver), change.config
         other = connector_text(giver)
-        if giver[0] in estate.unread:
-            yield (
+        if giver[0] in running.unread:
+            yield _refusal(
                 f"Connect cluster '{giver[0]}', from which it takes over '{giver[1]}', could not be read",
                 "plan again when it answers",
             )
-        elif giver[0] and giver[0] not in estate.workers:
-            yield (
+        elif giver[0] and giver[0] not in running.workers:
+            yield _refusal(
                 f"Connect cluster '{giver[0]}', from which it takes over '{giver[1]}', is not declared",
                 f"declare it under connect: until the move has ended; else {_NO_MOVE}",
             )
         if {giver, receiver} & self.ending:
-            yield (
+            yield _refusal(
                 "one of its two connectors is part of a move that was begun and is not finished",
                 "apply, which ends that one; then apply again",
             )
         elif {giver, receiver} & self.concerned:
-            yield (
+            yield _refusal(
                 "one of its two connectors is part of another move",
-                (
-                    "apply one move after the other: keep one entry of moved: for now, and leave the topics of the"
-                    " other one where they are"
-                ),
+                "apply one move after the other: keep one entry of moved: for now, and leave the topics of the"
+                " other one where they are",
             )
         if journal and journal.move:
-            yield from self.unconfirmed(receiver, journal.move, had, entry)
-        yield from self.not_to_be_given(giver, receiver, entry)
+            yield from self.doubts_about_journal(receiver, journal.move, had, entry)
+        yield from self.blockers_of_giver(giver, receiver, entry)
         if journal and journal.move:
-            yield from self.stuck(change, journal.move, had, entry)
+            yield from self.blockers_of_half_done_move(change, journal.move, had, entry)
         least = (3, 7) if change.action == "create" else (3, 6)
         purposes = {
             giver: "offsets are exact only of a STOPPED connector (KIP-875)",
             receiver: "it is created STOPPED and given offsets (KIP-980)",
         }
         for named, lowest in ((giver, (3, 6)), (receiver, least)):
-            version = estate.workers.get(named[0], WorkerFacts()).version
+            version = running.workers.get(named[0], WorkerFacts()).version
             if version and numbers(version) < lowest:
                 needs = f"{purposes[named]}, which needs {lowest[0]}.{lowest[1]}"
-                yield (
+                yield _refusal(
                     f"the workers of Connect cluster '{named[0]}' run Kafka {version}: {needs}",
                     "upgrade them; or add --allow mirror-again",
                 )
-        keeps = estate.desired[giver].config if giver in estate.desired else None
+        keeps = self.desired[giver].config if giver in self.desired else None
         for whose, before, after in (("it", live, config), (other, had, keeps)):
             if before and after and storage_topic(before) != storage_topic(after):
-                yield f"where {whose} stores offsets changes at the same time", "apply that change first, then the move"
+                yield _refusal(
+                    f"where {whose} stores offsets changes at the same time", "apply that change first, then the move"
+                )
         configs = [(giver, had), (giver, keeps), (receiver, live and unmarked(live)), (receiver, config)]
-        unknown = any(config and estate.selection(named, config) is None for named, config in configs)
+        unknown = any(config and running.selection(named, config) is None for named, config in configs)
         if entry and (entry.topics or live) and unknown:
-            yield (
+            yield _refusal(
                 "which topics its connectors take is unknown (their topic.filter.class is not Kafka's)",
                 "move the whole flow to a new one",
             )
 
-    def not_to_be_given(self, giver: Named, receiver: Named, entry: Moved | None) -> Iterator[tuple[str, str]]:
+    def blockers_of_giver(self, giver: Named, receiver: Named, entry: Moved | None) -> Iterator[Remark]:
         """Yield why a connector may not give its topics: it is somebody else's, or no source connector that can be
         stopped now.
         """
-        had = self.estate.live.get(giver)
+        had = self.running.configs.get(giver)
         if had is None:
             return
         owner, other = had.get(OWNER_KEY), connector_text(giver)
         if type_of(had) != "source":
-            yield f"{other} is no MirrorSourceConnector", "correct from: in the entry of moved:, or remove that entry"
-        elif giver in self.estate.released:
-            yield f"{other} is under release:", "remove its entry of release:, or the entry of moved:"
-        elif giver not in self.estate.owned and not owner:
+            yield _refusal(
+                f"{other} is no MirrorSourceConnector", "correct from: in the entry of moved:, or remove that entry"
+            )
+        elif giver in self.running.released:
+            yield _refusal(f"{other} is under release:", "remove its entry of release:, or the entry of moved:")
+        elif giver not in self.running.owned and not owner:
             adopt = f"adopt: [{{connect: {in_yaml(giver[0])}, connector: {in_yaml(giver[1])}}}]"
-            yield f"{other} carries no owner mark and is not adopted", f"write {adopt} beside the entry of moved:"
-        elif giver not in self.estate.owned and (entry is None or entry.from_owner != owner):
-            yield (
+            yield _refusal(
+                f"{other} carries no owner mark and is not adopted", f"write {adopt} beside the entry of moved:"
+            )
+        elif giver not in self.running.owned and (entry is None or entry.from_owner != owner):
+            yield _refusal(
                 f"{other} belongs to owner '{owner}'",
                 f"write from_owner: {in_yaml(str(owner))} in the entry of moved:, once that owner agrees",
             )
         journal = Journal.of(had)
         if journal and journal.gives != receiver:
-            yield (
+            yield _refusal(
                 f"{other} is itself in the middle of a move of its stored offsets",
                 "bring the tree back to what it was, apply to finish that one, then move it",
             )
 
-    def unconfirmed(
+    def doubts_about_journal(
         self, receiver: Named, move: Move, had: Config | None, entry: Moved | None
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Iterator[Remark]:
         """Yield why a journal is not followed: anybody may have written it, so the tree or the giver has to say the
         same.
         """
@@ -509,101 +497,97 @@ class _Planning:
         journal = Journal.of(had or {})
         where = connector_text(giver) if giver[0] else f"the dedicated MirrorMaker {giver[1]}"
         if entry is None and not (journal and journal.gives == receiver) and not (move.carried and had is None):
-            flow = self.estate.live[receiver].get(FLOW_KEY, "")
+            flow = self.running.configs[receiver].get(FLOW_KEY, "")
             from_ = in_yaml("/".join(giver)) if giver[0] else f"{{dedicated: {giver[1]}}}"
             topics = ", topics: […]" if move.partial else ""
-            yield (
+            yield _refusal(
                 f"its journal says that it takes over from {where}, which neither moved: nor that connector confirms",
-                (
-                    f"if an apply began that move, write moved: [{{from: {from_}, to: {in_yaml(flow)}{topics}}}] and"
-                    f" apply, which finishes it; else {_NO_MOVE}"
-                ),
+                f"if an apply began that move, write moved: [{{from: {from_}, to: {in_yaml(flow)}{topics}}}] and"
+                f" apply, which finishes it; else {_NO_MOVE}",
             )
-        elif move.created and not move.carried and not _is_disabled(self.estate.live[receiver]):
-            yield (
+        elif move.created and not move.carried and not _is_disabled(self.running.configs[receiver]):
+            yield _refusal(
                 "its journal says that it never ran, and its config lets it run (enabled), so no apply wrote that",
                 _NO_MOVE,
             )
         elif entry and entry.topics and not move.partial:
-            yield (
-                (
-                    f"its journal says that it takes over all of {where}, and '{entry.written}' at {entry.place} only"
-                    " topics of it"
-                ),
+            yield _refusal(
+                f"its journal says that it takes over all of {where}, and '{entry.written}' at {entry.place} only"
+                " topics of it",
                 f"if an apply began that move, write the entry as it was and apply, which finishes it; else {_NO_MOVE}",
             )
         elif not giver[0] and "->".join(move.pair) != giver[1]:
-            yield f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}", _NO_MOVE
+            yield _refusal(
+                f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}", _NO_MOVE
+            )
         elif had is not None and aliases_of(had) != move.pair:
-            yield (
-                (
-                    f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that"
-                    f" connector is between {'->'.join(aliases_of(had))}"
-                ),
+            yield _refusal(
+                f"its journal says that it takes over from {where}, between {'->'.join(move.pair)}, and that"
+                f" connector is between {'->'.join(aliases_of(had))}",
                 _NO_MOVE,
             )
 
     def hold_unconfirmed(self, named: Named) -> None:
         """Block a connector whose journal is unreadable, or speaks of a move that is not planned."""
-        config = self.estate.live[named]
+        config = self.running.configs[named]
         journal = Journal.of(config)
         change = self.changes.get(named) or Change(*named, type_of(config), "no-op", before=config)
         if journal is None or change.action == "blocked" or change.moves_to or change.takes_over:
             return
         if not journal.is_readable:
-            self.changes[named] = change.with_remarks(
-                Remark("its journal (mm2mgr.journal) is unreadable", remedy=_NO_MOVE)
-            )
+            self.block(change, Remark("its journal (mm2mgr.journal) is unreadable", remedy=_NO_MOVE))
         elif journal.gives:
             reason = (
                 f"its journal says that its topics move to {connector_text(journal.gives)}, and no move of these two is"
                 " planned"
             )
             how = "if an apply began that move, bring the tree back to what it was and apply, which finishes it"
-            self.changes[named] = change.with_remarks(Remark(reason, remedy=f"{how}; else {_NO_MOVE}"))
+            self.block(change, Remark(reason, remedy=f"{how}; else {_NO_MOVE}"))
         elif journal.move:
-            self.changes[named] = change.with_remarks(
-                Remark("its journal speaks of a move that cannot be its own", remedy=_NO_MOVE)
-            )
+            self.block(change, Remark("its journal speaks of a move that cannot be its own", remedy=_NO_MOVE))
         elif journal.behind is not None and not _is_disabled(config):
             reason = (
                 "its journal says that its offsets are stored elsewhere, and its config lets it run (enabled), so no"
                 " apply wrote that"
             )
-            self.changes[named] = change.with_remarks(Remark(reason, remedy=_NO_MOVE))
+            self.block(change, Remark(reason, remedy=_NO_MOVE))
 
-    def stuck(self, change: Change, move: Move, had: Config | None, entry: Moved | None) -> Iterator[tuple[str, str]]:
+    def blockers_of_half_done_move(
+        self, change: Change, move: Move, had: Config | None, entry: Moved | None
+    ) -> Iterator[Remark]:
         """Yield why a move that was begun cannot continue with the tree as it is now."""
         if not move.carried and had is None and entry and not entry.dedicated:
-            yield (
+            yield _refusal(
                 f"{connector_text(move.giver)} was deleted before its offsets were carried",
                 f"delete '{change.connector}' there, which never ran; then plan again" if move.created else _NO_MOVE,
             )
-        live = self.estate.live[change.named]
+        live = self.running.configs[change.named]
         otherwise = any(live.get(key) != (change.config or {}).get(key) for key in SELECTING)
-        again = entry is None and not move.partial and had is not None and move.giver in self.estate.desired
+        again = entry is None and not move.partial and had is not None and move.giver in self.desired
         if move.carried and again:
-            yield (
+            yield _refusal(
                 f"{connector_text(move.giver)} is declared again, and its offsets are carried already",
                 f"bring the tree back to what it was, apply to finish the move, then move it back; else {_NO_MOVE}",
             )
         elif move.carried and (move.partial or not move.created) and (otherwise or (move.partial and entry is None)):
-            yield (
+            yield _refusal(
                 "its move was begun with other topics, and its offsets are carried already",
-                (
-                    "bring the tree back to what it was, apply to finish the move, then change the topics; else"
-                    f" {_NO_MOVE}"
-                ),
+                "bring the tree back to what it was, apply to finish the move, then change the topics; else"
+                f" {_NO_MOVE}",
             )
 
-    def block(self, change: Change, reason: str, remedy: str) -> None:
-        self.changes[change.named] = change.with_remarks(Remark(f"moved: {reason}", remedy=remedy))
+    def block(self, change: Change, remark: Remark) -> None:
+        self.changes[change.named] = change.with_remarks(remark)
 
     def hold(self, giver: Named, reason: str) -> None:
         """Keep what gives its topics away as it is."""
         gives = self.changes.get(giver)
         if gives and gives.action in {"update", "delete"}:
             self.changes[giver] = gives.with_remarks(Remark(reason))
+
+
+def _refusal(text: str, remedy: str = "") -> Remark:
+    return Remark(text, "blocks", remedy, "moved")
 
 
 _NO_MOVE = "remove the key mm2mgr.journal from its config over REST, and see whether it is to run"

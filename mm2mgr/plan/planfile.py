@@ -154,7 +154,9 @@ def as_reviewed(reviewed: dict[str, Any], now: Plan) -> Plan:
             for part in now.clusters
         ),
         quotas=tuple(
-            quota.blocked(Remark(reason, remedy=_ANEW)) if quota.is_write and _unread_quota(reviewed, quota) else quota
+            quota.as_blocked(Remark(reason, remedy=_ANEW))
+            if quota.is_write and _unread_quota(reviewed, quota)
+            else quota
             for quota in now.quotas
         ),
     )

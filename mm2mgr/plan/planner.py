@@ -35,13 +35,13 @@ from mm2mgr.plan.draft import Answers, Declared, Draft, Live, make_draft
 from mm2mgr.plan.facts import TopicListing, cluster_ids, list_with_records, quotas_of, refusals, user_of
 from mm2mgr.plan.guards import Connectors, writes_through_workers
 from mm2mgr.plan.heartbeats import carrier_notes
-from mm2mgr.plan.judges import Facts, judged
+from mm2mgr.plan.judges import Facts, judge_parts
 from mm2mgr.plan.mirrored import ALLOWED_BY, ArrivedTopics, MirrorVerdict, judge
 from mm2mgr.plan.mirroring_cost import read_estimate
 from mm2mgr.plan.moves import with_other_sides
 from mm2mgr.plan.quotas import quota_changes, wanted_quotas
 from mm2mgr.plan.stages import steps_of
-from mm2mgr.plan.widening import MirroredState, StartedTopics, Widening, taken, unseen_successors, widenings
+from mm2mgr.plan.widening import MirroredState, StartedTopics, Widening, topics_taken, unseen_successors, widenings
 from mm2mgr.remarks import Remark
 from mm2mgr.render import Connector
 from mm2mgr.spec.loader import Spec
@@ -92,7 +92,7 @@ def plan_steps(  # noqa: PLR0913  the tree in three forms, and what is wanted of
     chosen = None if only is None else with_other_sides(only, topology.moved)
     declared = Declared(topology, connectors, wish or Wish(), chosen)
     draft = make_draft(declared, (yield from _read_running(topology, skip)))
-    quotas = wanted_quotas(topology, (connector for on in draft.on.values() for connector in on), user_of)
+    quotas = wanted_quotas(topology, (connector for on in draft.by_cluster.values() for connector in on), user_of)
     aliases = {quota.kafka for quota in quotas} | {alias for alias, _ in draft.client_ids.values()}
     plan: Plan
     (plan, draft), read = yield from side_by_side(_judge_steps(draft, spec), quotas_of(topology, aliases))
@@ -119,7 +119,7 @@ def _judge_steps(draft: Draft, spec: Spec | None) -> Steps[tuple[Plan, Draft]]:
     clusters = draft.clusters(ids.known)
     shown = [with_claims_shown(part, claims) for part in draft.parts]
     if not claims.others and draft.is_as_declared(clusters):
-        return _finished(draft, shown, _notes(draft, ids.unknown)), draft
+        return _finish_plan(draft, shown, _notes(draft, ids.unknown)), draft
     run = draft.all_connectors(from_tree(topology, draft.connectors, spec))
     writes = widenings(draft.writes, run.desired, run.live)
     state = yield from _read_mirrored(draft, writes)
@@ -136,7 +136,7 @@ def _judge_steps(draft: Draft, spec: Spec | None) -> Steps[tuple[Plan, Draft]]:
     by_name = {widening.named: widening for widening in writes}
     facts = Facts(
         [
-            part.each(lambda c: estimate.priced(_with_topics(c, draft, by_name.get(c.named), state, verdicts)))
+            part.each(lambda c: estimate.with_price(_with_topics(c, draft, by_name.get(c.named), state, verdicts)))
             for part in shown
         ],
         declared.wish,
@@ -148,18 +148,18 @@ def _judge_steps(draft: Draft, spec: Spec | None) -> Steps[tuple[Plan, Draft]]:
         against,
         successors | unseen_successors(run),
     )
-    parts = judged(facts)
+    parts = judge_parts(facts)
     refusing, unvalidated = yield from _ask_validation(draft, parts)
     if refusing:
         for named, remark in refusing:
             against.setdefault(named, []).append(remark)
-        parts = judged(facts)
+        parts = judge_parts(facts)
     unverified = {**unvalidated, **late[1]}
-    notes = _notes(draft, ids.unknown, unverified, _needed_permits(draft, verdicts), _unlisted(writes, state))
-    return _finished(draft, parts, notes), draft
+    notes = _notes(draft, ids.unknown, unverified, _needed_permits(draft, verdicts), _notes_on_unlisted(writes, state))
+    return _finish_plan(draft, parts, notes), draft
 
 
-def _finished(draft: Draft, parts: Iterable[ClusterPlan], notes: Iterable[tuple[str, str]]) -> Plan:
+def _finish_plan(draft: Draft, parts: Iterable[ClusterPlan], notes: Iterable[tuple[str, str]]) -> Plan:
     """Return the plan, with what apply will do, and notes on the Connect clusters that could be read."""
     owner = draft.declared.topology.owner
     by_connect: dict[str, list[str]] = {name: [] for name in draft.live}
@@ -186,11 +186,11 @@ def _notes(
     yield from ((connect, live.note) for connect, live in draft.live.items() if live.note)
     yield from unverified.items()
     yield from draft.idle_permits(needed)
-    for alias, why in unknown_ids.items():
-        to = (c for on in draft.on.values() for c in on if c.config.get("target.cluster.alias") == alias)
+    for alias, reason in unknown_ids.items():
+        to = (c for on in draft.by_cluster.values() for c in on if c.config.get("target.cluster.alias") == alias)
         for connect in dict.fromkeys(c.connect for c in to if writes_through_workers(c.config)):
             spared = f"declare clusters: {{{alias}: {{cluster_id: …}}}} to compare it without a request"
-            whose = f"that these workers write to Kafka '{alias}', whose id could not be read ({why})"
+            whose = f"that these workers write to Kafka '{alias}', whose id could not be read ({reason})"
             yield connect, f"not verified: {whose}; {spared}"
     yield from unlisted
 
@@ -238,7 +238,7 @@ def _with_topics(
         change = replace(change, needs_offsets=()).with_remarks(Remark(again, "notes"))
     if widening is None:
         return change
-    verdict, listed, takes = verdicts[widening.named], state.listed(widening.source), taken(widening, state)
+    verdict, listed, takes = verdicts[widening.named], state.listing(widening.source), topics_taken(widening, state)
     change = replace(change, takes=takes)
     if listed and takes and not takes.topics:
         nothing = matches_nothing(draft.declared.flows[change.flows[0]], listed.partitions)
@@ -251,7 +251,7 @@ def _with_topics(
     return replace(change, needs_offsets=verdict.needs) if change.action == "create" else change
 
 
-def _unlisted(writes: Iterable[Widening], state: MirroredState) -> Iterator[tuple[str, str]]:
+def _notes_on_unlisted(writes: Iterable[Widening], state: MirroredState) -> Iterator[tuple[str, str]]:
     """Yield Connect clusters with a note on the sources whose topics could not be listed."""
     reasons: dict[str, dict[str, str]] = {}
     for connect, alias in sorted({(widening.named[0], widening.source) for widening in writes}):
@@ -299,7 +299,7 @@ def _read_without_status(draft: Draft) -> Steps[Answers]:
 
 def _read_worker(draft: Draft, name: str) -> Steps[Live | Mm2mgrError]:
     """Read plugins, override policy and exactly-once support."""
-    overrides = harmless_overrides(key for connector in draft.on[name] for key in connector.config)
+    overrides = harmless_overrides(key for connector in draft.by_cluster[name] for key in connector.config)
     try:
         worker, failed = yield from ask_worker(name, overrides)
     except Mm2mgrError as error:

@@ -59,7 +59,7 @@ class QuotaChange:
     def is_write(self) -> bool:
         return self.action not in {"no-op", "blocked"}
 
-    def blocked(self, remark: Remark) -> QuotaChange:
+    def as_blocked(self, remark: Remark) -> QuotaChange:
         """Return the change as one that is not written."""
         return replace(self, action="blocked", after=None, reason=remark.text, remedy=remark.remedy)
 

@@ -157,7 +157,7 @@ def waiting(plan: Plan, rules: RestartRules, savings: Mapping[str, Saving], now_
 def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
     """Return the plan with these updates held: shown with their reason, and not written."""
 
-    def held(change: Change) -> Change:
+    def hold(change: Change) -> Change:
         reason = reasons.get(change.named)
         if not reason or not _lowers_tasks(change):
             return change
@@ -165,7 +165,7 @@ def with_waiting(plan: Plan, reasons: Mapping[Named, str]) -> Plan:
         sentence = f"waiting with {key.after} instead of {key.before} tasks: {reason}"
         return change.with_remarks(Remark(reason, "waits"), Remark(sentence, "warns"))
 
-    return replace(plan, clusters=tuple(part.each(held) for part in plan.clusters))
+    return replace(plan, clusters=tuple(part.each(hold) for part in plan.clusters))
 
 
 def _saving(change: Change, savings: Mapping[str, Saving]) -> Saving | None:

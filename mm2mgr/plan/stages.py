@@ -252,7 +252,9 @@ def _finish(named: Named, config: Config, then: str) -> tuple[Stage, ...]:
     return WriteConfig(named, Journal(then).marked(config), "its offsets are there"), SetState(named, then), last
 
 
-def _move_stages(named: Named, owner: str, change: Change, over: TakeOver) -> Iterable[Stage]:  # noqa: PLR0912  in one piece it can be read
+def _move_stages(  # noqa: PLR0912  in one piece it can be read
+    named: Named, owner: str, change: Change, over: TakeOver
+) -> Iterable[Stage]:
     """Yield how a connector goes on where another one stops; what is done already is left out.
 
     The giver's topics and offsets stay as they are until the receiver has its offsets, so until then everything can be

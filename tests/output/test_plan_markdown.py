@@ -9,8 +9,7 @@ from pathlib import Path
 
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.output.plan_markdown import MOST_BYTES, plan_markdown
-from mm2mgr.plan.changes import Change, ClusterPlan, Plan
-from mm2mgr.plan.price import Price, Volume
+from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, Volume
 from mm2mgr.remarks import Remark
 
 from .test_plan_text import EAST, NORTH, WEST

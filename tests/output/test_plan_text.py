@@ -13,8 +13,7 @@ from mm2mgr.comparison.ownership import ListEntry
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
 from mm2mgr.output.plan_text import say_plan, say_topology
-from mm2mgr.plan.changes import Change, ClusterPlan, Plan
-from mm2mgr.plan.price import Price, Volume
+from mm2mgr.plan.changes import Change, ClusterPlan, Plan, Price, Volume
 from mm2mgr.remarks import Remark
 from mm2mgr.render import render
 from mm2mgr.spec.loader import load

@@ -18,7 +18,8 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import HISTORY_TOPIC
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.access import KafkaAccess
-from mm2mgr.plan.changes import Change, Wish, plan_cluster
+from mm2mgr.plan.changes import Change, Wish
+from mm2mgr.plan.draft import plan_cluster
 from mm2mgr.plan.drift import last_applied
 from mm2mgr.plan.history import HistoryEntry
 from mm2mgr.secrets import MASK

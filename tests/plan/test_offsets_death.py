@@ -15,7 +15,8 @@ from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.target import ConnectTarget
 from mm2mgr.errors import Mm2mgrError
-from mm2mgr.plan.changes import Change, plan_cluster
+from mm2mgr.plan.changes import Change
+from mm2mgr.plan.draft import plan_cluster
 from mm2mgr.plan.stages import stages
 from mm2mgr.render import Connector
 from tests.clock import jumping

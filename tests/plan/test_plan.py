@@ -13,8 +13,9 @@ from mm2mgr.comparison.differences import KeyChange, diff
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.changes import ClusterPlan, Plan, Wish, plan_cluster
-from mm2mgr.plan.judges import Facts, judged, too_many_deletes
+from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
+from mm2mgr.plan.draft import plan_cluster
+from mm2mgr.plan.judges import Facts, judge_parts, too_many_deletes
 from mm2mgr.render import CLASSES, OWNER_KEY, Connector
 from mm2mgr.topology import Type
 
@@ -159,7 +160,7 @@ def pruned(doomed: int, staying: int) -> list[ClusterPlan]:
     ],
 )
 def test_many_deletes_need_a_word(doomed: int, staying: int, allowed: int, held: bool) -> None:
-    parts = tuple(judged(Facts(pruned(doomed, staying), Wish(allow_deletes=allowed)), [too_many_deletes]))
+    parts = tuple(judge_parts(Facts(pruned(doomed, staying), Wish(allow_deletes=allowed)), [too_many_deletes]))
     changes = parts[0].changes
     assert {change.action for change in changes} == {"blocked" if held else "delete"}
     assert {change.action for change in parts[1].changes} <= {"no-op"}

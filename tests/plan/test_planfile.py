@@ -17,7 +17,8 @@ from mm2mgr.comparison.journal import Journal
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.errors import Mm2mgrError, StalePlan
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.changes import ClusterPlan, Plan, Wish, plan_cluster
+from mm2mgr.plan.changes import ClusterPlan, Plan, Wish
+from mm2mgr.plan.draft import plan_cluster
 from mm2mgr.plan.planfile import as_reviewed, read_plan, write_plan
 from mm2mgr.plan.stages import explain, stages
 from tests.plan.site import FLOWS, ON_WEST, Site, errors

@@ -10,11 +10,10 @@ from mm2mgr.json_values import to_json
 from mm2mgr.live.record_sizes import TopicSizes
 from mm2mgr.output.plan_text import price_text
 from mm2mgr.partitions import Offsets, TopicPartition, listing_of, moved_partitions, predict
-from mm2mgr.plan.changes import Change, Plan
+from mm2mgr.plan.changes import KINDS, Change, Plan, Price, Volume
 from mm2mgr.plan.facts import TopicListing
 from mm2mgr.plan.judges import with_many_changes_held
-from mm2mgr.plan.mirroring_cost import log_bytes, moved, volume
-from mm2mgr.plan.price import KINDS, Price, Volume
+from mm2mgr.plan.mirroring_cost import count_moved, log_bytes, volume
 from mm2mgr.spec.models import FlowSettings
 from tests.plan.site import FLOWS, ON_EAST, ON_WEST, Site, actions
 
@@ -47,7 +46,7 @@ def mirrored(site: Site) -> Site:
 def test_partitions_that_get_another_task_when_their_number_changes(before: int, after: int) -> None:
     listed = {"orders": 12, "logs.web": 7, "other": 5, "__consumer_offsets": 50}
     takes = {"orders", "logs.web"}.__contains__
-    assert moved(listed, takes, takes, (before, after)) == (moved_partitions(19, before, min(after, 19)), 19)
+    assert count_moved(listed, takes, takes, (before, after)) == (moved_partitions(19, before, min(after, 19)), 19)
 
 
 def test_partitions_that_get_another_task_because_a_topic_comes_or_goes() -> None:
@@ -57,9 +56,9 @@ def test_partitions_that_get_another_task_because_a_topic_comes_or_goes() -> Non
     places = {one: number % 4 for number, one in enumerate(now)}
     expected = sum(places[one] != number % 4 for number, one in enumerate(was))
     assert 0 < expected < 57
-    assert moved(listed, before, after, (4, 4)) == (expected, 57)
-    assert moved(listed, before, after, (1, 1)) == (0, 57)
-    assert moved(listed, None, after, (4, 4)) is None
+    assert count_moved(listed, before, after, (4, 4)) == (expected, 57)
+    assert count_moved(listed, before, after, (1, 1)) == (0, 57)
+    assert count_moved(listed, None, after, (4, 4)) is None
 
 
 def test_a_volume_counts_from_the_logs_start_or_the_connectors_own_offsets() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from mm2mgr.comparison.ownership import Ownership
 from mm2mgr.json_values import to_json
-from mm2mgr.plan.changes import Plan, Wish, plan_cluster
+from mm2mgr.plan.changes import Plan, Wish
+from mm2mgr.plan.draft import plan_cluster
 from mm2mgr.plan.planfile import write_plan
 from mm2mgr.secrets import MASK
 from tests.plan.test_plan import live, wanted
