@@ -419,11 +419,11 @@ def events_page() -> str:
 
 
 def serve_metrics_page() -> str:
-    from mm2mgr.problems.monitoring import ALERTS, owned
+    from mm2mgr.problems.monitoring import ALERTS, with_owner
     from mm2mgr.serve.metrics import HEALTHS, METRICS, TASK_STATES
 
     alerting = [
-        (code(one.name), one.severity, f"{one.minutes} min", code(owned(one.condition, "OWNER"))) for one in ALERTS
+        (code(one.name), one.severity, f"{one.minutes} min", code(with_owner(one.condition, "OWNER"))) for one in ALERTS
     ]
     rows = [
         (

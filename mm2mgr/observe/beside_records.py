@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from mm2mgr.kafka.acls import Acl
 from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.lag import FlowLag, PartitionLag, is_only_writer
-from mm2mgr.observe.reading import ConditionClock, LiveConnector, Reading, started
+from mm2mgr.observe.reading import ConditionClock, LiveConnector, Reading, continue_clock
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.topics.names import NameFilter, readable
 from mm2mgr.topology import Flow
@@ -40,7 +40,7 @@ class Beats:
     end: int
     clock: ConditionClock
 
-    def paused(self) -> Beats:
+    def pause(self) -> Beats:
         """Return it after an observation that could not read the topic."""
         return replace(self, clock=self.clock.pause())
 
@@ -81,7 +81,7 @@ class CheckpointLook:
     owed_groups: tuple[str, ...] = ()
     synced: Mapping[str, Mapping[str, SyncedOffset]] = field(default_factory=dict)
 
-    def paused(self) -> CheckpointLook:
+    def pause(self) -> CheckpointLook:
         """Return it after an observation without the topic, or without the source, of which no checkpoint can come
         then.
         """
@@ -127,8 +127,8 @@ def heartbeat_topics(earlier: Mapping[str, Beats], reading: Reading) -> dict[str
             return None
         end = _end(reading, connector)
         if end is None:
-            return old and old.paused()
-        return Beats(end, started(old.clock if old and old.end == end else None, reading.taken_at))
+            return old and old.pause()
+        return Beats(end, continue_clock(old.clock if old and old.end == end else None, reading.taken_at))
 
     return _follow_connectors(earlier, reading, "heartbeat", follow)
 
@@ -155,18 +155,18 @@ def checkpoint_looks(
 
 
 class _Pausable(Protocol):
-    def paused(self: _Kept) -> _Kept: ...
+    def pause(self: _Followed) -> _Followed: ...
 
 
-_Kept = TypeVar("_Kept", bound=_Pausable)
+_Followed = TypeVar("_Followed", bound=_Pausable)
 
 
 def _follow_connectors(
-    earlier: Mapping[str, _Kept],
+    earlier: Mapping[str, _Followed],
     reading: Reading,
     kind: str,
-    follow: Callable[[_Kept | None, LiveConnector], _Kept | None],
-) -> dict[str, _Kept]:
+    follow: Callable[[_Followed | None, LiveConnector], _Followed | None],
+) -> dict[str, _Followed]:
     """Return what is remembered of each connector of a kind, by `connect/connector`; pauses where its Connect cluster
     was not read.
     """
@@ -179,7 +179,7 @@ def _follow_connectors(
         if connect.failure:
             inside = f"{connect.name}/"
             followed_connectors |= {
-                key: followed.paused() for key, followed in followed_connectors.items() if key.startswith(inside)
+                key: followed.pause() for key, followed in followed_connectors.items() if key.startswith(inside)
             }
     return followed_connectors
 
@@ -204,10 +204,10 @@ def _end(reading: Reading, connector: LiveConnector) -> int | None:
 def _since_written(old: CheckpointLook, end: int | None, now: float) -> CheckpointLook:
     """Return the look with the end of the topic as it is now; a checkpoint that was written begins everything anew."""
     if end is None:
-        return old.paused()
+        return old.pause()
     if end != old.end or old.still is None:
         return CheckpointLook(end=end, still=ConditionClock(0.0, now), asked_at=old.asked_at, synced=old.synced)
-    return replace(old, still=old.still.on(now), owed=old.owed and old.owed.on(now))
+    return replace(old, still=old.still.see(now), owed=old.owed and old.owed.see(now))
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def _mirrored_by_flows(
     """Return a function from a source partition to how it is mirrored; None for one that no flow carries."""
     flows = reading.flows_of(checkpoints)
     lag_of = {
-        flow.id: {partition_lag.partition: partition_lag for partition_lag in lags[flow.id].counted}
+        flow.id: {partition_lag.partition: partition_lag for partition_lag in lags[flow.id].counted_partitions}
         for flow in flows
         if flow.id in lags and lags[flow.id].unknown is None and is_only_writer(reading, flow)
     }

@@ -137,7 +137,7 @@ class FlowLag:
     short: Mapping[str, int] | None = None
 
     @cached_property
-    def counted(self) -> tuple[PartitionLag, ...]:
+    def counted_partitions(self) -> tuple[PartitionLag, ...]:
         """The partitions that count as lag: heartbeats arrive every second, so their offsets are always behind."""
         return tuple(partition for partition in self.partitions if not partition.heartbeat)
 
@@ -149,9 +149,9 @@ class FlowLag:
     @cached_property
     def total_records(self) -> int | None:
         """Lag in records, at least that where partitions are unread; None where it is unknown."""
-        if self.unknown is not None or (self.unread and not self.counted):
+        if self.unknown is not None or (self.unread and not self.counted_partitions):
             return None
-        return sum(partition.lag_records for partition in self.counted)
+        return sum(partition.lag_records for partition in self.counted_partitions)
 
     @property
     def is_lower_bound(self) -> bool:
@@ -160,7 +160,7 @@ class FlowLag:
 
     def most_behind(self, count: int) -> tuple[PartitionLag, ...]:
         """Return the partitions with the largest lag, only those that have any."""
-        return most_behind(self.counted, count)
+        return most_behind(self.counted_partitions, count)
 
 
 def most_behind(partitions: Iterable[PartitionLag], count: int) -> tuple[PartitionLag, ...]:

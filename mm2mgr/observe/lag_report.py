@@ -181,7 +181,7 @@ class FlowFacts:
 
     def rows(self, by: LagLevel) -> tuple[LagRow, ...]:
         """Return the rows of a level, most behind first, then what is unknown."""
-        if self.lag.unknown is not None or not (self.lag.counted or self.lag.unread):
+        if self.lag.unknown is not None or not (self.lag.counted_partitions or self.lag.unread):
             return (self._nothing(self.lag.unknown),)
         rows_by_name = _groups(self.lag, by)
         rows = [self._row(by, name, of, unread) for name, (of, unread) in rows_by_name.items()]
@@ -285,7 +285,7 @@ def _groups(lag: FlowLag, by: LagLevel) -> dict[RowName, tuple[list[PartitionLag
         return RowName(task=lag.tasks.get(partition)) if by == "task" else RowName()
 
     groups: dict[RowName, tuple[list[PartitionLag], list[TopicPartition]]] = {}
-    for partition_lag in lag.counted:
+    for partition_lag in lag.counted_partitions:
         groups.setdefault(name(partition_lag.partition), ([], []))[0].append(partition_lag)
     for missing in lag.unread:
         groups.setdefault(name(missing), ([], []))[1].append(missing)

@@ -101,17 +101,17 @@ def compare(look: PartitionLook, earlier: KnownPlace | None, now: float) -> tupl
     if look.topic_id in earlier.former_ids:
         return earlier, []  # a broker that has not heard of the new topic yet
     if look.topic_id and earlier.topic_id and look.topic_id != earlier.topic_id:
-        return _recreated(look, earlier, now)
+        return _judge_recreated(look, earlier, now)
     if look.topic_id and not earlier.topic_id:
         earlier = earlier._replace(topic_id=look.topic_id)
     if look.log.end < earlier.log.end:
-        return _truncated(look, earlier, now)
+        return _judge_truncation(look, earlier, now)
     if look.stored >= look.log.end:
-        return _past_end(look, earlier, now)
-    return _retention(look, earlier, now)
+        return _judge_past_end(look, earlier, now)
+    return _judge_retention(look, earlier, now)
 
 
-def _recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+def _judge_recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """The rest of the old log is gone; of the new one, offsets up to the old stored one are skipped unless it went
     back.
     """
@@ -120,31 +120,31 @@ def _recreated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[Kn
     former = (*earlier.former_ids, earlier.topic_id)
     new = earlier._replace(topic_id=look.topic_id, stored=look.stored, next=begins, arrived=None, former_ids=former)
     skipped = _range("re-created", "topic-id", new, 0, begins - 1)
-    place, more = _past_end(look, new, now) if look.stored >= look.log.end else _retention(look, new, now)
+    place, more = _judge_past_end(look, new, now) if look.stored >= look.log.end else _judge_retention(look, new, now)
     return place, [gone, *skipped, *more]
 
 
-def _truncated(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+def _judge_truncation(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """What was cut off and had not arrived is lost; offsets from the new end to the stored one are used again, and
     skipped.
     """
     end, is_past = look.log.end, look.stored >= look.log.end
     first, last = end if is_past else max(earlier.next, end), max(earlier.log.end - 1, look.stored if is_past else 0)
     cut = _range("truncation", "log-end", earlier, first, last)
-    place, more = _retention(look, earlier._replace(next=look.stored + 1, stored=look.stored, arrived=None), now)
+    place, more = _judge_retention(look, earlier._replace(next=look.stored + 1, stored=look.stored, arrived=None), now)
     return place, [*cut, *more]
 
 
-def _past_end(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+def _judge_past_end(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """The log does not have the stored offset: what is written up to there is skipped, unless a restart finds it
     missing.
     """
     cause: Cause = "re-created" if earlier.former_ids and earlier.stored >= earlier.log.end else "past-end"
     place = earlier._replace(next=max(earlier.next, look.stored + 1), stored=look.stored, arrived=None)
-    return _advanced(look, place, now), _range(cause, "log-end", earlier, earlier.next, look.stored)
+    return _advance(look, place, now), _range(cause, "log-end", earlier, earlier.next, look.stored)
 
 
-def _retention(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
+def _judge_retention(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[KnownPlace, list[LostRange]]:
     """Judge a log start that passed `next` by the offsets, and by what the target counted since.
 
     Where that does not decide yet, because records may have arrived whose offsets are not stored, the place stays, and
@@ -153,8 +153,8 @@ def _retention(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[Kn
     start, end, reached = look.log.start, look.log.end, look.stored + 1
     size = start - earlier.next
     if size <= 0 or (size == 1 and start == end):  # the end marker of a transaction is no record
-        return _advanced(look, earlier, now), []
-    counted, furthest = _counted(look, earlier), reached if look.is_exact else end
+        return _advance(look, earlier, now), []
+    counted, furthest = _count_arrived(look, earlier), reached if look.is_exact else end
     evidence: Evidence = "log-start" if reached < start else "offsets" if counted is None else "target"
     if counted is None:
         most, least = size, size if look.is_exact and reached <= earlier.next else 0
@@ -164,7 +164,7 @@ def _retention(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[Kn
         is_open = least == 0 < most if reached >= start else counted >= size
         if is_open and not look.is_exact:
             return earlier._replace(log=look.log, stored=look.stored, furthest=_furthest(look, earlier)), []
-    place = _advanced(look, earlier, now)
+    place = _advance(look, earlier, now)
     if reached < start:  # whatever arrives from now on lies behind the log's start
         ahead = max(0, furthest - start) if counted is None else min(counted + earlier.ahead, max(0, furthest - start))
         place = place._replace(next=start, arrived=look.arrived, ahead=ahead)
@@ -175,14 +175,14 @@ def _retention(look: PartitionLook, earlier: KnownPlace, now: float) -> tuple[Kn
     ]
 
 
-def _counted(look: PartitionLook, earlier: KnownPlace) -> int | None:
+def _count_arrived(look: PartitionLook, earlier: KnownPlace) -> int | None:
     """Return how many records the target received since `next` was first seen; None where that cannot be counted."""
     if earlier.arrived is None or look.arrived is None or look.arrived < earlier.arrived:
         return None
     return look.arrived - earlier.arrived
 
 
-def _advanced(look: PartitionLook, earlier: KnownPlace, now: float) -> KnownPlace:
+def _advance(look: PartitionLook, earlier: KnownPlace, now: float) -> KnownPlace:
     """Return the place with `next` behind the stored offset; while that does not move, the first count of the target
     stays.
     """
@@ -369,7 +369,7 @@ def open_entries(entries: Iterable[LossEntry], flows: Iterable[str] | None = Non
     )
 
 
-def named(
+def find_entries(
     entries: Iterable[LossEntry], ids: Sequence[str], flows: Iterable[str] | None = None
 ) -> tuple[LossEntry, ...]:
     """Return the open entries that are meant by ids, or by `all` (of these flows); Mm2mgrError for an id that none
@@ -402,7 +402,7 @@ def _entries(key: _Key, rows: Sequence[LossRow]) -> Iterator[LossEntry]:
             ack = Acknowledgement(row.who or "", row.time_ms / 1000, row.reason or "")
             parts = [part for bounds in left if (part := _common(bounds, _bounds(row)))]
             yield from (replace(_entry(key, part, loss_rows), acknowledged=ack) for part in parts)
-            left = [rest for bounds in left for rest in _without(bounds, _bounds(row))]
+            left = [rest for bounds in left for rest in _cut_out(bounds, _bounds(row))]
         yield from (_entry(key, part, loss_rows) for part in left)
 
 
@@ -480,6 +480,6 @@ def _common(bounds: _Bounds, other: _Bounds) -> _Bounds | None:
     return (first, behind) if first < behind else None
 
 
-def _without(whole: _Bounds, part: _Bounds) -> list[_Bounds]:
+def _cut_out(whole: _Bounds, part: _Bounds) -> list[_Bounds]:
     pieces = ((whole[0], min(whole[1], part[0])), (max(whole[0], part[1]), whole[1]))
     return [(int(first), behind) for first, behind in pieces if first < behind]

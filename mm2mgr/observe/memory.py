@@ -14,9 +14,9 @@ from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.beside_records import COPIED, Beats, CheckpointLook, checkpoint_looks, heartbeat_topics, missing_of
 from mm2mgr.observe.lag import FlowLag, PartitionLag, SeenOffset, is_only_writer, measure, reached_at
 from mm2mgr.observe.losses import FlowLooks, PartitionLook, row_of, take
-from mm2mgr.observe.reading import ConditionClock, LiveConnector, Reading, paused_all, started
+from mm2mgr.observe.reading import ConditionClock, LiveConnector, Reading, continue_clock, paused_all
 from mm2mgr.observe.surplus import Surplus, Surpluses, follow, weight_in
-from mm2mgr.observe.trend import Points, followed
+from mm2mgr.observe.trend import Points, follow_lag
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.samples.schema import LossRow
 from mm2mgr.topology import Flow
@@ -37,7 +37,7 @@ def see_topics(
 ) -> dict[str, SeenTopic]:
     """Return what to remember of the flow's topics; one that the source does not have stays remembered."""
     topics, by_topic = dict(earlier), dict[str, list[PartitionLag]]()
-    for partition in lag.counted:
+    for partition in lag.counted_partitions:
         by_topic.setdefault(partition.partition.topic, []).append(partition)
     for name, partitions in by_topic.items():
         old, topic_id = earlier.get(name, SeenTopic()), ids.get(name, "")
@@ -128,7 +128,7 @@ class SyncLook:
     asked_at: float
     missing: Mapping[str, Mapping[str, ConditionClock]] = field(default_factory=dict)
 
-    def paused(self) -> SyncLook:
+    def pause(self) -> SyncLook:
         """Return it after an observation that could not see what is missing."""
         return replace(self, missing={topic: paused_all(clocks) for topic, clocks in self.missing.items()})
 
@@ -165,16 +165,16 @@ class FlowMemory:
     surplus: Mapping[str, Mapping[int, Surplus]] = field(default_factory=dict)
     mirror: str = ""
 
-    def paused(self) -> FlowMemory:
+    def pause(self) -> FlowMemory:
         """Return the memory after an observation without the source, the stored offsets or the Connect cluster."""
         return replace(
             self,
             unassigned=paused_all(self.unassigned),
             short=paused_all(self.short),
-            unarrived={topic: _paused(unarrived) for topic, unarrived in self.unarrived.items()},
-            marks={task: _paused(mark) for task, mark in self.marks.items()},
-            rest=self.rest and _paused(self.rest),
-            unstored=self.unstored and _paused(self.unstored),
+            unarrived={topic: _pause(unarrived) for topic, unarrived in self.unarrived.items()},
+            marks={task: _pause(mark) for task, mark in self.marks.items()},
+            rest=self.rest and _pause(self.rest),
+            unstored=self.unstored and _pause(self.unstored),
         )
 
 
@@ -198,7 +198,7 @@ class Memory:
     checkpoints: Mapping[str, CheckpointLook] = field(default_factory=dict)
     silent_workers: Mapping[str, SilentWorker] = field(default_factory=dict)
 
-    def of(self, flow: str) -> FlowMemory:
+    def flow(self, flow: str) -> FlowMemory:
         """Return what is remembered of a flow."""
         return self.flows.get(flow, _NOTHING)
 
@@ -219,7 +219,7 @@ def measure_lags(reading: Reading, earlier: Memory | None = None) -> dict[str, F
 def _seen_offsets(reading: Reading, flow: Flow, earlier: Memory | None) -> dict[str, Mapping[int, SeenOffset]]:
     """Return what is remembered of stored offsets; those of a topic that was created again are of no use."""
     ids = reading.clusters.get(flow.source.alias, SeenKafka()).topic_ids
-    topics = earlier.of(flow.id).topics if earlier else {}
+    topics = earlier.flow(flow.id).topics if earlier else {}
     return {
         name: topic_looks.places
         for name, topic_looks in topics.items()
@@ -231,7 +231,7 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
     """Return the memory after this reading. Flows outside of it stay as they were; what it could not see pauses."""
     flows = dict(earlier.flows)
     for flow in reading.flows:
-        old, connector, lag = earlier.of(flow.id), reading.source_connector(flow), lags.get(flow.id)
+        old, connector, lag = earlier.flow(flow.id), reading.source_connector(flow), lags.get(flow.id)
         home = reading.connects[flow.connect.name].kafka_cluster_id or old.home
         if old.home and home != old.home:
             old = FlowMemory()
@@ -239,11 +239,11 @@ def remember(earlier: Memory, reading: Reading, lags: Mapping[str, FlowLag]) -> 
             flows[flow.id] = FlowMemory(home, topics=old.topics)
             continue
         if connector is None or lag is None or lag.unknown is not None:
-            flows[flow.id] = replace(old.paused(), home=home)
+            flows[flow.id] = replace(old.pause(), home=home)
             continue
         ids = reading.clusters[flow.source.alias].topic_ids
         topics = see_topics(lag, ids, old.topics, reading.taken_at)
-        new = old.paused() if lag.unread else _seen(old, flow, connector, lag, reading.taken_at)
+        new = old.pause() if lag.unread else _follow_flow(old, flow, connector, lag, reading.taken_at)
         mirror, surplus = _surplus(old, reading, flow, lag, topics)
         flows[flow.id] = replace(new, home=home, topics=topics, mirror=mirror, surplus=surplus)
     looks, lost = _looks(earlier.looks, reading, lags)
@@ -310,7 +310,7 @@ def _silent_workers(earlier: Memory, reading: Reading, flows: Mapping[str, FlowM
         for worker in connect.silent_workers:
             before = old.get(f"{connect.name}/{worker}")
             moved = before is not None and (before.moved or _moves(worker, connect.name, reading, earlier, flows))
-            clock = started(before.clock if before else None, reading.taken_at)
+            clock = continue_clock(before.clock if before else None, reading.taken_at)
             workers[f"{connect.name}/{worker}"] = SilentWorker(clock, moved)
     return workers
 
@@ -321,7 +321,7 @@ def _moves(worker: str, connect: str, reading: Reading, earlier: Memory, flows: 
         connector = reading.source_connector(flow)
         if flow.connect.name != connect or connector is None or connector.status is None:
             continue
-        before, after = earlier.of(flow.id).marks, flows[flow.id].marks
+        before, after = earlier.flow(flow.id).marks, flows[flow.id].marks
         for task in (str(task.id) for task in connector.status.tasks if task.worker_id == worker):
             if task in before and task in after and after[task].has_moved_since(before[task]):
                 return True
@@ -365,7 +365,7 @@ def _partition_looks(reading: Reading, flow: Flow, lag: FlowLag) -> dict[TopicPa
             partition.arrived if counts else None,
             lag.exact or partition.stored == partition.log.end - 1,
         )
-        for partition in lag.counted
+        for partition in lag.counted_partitions
         if partition.stored is not None
     }
 
@@ -388,25 +388,27 @@ def marks_of(lag: FlowLag, now: float, *, running: bool) -> dict[str, Mark]:
     }
 
 
-def _seen(old: FlowMemory, flow: Flow, connector: LiveConnector, lag: FlowLag, now: float) -> FlowMemory:
+def _follow_flow(old: FlowMemory, flow: Flow, connector: LiveConnector, lag: FlowLag, now: float) -> FlowMemory:
     state = connector.status.state if connector.status else ""
     marks = marks_of(lag, now, running=state == "RUNNING")
     return FlowMemory(
-        unassigned={str(partition): started(old.unassigned.get(str(partition)), now) for partition in lag.unassigned},
-        marks={task: _since(mark, old.marks.get(task)) for task, mark in marks.items()},
+        unassigned={
+            str(partition): continue_clock(old.unassigned.get(str(partition)), now) for partition in lag.unassigned
+        },
+        marks={task: _follow_mark(mark, old.marks.get(task)) for task, mark in marks.items()},
         rest=_rest(old.rest, lag, now) if state in RESTING else None,
-        unstored=_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
-        progress=followed(old.progress, lag, now),
+        unstored=_follow_unstored(old.unstored, lag, now) if state == "RUNNING" and not flow.exactly_once else None,
+        progress=follow_lag(old.progress, lag, now),
         short=(
             paused_all(old.short)
             if lag.short is None
-            else {topic: started(old.short.get(topic), now) for topic in lag.short}
+            else {topic: continue_clock(old.short.get(topic), now) for topic in lag.short}
         ),
-        unarrived=_unarrived(old.unarrived, lag, now) if state == "RUNNING" else {},
+        unarrived=_follow_unarrived(old.unarrived, lag, now) if state == "RUNNING" else {},
     )
 
 
-def _since(mark: Mark, earlier: Mark | None) -> Mark:
+def _follow_mark(mark: Mark, earlier: Mark | None) -> Mark:
     """Compare a mark with the one before. End offsets only grow: equal ones prove that nothing arrived in between."""
     if earlier is None:
         return mark
@@ -419,39 +421,39 @@ def _since(mark: Mark, earlier: Mark | None) -> Mark:
     if arrived is not None and before is None:
         return replace(mark, moved=earlier.moved)  # the target is seen for the first time
     if mark.behind and earlier.behind:
-        return replace(mark, clock=earlier.clock.on(mark.clock.seen_at), moved=earlier.moved)
+        return replace(mark, clock=earlier.clock.see(mark.clock.seen_at), moved=earlier.moved)
     return mark
 
 
 def _rest(old: Rest | None, lag: FlowLag, now: float) -> Rest:
-    ends = sum(partition.log.end for partition in lag.counted)
-    return Rest(old.ends, ends - old.ends, old.clock.on(now)) if old else Rest(ends, 0, ConditionClock(0.0, now))
+    ends = sum(partition.log.end for partition in lag.counted_partitions)
+    return Rest(old.ends, ends - old.ends, old.clock.see(now)) if old else Rest(ends, 0, ConditionClock(0.0, now))
 
 
-def _unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None:
+def _follow_unstored(old: Unstored | None, lag: FlowLag, now: float) -> Unstored | None:
     """Follow records that arrive while no offset is stored; the time counts from the observation that saw the first of
     them.
     """
     if lag.blind:
-        return old and _paused(old)
-    stored = sum(0 if partition.stored is None else partition.stored + 1 for partition in lag.counted)
-    arrived = sum(partition.arrived or 0 for partition in lag.counted)
-    waiting = sum(partition.stored_lag_records for partition in lag.counted)
+        return old and _pause(old)
+    stored = sum(0 if partition.stored is None else partition.stored + 1 for partition in lag.counted_partitions)
+    arrived = sum(partition.arrived or 0 for partition in lag.counted_partitions)
+    waiting = sum(partition.stored_lag_records for partition in lag.counted_partitions)
     if old is None or stored != old.stored or arrived < old.arrived or waiting <= 1:
         return Unstored(stored, arrived)
     if arrived == old.arrived:
         return old
-    return Unstored(stored, old.arrived, arrived - old.arrived, started(old.clock, now))
+    return Unstored(stored, old.arrived, arrived - old.arrived, continue_clock(old.clock, now))
 
 
-def _unarrived(old: Mapping[str, Unarrived], lag: FlowLag, now: float) -> dict[str, Unarrived]:
+def _follow_unarrived(old: Mapping[str, Unarrived], lag: FlowLag, now: float) -> dict[str, Unarrived]:
     """Follow the topics whose remote ends do not move, and what their stored offsets say meanwhile."""
     if lag.short is None:
-        return {topic: _paused(timed) for topic, timed in old.items()}
+        return {topic: _pause(timed) for topic, timed in old.items()}
     missing = {topic for topic, count in lag.short.items() if count == 0}
     sums: dict[str, list[int]] = {}
     unknown = set[str]()
-    for partition in lag.counted:
+    for partition in lag.counted_partitions:
         topic, position = partition.partition.topic, 0 if partition.stored is None else partition.stored + 1
         end = 0 if topic in missing else partition.arrived
         if partition.task is None or end is None:
@@ -479,11 +481,11 @@ def _since_moved(old: Unarrived | None, end: int, position: int, floor: int, now
     if records < old.records:
         return Unarrived(end)  # the offsets were reset
     if records == old.records:
-        return replace(old, clock=old.clock and old.clock.on(now))
-    return Unarrived(end, old.floor, records, old.advances + 1, started(old.clock, now))
+        return replace(old, clock=old.clock and old.clock.see(now))
+    return Unarrived(end, old.floor, records, old.advances + 1, continue_clock(old.clock, now))
 
 
-def _paused(timed: _Timed) -> _Timed:
+def _pause(timed: _Timed) -> _Timed:
     return replace(timed, clock=timed.clock.pause()) if timed.clock else timed
 
 
@@ -497,18 +499,18 @@ def _sync_looks(kind: str, earlier: Mapping[str, SyncLook], reading: Reading) ->
             missing = missing_of(reading, flow, connector, kind, sync)
             looks[flow.id] = _sync_look(old or SyncLook(reading.taken_at), missing, reading.taken_at)
         elif old and (sync or not connector):
-            looks[flow.id] = old if sync else old.paused()
+            looks[flow.id] = old if sync else old.pause()
     return looks
 
 
 def _sync_look(old: SyncLook, missing: Mapping[str, frozenset[str] | None] | None, now: float) -> SyncLook:
     if missing is None:
-        return replace(old.paused(), asked_at=now)
+        return replace(old.pause(), asked_at=now)
     clocks = dict[str, Mapping[str, ConditionClock]]()
     for topic, names in missing.items():
         before = old.missing.get(topic, {})
         clocks[topic] = (
-            paused_all(before) if names is None else {name: started(before.get(name), now) for name in names}
+            paused_all(before) if names is None else {name: continue_clock(before.get(name), now) for name in names}
         )
     return SyncLook(now, {topic: clocks_of_topic for topic, clocks_of_topic in clocks.items() if clocks_of_topic})
 
@@ -519,7 +521,7 @@ def _without_status(earlier: Mapping[str, ConditionClock], reading: Reading) -> 
         for connector in connect.connectors.values():
             clock = clocks.pop(connector.key, None)
             if connector.running is not None and connector.status is None:
-                clocks[connector.key] = started(clock, reading.taken_at)
+                clocks[connector.key] = continue_clock(clock, reading.taken_at)
         if connect.failure:
             inside = f"{connect.name}/"
             clocks |= {key: clock.pause() for key, clock in clocks.items() if key.startswith(inside)}

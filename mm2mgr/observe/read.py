@@ -88,17 +88,17 @@ def reading_of(
     """Return the same from answers."""
     begun_at, whole = how.clock(), len({flow.id for flow in flows}) == len(topology.flows)
     connectors = tuple(connectors)
-    wanted: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
-    if whole:
-        wanted = {name: [] for name in (*wanted, *topology.connects)}
-    for connector in connectors_of(connectors, flows):
-        wanted[connector.connect].append(connector)
-    seen = yield from side_by_side(
-        *(_read_connect(topology, name, each, how, orphans=whole) for name, each in wanted.items())
-    )
-    reading = Reading(how.clock(), tuple(flows), {connect.name: connect for connect in seen}, {}, whole, begun_at)
     declared = {(connector.connect, connector.name) for connector in connectors}
-    reading = replace(reading, declared=topology.flows, connects=_without(declared, reading.connects))
+    chosen: dict[str, list[Connector]] = {flow.connect.name: [] for flow in flows}
+    if whole:
+        chosen = {name: [] for name in (*chosen, *topology.connects)}
+    for connector in connectors_of(connectors, flows):
+        chosen[connector.connect].append(connector)
+    connects = yield from side_by_side(
+        *(_read_connect(topology, name, chosen[name], declared, how, orphans=whole) for name in chosen)
+    )
+    by_name = {connect.name: connect for connect in connects}
+    reading = Reading(how.clock(), tuple(flows), by_name, {}, whole, begun_at, declared=topology.flows)
     if how.earlier:
         reading = replace(reading, copied_asked=frozenset(_due(reading, how.earlier)))
     reading = replace(reading, clusters=(yield from _read_clusters(reading, how.kafka)))
@@ -110,8 +110,8 @@ def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
     """Yield what is to be read again of the topics of which flows."""
     for kind, copied in COPIED.items():
         for flow in reading.flows:
-            seen, look = reading.source_connector(flow), earlier.copied.get(kind, {}).get(flow.id)
-            sync = copied.sync(seen) if seen else None
+            connector, look = reading.source_connector(flow), earlier.copied.get(kind, {}).get(flow.id)
+            sync = copied.sync(connector) if connector else None
             if sync and sync.is_due(look.asked_at if look else None, reading.taken_at):
                 yield kind, flow.id
 
@@ -119,8 +119,14 @@ def _due(reading: Reading, earlier: TimedLooks) -> Iterator[tuple[str, str]]:
 # --- Connect ----------------------------------------------------------------------------------------------------------
 
 
-def _read_connect(
-    topology: Topology, name: str, wanted: Sequence[Connector], how: ObserveOptions, *, orphans: bool
+def _read_connect(  # noqa: PLR0913  what is chosen of a cluster, and what is declared there
+    topology: Topology,
+    name: str,
+    chosen: Sequence[Connector],
+    declared: Collection[Named],
+    how: ObserveOptions,
+    *,
+    orphans: bool,
 ) -> Steps[SeenConnect]:
     connect, owners = topology.connects[name], Ownership.of(topology)
     snapshot = yield [Configs(name), Statuses(name)]
@@ -129,24 +135,28 @@ def _read_connect(
         connectors = with_statuses(snapshot[Configs(name)], statuses)
     except Mm2mgrError as error:
         return SeenConnect(name, failure=Failure.from_error(error))
-    shown = [LiveConnector(one, connectors.get(one.name)) for one in wanted]
-    busy = SilentWorkers(name, tuple(sorted({worker for one in statuses.values() for worker in one.workers})))
+    live = [LiveConnector(connector, connectors.get(connector.name)) for connector in chosen]
+    busy = SilentWorkers(name, tuple(sorted({worker for status in statuses.values() for worker in status.workers})))
     validation = ConfigValidation.from_config(name, ASKED_CONFIG)
-    asked = [validation] if any(one.type == "source" for one in wanted) else []
-    more = [question for one in shown for question in _more(one, how)]
+    asked = [validation] if any(connector.type == "source" for connector in chosen) else []
+    more = [question for connector in live for question in _more(connector, how)]
     snapshot = yield [AnsweringWorker(name), busy, *asked, *more]
     root, silent, validated = snapshot.get(AnsweringWorker(name)), snapshot.get(busy), snapshot.get(validation)
     version = "" if isinstance(root, Mm2mgrError) else root.version
     workers = WorkerClients(version or connect.model.version or "", topology.clusters[connect.kafka].client)
-    adopted = {one for one, there in connectors.items() if owners.is_adopted((name, one), there.config)}
-    seen = (_with_more(one, snapshot, how) for one in shown)
+
+    def complete(connector: LiveConnector) -> LiveConnector:
+        running = connector.running
+        is_adopted = running and owners.is_adopted((name, connector.desired.name), running.config)
+        return replace(_with_more(connector, snapshot, how), adopted=workers if is_adopted else None)
+
     return SeenConnect(
         name,
-        {one.desired.name: replace(one, adopted=workers if one.desired.name in adopted else None) for one in seen},
+        {connector.desired.name: complete(connector) for connector in live},
         kafka_cluster_id="" if isinstance(root, Mm2mgrError) else root.kafka_cluster_id,
-        orphans=tuple(_orphans(name, {one.name for one in wanted}, owners, connectors)) if orphans else (),
+        orphans=tuple(_orphans(name, {connector.name for connector in chosen}, owners, connectors)) if orphans else (),
         silent_workers=frozenset() if isinstance(silent, Mm2mgrError) else silent,
-        others=tuple(_others(name, owners, connectors)),
+        others=tuple(_others(name, declared, owners, connectors)),
         version=version,
         exactly_once=None if isinstance(validated, Mm2mgrError) else supports_exactly_once(validated),
     )
@@ -158,98 +168,91 @@ async def read_states(
     """Read configs and states of connectors, and no more: one request per Connect cluster, side by side. Nothing is
     raised.
     """
-    wanted: dict[str, list[Connector]] = {}
+    declared: dict[str, list[Connector]] = {}
     for connector in connectors:
-        wanted.setdefault(connector.connect, []).append(connector)
+        declared.setdefault(connector.connect, []).append(connector)
     limits = Limits(connect_seconds=deadline_seconds)
-    snapshot = await read(map(ConnectorsWithStatuses, wanted), Clusters.of(topology), limits)
+    snapshot = await read(map(ConnectorsWithStatuses, declared), Clusters.of(topology), limits)
 
-    def seen(name: str, declared: Iterable[Connector]) -> SeenConnect:
+    def states(name: str) -> SeenConnect:
         answer = snapshot.get(ConnectorsWithStatuses(name))
         if isinstance(answer, Mm2mgrError):
             return SeenConnect(name, failure=Failure.from_error(answer))
-        live = (LiveConnector(each, answer.get(each.name)) for each in declared)
-        return SeenConnect(name, {each.desired.name: each for each in live})
+        live = {connector.name: LiveConnector(connector, answer.get(connector.name)) for connector in declared[name]}
+        return SeenConnect(name, live)
 
-    return tuple(seen(name, declared) for name, declared in wanted.items())
+    return tuple(map(states, declared))
 
 
 def _orphans(
     connect: str,
-    wanted: Collection[str],
+    declared: Collection[str],
     owners: Ownership,
     connectors: Mapping[str, RunningConnector],
 ) -> Iterator[OtherConnector]:
     """Yield connectors that are the owner's and not declared, by name."""
     for name, connector in sorted(connectors.items()):
-        if name not in wanted and owners.is_ours((connect, name), connector.config):
+        if name not in declared and owners.is_ours((connect, name), connector.config):
             state = connector.state or "no status"
             yield OtherConnector(connect, name, connector.config, state, "left-over", owners.owner)
 
 
-def _without(declared: Collection[Named], connects: Mapping[str, SeenConnect]) -> dict[str, SeenConnect]:
-    """Return the Connect clusters without declared connectors among the others."""
-
-    def others(connect: SeenConnect) -> tuple[OtherConnector, ...]:
-        return tuple(
-            connector for connector in connect.others if (connector.connect, connector.connector) not in declared
-        )
-
-    return {name: replace(connect, others=others(connect)) for name, connect in connects.items()}
-
-
-def _others(connect: str, owners: Ownership, connectors: Mapping[str, RunningConnector]) -> Iterator[OtherConnector]:
-    """Yield the source connectors of a Connect cluster, by name."""
-    for name, there in sorted(connectors.items()):
-        if type_of(there.config.get("connector.class", "")) != "source":
+def _others(
+    connect: str, declared: Collection[Named], owners: Ownership, connectors: Mapping[str, RunningConnector]
+) -> Iterator[OtherConnector]:
+    """Yield the source connectors of a Connect cluster that are not declared, by name."""
+    for name, connector in sorted(connectors.items()):
+        if (connect, name) in declared or type_of(connector.config.get("connector.class", "")) != "source":
             continue
-        owner, status = there.config.get(OWNER_KEY, ""), there.status
+        owner, state = connector.config.get(OWNER_KEY, ""), "no status"
+        if connector.status:
+            state = connector.status.work_state
         standing: Standing = "other-owner" if owner else "unmarked"
         if (connect, name) in owners.released:
             standing = "released"
-        elif owners.is_ours((connect, name), there.config):
+        elif owners.is_ours((connect, name), connector.config):
             standing = "left-over"
-        yield OtherConnector(connect, name, there.config, status.work_state if status else "no status", standing, owner)
+        yield OtherConnector(connect, name, connector.config, state, standing, owner)
 
 
-def _reads_groups(seen: LiveConnector, how: ObserveOptions) -> bool:
+def _reads_groups(connector: LiveConnector, how: ObserveOptions) -> bool:
     """Tell whether the groups of a checkpoint connector are to be read now."""
-    does = checkpointing(seen)
-    return bool(does and how.earlier and does.is_due(how.earlier.checkpoints.get(seen.key), how.clock()))
+    checkpoints, earlier = checkpointing(connector), how.earlier
+    return bool(checkpoints and earlier and checkpoints.is_due(earlier.checkpoints.get(connector.key), how.clock()))
 
 
-def _more(seen: LiveConnector, how: ObserveOptions) -> Iterator[ConnectQuestion[Any]]:
+def _more(connector: LiveConnector, how: ObserveOptions) -> Iterator[ConnectQuestion[Any]]:
     """Yield the questions for tasks and offsets of a source connector that exists, and for the tasks of a checkpoint
     connector where they are due.
     """
-    place = seen.desired.connect, seen.desired.name
-    is_source = seen.running is not None and seen.desired.type == "source"
-    if is_source or _reads_groups(seen, how):
+    place = connector.desired.connect, connector.desired.name
+    is_source = connector.running is not None and connector.desired.type == "source"
+    if is_source or _reads_groups(connector, how):
         yield TaskConfigs(*place)
     if is_source:
         yield StoredOffsets(*place)
 
 
-def _with_more(seen: LiveConnector, snapshot: Snapshot, how: ObserveOptions) -> LiveConnector:
+def _with_more(connector: LiveConnector, snapshot: Snapshot, how: ObserveOptions) -> LiveConnector:
     """Add what was read of tasks, offsets and groups."""
-    place = seen.desired.connect, seen.desired.name
+    place = connector.desired.connect, connector.desired.name
     tasks = snapshot.get(TaskConfigs(*place))
-    if not isinstance(tasks, Mm2mgrError) and _reads_groups(seen, how):
+    if not isinstance(tasks, Mm2mgrError) and _reads_groups(connector, how):
         groups = sorted(group for task in tasks for group in task.groups)
-        seen = replace(seen, groups=tuple(groups[:_GROUPS_AT_MOST]))
-    if seen.running is None or seen.desired.type != "source":
-        return seen
+        connector = replace(connector, groups=tuple(groups[:_GROUPS_AT_MOST]))
+    if connector.running is None or connector.desired.type != "source":
+        return connector
     offsets = snapshot.get(StoredOffsets(*place))
     running = replace(
-        seen.running,
+        connector.running,
         tasks=Failure.from_error(tasks) if isinstance(tasks, Mm2mgrError) else tasks,
         offsets=(
             Failure.from_error(offsets)
             if isinstance(offsets, Mm2mgrError)
-            else parse_stored(offsets, seen.desired.config["source.cluster.alias"])
+            else parse_stored(offsets, connector.desired.config["source.cluster.alias"])
         ),
     )
-    return replace(seen, running=running)
+    return replace(connector, running=running)
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------
@@ -281,7 +284,9 @@ def _with_later_ends(reading: Reading, how: ObserveOptions) -> Steps[Reading]:
     clusters = dict(reading.clusters)
     for alias, question in questions.items():
         answer = snapshot.get(question)
-        ends = {} if isinstance(answer, Mm2mgrError) else {one: log.end for one, log in answer.offsets.items()}
+        ends = (
+            {} if isinstance(answer, Mm2mgrError) else {partition: log.end for partition, log in answer.offsets.items()}
+        )
         clusters[alias] = replace(clusters[alias], later_ends=ends)
     return replace(reading, clusters=clusters)
 
@@ -291,9 +296,8 @@ def _wanted_logs(reading: Reading, alias: str) -> WantedLogs:
     away = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.source.alias == alias]
     here = [(flow, _assigned_topics(reading, flow)) for flow in reading.flows if flow.target.alias == alias]
 
-    written = {
-        reading.topic_of(one) for one in reading.companions() if one.desired.config["target.cluster.alias"] == alias
-    }
+    writers = (writer for writer in reading.companions() if writer.desired.config["target.cluster.alias"] == alias)
+    written = set(map(reading.topic_of, writers))
 
     def is_mirrored(topic: str) -> bool:
         return topic in written or any(topic in assigned or flow.carries(topic) for flow, assigned in away)
@@ -314,12 +318,11 @@ def _wanted_logs(reading: Reading, alias: str) -> WantedLogs:
 
 def _wanted_groups(reading: Reading, alias: str) -> Iterator[str]:
     """Yield the groups whose offsets are wanted of a cluster: on the target only where they are synced."""
-    for one in reading.companions():
-        does, config = checkpointing(one), one.desired.config
-        if config["source.cluster.alias"] == alias or (
-            does and does.syncs_groups and config["target.cluster.alias"] == alias
-        ):
-            yield from one.groups or ()
+    for companion in reading.companions():
+        checkpoints, config = checkpointing(companion), companion.desired.config
+        syncs = checkpoints is not None and checkpoints.syncs_groups
+        if config["source.cluster.alias"] == alias or (syncs and config["target.cluster.alias"] == alias):
+            yield from companion.groups or ()
 
 
 def _wanted_copied(kind: str, reading: Reading, alias: str) -> Iterator[str]:
@@ -333,6 +336,6 @@ def _wanted_copied(kind: str, reading: Reading, alias: str) -> Iterator[str]:
 
 
 def _assigned_topics(reading: Reading, flow: Flow) -> frozenset[str]:
-    seen = reading.source_connector(flow)
-    assigned = seen.partitions_by_task().values() if seen else ()
-    return frozenset(one.topic for partitions in assigned for one in partitions)
+    connector = reading.source_connector(flow)
+    assigned = connector.partitions_by_task().values() if connector else ()
+    return frozenset(partition.topic for partitions in assigned for partition in partitions)

@@ -132,15 +132,16 @@ class Reading:
 
     def source_connector(self, flow: Flow) -> LiveConnector | None:
         """Return the flow's source connector; None when its Connect cluster could not be read."""
-        for seen in self.connects[flow.connect.name].connectors.values():
-            if seen.desired.type == "source" and flow.id in seen.desired.flows:
-                return seen
+        for connector in self.connects[flow.connect.name].connectors.values():
+            if connector.desired.type == "source" and flow.id in connector.desired.flows:
+                return connector
         return None
 
     def companions(self) -> tuple[LiveConnector, ...]:
         """Return the checkpoint and heartbeat connectors in the reading, by name."""
-        every = (seen for connect in self.connects.values() for seen in connect.connectors.values())
-        return tuple(sorted((one for one in every if one.desired.type != "source"), key=lambda one: one.key))
+        connectors = [connector for connect in self.connects.values() for connector in connect.connectors.values()]
+        companions = (connector for connector in connectors if connector.desired.type != "source")
+        return tuple(sorted(companions, key=lambda companion: companion.key))
 
     def flows_of(self, companion: LiveConnector) -> list[Flow]:
         """Return the flows of the reading that share a companion."""
@@ -154,8 +155,8 @@ class Reading:
 
     def failures(self) -> dict[str, Failure]:
         """Return what could not be read at all, as `connect NAME` or `kafka ALIAS`."""
-        connects = {f"connect {name}": seen.failure for name, seen in self.connects.items()}
-        clusters = {f"kafka {alias}": seen.failure for alias, seen in self.clusters.items()}
+        connects = {f"connect {name}": connect.failure for name, connect in self.connects.items()}
+        clusters = {f"kafka {alias}": kafka.failure for alias, kafka in self.clusters.items()}
         return {where: failure for where, failure in (connects | clusters).items() if failure}
 
 
@@ -192,7 +193,7 @@ class ConditionClock:
     seen_at: float
     paused: bool = False
 
-    def on(self, now: float) -> ConditionClock:
+    def see(self, now: float) -> ConditionClock:
         """Return the clock after an observation that saw the condition."""
         return ConditionClock(self.seconds + (0.0 if self.paused else max(0.0, now - self.seen_at)), now)
 
@@ -201,9 +202,9 @@ class ConditionClock:
         return replace(self, paused=True)
 
 
-def started(earlier: ConditionClock | None, now: float) -> ConditionClock:
+def continue_clock(earlier: ConditionClock | None, now: float) -> ConditionClock:
     """Return the earlier clock, continued, or a new one."""
-    return earlier.on(now) if earlier else ConditionClock(0.0, now)
+    return earlier.see(now) if earlier else ConditionClock(0.0, now)
 
 
 def paused_all(clocks: Mapping[str, ConditionClock]) -> dict[str, ConditionClock]:

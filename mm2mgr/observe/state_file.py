@@ -25,7 +25,7 @@ from mm2mgr.observe.losses import FlowLooks, LossEntry, entries_of
 from mm2mgr.observe.memory import FlowMemory, Memory, SilentWorker, SyncLook
 from mm2mgr.observe.reading import ConditionClock
 from mm2mgr.observe.surplus import Surplus
-from mm2mgr.observe.trend import FLOW, LagPoint, joined
+from mm2mgr.observe.trend import FLOW, LagPoint, join_points
 from mm2mgr.samples.schema import LAG, LOSSES, LossRow, SharedLag, Store, is_remote
 from mm2mgr.text import first_few, number_of
 
@@ -34,7 +34,7 @@ _TABLES_NEED = ("deltalake", "pyarrow", "numpy")
 
 
 @dataclass(frozen=True)
-class Kept:
+class MemoryChange:
     """The memory before and after a change, and what went wrong with the file."""
 
     earlier: Memory
@@ -62,7 +62,7 @@ def state_file(owner: str) -> Path:
     return state_folder() / f"{owner}.json"
 
 
-def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
+def change(file: Path, by: Callable[[Memory], Memory]) -> MemoryChange:
     """Read, change and write the memory under its lock. Trouble with the file is a warning, never an error."""
     warnings: list[str] = []
     try:
@@ -71,12 +71,12 @@ def change(file: Path, by: Callable[[Memory], Memory]) -> Kept:
             earlier = _read(file, warnings)
             memory = by(earlier)
             replace_file(file, memory_text(memory), 0o600)
-            return Kept(earlier, memory, tuple(warnings))
+            return MemoryChange(earlier, memory, tuple(warnings))
     except (OSError, Mm2mgrError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message
         warnings.append(f"{file} cannot be written ({reason}): what this run found, losses included, is not remembered")
         earlier = _read(file, warnings)
-        return Kept(earlier, by(earlier), tuple(warnings))
+        return MemoryChange(earlier, by(earlier), tuple(warnings))
 
 
 def parse_memory(text: str | bytes) -> Memory:
@@ -169,7 +169,7 @@ def settle(place: StorePlace, memory: Memory) -> LossLedger:
     """
     waiting, warnings = memory.unwritten, list[str]()
     try:
-        entries = entries_of([*_moved(place, waiting, warnings.append), *waiting])
+        entries = entries_of([*_move_rows(place, waiting, warnings.append), *waiting])
     except Exception as error:  # whatever is in the store, a look goes on without it
         entries = entries_of(waiting)
         remaining = f"; {number_of(len(waiting), 'row')} kept in {place.memory_file} until then" if waiting else ""
@@ -177,7 +177,7 @@ def settle(place: StorePlace, memory: Memory) -> LossLedger:
     return LossLedger(entries, tuple(first_few(warnings, "more warnings about files of the table of losses")))
 
 
-def _moved(place: StorePlace, waiting: tuple[LossRow, ...], warn: Callable[[str], None]) -> list[LossRow]:
+def _move_rows(place: StorePlace, waiting: tuple[LossRow, ...], warn: Callable[[str], None]) -> list[LossRow]:
     """Write the waiting rows, forget them, and return what the table has."""
     is_there = _may_have(place.store, LOSSES)
     if not is_there and not waiting:
@@ -228,7 +228,7 @@ def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str,
     rows = [
         SharedLag(flow, flow_memory.home, round(1000 * at.time), at.partitions, at.start, at.end, at.position)
         for flow in flows
-        if (flow_memory := memory.of(flow)).home
+        if (flow_memory := memory.flow(flow)).home
         for at in flow_memory.progress.get(FLOW, ())
     ]
     if not rows or _missing_packages():
@@ -242,23 +242,25 @@ def share(place: StorePlace, memory: Memory, flows: Iterable[str]) -> tuple[str,
     return ()
 
 
-def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: float) -> Kept:
+def join_shared(place: StorePlace, memories: MemoryChange, flows: Collection[str], now: float) -> MemoryChange:
     """Add to the memory what processes on other machines saw of these flows' lag, where this one has not looked for ten
     minutes.
 
     Nothing is added, and a warning says so, where that cannot be read: a trend begins with this look then.
     """
-    with_points = [flow for flow in flows if kept.memory.of(flow).home and kept.memory.of(flow).progress.get(FLOW)]
-    before = {flow: kept.earlier.of(flow).progress.get(FLOW, ()) for flow in with_points}
+    with_points = [
+        flow for flow in flows if memories.memory.flow(flow).home and memories.memory.flow(flow).progress.get(FLOW)
+    ]
+    before = {flow: memories.earlier.flow(flow).progress.get(FLOW, ()) for flow in with_points}
     new = [flow for flow, points in before.items() if not points or now - points[-1].time > _KNOWN_SECONDS]
     if not new or not _may_have(place.store, LAG) or _missing_packages():
-        return kept
+        return memories
     from mm2mgr.samples.store import LagStore
 
     try:
         rows = LagStore(place.store, place.owner, lambda _: None).read(round(1000 * now))
     except Exception as error:  # as above
-        return replace(kept, warnings=(*kept.warnings, f"the table of lag: {cause(error)}"))
+        return replace(memories, warnings=(*memories.warnings, f"the table of lag: {cause(error)}"))
     points_of: dict[tuple[str, str], list[LagPoint]] = {}
     for row in rows:
         point = LagPoint(row.time_ms / 1000, row.partitions, row.start_offsets, row.end_offsets, row.positions)
@@ -267,12 +269,12 @@ def join_shared(place: StorePlace, kept: Kept, flows: Collection[str], now: floa
     def joining(memory: Memory) -> Memory:
         flows = dict(memory.flows)
         for flow in new:
-            flow_memory = memory.of(flow)
-            points = joined(flow_memory.progress.get(FLOW, ()), points_of.get((flow, flow_memory.home), ()))
+            flow_memory = memory.flow(flow)
+            points = join_points(flow_memory.progress.get(FLOW, ()), points_of.get((flow, flow_memory.home), ()))
             flows[flow] = replace(flow_memory, progress={**flow_memory.progress, FLOW: points})
         return replace(memory, flows=flows)
 
-    if not any((flow, kept.memory.of(flow).home) in points_of for flow in new):
-        return kept
+    if not any((flow, memories.memory.flow(flow).home) in points_of for flow in new):
+        return memories
     after = change(place.memory_file, joining)
-    return Kept(kept.earlier, after.memory, (*kept.warnings, *after.warnings))
+    return MemoryChange(memories.earlier, after.memory, (*memories.warnings, *after.warnings))

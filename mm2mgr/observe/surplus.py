@@ -132,7 +132,7 @@ def follow(
     surpluses: dict[str, dict[int, Surplus]] = {}
     if weight is None:
         return surpluses
-    for partition_lag in lag.counted:
+    for partition_lag in lag.counted_partitions:
         topic, number = partition_lag.partition
         after = old = earlier.get(topic, {}).get(number)
         if partition_lag.arrived is not None:
@@ -141,13 +141,13 @@ def follow(
                 partition_lag.log.end,
                 partition_lag.arrived,
             )
-            after = _after(old, ends, weight, later_ends.get(partition_lag.partition), now)
+            after = _follow_partition(old, ends, weight, later_ends.get(partition_lag.partition), now)
         if after:
             surpluses.setdefault(topic, {})[number] = after
     return surpluses
 
 
-def _after(old: Surplus | None, ends: _Ends, weight: int, later_end: int | None, now: float) -> Surplus:
+def _follow_partition(old: Surplus | None, ends: _Ends, weight: int, later_end: int | None, now: float) -> Surplus:
     if old is None or not _goes_on(old, ends, weight):
         moved = old is None or (old.weight > 0 and (old.is_of_log or ends.position != old.position))
         is_of_log = moved and ends.position <= ends.end

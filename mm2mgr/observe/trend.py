@@ -62,21 +62,21 @@ def partition_key(partition: TopicPartition) -> str:
     return f"partition {partition}"
 
 
-def followed(earlier: Mapping[str, Points], lag: FlowLag, now: float) -> dict[str, Points]:
+def follow_lag(earlier: Mapping[str, Points], lag: FlowLag, now: float) -> dict[str, Points]:
     """Return the points of a flow after a look that saw all of its partitions."""
-    return {key: _after(earlier.get(key, ()), _point(now, of)) for key, of in _groups(lag).items()}
+    return {key: _add_point(earlier.get(key, ()), _point(now, of)) for key, of in _groups(lag).items()}
 
 
 def _groups(lag: FlowLag) -> dict[str, list[PartitionLag]]:
     tasks: dict[str, list[PartitionLag]] = {}
     topics: dict[str, list[PartitionLag]] = {}
-    for partition in lag.counted:
+    for partition in lag.counted_partitions:
         tasks.setdefault(task_key(partition.task), []).append(partition)
         topics.setdefault(topic_key(partition.partition.topic), []).append(partition)
     behind = {key: records for key, of in topics.items() if (records := sum(partition.lag_records for partition in of))}
     named = {key: topics[key] for key in nlargest(_MOST_NAMED, behind, key=behind.__getitem__)}
     partitions = {partition_key(partition.partition): [partition] for partition in lag.most_behind(_MOST_NAMED)}
-    return {FLOW: list(lag.counted), **tasks, **named, **partitions}
+    return {FLOW: list(lag.counted_partitions), **tasks, **named, **partitions}
 
 
 def _point(now: float, of: Iterable[PartitionLag]) -> LagPoint:
@@ -87,7 +87,7 @@ def _point(now: float, of: Iterable[PartitionLag]) -> LagPoint:
     return LagPoint(now, count, start, end, position)
 
 
-def _after(points: Points, new: LagPoint) -> Points:
+def _add_point(points: Points, new: LagPoint) -> Points:
     """Add a point. Other partitions, a log that is shorter, a reset or a clock set back begin anew."""
     if not points:
         return (new,)
@@ -96,10 +96,10 @@ def _after(points: Points, new: LagPoint) -> Points:
         return (new,)
     if new.time <= last.time:
         return points if new.time == last.time else (new,)
-    return _thinned((*points, new))
+    return _thin_out((*points, new))
 
 
-def joined(own: Points, others: Iterable[LagPoint]) -> Points:
+def join_points(own: Points, others: Iterable[LagPoint]) -> Points:
     """Return the points of several processes that looked at the same partitions as one that made all of these looks
     would have them.
 
@@ -109,11 +109,11 @@ def joined(own: Points, others: Iterable[LagPoint]) -> Points:
     if own:
         by_time = {round(1000 * point.time): point for point in (*others, *own) if point.time <= own[-1].time}
         for _, point in sorted(by_time.items()):
-            points = _after(points, point)
+            points = _add_point(points, point)
     return points
 
 
-def _thinned(points: Points) -> Points:
+def _thin_out(points: Points) -> Points:
     if len(points) <= _MOST_POINTS:
         return points
     old = range(1, len(points) - _NEWEST_KEPT)

@@ -127,7 +127,7 @@ def _report(observation: Observation, chosen: Sequence[Flow], options: LagOption
                 reading.taken_at,
                 flow.connect.model.flush_interval,
                 observation.lags.get(flow.id) or FlowLag(unknown=_unknown_reason(reading, flow)),
-                observation.memory.of(flow.id).progress,
+                observation.memory.flow(flow.id).progress,
                 histories.get(flow.id, {}),
                 dict(_answer_or_none(snapshot.get(stamped[flow.id]))) if flow.id in stamped else {},
                 retention_seconds.get(flow.source.alias, {}),
@@ -145,7 +145,8 @@ def _unknown_reason(reading: Reading, flow: Flow) -> str:
 
 def _partitions_behind(observation: Observation, flow: Flow) -> list[PartitionLag]:
     lag = observation.lags.get(flow.id)
-    return [partition for partition in lag.counted if partition.lag_records] if lag and lag.unknown is None else []
+    known = lag.counted_partitions if lag and lag.unknown is None else ()
+    return [partition for partition in known if partition.lag_records]
 
 
 def _histories(

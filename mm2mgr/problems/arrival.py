@@ -144,7 +144,7 @@ class TargetTopicMissing(_TargetTopics):
 @flow_rule
 def target_topic_missing(case: FlowCase) -> Iterator[LiveProblem]:
     """A new topic is created at the next refresh."""
-    waiting = {partition.partition.topic for partition in case.lag.counted if partition.lag_records > 1}
+    waiting = {partition.partition.topic for partition in case.lag.counted_partitions if partition.lag_records > 1}
     waiting -= _written_elsewhere(case).keys()
     late = {topic: seconds for topic, seconds in _late(case, lambda count: count == 0).items() if topic in waiting}
     if late:
@@ -214,7 +214,7 @@ def _written_elsewhere(case: FlowCase) -> dict[str, Unarrived]:
     what compaction removed do not. Transforms may drop records, and so do tolerated errors, and a replication policy
     that is not known here gives other names: such flows are left out. Two advances, since one may be a reset.
     """
-    config = case.seen.running.config if case.seen.running else {}
+    config = case.connector.running.config if case.connector.running else {}
     drops = config.get("transforms") or config.get("errors.tolerance", "none") != "none"
     if drops or case.flow.selection.policy is None:
         return {}
@@ -254,7 +254,7 @@ class SlowerThanProduction(ProblemEvidence):
 @flow_rule
 def slower_than_production(case: FlowCase) -> Iterator[LiveProblem]:
     """Every task mirrors; where one does not, that is another problem."""
-    status, trend, waiting = case.seen.status, case.trend, case.lag.total_records
+    status, trend, waiting = case.connector.status, case.trend, case.lag.total_records
     if status is None or not status.runs or not waiting or not case.marks or any(no_progress(case)):
         return
     if trend is None or trend.direction != "growing" or trend.seconds < case.patience.slower_seconds:
@@ -315,7 +315,7 @@ class TopicAclsDiffer(_TargetTopics):
 def topic_copies_differ(case: FlowCase) -> Iterator[LiveProblem]:
     """What has not reached the target for longer than the connector takes from one round to the next."""
     for copied, evidence in (("configs", TopicConfigsDiffer), ("acls", TopicAclsDiffer)):
-        look, sync = case.memory.copied.get(copied, {}).get(case.flow.id), COPIED[copied].sync(case.seen)
+        look, sync = case.memory.copied.get(copied, {}).get(case.flow.id), COPIED[copied].sync(case.connector)
         if look is None or sync is None:
             continue
         limit = sync.interval_seconds + case.patience.not_synced_seconds
@@ -364,11 +364,14 @@ def heartbeats_not_emitted(case: ConnectorCase) -> Iterator[LiveProblem]:
     Other pairs may write to the same topic, so growth proves nothing of this connector; no growth proves that none
     arrives.
     """
-    beats, every = case.memory.beats.get(case.seen.key), case.seen.number("emit.heartbeats.interval.seconds", 1)
+    beats, every = (
+        case.memory.beats.get(case.connector.key),
+        case.connector.number("emit.heartbeats.interval.seconds", 1),
+    )
     if beats is None or beats.clock.paused or every is None:
         return
     if beats.clock.seconds >= max(case.patience.no_heartbeat_seconds, _HEARTBEAT_INTERVALS * every):
-        cluster = case.seen.desired.config["target.cluster.alias"]
+        cluster = case.connector.desired.config["target.cluster.alias"]
         yield case.problem(HeartbeatsNotEmitted(cluster, HEARTBEATS, every), since=beats.clock.seconds)
 
 
@@ -390,7 +393,7 @@ class _Groups(ProblemEvidence):
 
 def _groups(case: ConnectorCase, groups: Iterable[str]) -> tuple[tuple[str, ...], int, str, str]:
     """Return the fields of `_Groups`."""
-    names, config = tuple(groups), case.seen.desired.config
+    names, config = tuple(groups), case.connector.desired.config
     return names[:NAMED], len(names), config["source.cluster.alias"], config["target.cluster.alias"]
 
 
@@ -419,11 +422,11 @@ class CheckpointsNotEmitted(_Groups):
 @companion_rule
 def checkpoints_not_emitted(case: ConnectorCase) -> Iterator[LiveProblem]:
     """Its tasks run, and its topic does not grow although groups must have got a checkpoint."""
-    does, look = checkpointing(case.seen), case.memory.checkpoints.get(case.seen.key)
+    does, look = checkpointing(case.connector), case.memory.checkpoints.get(case.connector.key)
     if does is None or look is None or look.owed is None or look.owed.paused:
         return
     if look.owed.seconds >= _CHECKPOINT_INTERVALS * does.interval_seconds + case.patience.no_checkpoint_seconds:
-        topic = case.reading.topic_of(case.seen)
+        topic = case.reading.topic_of(case.connector)
         evidence = CheckpointsNotEmitted(*_groups(case, look.owed_groups), topic, does.interval_seconds)
         yield case.problem(evidence, since=look.owed.seconds)
 
@@ -459,7 +462,7 @@ class GroupOffsetsRewound(_Groups):
 @companion_rule
 def group_offsets_rewound(case: ConnectorCase) -> Iterator[LiveProblem]:
     """Their records would be read again (KAFKA-19794)."""
-    look = case.memory.checkpoints.get(case.seen.key)
+    look = case.memory.checkpoints.get(case.connector.key)
     rewound = [
         (RewoundOffset(group, partition, offset.target, offset.before), offset.rewound_at)
         for group, places in (look.synced if look else {}).items()

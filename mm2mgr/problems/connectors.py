@@ -39,7 +39,7 @@ class NotApplied(ProblemEvidence):
 
 @connector_rule
 def not_applied(case: ConnectorCase) -> Iterator[LiveProblem]:
-    if case.seen.running is None:
+    if case.connector.running is None:
         yield case.problem(NotApplied())
 
 
@@ -63,7 +63,7 @@ def no_status(case: ConnectorCase) -> Iterator[LiveProblem]:
     """MirrorMaker's start jobs wait for both clusters, 60 s each by default, and Connect has no status meanwhile."""
     waited = case.without_status_seconds
     if case.state == "no status" and waited >= case.patience.no_status_seconds:
-        yield case.problem(NoStatus(tuple(case.seen.desired.pair.split("->"))), since=waited)
+        yield case.problem(NoStatus(tuple(case.connector.desired.pair.split("->"))), since=waited)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class TaskFailed(Failed):
 @connector_rule
 def failures(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A failed connector, whose clients usually refuse a setting; and failed tasks, one problem per cause."""
-    status = case.seen.status
+    status = case.connector.status
     if status is None:
         return
     if status.state == "FAILED":
@@ -166,8 +166,8 @@ class TaskUnassigned(ProblemEvidence):
 
 
 @connector_rule
-def unassigned(case: ConnectorCase) -> Iterator[LiveProblem]:
-    status = case.seen.status
+def not_assigned(case: ConnectorCase) -> Iterator[LiveProblem]:
+    status = case.connector.status
     if status and status.state == "UNASSIGNED":
         yield case.problem(ConnectorUnassigned())
     if tasks := [task.id for task in status.tasks if task.state == "UNASSIGNED"] if status else []:
@@ -198,7 +198,7 @@ class WorkerDeparted(ProblemEvidence):
 @connector_rule
 def worker_departed(case: ConnectorCase) -> Iterator[LiveProblem]:
     """What a dead worker ran stays RUNNING until Connect gives it to others, five minutes later by default."""
-    status = case.seen.status
+    status = case.connector.status
     for worker, seconds in sorted(case.silent_seconds.items()):
         if status is None or seconds < case.patience.departed_seconds:
             continue
@@ -222,7 +222,7 @@ class HeartbeatWithoutTask(ProblemEvidence):
 @connector_rule
 def heartbeat_without_task(case: ConnectorCase) -> Iterator[LiveProblem]:
     """A heartbeat connector always has one task."""
-    if case.seen.desired.type == "heartbeat" and case.runs_no_task:
+    if case.connector.desired.type == "heartbeat" and case.runs_no_task:
         yield case.problem(HeartbeatWithoutTask())
 
 
@@ -270,14 +270,14 @@ class ConfigDiffers(ProblemEvidence):
 @connector_rule
 def config_differs(case: ConnectorCase) -> Iterator[LiveProblem]:
     """Names keys only: values may be secrets."""
-    if case.seen.running is None:
+    if case.connector.running is None:
         return
-    if case.seen.adopted:
-        differing = compare(case.seen.desired, case.seen.running.config, case.seen.adopted).differing
+    if case.connector.adopted:
+        differing = compare(case.connector.desired, case.connector.running.config, case.connector.adopted).differing
         if differing:
             yield case.problem(ConfigDiffers(differing, adopted=True))
         return
-    changes = diff(unmarked(case.seen.running.config), case.seen.desired.config)
+    changes = diff(unmarked(case.connector.running.config), case.connector.desired.config)
     if lowers_tasks(changes) and isinstance(case, FlowCase) and case.flow.tasks.is_saving:
         return  # it may wait for its time: plan shows it
     if changes:

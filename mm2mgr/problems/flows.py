@@ -145,7 +145,9 @@ def no_progress(case: FlowCase) -> Iterator[LiveProblem]:
     }
     if case.state != "RUNNING" or not stuck:
         return
-    committed = text_of("source", case.seen.desired.config, "source consumer", "isolation.level") == "read_committed"
+    committed = (
+        text_of("source", case.connector.desired.config, "source consumer", "isolation.level") == "read_committed"
+    )
     tasks = [] if set(stuck) == {"-"} else [int(task) for task in stuck if task != "-"]
     evidence = NoProgress(blind, committed, case.flow.target.alias)
     yield case.problem(evidence, since=min(stuck.values()), tasks=tasks)
@@ -201,7 +203,7 @@ class OldTaskConfig(ProblemEvidence):
 @flow_rule
 def old_task_config(case: FlowCase) -> Iterator[LiveProblem]:
     """Tasks carry a copy of the connector's whole config; status shows RUNNING even while it is an older one."""
-    running = case.seen.running
+    running = case.connector.running
     if running is None or isinstance(running.tasks, Failure) or case.state == "PAUSED":
         return  # a paused connector's tasks take a new config when they are resumed
     # A reference that a worker resolved would look like a change.

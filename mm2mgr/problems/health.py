@@ -200,28 +200,28 @@ def judge(
 def _flow_status(case: FlowCase, earlier: Memory, overlaps: Overlaps, lost: Iterable[LossEntry]) -> FlowStatus:
     """Judge a flow; its open losses are a problem until they are acknowledged, even if it has recovered."""
     flow, lag, now = case.flow, case.lag, case.reading.taken_at
-    info, creates = case.seen.running, None
+    info, creates = case.connector.running, None
     if info:
         creates = text_of("source", info.config, "source consumer", "allow.auto.create.topics") == "true"
     problems = (*flow_problems(case), *records_lost(lost, now, creates))
     return FlowStatus(
         *_name_fields(case),
         "problem" if problems else _flow_health(case),
-        _tasks(case.seen),
+        _tasks(case.connector),
         problems,
         (*flow_notes(case), *overlaps.notes.get(flow.id, ())),
         flow=flow.id,
         lag_records=lag.total_records if info else None,
         lag_at_least=lag.is_lower_bound,
         lag_partitions=lag.most_behind(_MOST_SHOWN),
-        offsets_note=offsets_note(case, growth(case, earlier.of(flow.id).marks)),
+        offsets_note=offsets_note(case, growth(case, earlier.flow(flow.id).marks)),
         trend=case.trend,
     )
 
 
 def _name_fields(case: ConnectorCase) -> tuple[str, str, str, str, str]:
     """Return the first fields of a ConnectorState."""
-    desired = case.seen.desired
+    desired = case.connector.desired
     return desired.connect, desired.name, desired.type, desired.pair, case.state
 
 
@@ -237,10 +237,10 @@ def _unread_status(reading: Reading, flow: Flow, lost: Iterable[LossEntry]) -> F
 
 def _flow_health(case: FlowCase) -> Health:
     """Return the health of a flow without problems: `ok` needs records that were seen to move, or none that wait."""
-    lag, status = case.lag, case.seen.status
+    lag, status = case.lag, case.connector.status
     if status is None or not status.runs or lag.unassigned:
         return "waiting"
-    if lag.total_records is None or lag.unread or case.seen.tasks_unread:
+    if lag.total_records is None or lag.unread or case.connector.tasks_unread:
         return "unknown"
     waiting = {task for task, mark in case.marks.items() if mark.behind}
     moving = {task for task, mark in case.marks.items() if mark.moved}
@@ -250,8 +250,8 @@ def _flow_health(case: FlowCase) -> Health:
 def _companion(case: ConnectorCase) -> ConnectorState:
     """Judge a checkpoint or heartbeat connector; without consumer groups a checkpoint connector needs no task."""
     problems = companion_problems(case)
-    health: Health = "problem" if problems else "ok" if case.seen.runs else "waiting"
-    return ConnectorState(*_name_fields(case), health, _tasks(case.seen), problems, companion_notes(case))
+    health: Health = "problem" if problems else "ok" if case.connector.runs else "waiting"
+    return ConnectorState(*_name_fields(case), health, _tasks(case.connector), problems, companion_notes(case))
 
 
 def _tasks(connector: LiveConnector) -> tuple[TaskState, ...]:
@@ -267,7 +267,7 @@ def _tasks(connector: LiveConnector) -> tuple[TaskState, ...]:
 def companion_notes(case: ConnectorCase) -> tuple[str, ...]:
     """Return the notes on a companion connector."""
     notes = _state_notes(case)
-    if case.seen.desired.type == "checkpoint" and case.runs_no_task:
+    if case.connector.desired.type == "checkpoint" and case.runs_no_task:
         reason = "no consumer group has offsets on these topics, or the source does not answer the workers"
         notes.append(f"no task: {reason}")
     return tuple(notes)
@@ -284,14 +284,14 @@ def flow_notes(case: FlowCase) -> tuple[str, ...]:
     if lag.deleted:
         names = ", ".join(sorted({partition.topic for partition in lag.deleted})[:3])
         notes.append(f"tasks still hold partitions that {case.flow.source.alias} no longer has: {names}")
-    is_counted = case.seen.running is not None and lag.unknown is None
+    is_counted = case.connector.running is not None and lag.unknown is None
     if case.exactly_once is None and is_counted and case.flow.settings.replication_policy == "default":
         notes.append(
             "whether records arrive twice is not known: the workers do not tell whether they are exactly-once, so that"
             " transaction markers cannot be told from records"
         )
-    if case.seen.tasks_unread:
-        notes.append(f"tasks could not be read: {case.seen.tasks_unread.message}")
+    if case.connector.tasks_unread:
+        notes.append(f"tasks could not be read: {case.connector.tasks_unread.message}")
     return tuple(notes)
 
 
@@ -301,7 +301,7 @@ def offsets_note(case: FlowCase, grown: str) -> str:
     `grown` is what `growth` says.
     """
     lag = case.lag
-    if case.seen.running is None or lag.unknown is not None:
+    if case.connector.running is None or lag.unknown is not None:
         return f"lag unknown: {lag.unknown or 'the connector is not applied'}"
     parts = []
     if case.state == "STOPPED":
@@ -309,7 +309,9 @@ def offsets_note(case: FlowCase, grown: str) -> str:
     elif lag.total_records and not case.flow.exactly_once:
         every = "every offset.flush.interval.ms (60 s by default)"
         parts.append(f"workers store offsets {every}, so the true lag may be lower")
-    parts += [part for part in (grown, _nothing_stored(case), _past_end(case), _marker(case), _unread(case)) if part]
+    parts += [
+        part for part in (grown, _nothing_stored(case), _past_end(case), _marker(case), _unread_note(case)) if part
+    ]
     target = case.reading.clusters.get(case.flow.target.alias)
     if target and target.failure:
         parts.append(f"the target could not be read: {target.failure.message}")
@@ -345,14 +347,16 @@ def _state_notes(case: ConnectorCase) -> list[str]:
 
 
 def _nothing_stored(case: FlowCase) -> str:
-    empty = [partition for partition in case.lag.counted if partition.stored is None and partition.lag_records]
+    empty = [
+        partition for partition in case.lag.counted_partitions if partition.stored is None and partition.lag_records
+    ]
     arrived = sum(partition.arrived or 0 for partition in empty)
     already = f", but their remote topics hold {_at_most(case, arrived)} already" if arrived else ""
     return f"nothing stored yet for {len(empty)} partitions{already}" if empty else ""
 
 
 def _past_end(case: FlowCase) -> str:
-    past = [str(partition.partition) for partition in case.lag.counted if partition.past_end]
+    past = [str(partition.partition) for partition in case.lag.counted_partitions if partition.past_end]
     if not past:
         return ""
     reason = "the topic was deleted and created again, or truncated"
@@ -368,11 +372,11 @@ def _at_most(case: FlowCase, end_offsets: int) -> str:
 
 
 def _marker(case: FlowCase) -> str:
-    single = case.lag.total_records and all(partition.lag_records <= 1 for partition in case.lag.counted)
+    single = case.lag.total_records and all(partition.lag_records <= 1 for partition in case.lag.counted_partitions)
     return "one record behind can be a transaction's end marker, which is never mirrored" if single else ""
 
 
-def _unread(case: FlowCase) -> str:
+def _unread_note(case: FlowCase) -> str:
     for partition, reason in case.lag.unread.items():
         return f"{len(case.lag.unread)} partitions of the source could not be read ({partition}: {reason})"
     return ""

@@ -122,7 +122,7 @@ def name_some(names: Iterable[str], noun: str, count: int | None = None) -> str:
 class ConnectorCase:
     """One connector, the reading that it is part of, and what is remembered with this reading."""
 
-    seen: LiveConnector
+    connector: LiveConnector
     reading: Reading = field(default_factory=lambda: Reading(0.0, (), {}, {}))
     memory: Memory = field(default_factory=Memory)
     patience: Patience = field(default_factory=Patience)
@@ -130,30 +130,30 @@ class ConnectorCase:
     @property
     def state(self) -> str:
         """The connector's state as Connect names it, `not applied`, or `no status`."""
-        if self.seen.running is None:
+        if self.connector.running is None:
             return "not applied"
-        return self.seen.status.state if self.seen.status else "no status"
+        return self.connector.status.state if self.connector.status else "no status"
 
     @property
     def journal(self) -> Journal | None:
         """The change of its stored offsets that was begun."""
-        return Journal.of(self.seen.running.config) if self.seen.running else None
+        return Journal.of(self.connector.running.config) if self.connector.running else None
 
     @property
     def runs_no_task(self) -> bool:
-        status = self.seen.status
+        status = self.connector.status
         return status is not None and status.state == "RUNNING" and not status.tasks
 
     @property
     def without_status_seconds(self) -> float:
         """For how long it has had no status."""
-        clock = self.memory.without_status.get(self.seen.key)
+        clock = self.memory.without_status.get(self.connector.key)
         return clock.seconds if clock else 0.0
 
     @property
     def silent_seconds(self) -> dict[str, float]:
         """For how long workers have been silent, by their ids: one that moves records is not, but out of reach."""
-        inside = f"{self.seen.desired.connect}/"
+        inside = f"{self.connector.desired.connect}/"
         return {
             key.removeprefix(inside): worker.clock.seconds
             for key, worker in self.memory.silent_workers.items()
@@ -164,7 +164,7 @@ class ConnectorCase:
         self, evidence: ProblemEvidence, *, since: float | None = None, tasks: Iterable[int] = ()
     ) -> LiveProblem:
         """Return a problem of this connector, seen for `since` seconds."""
-        desired = self.seen.desired
+        desired = self.connector.desired
         flow = desired.flows[0] if desired.type == "source" else ""
         return LiveProblem(evidence, ProblemSubject(desired.connect, desired.name, flow, tuple(sorted(tasks))), since)
 
@@ -189,7 +189,7 @@ class FlowCase(ConnectorCase):
     @property
     def flow_memory(self) -> FlowMemory:
         """What is remembered of the flow."""
-        return self.memory.of(self.flow.id)
+        return self.memory.flow(self.flow.id)
 
     @property
     def marks(self) -> Mapping[str, Mark]:
@@ -201,7 +201,7 @@ class FlowCase(ConnectorCase):
         """What the lag has done over all looks that are remembered, of every command; None where it is not known."""
         if self.lag.unknown is not None or self.lag.unread:
             return None
-        behind = [partition for partition in self.lag.counted if partition.lag_records]
+        behind = [partition for partition in self.lag.counted_partitions if partition.lag_records]
         return lag_trend(self.flow_memory.progress.get(FLOW, ()), behind, self.flow.connect.model.flush_interval)
 
 

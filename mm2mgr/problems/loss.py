@@ -164,7 +164,7 @@ def offsets_not_stored(reading: Reading, memory: Memory, patience_seconds: float
         waiting = [
             (flow.id, unstored.records, unstored.clock.seconds)
             for flow in flows
-            if (unstored := memory.of(flow.id).unstored)
+            if (unstored := memory.flow(flow.id).unstored)
             and unstored.clock
             and not unstored.clock.paused
             and unstored.clock.seconds >= patience_seconds

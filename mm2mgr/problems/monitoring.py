@@ -95,7 +95,7 @@ def alerts(topology: Topology) -> Iterator[Alert]:
             yield alert
 
 
-def owned(condition: str, owner: str) -> str:
+def with_owner(condition: str, owner: str) -> str:
     """Return PromQL in which `OWN` is the label of an owner."""
     return condition.replace("OWN", f"owner={json.dumps(owner, ensure_ascii=False)}")
 
@@ -110,7 +110,7 @@ def _rule(alert: Alert, owner: str) -> dict[str, Any]:
     lasts = {"for": f"{alert.minutes}m"} if alert.minutes else {}
     return {
         "alert": alert.name,
-        "expr": owned(alert.condition, owner),
+        "expr": with_owner(alert.condition, owner),
         **lasts,
         "labels": {"severity": alert.severity, "owner": owner},
         "annotations": {"summary": alert.summary, "description": alert.action},
@@ -232,7 +232,7 @@ def _variables(owner: str) -> Iterator[dict[str, Any]]:
         ("target", "Target", 'mm2mgr_flow_info{OWN,source=~"$source"}'),
         ("flow", "Flow", 'mm2mgr_flow_info{OWN,source=~"$source",target=~"$target"}'),
     ):
-        query = f"label_values({owned(of, owner)}, {name})"
+        query = f"label_values({with_owner(of, owner)}, {name})"
         yield {
             "name": name, "label": label, "type": "query", "datasource": _SOURCE, "query": query, "definition": query,
             "refresh": 2, "sort": 1, "multi": True, "includeAll": True, "current": {"text": "All", "value": "$__all"},
@@ -256,7 +256,7 @@ def _panel(panel: Panel, owner: str) -> dict[str, Any]:
         {
             "refId": chr(ord("A") + place),
             "datasource": _SOURCE,
-            "expr": owned(query.condition, owner),
+            "expr": with_owner(query.condition, owner),
             "legendFormat": query.legend or "__auto",
             "instant": panel.kind != "timeseries",
             "range": panel.kind == "timeseries",

@@ -106,7 +106,7 @@ def find_overlaps(reading: Reading) -> Overlaps:
         connector = reading.source_connector(flow)
         if connector and connector.running and not (connector.status and connector.status.work_state == "FAILED"):
             flows[connector.desired.connect, connector.desired.name] = flow, connector
-    dedicated, notes = _dedicated(reading, [flow for flow, _ in flows.values()])
+    dedicated, notes = _dedicated_connectors(reading, [flow for flow, _ in flows.values()])
     others = [*(other for connect in reading.connects.values() for other in connect.others), *dedicated]
     changed = {named for named, (_, connector) in flows.items() if _runs_otherwise(connector)}
     if not flows or not (others or changed):
@@ -114,7 +114,7 @@ def find_overlaps(reading: Reading) -> Overlaps:
     beside = {named: OtherConnector(*named, {}, "", "declared") for named in flows}
     beside |= {(other.connect, other.connector): other for other in others if other.state != "FAILED"}
     problems: dict[str, tuple[LiveProblem, ...]] = {}
-    for mine, theirs, topics in _shared(reading, flows, beside, changed):
+    for mine, theirs, topics in _shared_topics(reading, flows, beside, changed):
         flow = flows[mine][0]
         # What a connector that is not declared says in its config is no authority.
         if not any(_RULE in flows[named][0].settings.silence for named in (mine, theirs) if named in flows):
@@ -132,7 +132,7 @@ def _runs_otherwise(connector: LiveConnector) -> bool:
     )
 
 
-def _shared(
+def _shared_topics(
     reading: Reading,
     flows: Mapping[Named, tuple[Flow, LiveConnector]],
     beside: Mapping[Named, OtherConnector],
@@ -185,7 +185,9 @@ def _problem(flow: Flow, mine: Named, other: OtherConnector, topics: Sequence[st
     return LiveProblem(evidence, ProblemSubject(*mine, flow.id))
 
 
-def _dedicated(reading: Reading, flows: Iterable[Flow]) -> tuple[list[OtherConnector], dict[str, tuple[str, ...]]]:
+def _dedicated_connectors(
+    reading: Reading, flows: Iterable[Flow]
+) -> tuple[list[OtherConnector], dict[str, tuple[str, ...]]]:
     """Return the source connectors of dedicated MirrorMakers that run, and notes on those with unreadable configs."""
     connectors: dict[str, OtherConnector] = {}
     notes: dict[str, tuple[str, ...]] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.observe.lag import FlowLag
-from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, named
+from mm2mgr.observe.losses import Acknowledgement, LossEntry, acknowledgement_of, find_entries
 from mm2mgr.observe.memory import Memory, measure_lags, remember
 from mm2mgr.observe.read import ObserveOptions, read_estate
 from mm2mgr.observe.reading import Reading
@@ -46,7 +46,7 @@ async def observe(
     only: Iterable[str] | None = None,
     options: ObserveOptions | None = None,
 ) -> Observation:
-    """Observe the flows with these ids (None: all) and remember what was seen."""
+    """Observe the flows with these ids (None: all) and remember what was judged."""
     how = options or ObserveOptions()
     chosen = None if only is None else set(only)
     flows = [flow for flow in topology.flows if chosen is None or flow.id in chosen]
@@ -54,18 +54,18 @@ async def observe(
     reading = await read_estate(topology, connectors, flows, replace(how, earlier=earlier))
     lags: dict[str, FlowLag] = {}
 
-    def remembered(earlier: Memory) -> Memory:
+    def remember_reading(earlier: Memory) -> Memory:
         lags.update(measure_lags(reading, earlier))
         memory = remember(earlier, reading, lags)
         return replace(memory, shared_at=now) if how.shares and is_due_to_share(earlier, now) else memory
 
     place, now, ids = _place(topology, how), reading.taken_at, [flow.id for flow in flows]
-    kept = join_shared(place, change(place.memory_file, remembered), ids, now)
-    unshared = share(place, kept.memory, ids) if kept.memory.shared_at == now else ()
-    ledger = settle(place, kept.memory)
-    seen = judge(reading, lags, Remembered(kept.earlier, kept.memory, how.patience), ledger.entries)
-    warnings = (*kept.warnings, *ledger.warnings, *unshared)
-    return Observation(reading, lags, replace(seen, warnings=warnings), kept.memory)
+    memories = join_shared(place, change(place.memory_file, remember_reading), ids, now)
+    unshared = share(place, memories.memory, ids) if memories.memory.shared_at == now else ()
+    ledger = settle(place, memories.memory)
+    judged = judge(reading, lags, Remembered(memories.earlier, memories.memory, how.patience), ledger.entries)
+    warnings = (*memories.warnings, *ledger.warnings, *unshared)
+    return Observation(reading, lags, replace(judged, warnings=warnings), memories.memory)
 
 
 async def status(
@@ -83,8 +83,8 @@ async def describe(
     topology: Topology, connectors: Sequence[Connector], flow: Flow, *, options: ObserveOptions | None = None
 ) -> Description:
     """Observe one flow and return everything about it."""
-    seen = await observe(topology, connectors, only=[flow.id], options=options)
-    return Description(flow, seen.reading, seen.lags.get(flow.id, FlowLag()), seen.status)
+    observation = await observe(topology, connectors, only=[flow.id], options=options)
+    return Description(flow, observation.reading, observation.lags.get(flow.id, FlowLag()), observation.status)
 
 
 def read_losses(topology: Topology, options: ObserveOptions | None = None) -> LossLedger:
@@ -105,13 +105,13 @@ def acknowledge(
     ids.
     """
     how = options or ObserveOptions()
-    wanted = named(read_losses(topology, how).entries, ids, only)
-    rows = tuple(acknowledgement_of(entry, ack) for entry in wanted)
-    kept = change(_file(topology, how), lambda memory: replace(memory, unwritten=(*memory.unwritten, *rows)))
-    if kept.warnings:
-        raise Mm2mgrError(f"nothing was acknowledged: {kept.warnings[0]}")
-    settle(_place(topology, how), kept.memory)
-    return wanted
+    losses = find_entries(read_losses(topology, how).entries, ids, only)
+    rows = tuple(acknowledgement_of(entry, ack) for entry in losses)
+    memories = change(_file(topology, how), lambda memory: replace(memory, unwritten=(*memory.unwritten, *rows)))
+    if memories.warnings:
+        raise Mm2mgrError(f"nothing was acknowledged: {memories.warnings[0]}")
+    settle(_place(topology, how), memories.memory)
+    return losses
 
 
 def _file(topology: Topology, how: ObserveOptions) -> Path:

@@ -156,7 +156,7 @@ def test_records_that_go_to_another_cluster_are_told_although_nothing_else_shows
 
     def kinds() -> set[str]:
         look = asyncio.run(observe(workspace.topology, workspace.connectors, options=options))
-        stored.update(one.stored for one in look.lags["astray:src->tgt"].counted if one.stored is not None)
+        stored.update(one.stored for one in look.lags["astray:src->tgt"].counted_partitions if one.stored is not None)
         return {problem.kind for problem in look.status.flows[0].problems}
 
     with Traffic(world.source, ["astray"]):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mm2mgr.json_values import to_json
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import Age, Amount, FlowFacts, LagLevel, age_of, production
-from mm2mgr.observe.trend import followed
+from mm2mgr.observe.trend import follow_lag
 from mm2mgr.partitions import LogHistory, Offsets, TopicPartition
 
 LEVELS: tuple[LagLevel, ...] = ("partition", "topic", "task", "flow")
@@ -94,7 +94,7 @@ def test_a_flow_is_level_when_its_slowest_task_is() -> None:
     for step in range(6):
         quick, slow = part(max(0, 5_000 - 1_000 * step)), part(9_000 - 100 * step, number=1, task=1)
         lag = FlowLag((quick, slow))
-        known = followed(known, lag, NOW + 30 * step)
+        known = follow_lag(known, lag, NOW + 30 * step)
     made = facts(lag, points=known)
     total, by_task = made.total, made.rows("task")
     assert total.level == by_task[0].level
@@ -106,7 +106,7 @@ def test_a_flow_with_a_task_that_stands_still_is_never_level() -> None:
     known = {}
     for step in range(6):
         lag = FlowLag((part(50_000 - 1_000 * step), part(900, number=1, task=1)))
-        known = followed(known, lag, NOW + 30 * step)
+        known = follow_lag(known, lag, NOW + 30 * step)
     made = facts(lag, points=known)
     assert made.total.level is None
     assert [row.level is None for row in made.rows("task")] == [False, True]

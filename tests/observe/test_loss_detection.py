@@ -18,7 +18,7 @@ from mm2mgr.observe.losses import (
     PartitionLook,
     acknowledgement_of,
     entries_of,
-    named,
+    find_entries,
     open_entries,
     row_of,
     take,
@@ -216,8 +216,8 @@ def test_what_is_acknowledged_stays_so_and_what_is_lost_afterwards_is_new(
     assert all(
         one.acknowledged == Acknowledgement("me", one.acknowledged.at, "known") for one in entries if one.acknowledged
     )
-    assert [one.id for one in named(entries, ["all"])] == [one.id for one in opened]
-    assert all(named(entries, [one.id]) == (one,) for one in opened)
+    assert [one.id for one in find_entries(entries, ["all"])] == [one.id for one in opened]
+    assert all(find_entries(entries, [one.id]) == (one,) for one in opened)
 
 
 def look_of(topic_id: str, start: int, end: int, stored: int, arrived: int | None = None) -> PartitionLook:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mm2mgr.observe.state_file import load
-from mm2mgr.observe.trend import FLOW, LagPoint, Points, joined
+from mm2mgr.observe.trend import FLOW, LagPoint, Points, join_points
 from mm2mgr.problems.status import Observation, observe
 from mm2mgr.samples.schema import LAG
 from mm2mgr.samples.tables import StoredTable
@@ -37,7 +37,7 @@ class Machine:
         return flow.trend.seconds if flow.trend and flow.trend.direction == "growing" else None
 
     def points(self) -> Points:
-        return load(self.memory_file).of(FLOW_ID).progress.get(FLOW, ())
+        return load(self.memory_file).flow(FLOW_ID).progress.get(FLOW, ())
 
 
 @pytest.fixture
@@ -135,9 +135,9 @@ def test_looks_that_two_processes_share_are_those_of_one(
     own = tuple(point for point, is_mine in zip(every, mine, strict=True) if is_mine)
     others = [point for point, is_mine in zip(every, mine, strict=True) if not is_mine]
     newer = [LagPoint(time + 1 + each, 1, 0, end + each, end) for each in late]
-    found = joined(own, [*newer, *others, *others])
+    found = join_points(own, [*newer, *others, *others])
     assert list(found) == every
 
 
 def test_nothing_is_joined_to_a_flow_that_was_not_seen() -> None:
-    assert joined((), [LagPoint(1, 1, 0, 1, 0)]) == ()
+    assert join_points((), [LagPoint(1, 1, 0, 1, 0)]) == ()

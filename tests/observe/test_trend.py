@@ -16,7 +16,7 @@ from mm2mgr.observe.trend import (
     FLOW,
     Points,
     RecordRate,
-    followed,
+    follow_lag,
     level_in,
     overtaken_in,
     partition_key,
@@ -36,7 +36,7 @@ def looked(found: list[tuple[float, PartitionLag]]) -> Points:
     """Return the points of the flow after these looks."""
     known: dict[str, Points] = {}
     for now, each in found:
-        known = followed(known, FlowLag((each,)), now)
+        known = follow_lag(known, FlowLag((each,)), now)
     return known[FLOW]
 
 
@@ -143,15 +143,15 @@ def test_what_is_another_log_or_a_reset_begins_anew(after: PartitionLag) -> None
     other = FlowLag((after,)) if after.partition == ZERO else FlowLag((first[-1][1], after))
     known: dict[str, Points] = {}
     for now, each in first:
-        known = followed(known, FlowLag((each,)), now)
-    assert len(followed(known, other, 60.0)[FLOW]) == 1
+        known = follow_lag(known, FlowLag((each,)), now)
+    assert len(follow_lag(known, other, 60.0)[FLOW]) == 1
 
 
 def test_the_memory_of_months_stays_small() -> None:
     known: dict[str, Points] = {}
     for now in range(3_000):
         partitions = tuple(one(now, 10_000 + now * 2, partition=number, task=number % 8) for number in range(64))
-        known = followed(known, FlowLag(partitions), 60.0 * now)
+        known = follow_lag(known, FlowLag(partitions), 60.0 * now)
     assert len(known) == 1 + 8 + 1 + 20
     assert max(map(len, known.values())) == 24
     assert known[FLOW][0].time == 0
@@ -159,7 +159,7 @@ def test_the_memory_of_months_stays_small() -> None:
 
 
 def test_only_partitions_that_are_behind_are_followed() -> None:
-    found = followed({}, FlowLag((one(5, 9), one(9, 9, partition=1))), 0.0)
+    found = follow_lag({}, FlowLag((one(5, 9), one(9, 9, partition=1))), 0.0)
     assert partition_key(ZERO) in found
     assert partition_key(TopicPartition("orders", 1)) not in found
 
@@ -216,7 +216,7 @@ def test_no_looks_break_the_promises(drawn: list[tuple[float, int, int, int]]) -
     for seconds, produced, mirrored, start in drawn:
         now, end = now + seconds, end + produced
         position = min(end, position + mirrored)
-        known = followed(known, FlowLag((one(position, end, start=min(start, position)),)), now)
+        known = follow_lag(known, FlowLag((one(position, end, start=min(start, position)),)), now)
     points = known.get(FLOW, ())
     assert all(before.time < after.time for before, after in pairwise(points))
     seen = trend(points, 30.0)

@@ -202,7 +202,7 @@ class Day:
         }
         connect = SeenConnect("cb", {connector.name: live}, kafka_cluster_id="k", exactly_once=exactly_once)
         reading = Reading(self.now, flows, {"cb": connect}, clusters, begun_at=self.now - 1, declared=flows)
-        if "later" not in self.hidden and [*doubtful(reading, flows[0], self.memory.of(flows[0].id).surplus)]:
+        if "later" not in self.hidden and [*doubtful(reading, flows[0], self.memory.flow(flows[0].id).surplus)]:
             clusters["A"] = replace(clusters["A"], later_ends={SOURCE: len(self.log)})
         lags = measure_lags(reading, self.memory)
         earlier, self.memory = self.memory, remember(self.memory, reading, lags)

@@ -32,7 +32,7 @@ from mm2mgr.lint.unjudged import NotJudged
 from mm2mgr.observe.lag import FlowLag, PartitionLag
 from mm2mgr.observe.lag_report import FlowFacts
 from mm2mgr.observe.reading import LiveConnector, Reading, SeenConnect
-from mm2mgr.observe.trend import Points, followed
+from mm2mgr.observe.trend import Points, follow_lag
 from mm2mgr.operations.fleet import ConnectReport, FleetReport, SimulationReport
 from mm2mgr.operations.lag import LagReport
 from mm2mgr.operations.lint import LintReport
@@ -135,7 +135,7 @@ def lag() -> None:
     for look in range(8):
         drains, stuck = part(60_000_000 + 250_000 * look, 0, 0), part(80_000_000, 1, 1)
         found = FlowLag((drains, stuck), unread={TopicPartition("app.payments.refunds", 0): "no leader"})
-        points = followed(points, found, 30.0 * look)
+        points = follow_lag(points, found, 30.0 * look)
     both = (drains.partition, stuck.partition)
     sampled = LogHistory((90_000, 150_000), (61_000_000, 85_000_000), 512.0)
     behind = FlowFacts(
