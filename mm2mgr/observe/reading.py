@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mm2mgr.comparison.equivalence import WorkerClients
-from mm2mgr.connectors import RESTING, ConnectorStatus, RunningConnector
+from mm2mgr.connectors import RESTING, Connector, ConnectorStatus, RunningConnector
 from mm2mgr.errors import Failure
 from mm2mgr.json_values import to_json
 from mm2mgr.live.kafka_state import SeenKafka
 from mm2mgr.observe.kinds import LiveProblem, ProblemSubject
 from mm2mgr.partitions import TopicPartition
-from mm2mgr.render import Connector
 from mm2mgr.topics.names import HEARTBEATS
 from mm2mgr.topology import Flow
 

@@ -131,7 +131,7 @@ def who(workspace: Workspace, topic: str, *, cluster: str | None = None, offline
     stops = [each for each in stops if not present or there.partitions(routes.names[each.cluster], topic) != 0]
     found = list(dict.fromkeys(way for stop in stops for way in routes.routes_through(stop)))
     states = dict.fromkeys(declared, "declared" if offline else "not applied")
-    states |= {each: "unknown" for each in declared if each.connect in unread}
+    states |= {each: "unknown" for each in declared if each.connector.connect in unread}
     shown = _Shown(routes, Ownership.of(topology), states, there)
     # Of what is not mirrored only that which concerns a name that the topic has somewhere on its way.
     names = dict.fromkeys([*stops, *(stop for way in found for each in way for stop in (each.start, each.end) if stop)])
@@ -170,7 +170,7 @@ class _Shown:
     def leg(self, one: TopicHop) -> Mirroring:
         """Return a leg in words: of a connector that runs, and is declared to do the same, as it runs."""
         subject, names = one.hop.subject, self.routes.names
-        connect = subject.connect
+        connect = subject.connector.connect
         state = self.states.get(subject) or subject.state or "no status yet"
         made = Mirroring(
             names[one.hop.source],
@@ -185,7 +185,7 @@ class _Shown:
             state if subject.flag("enabled", default=True) else f"{state}, enabled=false",
             subject.config.get(OWNER_KEY),
             subject in self.states or self.owners.is_ours((connect, subject.name), subject.config),
-            subject.flows,
+            subject.connector.flows,
         )
         return self._known.setdefault((connect, subject.name, one.start, one.end, one.takes), made)
 
@@ -195,7 +195,7 @@ def _read(workspace: Workspace) -> tuple[tuple[Subject, ...], dict[str, str]]:
     flows = {(each.connect, each.name): each.flows for each in workspace.connectors}
     answers = workspace.ask(read_estates(workspace.topology.connects), _LIMITS)
     live = tuple(
-        replace(each, connect=name, flows=flows.get((name, each.name), ()))
+        replace(each, connector=replace(each.connector, connect=name, flows=flows.get((name, each.name), ())))
         for name, answer in answers.items()
         if isinstance(answer, Estate)
         for each in answer.subjects
@@ -207,7 +207,7 @@ def _not_running(
     declared: Sequence[Subject], live: Sequence[Subject], unread: Mapping[str, str]
 ) -> tuple[Subject, ...]:
     """Return the declared connectors that do not run as declared: new ones, and those whose selection or names an apply would change."""
-    running = {(each.connect, each.name): each for each in live}
+    running = {(each.connector.connect, each.name): each for each in live}
 
     def same(one: Subject, other: Subject | None) -> bool:
         if other is None:
@@ -215,7 +215,7 @@ def _not_running(
         config = with_live_order(one.config, other.config)
         return all(config.get(key, "").strip() == other.get(key) for key in _DECIDE)
 
-    return tuple(each for each in declared if not same(each, running.get((each.connect, each.name))))
+    return tuple(each for each in declared if not same(each, running.get((each.connector.connect, each.name))))
 
 
 # What decides which topics a connector takes, from where to where, and under which names; who has the heartbeats stays as it is.

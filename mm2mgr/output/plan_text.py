@@ -18,11 +18,11 @@ from mm2mgr.apply.waves import (
     Waiting,
     WaveVerified,
 )
+from mm2mgr.connectors import Connector
 from mm2mgr.output.console import STYLES, say, say_table, talk
 from mm2mgr.output.history_text import say_unrecorded
 from mm2mgr.output.tables import Table
 from mm2mgr.plan.quotas import QuotaResult
-from mm2mgr.render import Connector
 from mm2mgr.text import bytes_text, few, fit_text, number_of, one_line, rate_text, visible
 from mm2mgr.topology import Topology
 

@@ -13,12 +13,11 @@ from mm2mgr.comparison.differences import KeyChange, Named, diff
 from mm2mgr.comparison.equivalence import WorkerClients, another_connector, compare, with_live_order
 from mm2mgr.comparison.journal import JOURNAL_KEY, Journal, TakeOver, is_moved, move_text
 from mm2mgr.comparison.ownership import ListEntry, Ownership
-from mm2mgr.connectors import RESTING, SETTLED
+from mm2mgr.connectors import RESTING, SETTLED, Connector
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.price import Price, summed
 from mm2mgr.plan.quotas import QuotaChange
 from mm2mgr.remarks import Remark, texts_of
-from mm2mgr.render import Connector
 from mm2mgr.text import few, number_of
 from mm2mgr.topology import Adopted
 from mm2mgr.truth import reach

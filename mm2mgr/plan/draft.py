@@ -12,7 +12,7 @@ from functools import cached_property
 from mm2mgr.comparison.differences import Named
 from mm2mgr.comparison.equivalence import WorkerClients
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import RESTING, RunningConnector
+from mm2mgr.connectors import RESTING, Connector, RunningConnector
 from mm2mgr.errors import Mm2mgrError
 from mm2mgr.lint.reading import running_subject
 from mm2mgr.lint.subject import Estate, WorkerFacts
@@ -28,7 +28,6 @@ from mm2mgr.plan.heartbeats import (
 )
 from mm2mgr.plan.moves import BothSides, with_moves
 from mm2mgr.plan.quotas import ClientId, UsedClientIds, client_id_of
-from mm2mgr.render import Connector
 from mm2mgr.text import few
 from mm2mgr.topology import Flow, Topology
 

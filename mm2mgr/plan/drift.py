@@ -14,11 +14,11 @@ from typing import Any, Literal
 from mm2mgr.comparison.differences import KeyChange
 from mm2mgr.comparison.equivalence import with_live_order
 from mm2mgr.comparison.ownership import Ownership
-from mm2mgr.connectors import SETTABLE, RunningConnector
+from mm2mgr.connectors import SETTABLE, Connector, RunningConnector
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.quotas import ProducerQuotas
 from mm2mgr.plan.quotas import WantedQuota, rate_per_broker
-from mm2mgr.render import OWNER_KEY, Connector, quota_mark
+from mm2mgr.render import OWNER_KEY, quota_mark
 from mm2mgr.secrets import MASK
 
 _OWN_KEYS = "mm2mgr."

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mm2mgr.connectors import Connector
 from mm2mgr.errors import Failure
 from mm2mgr.expand import expand
 from mm2mgr.json_values import to_json
@@ -25,7 +26,7 @@ from mm2mgr.observe.problems import Patience
 from mm2mgr.observe.status import Observation, ObserveOptions, observe
 from mm2mgr.output import problem_text
 from mm2mgr.partitions import Offsets, TopicPartition
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.spec.loader import load
 from mm2mgr.topology import Flow, Topology
 from tests.fake_connect import FakeConnect, serving

@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from mm2mgr.apply.execute import apply_plan
+from mm2mgr.connectors import Connector
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.inspection import topic_acls, topic_configs
@@ -39,7 +40,7 @@ from mm2mgr.observe.status import ObserveOptions, describe, status
 from mm2mgr.observe.watchdog import Watchdog
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.planner import make_plan
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import free_ports, kafka_runtime
 from mm2mgr.sandbox.worker import Worker

@@ -19,6 +19,7 @@ import pytest
 from mm2mgr.apply.execute import apply_plan
 from mm2mgr.connect.client import ConnectClient
 from mm2mgr.connect.types import parse_stored
+from mm2mgr.connectors import Connector
 from mm2mgr.json_values import to_json
 from mm2mgr.kafka.client import Kafka
 from mm2mgr.kafka.records import Producer, read
@@ -28,7 +29,7 @@ from mm2mgr.observe.ledger import Acknowledgement, LossEntry
 from mm2mgr.observe.status import ObserveOptions, acknowledge, status
 from mm2mgr.partitions import TopicPartition
 from mm2mgr.plan.planner import make_plan
-from mm2mgr.render import Connector, render
+from mm2mgr.render import render
 from mm2mgr.sandbox.broker import Broker
 from mm2mgr.sandbox.server import kafka_runtime
 from mm2mgr.sandbox.worker import Worker

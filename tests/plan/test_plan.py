@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from mm2mgr.comparison.differences import KeyChange, diff
 from mm2mgr.comparison.ownership import Ownership
+from mm2mgr.connectors import Connector
 from mm2mgr.defaults import Origin
 from mm2mgr.json_values import to_json
 from mm2mgr.plan.changes import ClusterPlan, Plan, Wish, plan_cluster
 from mm2mgr.plan.judges import Facts, judged, too_many_deletes
-from mm2mgr.render import CLASSES, OWNER_KEY, Connector
+from mm2mgr.render import CLASSES, OWNER_KEY
 from mm2mgr.topology import Type
 
 OWNER = "team"

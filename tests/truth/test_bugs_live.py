@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from mm2mgr.connectors import ConnectorType
 from mm2mgr.defaults import PROPERTIES_EXCLUDE
 from mm2mgr.files import cache_folder
 from mm2mgr.kafka.access import KafkaAccess
@@ -29,7 +30,6 @@ from mm2mgr.sandbox.java import find_java
 from mm2mgr.sandbox.server import Runtime, kafka_runtime
 from mm2mgr.sandbox.worker import Worker
 from mm2mgr.truth.bugs import BY_BUG
-from mm2mgr.truth.reach import ConnectorType
 from tests.live import seen
 from tests.truth.test_reach_live import put
 
